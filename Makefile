@@ -1,0 +1,34 @@
+# Every target sets up all it needs from a fresh clone: a .venv, made once and
+# kept while the declared dependencies (pyproject.toml) stay the same.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed-$(shell cksum < pyproject.toml | tr ' ' '-')
+THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: demo test bench examples lint clean
+
+demo: $(STAMP)
+	$(BIN)/python -m telegrad.demo
+
+test: lint
+	$(THREADS) $(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(THREADS) $(BIN)/python -m benchmarks
+
+examples: $(STAMP)
+	for example in examples/*.py; do $(THREADS) $(BIN)/python $$example || exit 1; done
+
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,bench,cli,tls]'
+	rm -f .venv/.installed-*
+	touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build
