@@ -1,0 +1,27 @@
+"""How bytes move between workers: addresses, listening, dialling, authenticated connections.
+
+Frames and calls are not known here. Nothing but a proved peer's bytes comes out of it.
+"""
+
+from telegrad.rpc.introduction import Limits, Role
+from telegrad.rpc.transport.address import UNIX_SOCKETS, Address, parse_address
+from telegrad.rpc.transport.connection import Buffer, Connection
+from telegrad.rpc.transport.dialling import connect
+from telegrad.rpc.transport.directory import PrivateDirectory
+from telegrad.rpc.transport.identity import Identity
+from telegrad.rpc.transport.listener import Listener, listen
+
+__all__ = [
+    "UNIX_SOCKETS",
+    "Address",
+    "Buffer",
+    "Connection",
+    "Identity",
+    "Limits",
+    "Listener",
+    "PrivateDirectory",
+    "Role",
+    "connect",
+    "listen",
+    "parse_address",
+]

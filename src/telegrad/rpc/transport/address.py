@@ -1,0 +1,77 @@
+"""Where a worker listens, as text that can be sent to others.
+
+    unix:///run/user/1000/telegrad-x1/ps.sock      a Unix socket in a private directory
+    tcp://127.0.0.1:29500    tcp://[::1]:29500     TCP, on this machine only
+    tls://10.0.0.7:29500                           TLS 1.3 over TCP, between machines
+
+It opens nothing. Invariant: `parse(text).text == text` for every address that telegrad makes.
+"""
+
+import ipaddress
+import socket
+
+import msgspec
+
+from telegrad.errors import Refused, UsageError, WorkerLost
+
+__all__ = ["UNIX_SOCKETS", "Address", "parse_address"]
+
+UNIX_SOCKETS = hasattr(socket, "AF_UNIX")
+_SCHEMES = ("unix", "tcp", "tls")
+_FORMS = "unix:///path, tcp://host:port (this machine) or tls://host:port (between machines)"
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A parsed address: `path` of a Unix socket, or `host` and `port`."""
+
+    scheme: str
+    path: str = ""
+    host: str = ""
+    port: int = 0
+
+    @property
+    def text(self) -> str:
+        """The address as it travels."""
+        if self.scheme == "unix":
+            return f"unix://{self.path}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+    def resolve(self) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
+        """Return the families and socket addresses of the host, in the system's order."""
+        try:
+            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            raise WorkerLost(
+                f"the host of {self.text} is not known ({error.strerror}): check MASTER_ADDR or "
+                "the address you gave"
+            ) from None
+        return [(row[0], (str(row[4][0]), int(row[4][1]))) for row in found]
+
+    def check_loopback(self) -> None:
+        """Raise Refused for plain TCP that would leave this machine."""
+        for _, (host, _) in self.resolve():
+            if not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
+                raise Refused(
+                    f"{self.text} reaches beyond this machine ({host}) without TLS, where others "
+                    "can read and change what is sent: use 127.0.0.1, or mint certificates with "
+                    f"`telegrad keygen` and use tls://{self.host}:{self.port}"
+                )
+
+
+def parse_address(text: str) -> Address:
+    """Return the address that the text names, or raise UsageError with the forms there are."""
+    scheme, separator, rest = text.partition("://")
+    if not separator or scheme not in _SCHEMES:
+        raise UsageError(f"expected an address like {_FORMS}, got {text!r}")
+    if scheme == "unix":
+        if not rest.startswith("/"):
+            raise UsageError(f"expected an absolute path after unix://, got {text!r}")
+        return Address(scheme, path=rest)
+    host, separator, port = rest.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (separator and host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        raise UsageError(
+            f"expected a host and a port up to 65535 after {scheme}://, got {text!r}: {_FORMS}"
+        )
+    return Address(scheme, host=host, port=int(port))

@@ -1,0 +1,158 @@
+"""Private directories for Unix sockets, which only this user's processes can enter.
+
+A directory is kept alive by a shared lock that every worker in it holds; the kernel drops the
+lock with the process, however it ended. So a directory whose lock is free was abandoned, and the
+next one to make a directory removes it. Invariant: a directory in use is never removed.
+"""
+
+import contextlib
+import os
+import shutil
+import socket
+import stat
+import tempfile
+import time
+from pathlib import Path
+
+from telegrad.errors import Refused, UsageError
+
+try:
+    import fcntl
+except ImportError:  # Windows, which has no Unix sockets in Python either
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["PrivateDirectory", "check_private_directory", "remove_abandoned_socket"]
+
+_PREFIX = "telegrad-"
+_LOCK = "lock"
+# A directory without a lock file may be a moment old; after this many seconds it is a leftover.
+_GRACE = 60.0
+
+
+class PrivateDirectory:
+    """A directory with mode 0700 that goes when its last holder does."""
+
+    def __init__(self, path: str, lock: int) -> None:
+        self.path = path
+        self._lock: int | None = lock
+
+    @classmethod
+    def make(cls, parent: str | None = None) -> "PrivateDirectory":
+        """Make a new one (in the user's runtime directory), and remove abandoned ones."""
+        parent = parent or _runtime_directory()
+        _remove_abandoned(parent)
+        path = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
+        # Locked under another name first: nobody may see the lock file before the lock is held.
+        unseen = os.path.join(path, _LOCK + ".new")
+        lock = _lock_shared(unseen, os.O_CREAT | os.O_EXCL)
+        os.rename(unseen, os.path.join(path, _LOCK))
+        return cls(path, lock)
+
+    @classmethod
+    def enter(cls, path: str) -> "PrivateDirectory":
+        """Hold one that another worker of this user made."""
+        check_private_directory(path)
+        lock = _lock_shared(os.path.join(path, _LOCK))
+        if os.fstat(lock).st_nlink == 0:
+            os.close(lock)
+            raise UsageError(f"{path} was removed by its last worker: make a new directory")
+        return cls(path, lock)
+
+    def socket_address(self, name: str) -> str:
+        """Return the address of a worker's socket in here."""
+        return f"unix://{os.path.join(self.path, name)}.sock"
+
+    def close(self) -> None:
+        """Leave; the last to leave removes the directory."""
+        lock, self._lock = self._lock, None
+        if lock is None:
+            return
+        try:
+            if _is_free(lock):
+                shutil.rmtree(self.path, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+    def __enter__(self) -> "PrivateDirectory":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def check_private_directory(path: str) -> None:
+    """Raise Refused unless the directory is ours and closed to everybody else."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        raise UsageError(
+            f"no directory {path} for the worker's socket: make it, mode 0700"
+        ) from None
+    if not stat.S_ISDIR(status.st_mode):
+        raise Refused(f"expected a directory for the worker's socket, {path} is none")
+    if status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise Refused(
+            f"expected a directory of user {os.getuid()} with mode 0700 for the worker's socket, "
+            f"got {path} of user {status.st_uid} with mode {stat.S_IMODE(status.st_mode):04o}: "
+            "run `chmod 700` on it, or use PrivateDirectory.make()"
+        )
+
+
+def remove_abandoned_socket(path: str) -> None:
+    """Remove the socket file of a worker that has died; refuse the place of one that lives."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(path)
+        except FileNotFoundError:
+            return
+        except ConnectionRefusedError:
+            if stat.S_ISSOCK(os.lstat(path).st_mode):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+            return
+        except OSError:
+            return
+    raise UsageError(f"another worker listens at unix://{path}: two workers can't have one address")
+
+
+def _runtime_directory() -> str:
+    """Return a place for short paths: a Unix socket's path has at most 107 bytes."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime and os.path.isdir(runtime) and os.access(runtime, os.W_OK):
+        return runtime
+    return tempfile.gettempdir()
+
+
+def _remove_abandoned(parent: str) -> None:
+    for path in sorted(Path(parent).glob(f"{_PREFIX}*")):
+        with contextlib.suppress(OSError, Refused, UsageError):
+            check_private_directory(str(path))
+            if not (path / _LOCK).exists():
+                if time.time() - path.stat().st_mtime > _GRACE:
+                    shutil.rmtree(path, ignore_errors=True)
+                continue
+            lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                if _is_free(lock):
+                    shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _lock_shared(path: str, flags: int = 0) -> int:
+    lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+    if fcntl is not None:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+    return lock
+
+
+def _is_free(lock: int) -> bool:
+    """Take the lock for ourselves if nobody else holds it."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

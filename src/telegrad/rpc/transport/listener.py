@@ -1,0 +1,264 @@
+"""A worker's ear: one thread that accepts, authenticates and hands over connections.
+
+All connections that have not yet proved the key share this thread, without waiting for any of
+them; a slow or silent stranger costs a descriptor until its deadline, and when too many of them
+are open the oldest goes, for a worker needs a millisecond. Invariant: whatever a stranger sends,
+its connection is closed, one line is logged with its address, and nothing else is disturbed.
+"""
+
+import errno
+import logging
+import os
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+from telegrad.errors import PeerError, Refused, UsageError
+from telegrad.rpc.introduction import Side
+from telegrad.rpc.tls import Credentials
+from telegrad.rpc.transport.address import UNIX_SOCKETS, Address, parse_address
+from telegrad.rpc.transport.connection import Connection, peer_process
+from telegrad.rpc.transport.directory import check_private_directory, remove_abandoned_socket
+from telegrad.rpc.transport.identity import Identity
+from telegrad.rpc.transport.opening import Opening
+
+__all__ = ["Listener", "listen"]
+
+_log = logging.getLogger("telegrad.rpc")
+
+_BACKLOG = 512
+# How long accepting rests when the process has no descriptor left, in seconds.
+_REST = 0.1
+
+
+def listen(
+    address: str,
+    *,
+    identity: Identity,
+    on_connection: Callable[[Connection], None],
+    handshake_timeout: float = 5.0,
+    most_unproved: int = 256,
+) -> "Listener":
+    """Listen at the address and call `on_connection` for each peer that proved the key.
+
+    The call is made on the listener's thread and must not wait. `Listener.address` is the bound
+    address: port 0 becomes the port that was free.
+    """
+    wanted = parse_address(address)
+    credentials = identity.credentials if wanted.scheme == "tls" else None
+    if wanted.scheme == "tls" and credentials is None:
+        raise Refused(
+            f"{address} needs certificates: mint them with `telegrad keygen DIR --workers "
+            f"{identity.name},...` and give this worker DIR/{identity.name}"
+        )
+    sock, bound = _bind(wanted)
+    return Listener(
+        sock, bound, identity, on_connection, handshake_timeout, most_unproved, credentials
+    )
+
+
+class Listener:
+    """A bound address and its thread."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        address: Address,
+        identity: Identity,
+        on_connection: Callable[[Connection], None],
+        handshake_timeout: float,
+        most_unproved: int,
+        credentials: Credentials | None,
+    ) -> None:
+        self.address = address.text
+        self._socket = sock
+        self._path = address.path
+        self._identity = identity
+        self._on_connection = on_connection
+        self._handshake_timeout = handshake_timeout
+        self._most_unproved = most_unproved
+        self._credentials = credentials
+        # In order of arrival, which is also that of the deadlines.
+        self._openings: dict[socket.socket, Opening] = {}
+        self._accepts_again = 0.0
+        self._selector = selectors.DefaultSelector()
+        self._waker, self._wakes = socket.socketpair()
+        self._selector.register(self._wakes, selectors.EVENT_READ)
+        self._selector.register(sock, selectors.EVENT_READ)
+        self._thread = threading.Thread(
+            target=self._run, name=f"telegrad-listener-{identity.name}", daemon=True
+        )
+        self._closing = threading.Lock()
+        self._closed = False
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening and drop whoever has not proved the key; may be called again."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+        self._waker.send(b"\0")
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def __enter__(self) -> "Listener":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._closed:
+                for ready, _ in self._selector.select(self._patience()):
+                    if ready.fileobj is self._socket:
+                        self._accept()
+                    elif opening := self._openings.get(ready.data):
+                        self._step(opening)
+                self._drop_late()
+        finally:
+            self._free()
+
+    def _patience(self) -> float | None:
+        """Return the seconds until something is due, None if nothing is."""
+        due = [opening.deadline for opening in self._openings.values()][:1]
+        if self._accepts_again:
+            due.append(self._accepts_again)
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _accept(self) -> None:
+        try:
+            sock, peer = self._socket.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            _log.error("%s: can't accept connections for now (%s)", self.address, error)
+            self._selector.unregister(self._socket)
+            self._accepts_again = time.monotonic() + _REST
+            return
+        if len(self._openings) >= self._most_unproved:
+            oldest = next(iter(self._openings.values()))
+            self._reject(oldest, f"{oldest.address}: {self._most_unproved} newer ones are waiting")
+        now = time.monotonic()
+        try:
+            opening = Opening(
+                sock,
+                _describe(sock, peer),
+                Side.LISTENER,
+                self._identity,
+                deadline=now + self._handshake_timeout,
+                credentials=self._credentials,
+            )
+        except OSError:
+            sock.close()
+            return
+        self._openings[opening.socket] = opening
+        self._selector.register(opening.socket, selectors.EVENT_READ, opening.socket)
+        self._step(opening)
+
+    def _step(self, opening: Opening) -> None:
+        try:
+            connection = opening.step(time.monotonic())
+        except PeerError as error:
+            self._reject(opening, str(error))
+            return
+        if connection is None:
+            events = selectors.EVENT_WRITE if opening.waits_for_write else selectors.EVENT_READ
+            self._selector.modify(opening.socket, events, opening.socket)
+            return
+        self._forget(opening)
+        try:
+            self._on_connection(connection)
+        except Exception:
+            _log.exception("%s: a new connection could not be served", connection)
+            connection.close()
+
+    def _drop_late(self) -> None:
+        now = time.monotonic()
+        if self._accepts_again and now >= self._accepts_again:
+            self._accepts_again = 0.0
+            self._selector.register(self._socket, selectors.EVENT_READ)
+        for opening in list(self._openings.values()):
+            if opening.deadline > now:
+                break
+            self._step(opening)
+
+    def _reject(self, opening: Opening, reason: str) -> None:
+        self._forget(opening)
+        opening.close()
+        _log.warning("refused a connection to %s from %s", self.address, reason)
+
+    def _forget(self, opening: Opening) -> None:
+        del self._openings[opening.socket]
+        self._selector.unregister(opening.socket)
+
+    def _free(self) -> None:
+        for opening in self._openings.values():
+            opening.close()
+        self._selector.close()
+        self._socket.close()
+        self._waker.close()
+        self._wakes.close()
+        if self._path:
+            try:
+                os.unlink(self._path)
+            except OSError:
+                pass
+
+
+def _bind(address: Address) -> tuple[socket.socket, Address]:
+    if address.scheme == "unix":
+        return _bind_unix(address), address
+    if address.scheme == "tcp":
+        address.check_loopback()
+    family, where = address.resolve()[0]
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":
+            # A port whose last owner has just ended is free; on Windows the option means another.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(where)
+        sock.listen(_BACKLOG)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise UsageError(_explain_bind(address, error)) from None
+    return sock, Address(address.scheme, host=address.host, port=sock.getsockname()[1])
+
+
+def _bind_unix(address: Address) -> socket.socket:
+    if not UNIX_SOCKETS:
+        raise UsageError(f"{address.text}: this system has no Unix sockets: use tcp://127.0.0.1:0")
+    check_private_directory(os.path.dirname(address.path))
+    remove_abandoned_socket(address.path)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.bind(address.path)
+        sock.listen(_BACKLOG)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise UsageError(_explain_bind(address, error)) from None
+    return sock
+
+
+def _explain_bind(address: Address, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"{address.text} is in use by another process: end it, or choose another address "
+            "(MASTER_PORT; port 0 takes a free one)"
+        )
+    if error.errno is None and "path too long" in str(error):
+        return f"{address.text} is too long for a Unix socket: choose a shorter directory"
+    return f"can't listen at {address.text} ({error}): choose an address of this machine"
+
+
+def _describe(sock: socket.socket, peer: object) -> str:
+    """Return the other end's address; a dialler's Unix socket has none, but it has a process."""
+    if isinstance(peer, tuple):
+        return f"{peer[0]} port {peer[1]}"
+    process = peer_process(sock)
+    return "a local process" if process is None else f"process {process[0]} of user {process[1]}"

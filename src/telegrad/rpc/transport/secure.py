@@ -1,0 +1,111 @@
+"""An authenticated stream of bytes to one peer, over TLS.
+
+An SSL object must not be used by two threads at once, yet one thread waits for bytes while
+another sends. So the socket never blocks: each call on it is made under a lock and returns at
+once, and waiting for readiness happens outside the lock.
+
+Invariant: the lock is held for one SSL call, and nobody waits while holding it.
+"""
+
+import contextlib
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Sequence
+
+from telegrad.rpc.handshake import Agreement
+from telegrad.rpc.transport.connection import Buffer, Connection
+
+__all__ = ["SecureConnection"]
+
+# Small buffers are joined into one record; large ones go in pieces, so that a reader gets its turn.
+_JOINED_BYTES = 16 << 10
+_PIECE_BYTES = 256 << 10
+
+
+class SecureConnection(Connection):
+    """A connection over TLS 1.3; descriptors can't travel on it."""
+
+    def __init__(self, sock: ssl.SSLSocket, agreement: Agreement, address: str) -> None:
+        super().__init__(agreement, address)
+        sock.setblocking(False)
+        self._socket = sock
+        self._lock = threading.Lock()
+        self._over = False
+        self.recv_into = self._recv_into
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def pending(self) -> int:
+        with self._lock:
+            return 0 if self._over else self._socket.pending()
+
+    def send(self, buffers: Sequence[Buffer], fds: Sequence[int] = ()) -> None:
+        if fds:
+            raise ValueError(f"{self!r} can't carry file descriptors: same_host is False")
+        if sum(map(len, buffers)) <= _JOINED_BYTES:
+            self._send_piece(memoryview(b"".join(buffers)))
+            return
+        for buffer in buffers:
+            view = memoryview(buffer)
+            for first in range(0, len(view), _PIECE_BYTES):
+                self._send_piece(view[first : first + _PIECE_BYTES])
+
+    def _send_piece(self, piece: memoryview) -> None:
+        while piece:
+            try:
+                with self._lock:
+                    self._check_open()
+                    sent = self._socket.send(piece)
+                piece = piece[sent:]
+            except ssl.SSLWantWriteError:
+                self._wait(select.POLLOUT)
+            except ssl.SSLWantReadError:
+                self._wait(select.POLLIN)
+
+    def _recv_into(self, buffer: memoryview) -> int:
+        while True:
+            try:
+                return self._try_recv_into(buffer)
+            except ssl.SSLWantReadError:
+                self._wait(select.POLLIN)
+            except ssl.SSLWantWriteError:
+                self._wait(select.POLLOUT)
+
+    def recv_into_nowait(self, buffer: memoryview) -> int:
+        try:
+            return self._try_recv_into(buffer)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise BlockingIOError from None
+
+    def _try_recv_into(self, buffer: memoryview) -> int:
+        with self._lock:
+            if self._over:
+                return 0
+            try:
+                return self._socket.recv_into(buffer)
+            except ssl.SSLEOFError:
+                # The peer vanished without a farewell; to the frames it is the end all the same.
+                return 0
+
+    def _wait(self, events: int) -> None:
+        poll = select.poll()
+        poll.register(self._socket.fileno(), events)
+        poll.poll()
+
+    def _check_open(self) -> None:
+        if self._over:
+            raise BrokenPipeError(f"{self!r} was shut down")
+
+    def shutdown(self) -> None:
+        with self._lock:
+            self._over = True
+        # The base class's method: SSLSocket's own drops the encryption and goes on in the clear.
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.shutdown()
+        self._socket.close()
