@@ -61,18 +61,18 @@ class SecureConnection(Connection):
                     sent = self._socket.send(piece)
                 piece = piece[sent:]
             except ssl.SSLWantWriteError:
-                self._wait(select.POLLOUT)
+                self._wait(for_write=True)
             except ssl.SSLWantReadError:
-                self._wait(select.POLLIN)
+                self._wait(for_write=False)
 
     def _recv_into(self, buffer: memoryview) -> int:
         while True:
             try:
                 return self._try_recv_into(buffer)
             except ssl.SSLWantReadError:
-                self._wait(select.POLLIN)
+                self._wait(for_write=False)
             except ssl.SSLWantWriteError:
-                self._wait(select.POLLOUT)
+                self._wait(for_write=True)
 
     def recv_into_nowait(self, buffer: memoryview) -> int:
         try:
@@ -90,10 +90,14 @@ class SecureConnection(Connection):
                 # The peer vanished without a farewell; to the frames it is the end all the same.
                 return 0
 
-    def _wait(self, events: int) -> None:
-        poll = select.poll()
-        poll.register(self._socket.fileno(), events)
-        poll.poll()
+    def _wait(self, *, for_write: bool) -> None:
+        fd = self._socket.fileno()
+        if hasattr(select, "poll"):
+            poll = select.poll()
+            poll.register(fd, select.POLLOUT if for_write else select.POLLIN)
+            poll.poll()
+        else:
+            select.select([] if for_write else [fd], [fd] if for_write else [], [])
 
     def _check_open(self) -> None:
         if self._over:
