@@ -36,7 +36,7 @@ NONCE_BYTES = 32
 
 _MAGIC = b"telegrad"
 _NAME_BYTES = 128
-_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 # magic, side, role, segments, oldest, newest, incarnation, five limits, nonce, name
 _LAYOUT = struct.Struct(f"!8sBBBHHQIQQHH{NONCE_BYTES}sB{_NAME_BYTES}s")
 
@@ -158,7 +158,7 @@ def check_worker_name(name: str) -> str:
     """Return the name, or raise UsageError with what a worker may be called."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UsageError(
-            "expected a worker's name of 1 to 128 ASCII letters, digits and the signs _ . : -, "
-            f"got {name!r}: choose a name like 'trainer0'"
+            "expected a worker's name of 1 to 128 ASCII letters, digits and the signs _ . : - "
+            f"(the last three not first), got {name!r}: choose a name like 'trainer0'"
         )
     return name

@@ -1,0 +1,39 @@
+"""The command line. A subcommand is a row of `COMMANDS`; what it does lives in its own file."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from telegrad._version import __version__
+from telegrad.cli.command import Command
+from telegrad.cli.keygen import KEYGEN
+from telegrad.cli.run import RUN
+from telegrad.errors import TelegradError
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS: tuple[Command, ...] = (RUN, KEYGEN)
+
+# The exit code of a command that was misused, as argparse gives it.
+_MISUSED = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="telegrad", description="Automatic differentiation across processes and machines."
+    )
+    parser.add_argument("--version", action="version", version=f"telegrad {__version__}")
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        subparser = subparsers.add_parser(
+            command.name, help=command.help, description=command.help.capitalize() + "."
+        )
+        command.configure(subparser)
+        subparser.set_defaults(execute=command.execute)
+    arguments = parser.parse_args(argv)
+    try:
+        return int(arguments.execute(arguments))
+    except TelegradError as error:
+        print(f"telegrad: {error}", file=sys.stderr)
+        return _MISUSED

@@ -1,0 +1,233 @@
+"""Keeps the processes of one cluster together: all of them run, or none is left.
+
+One thread, one loop: output, the ends of children and signals all arrive through one selector.
+Each worker leads a process group of its own, so what it started goes with it, and is told by the
+kernel to die when this process does. Invariant: when `run` returns, however it returns, no process
+of any worker's group is alive.
+"""
+
+import contextlib
+import ctypes
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO
+
+from telegrad.cli.output import LineStream, Prefixer
+
+__all__ = ["Launcher"]
+
+_FORWARDED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_CHUNK = 64 << 10
+_PR_SET_PDEATHSIG = 1
+
+
+class _Worker:
+    """One worker's plan and, once started, its process."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], fds: Sequence[int]
+    ) -> None:
+        self.name = name
+        self._command = command
+        self._environment = environment
+        self._fds = fds
+        self.process: subprocess.Popen[bytes] | None = None
+        self.has_ended = False
+
+    def start(self) -> subprocess.Popen[bytes]:
+        self.process = subprocess.Popen(
+            self._command,
+            env=self._environment,
+            pass_fds=self._fds,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=_die_with_parent(),
+        )
+        return self.process
+
+    def signal(self, number: int) -> None:
+        """Signal the whole group, if the worker still leads it."""
+        if self.process is not None and not self.has_ended:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, number)
+
+    def reap(self) -> int | None:
+        """Return the exit code if the worker has just ended, after ending what it left behind."""
+        if self.process is None or self.has_ended:
+            return None
+        # Looked at without being reaped: until then its number, and that of its group, is taken.
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        if os.waitid(os.P_PID, self.process.pid, options) is None:
+            return None
+        self.signal(signal.SIGKILL)
+        self.has_ended = True
+        code = self.process.wait()
+        return code if code >= 0 else 128 - code
+
+
+class Launcher:
+    """Starts the planned workers and stays until all have ended."""
+
+    def __init__(self, output: Prefixer, grace: float) -> None:
+        """Give workers that are told to end `grace` seconds."""
+        self._output = output
+        self._grace = grace
+        self._workers: list[_Worker] = []
+        self._selector = selectors.DefaultSelector()
+        self._streams: dict[IO[bytes], LineStream] = {}
+        self._kill_at: float | None = None
+        self._exit_code = 0
+
+    def plan(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], fds: Sequence[int]
+    ) -> None:
+        """Add a worker that `run` will start; `fds` are inherited."""
+        self._workers.append(_Worker(name, command, environment, fds))
+
+    def run(self) -> int:
+        """Run all workers; return 0, or the exit code of the first that failed."""
+        with self._selector, _signals() as arrivals:
+            self._selector.register(
+                arrivals, selectors.EVENT_READ, lambda: self._on_signals(arrivals)
+            )
+            try:
+                for worker in self._workers:
+                    self._start(worker)
+                while not all(worker.has_ended for worker in self._workers):
+                    self._turn()
+                self._drain()
+            finally:
+                for worker in self._workers:
+                    worker.signal(signal.SIGKILL)
+                    if worker.process is not None:
+                        worker.process.wait()
+        return self._exit_code
+
+    def _start(self, worker: _Worker) -> None:
+        process = worker.start()
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._listen(process.stdout, self._output.stdout(worker.name))
+        self._listen(process.stderr, self._output.stderr(worker.name))
+
+    def _listen(self, pipe: IO[bytes], lines: LineStream) -> None:
+        os.set_blocking(pipe.fileno(), False)
+        self._streams[pipe] = lines
+        self._selector.register(pipe, selectors.EVENT_READ, lambda: self._on_output(pipe))
+
+    def _turn(self) -> None:
+        patience = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
+        for ready, _ in self._selector.select(patience):
+            ready.data()
+        self._reap()
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            self._kill_at = None
+            for worker in self._workers:
+                worker.signal(signal.SIGKILL)
+
+    def _on_output(self, pipe: IO[bytes]) -> None:
+        try:
+            data = os.read(pipe.fileno(), _CHUNK)
+        except BlockingIOError:
+            return
+        if data:
+            self._streams[pipe].feed(data)
+        else:
+            self._hang_up(pipe)
+
+    def _hang_up(self, pipe: IO[bytes]) -> None:
+        self._streams.pop(pipe).finish()
+        self._selector.unregister(pipe)
+        pipe.close()
+
+    def _on_signals(self, arrivals: socket.socket) -> None:
+        for number in arrivals.recv(_CHUNK):
+            if number == signal.SIGCHLD:
+                continue
+            for worker in self._workers:
+                worker.signal(number)
+            if number in _ENDING and self._kill_at is None:
+                self._kill_at = time.monotonic() + self._grace
+
+    def _reap(self) -> None:
+        for worker in self._workers:
+            code = worker.reap()
+            if code is None or code == 0 or self._exit_code:
+                continue
+            self._exit_code = code
+            if not all(other.has_ended for other in self._workers):
+                self._output.say(f"{worker.name} ended with exit code {code}: ending the others")
+                self._end_all()
+
+    def _end_all(self) -> None:
+        self._kill_at = self._kill_at or time.monotonic() + self._grace
+        for worker in self._workers:
+            worker.signal(signal.SIGTERM)
+            # A stopped process does not see the other signal before this one.
+            worker.signal(signal.SIGCONT)
+
+    def _drain(self) -> None:
+        """Write what is still in the pipes, without waiting: the workers can't add to it.
+
+        A process that left its worker's group may hold a pipe open for as long as it likes.
+        """
+        while any(ready.fileobj in self._streams for ready, _ in self._selector.select(0)):
+            for pipe in list(self._streams):
+                self._on_output(pipe)
+        for pipe in list(self._streams):
+            self._hang_up(pipe)
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[socket.socket]:
+    """Yield a socket from which the numbers of incoming signals can be read."""
+    arrivals, waker = socket.socketpair()
+    waker.setblocking(False)
+    arrivals.setblocking(False)
+    numbers = (*_FORWARDED, signal.SIGCHLD)
+    # Handlers must exist for the wakeup descriptor to be written to; they have nothing to do.
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    old_waker = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    try:
+        yield arrivals
+    finally:
+        signal.set_wakeup_fd(old_waker)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        arrivals.close()
+        waker.close()
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """Return what a child does before it runs its program, where the kernel offers it.
+
+    It runs between fork and exec. This process has one thread that matters here, the one that
+    waits below, so nothing can be locked by another.
+    """
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl
+    parent = os.getpid()
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return ask

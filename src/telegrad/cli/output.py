@@ -1,0 +1,79 @@
+"""Whose line is it: the output of many workers on one terminal, each line with its worker's name.
+
+Invariant: a line is written whole, so two workers' lines never mix.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import BinaryIO
+
+__all__ = ["LineStream", "Prefixer"]
+
+# Bright enough on dark and light terminals; red is left for what went wrong.
+_COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
+_LONGEST_LINE = 64 << 10
+
+
+class Prefixer:
+    """Makes the workers' streams: prefixes of one width, colours where there is a terminal."""
+
+    def __init__(self, names: Sequence[str], stdout: BinaryIO, stderr: BinaryIO) -> None:
+        self._width = max(map(len, names)) + 2
+        self._order = {name: position for position, name in enumerate(names)}
+        self._stdout, self._stderr = stdout, stderr
+
+    def stdout(self, name: str) -> "LineStream":
+        """Return the stream for the worker's standard output."""
+        return LineStream(self._prefix(name, self._stdout), self._stdout)
+
+    def stderr(self, name: str) -> "LineStream":
+        """Return the stream for the worker's standard error."""
+        return LineStream(self._prefix(name, self._stderr), self._stderr)
+
+    def say(self, message: str) -> None:
+        """Write a line of our own to standard error."""
+        line = LineStream(self._prefix("telegrad", self._stderr), self._stderr)
+        line.feed(f"{message}\n".encode())
+
+    def _prefix(self, name: str, target: BinaryIO) -> bytes:
+        text = f"[{name}]".ljust(self._width)
+        if _has_colours(target):
+            position = self._order.get(name)
+            colour = 31 if position is None else _COLOURS[position % len(_COLOURS)]
+            text = f"\x1b[{colour}m{text}\x1b[0m"
+        return f"{text} ".encode()
+
+
+class LineStream:
+    """One worker's stream: keeps what has no newline yet."""
+
+    def __init__(self, prefix: bytes, target: BinaryIO) -> None:
+        self._prefix = prefix
+        self._target = target
+        self._partial = b""
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes as they came and write the lines they complete."""
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        if len(self._partial) > _LONGEST_LINE:
+            lines.append(self._partial)
+            self._partial = b""
+        if lines:
+            self._write(b"".join(self._prefix + line + b"\n" for line in lines))
+
+    def finish(self) -> None:
+        """Write what is left, as a line."""
+        if self._partial:
+            self.feed(b"\n")
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._target.write(data)
+            self._target.flush()
+        except BrokenPipeError:
+            # Whoever read our output has gone (`telegrad run … | head`); the workers go on.
+            pass
+
+
+def _has_colours(target: BinaryIO) -> bool:
+    return target.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

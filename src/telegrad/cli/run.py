@@ -1,0 +1,95 @@
+"""`telegrad run`: start a script once a worker, on this machine, as one cluster."""
+
+import argparse
+import contextlib
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from telegrad.cli.command import Command, worker_names
+from telegrad.cli.output import Prefixer
+from telegrad.errors import UsageError
+from telegrad.rpc.keys import ClusterKey
+
+__all__ = ["RUN"]
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workers", required=True, metavar="NAMES", help="the workers, like ps,trainer0,trainer1"
+    )
+    parser.add_argument(
+        "--port", type=int, default=0, help="where rank 0 listens (default: a free port)"
+    )
+    parser.add_argument(
+        "--grace",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="how long workers that are told to end may take (default: 10)",
+    )
+    parser.add_argument("script", help="the Python script each worker runs")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+
+
+def _execute(arguments: argparse.Namespace) -> int:
+    if os.name != "posix":
+        raise UsageError(
+            "telegrad run needs process groups, which this system lacks: start each "
+            "worker yourself with RANK, WORLD_SIZE and TELEGRAD_WORKER_NAME set"
+        )
+    from telegrad.cli.launcher import Launcher
+
+    names = worker_names(arguments.workers)
+    if not Path(arguments.script).is_file():
+        raise UsageError(f"no script at {arguments.script}: give the path of a Python file")
+    command = [sys.executable, arguments.script, *arguments.arguments]
+    port = arguments.port or _free_port()
+    with _key_for_children() as (key_path, fds):
+        launcher = Launcher(Prefixer(names, sys.stdout.buffer, sys.stderr.buffer), arguments.grace)
+        for rank, name in enumerate(names):
+            environment = {
+                # A pipe would be filled by the block; its lines are wanted as they are written.
+                "PYTHONUNBUFFERED": "1",
+                **os.environ,
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+                "RANK": str(rank),
+                "WORLD_SIZE": str(len(names)),
+                "TELEGRAD_WORKER_NAME": name,
+                "TELEGRAD_KEY_FILE": key_path,
+            }
+            launcher.plan(name, command, environment, fds)
+        return launcher.run()
+
+
+@contextlib.contextmanager
+def _key_for_children() -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the path of a fresh key that children can read, and the descriptors they inherit."""
+    key = ClusterKey.fresh()
+    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+        # A file without a name: it goes with the last process, even if all of them are killed.
+        fd = os.memfd_create("telegrad-key")
+        try:
+            os.fchmod(fd, 0o600)
+            os.write(fd, key.encode())
+            yield f"/proc/self/fd/{fd}", (fd,)
+        finally:
+            os.close(fd)
+    else:
+        with tempfile.TemporaryDirectory(prefix="telegrad-key-") as directory:
+            path = os.path.join(directory, "cluster.key")
+            key.save(path)
+            yield path, ()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+RUN = Command("run", "start a script once a worker on this machine", _configure, _execute)
