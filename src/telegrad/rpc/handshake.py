@@ -208,21 +208,22 @@ class Handshake:
                 f"expected the introduction of a {_other(own.side).name.lower()} with a nonce of "
                 f"its own, got that of a {peer.side.name.lower()}: our own message sent back?"
             )
-        if min(own.newest, peer.newest) < max(own.oldest, peer.oldest):
-            raise ProtocolViolation(
-                f"{peer.name} speaks versions {peer.oldest} to {peer.newest} of the protocol, this "
-                f"worker {own.oldest} to {own.newest}: install the same telegrad on both"
-            )
-        self._state = _State.AWAITS_PROOF
         if own.side is Side.LISTENER:
             # The listener takes the role from the dialler: it can't know which socket this is.
             self._own = own = msgspec.structs.replace(own, role=peer.role)
-            self._transcript = b"".join((message, own.encode(), *self._certificates))
-            return [Write(own.encode())]
+            answer = own.encode()
+            self._transcript = b"".join((message, answer, *self._certificates))
+            self._state = _State.AWAITS_PROOF
+            # Even a peer that speaks no common version is answered, so that it can say so too.
+            mismatch = self._version_mismatch(peer)
+            return [Write(answer), *(self._fail(mismatch) if mismatch else [])]
+        if mismatch := self._version_mismatch(peer):
+            raise mismatch
         if peer.role is not own.role:
             raise ProtocolViolation(f"expected the role {own.role!r} back, got {peer.role!r}")
         self._check_name(peer)
         self._transcript = b"".join((own.encode(), message, *self._certificates))
+        self._state = _State.AWAITS_PROOF
         return [Write(_PROOF + self._proof_of(Side.DIALLER))]
 
     def _on_proof(self, message: bytes) -> list[Effect]:
@@ -260,13 +261,25 @@ class Handshake:
     def _check_name(self, peer: Introduction) -> None:
         if self._expect is not None and peer.name != self._expect:
             raise AuthenticationFailed(
-                f"expected the worker {self._expect} at this address, got {peer.name}: is the "
-                "address out of date, or is another cluster's worker on this port?"
+                f"expected the worker {self._expect} at the other end, got {peer.name}: is the "
+                "address out of date, or the certificate another worker's?"
             )
+
+    def _version_mismatch(self, peer: Introduction) -> ProtocolViolation | None:
+        own = self._own
+        if min(own.newest, peer.newest) >= max(own.oldest, peer.oldest):
+            return None
+        return ProtocolViolation(
+            f"{peer.name} speaks versions {peer.oldest} to {peer.newest} of the protocol, this "
+            f"worker {own.oldest} to {own.newest}: install the same telegrad on both"
+        )
 
     def _closed_early(self) -> PeerError:
         if self._own.side is Side.DIALLER and self._state is _State.AWAITS_PROOF:
-            return AuthenticationFailed(f"the listener closed at our proof: {_KEY_ADVICE}")
+            return AuthenticationFailed(
+                f"the listener closed at our proof: {_KEY_ADVICE} and, with TLS, each the "
+                "certificate of its own name"
+            )
         return ProtocolViolation(
             f"the connection was closed when {self._state.value} was expected "
             f"({len(self._received)} bytes of it came)"

@@ -129,6 +129,7 @@ class Introduction(msgspec.Struct, frozen=True):
             or role not in (Role.DIALLER_REQUESTS, Role.LISTENER_REQUESTS)
             or segments > 1
             or not 0 < oldest <= newest
+            or name_length > _NAME_BYTES
             or name_field != name_field[:name_length].ljust(_NAME_BYTES, b"\0")
             or not _NAME.fullmatch(name)
         ):

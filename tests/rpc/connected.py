@@ -1,0 +1,80 @@
+"""Workers that are connected, for the tests of the transports."""
+
+import contextlib
+import datetime
+import queue
+from collections.abc import Iterator
+from pathlib import Path
+
+from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.minting import mint
+from telegrad.rpc.tls import Credentials
+from telegrad.rpc.transport import Connection, Identity, Listener, Role, connect, listen
+
+PATIENCE = 20.0
+"""Seconds after which a wait in a test has failed."""
+
+
+def mint_cluster(directory: Path, *names: str) -> dict[str, Identity]:
+    """Return identities with certificates of one cluster."""
+    mint(directory, names, now=datetime.datetime.now(datetime.UTC))
+    credentials = {name: Credentials(directory / name) for name in names}
+    return {
+        name: Identity(name, 1, own.load_key(), credentials=own)
+        for name, own in credentials.items()
+    }
+
+
+class Host:
+    """A listening worker and the connections that came to it."""
+
+    def __init__(self, listener: Listener, arrived: "queue.Queue[Connection]") -> None:
+        self.listener = listener
+        self.address = listener.address
+        self.arrived = arrived
+
+    def accept(self) -> Connection:
+        return self.arrived.get(timeout=PATIENCE)
+
+
+@contextlib.contextmanager
+def hosting(address: str, identity: Identity, **options: float) -> Iterator[Host]:
+    """Listen at the address; close everything that came afterwards."""
+    arrived: queue.Queue[Connection] = queue.Queue()
+    with listen(address, identity=identity, on_connection=arrived.put, **options) as listener:
+        yield Host(listener, arrived)
+    while not arrived.empty():
+        arrived.get().close()
+
+
+@contextlib.contextmanager
+def connected(
+    address: str, ps: Identity, trainer: Identity, role: Role = Role.DIALLER_REQUESTS
+) -> Iterator[tuple[Connection, Connection]]:
+    """Yield the trainer's connection and that of ps, which it dialled."""
+    with hosting(address, ps) as host:
+        dialled = connect(host.address, identity=trainer, expect=ps.name, role=role)
+        accepted = host.accept()
+        try:
+            yield dialled, accepted
+        finally:
+            for connection in (dialled, accepted):
+                connection.shutdown()
+                connection.close()
+
+
+def identities(key: ClusterKey | None = None) -> tuple[Identity, Identity]:
+    """Return ps and trainer of a cluster on this machine."""
+    key = key or ClusterKey.fresh()
+    return Identity("ps", 7, key), Identity("trainer", 8, key)
+
+
+def receive_exactly(connection: Connection, size: int) -> bytes:
+    """Read `size` bytes, or fail at the end of the stream."""
+    data = bytearray(size)
+    view = memoryview(data)
+    while view:
+        count = connection.recv_into(view)
+        assert count, f"the stream ended {len(view)} bytes early"
+        view = view[count:]
+    return bytes(data)

@@ -1,0 +1,383 @@
+"""Authenticated connections: what both ends see, and how bytes and descriptors move."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.rpc.connected import (
+    PATIENCE,
+    connected,
+    hosting,
+    identities,
+    mint_cluster,
+    receive_exactly,
+)
+
+from telegrad.errors import AuthenticationFailed, Refused, UsageError, WorkerLost
+from telegrad.rpc.introduction import Limits
+from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.transport import (
+    UNIX_SOCKETS,
+    Connection,
+    Identity,
+    PrivateDirectory,
+    Role,
+    connect,
+    listen,
+    parse_address,
+)
+
+needs_unix = pytest.mark.skipif(not UNIX_SOCKETS, reason="this system has no Unix sockets")
+KINDS = [pytest.param("unix", marks=needs_unix), "tcp", "tls"]
+Pair = tuple[Connection, Connection]
+
+
+@pytest.fixture
+def directory() -> Iterator[PrivateDirectory]:
+    with PrivateDirectory.make() as made:
+        yield made
+
+
+@pytest.fixture(params=KINDS)
+def pair(
+    request: pytest.FixtureRequest, directory: PrivateDirectory, tmp_path: Path
+) -> Iterator[Pair]:
+    """The dialling trainer's connection and the listening ps's, over every kind of wire."""
+    if request.param == "tls":
+        workers = mint_cluster(tmp_path / "cluster", "ps", "trainer")
+        ps, trainer = workers["ps"], workers["trainer"]
+    else:
+        ps, trainer = identities()
+    address = (
+        directory.socket_address("ps")
+        if request.param == "unix"
+        else f"{request.param}://127.0.0.1:0"
+    )
+    with connected(address, ps, trainer) as made:
+        yield made
+
+
+def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
+    """Start the work in a thread; its result or its error ends up in the list."""
+    results: list[object] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except OSError as error:
+            results.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, results
+
+
+def joined(thread: threading.Thread) -> None:
+    thread.join(PATIENCE)
+    assert not thread.is_alive(), "the thread is still blocked"
+
+
+def test_bytes_arrive_in_order_in_both_directions(pair: Pair) -> None:
+    dialled, accepted = pair
+    dialled.send([b"one ", bytearray(b"two "), memoryview(b"three")])
+    accepted.send([b"four"])
+    assert receive_exactly(accepted, 13) == b"one two three"
+    assert receive_exactly(dialled, 4) == b"four"
+
+
+def test_large_and_many_buffers_arrive_whole(pair: Pair) -> None:
+    dialled, accepted = pair
+    large = os.urandom(3 << 20)
+    buffers = [b"head", large, b"", *(bytes([i % 251]) * 7 for i in range(3000)), large[:100_001]]
+    thread, _ = in_thread(lambda: dialled.send(buffers))
+    expected = b"".join(buffers)
+    assert receive_exactly(accepted, len(expected)) == expected
+    joined(thread)
+
+
+def test_both_directions_may_be_full_at_once(pair: Pair) -> None:
+    dialled, accepted = pair
+    data = os.urandom(4 << 20)
+    senders = [in_thread(lambda end=end: end.send([b"x", data]))[0] for end in pair]  # type: ignore[misc]
+    reader, results = in_thread(lambda: receive_exactly(dialled, len(data) + 1))
+    assert receive_exactly(accepted, len(data) + 1) == b"x" + data
+    for thread in (*senders, reader):
+        joined(thread)
+    assert results == [b"x" + data]
+
+
+def test_reading_without_waiting_says_when_nothing_is_there(pair: Pair) -> None:
+    dialled, accepted = pair
+    buffer = memoryview(bytearray(10))
+    with pytest.raises(BlockingIOError):
+        accepted.recv_into_nowait(buffer)
+    dialled.send([b"abc"])
+    assert receive_exactly(accepted, 2) == b"ab"
+    assert accepted.recv_into_nowait(buffer) == 1
+    assert bytes(buffer[:1]) == b"c"
+
+
+def test_the_peers_close_reads_as_the_end(pair: Pair) -> None:
+    dialled, accepted = pair
+    dialled.send([b"last words"])
+    dialled.close()
+    assert receive_exactly(accepted, 10) == b"last words"
+    assert accepted.recv_into(memoryview(bytearray(10))) == 0
+    assert accepted.recv_into_nowait(memoryview(bytearray(10))) == 0
+
+
+def test_shutdown_wakes_a_reader_that_waits(pair: Pair) -> None:
+    _, accepted = pair
+    thread, results = in_thread(lambda: accepted.recv_into(memoryview(bytearray(10))))
+    accepted.shutdown()
+    joined(thread)
+    assert results == [0]
+
+
+def test_shutdown_wakes_a_writer_that_waits(pair: Pair) -> None:
+    dialled, accepted = pair
+    started = threading.Event()
+
+    def flood() -> None:
+        while True:
+            started.set()
+            dialled.send([bytes(1 << 20)])
+
+    thread, results = in_thread(flood)
+    assert started.wait(PATIENCE)
+    receive_exactly(accepted, 1)
+    dialled.shutdown()
+    joined(thread)
+    assert isinstance(results[0], OSError)
+
+
+def test_sending_after_shutdown_is_an_error_not_a_loss(pair: Pair) -> None:
+    dialled, _ = pair
+    dialled.shutdown()
+    with pytest.raises(OSError):
+        dialled.send([b"x"])
+
+
+def test_closing_twice_is_harmless(pair: Pair) -> None:
+    for end in pair:
+        end.close()
+        end.close()
+
+
+def test_both_ends_know_each_other(directory: PrivateDirectory) -> None:
+    ps, trainer = identities()
+    trainer = msgspec.structs.replace(trainer, limits=Limits(depth=5))
+    with connected("tcp://127.0.0.1:0", ps, trainer, Role.LISTENER_REQUESTS) as (dialled, accepted):
+        assert (dialled.peer_name, dialled.peer_incarnation) == ("ps", 7)
+        assert (accepted.peer_name, accepted.peer_incarnation) == ("trainer", 8)
+        assert dialled.role is accepted.role is Role.LISTENER_REQUESTS
+        assert dialled.limits == accepted.limits == Limits(depth=5)
+        assert not dialled.same_host
+        nodelay = socket.socket(fileno=os.dup(dialled.fileno()))
+        with nodelay:
+            assert nodelay.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@needs_unix
+def test_a_unix_connection_names_the_peers_process(directory: PrivateDirectory) -> None:
+    with connected(directory.socket_address("ps"), *identities()) as (dialled, accepted):
+        assert dialled.peer_pid == accepted.peer_pid == os.getpid()
+
+
+@needs_unix
+def test_descriptors_are_there_when_their_frame_is(directory: PrivateDirectory) -> None:
+    with connected(directory.socket_address("ps"), *identities()) as pair:
+        dialled, accepted = pair
+        assert dialled.same_host
+        assert accepted.same_host
+        for sender, receiver in (pair, pair[::-1]):
+            read_end, write_end = os.pipe()
+            sender.send([b"frame 1"], [read_end])
+            sender.send([b"frame 2"])
+            sender.send([b"frame 3"], [write_end, write_end])
+            assert receive_exactly(receiver, 21) == b"frame 1frame 2frame 3"
+            (first,) = receiver.take_fds(1)
+            second, third = receiver.take_fds()
+            os.write(second, b"through the pipe")
+            assert os.read(first, 100) == b"through the pipe"
+            for fd in (read_end, write_end, first, second, third):
+                os.close(fd)
+            assert receiver.take_fds() == []
+
+
+@needs_unix
+def test_more_descriptors_than_the_kernel_takes_at_once_arrive(directory: PrivateDirectory) -> None:
+    with connected(directory.socket_address("ps"), *identities()) as (dialled, accepted):
+        dialled.send([b"x"], [0] * 400)
+        fds = accepted.take_fds(400)
+        assert len(set(fds)) == 400
+        for fd in fds:
+            os.close(fd)
+
+
+@needs_unix
+def test_missing_descriptors_are_a_violation_and_untaken_ones_are_closed(
+    directory: PrivateDirectory,
+) -> None:
+    before = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else set()
+    with connected(directory.socket_address("ps"), *identities()) as (dialled, accepted):
+        dialled.send([b"x"], [0, 0])
+        with pytest.raises(ConnectionError, match=r"expected 3 file descriptors.* got 2"):
+            accepted.take_fds(3)
+    assert not before or set(os.listdir("/proc/self/fd")) == before
+
+
+def test_descriptors_cant_go_where_hosts_may_differ() -> None:
+    with (
+        connected("tcp://127.0.0.1:0", *identities()) as (dialled, _),
+        pytest.raises(ValueError, match="same_host"),
+    ):
+        dialled.send([b"x"], [0])
+
+
+@needs_unix
+def test_segments_can_be_switched_off(directory: PrivateDirectory) -> None:
+    ps, trainer = identities()
+    plain = msgspec.structs.replace(trainer, segments=False)
+    with connected(directory.socket_address("ps"), ps, plain) as (dialled, accepted):
+        assert not dialled.same_host
+        assert not accepted.same_host
+        dialled.send([b"works"])
+        assert receive_exactly(accepted, 5) == b"works"
+
+
+def test_without_unix_sockets_the_error_names_the_other_way(
+    monkeypatch: pytest.MonkeyPatch, directory: PrivateDirectory
+) -> None:
+    ps, trainer = identities()
+    for module in ("listener", "dialling"):
+        monkeypatch.setattr(f"telegrad.rpc.transport.{module}.UNIX_SOCKETS", False)
+    address = directory.socket_address("ps")
+    with pytest.raises(UsageError, match=r"tcp://127\.0\.0\.1"):
+        listen(address, identity=ps, on_connection=lambda connection: None)
+    with pytest.raises(UsageError, match=r"tcp://127\.0\.0\.1"):
+        connect(address, identity=trainer)
+
+
+def test_without_memory_files_and_descriptor_passing_bytes_still_move(
+    monkeypatch: pytest.MonkeyPatch, directory: PrivateDirectory
+) -> None:
+    monkeypatch.setattr("telegrad.rpc.transport.opening.SEGMENTS", False)
+    monkeypatch.setattr("telegrad.rpc.transport.connection._MSG_DONTWAIT", None)
+    with connected("tcp://127.0.0.1:0", *identities()) as (dialled, accepted):
+        # As on Windows, where sockets have no sendmsg.
+        dialled._send_many = None  # type: ignore[attr-defined]
+        buffer = memoryview(bytearray(100))
+        with pytest.raises(BlockingIOError):
+            accepted.recv_into_nowait(buffer)
+        dialled.send([b"one", b"", b"two"])
+        assert receive_exactly(accepted, 6) == b"onetwo"
+        assert not dialled.same_host
+
+
+def test_a_wrong_key_is_refused_on_both_sides() -> None:
+    ps, _ = identities()
+    stranger = Identity("trainer", 1, ClusterKey.fresh())
+    with (
+        hosting("tcp://127.0.0.1:0", ps) as host,
+        pytest.raises(AuthenticationFailed, match=f"{host.address}.*refused our proof"),
+    ):
+        connect(host.address, identity=stranger, expect="ps")
+
+
+def test_another_worker_than_expected_is_refused() -> None:
+    ps, trainer = identities()
+    with (
+        hosting("tcp://127.0.0.1:0", ps) as host,
+        pytest.raises(AuthenticationFailed, match=r"expected the worker master .* got ps"),
+    ):
+        connect(host.address, identity=trainer, expect="master")
+
+
+def test_a_port_in_use_is_an_error_that_says_so() -> None:
+    ps, _ = identities()
+    with (
+        hosting("tcp://127.0.0.1:0", ps) as host,
+        pytest.raises(UsageError, match=r"in use by another process.*MASTER_PORT"),
+    ):
+        listen(host.address, identity=ps, on_connection=lambda connection: None)
+
+
+def test_an_unreachable_worker_is_an_error_with_what_was_tried() -> None:
+    _, trainer = identities()
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(WorkerLost, match=r"where ps should be: tried [2-9] times") as caught:
+            connect(address, identity=trainer, expect="ps", patience=0.1)
+    assert address in str(caught.value)
+    assert "refused" in str(caught.value)
+
+
+def test_a_listener_that_comes_late_is_found_by_patience() -> None:
+    ps, trainer = identities()
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{reserved.getsockname()[1]}"
+    thread, results = in_thread(
+        lambda: connect(address, identity=trainer, expect="ps", patience=PATIENCE)
+    )
+    with hosting(address, ps) as host:
+        host.accept().close()
+        joined(thread)
+        (connection,) = results
+        assert isinstance(connection, Connection)
+        connection.close()
+
+
+def test_a_listener_that_never_answers_is_left_at_the_timeout() -> None:
+    _, trainer = identities()
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        with pytest.raises(AuthenticationFailed, match="deadline"):
+            connect(f"tcp://127.0.0.1:{silent.getsockname()[1]}", identity=trainer, timeout=0.05)
+
+
+@pytest.mark.parametrize("address", ["tcp://0.0.0.0:0", "tcp://192.0.2.1:29500", "tcp://[::]:0"])
+def test_plain_tcp_beyond_this_machine_is_refused_with_what_to_do(address: str) -> None:
+    ps, trainer = identities()
+    with pytest.raises(Refused, match="telegrad keygen"):
+        listen(address, identity=ps, on_connection=lambda connection: None)
+    with pytest.raises(Refused, match="telegrad keygen"):
+        connect(address, identity=trainer)
+
+
+def test_tls_without_certificates_is_refused_with_what_to_do() -> None:
+    ps, trainer = identities()
+    with pytest.raises(Refused, match="telegrad keygen DIR --workers ps"):
+        listen("tls://127.0.0.1:0", identity=ps, on_connection=lambda connection: None)
+    with pytest.raises(Refused, match="telegrad keygen DIR --workers trainer"):
+        connect("tls://127.0.0.1:1", identity=trainer)
+
+
+@pytest.mark.parametrize(
+    "text", ["unix:///tmp/x/ps.sock", "tcp://127.0.0.1:29500", "tls://[fe80::1]:5", "tcp://host:0"]
+)
+def test_addresses_survive_as_text(text: str) -> None:
+    assert parse_address(text).text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "ps", "http://x:1", "tcp://x", "tcp://:5", "tcp://x:99999", "unix://a", "tls://x:-1"],
+)
+def test_a_bad_address_is_an_error_with_the_forms_there_are(text: str) -> None:
+    with pytest.raises(UsageError, match="expected"):
+        parse_address(text)
+
+
+def test_an_unknown_host_is_named() -> None:
+    _, trainer = identities()
+    with pytest.raises(WorkerLost, match=r"nowhere\.invalid"):
+        connect("tcp://nowhere.invalid:1", identity=trainer)
