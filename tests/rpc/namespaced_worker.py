@@ -1,0 +1,64 @@
+"""A worker in a network namespace of its own, told what to do line by line.
+
+python -m tests.rpc.namespaced_worker DIRECTORY listen ADDRESS    echoes whatever comes
+python -m tests.rpc.namespaced_worker DIRECTORY dial ADDRESS      obeys `dial`, `echo TEXT`, `read`
+"""
+
+import select
+import sys
+import threading
+
+from telegrad.errors import TelegradError
+from telegrad.rpc.tls import Credentials
+from telegrad.rpc.transport import Connection, Identity, connect, listen
+
+SILENCE = 0.3
+"""Seconds without an answer that count as silence."""
+
+
+def echo_forever(connection: Connection) -> None:
+    buffer = memoryview(bytearray(1000))
+    while count := connection.recv_into(buffer):
+        connection.send([buffer[:count]])
+
+
+def serve(identity: Identity, address: str) -> None:
+    def start(connection: Connection) -> None:
+        threading.Thread(target=echo_forever, args=(connection,), daemon=True).start()
+
+    with listen(address, identity=identity, on_connection=start) as listener:
+        print(listener.address, flush=True)
+        sys.stdin.read()
+
+
+def answer(connection: Connection, patience: float) -> str:
+    if not connection.pending() and not select.select([connection], [], [], patience)[0]:
+        return "silence"
+    buffer = memoryview(bytearray(1000))
+    return bytes(buffer[: connection.recv_into(buffer)]).decode()
+
+
+def obey(identity: Identity, address: str) -> None:
+    connection: Connection | None = None
+    for line in sys.stdin:
+        command, _, text = line.strip().partition(" ")
+        try:
+            if command == "dial":
+                another = connect(address, identity=identity, expect="ps", timeout=1.0)
+                connection = connection or another
+                reply = f"connected to {another.peer_name}"
+            else:
+                assert connection is not None
+                if command == "echo":
+                    connection.send([text.encode()])
+                reply = answer(connection, SILENCE if command == "echo" else 20.0)
+        except TelegradError as error:
+            reply = f"{type(error).__name__}: {error}"
+        print(reply, flush=True)
+
+
+if __name__ == "__main__":
+    directory, task, where = sys.argv[1:]
+    credentials = Credentials(directory)
+    me = Identity(credentials.directory.name, 1, credentials.load_key(), credentials=credentials)
+    (serve if task == "listen" else obey)(me, where)
