@@ -1,0 +1,47 @@
+"""A call under way: the future of its answer, and what is needed to recognise and end it."""
+
+from typing import TYPE_CHECKING, Any
+
+from telegrad.rpc.future import Future, Waiter
+from telegrad.rpc.names import WorkerInfo
+
+if TYPE_CHECKING:
+    from telegrad.rpc.endpoint import Endpoint
+    from telegrad.rpc.worker import Worker
+
+__all__ = ["Call"]
+
+
+class Call(Future[Any]):
+    """The future that `rpc_async` and services return.
+
+    `deadline` is a time of the worker's clock. `extra` is what the interceptor sent with it, for
+    its eyes when the answer comes. `forks` are the references that travelled in it.
+    """
+
+    __slots__ = (
+        "code", "deadline", "endpoint", "extra", "forks", "is_service", "number", "what", "worker",
+    )  # fmt: skip
+
+    def __init__(
+        self, worker: "Worker", endpoint: "Endpoint", deadline: float, what: object
+    ) -> None:
+        super().__init__()
+        self.worker = worker
+        self.endpoint = endpoint
+        self.deadline = deadline
+        self.what = what
+        self.number = 0
+        self.extra: Any = None
+        self.forks: Any = None
+        self.is_service = False
+        # The digest of a function whose code went with this call: the answer shows it arrived.
+        self.code: Any = None
+
+    @property
+    def to(self) -> WorkerInfo:
+        """Who is called."""
+        return self.endpoint.peer
+
+    def _waiter(self) -> Waiter | None:
+        return self.worker.host

@@ -1,0 +1,1 @@
+"""The real world around the protocol: sockets, threads and the clock."""

@@ -1,0 +1,154 @@
+"""What carries a worker in the real world: a listener, links, threads, the clock."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from telegrad.errors import PeerError, WorkerLost
+from telegrad.rpc.call import Call
+from telegrad.rpc.driver.link import Link, serving
+from telegrad.rpc.driver.monitor import Monitor
+from telegrad.rpc.driver.pool import Pool
+from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.future import Future
+from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
+from telegrad.rpc.options import Options
+from telegrad.rpc.segments import SEGMENTS, SegmentMap, SegmentPool
+from telegrad.rpc.transport import Connection, Identity, Listener, connect, listen
+
+if TYPE_CHECKING:
+    from telegrad.rpc.worker import Worker
+
+__all__ = ["SocketHost"]
+
+_log = logging.getLogger("telegrad.rpc")
+
+
+class SocketHost:
+    """Sockets and threads of one worker. `address` is where it listens."""
+
+    def __init__(self, identity: Identity, address: str, options: Options) -> None:
+        self.identity = identity
+        self.options = options
+        self.worker: Worker
+        self._wanted_address = address
+        self._listener: Listener | None = None
+        self._lock = threading.Lock()
+        self._ended: list[Link] = []
+        self._closed = False
+        self._pool = Pool(identity.name)
+        self.monitor = Monitor(self)
+        pooled = SEGMENTS and options.segments
+        self.segment_pool = SegmentPool() if pooled else None
+        self.segment_map = SegmentMap()
+
+    def begin(self, worker: "Worker") -> str:
+        """Carry the worker from now on; return the address at which it can be reached."""
+        self.worker = worker
+        self._listener = listen(
+            self._wanted_address, identity=self.identity, on_connection=self._accept
+        )
+        self.monitor.start()
+        return self._listener.address
+
+    def now(self) -> float:
+        """Return the time in seconds."""
+        return time.monotonic()
+
+    def start(self, task: Callable[[], object]) -> None:
+        """Run the task on another thread."""
+        self._pool.start(task)
+
+    def at(self, point: str) -> None:
+        """Mark a point where threads race; the stress test yields here."""
+
+    def dial(self, peer: WorkerInfo, address: str, timeout: float) -> Endpoint:
+        """Open the path for this worker's requests to a peer."""
+        connection = connect(address, identity=self.identity, expect=peer.name, timeout=timeout)
+        info = WorkerInfo(peer.name, peer.id, connection.peer_incarnation)
+        return self._adopt(Link(self, connection, info, served=False))
+
+    def _accept(self, connection: Connection) -> None:
+        info = WorkerInfo(connection.peer_name, UNKNOWN_ID, connection.peer_incarnation)
+        link = self._adopt(Link(self, connection, info, served=True))
+        self.worker.accepted(link)
+        self.start(link.attend)
+
+    def _adopt(self, link: Link) -> Link:
+        with self._lock:
+            if self._closed:
+                link.connection.close()
+                raise WorkerLost(f"worker {self.identity.name} has shut down")
+            self.monitor.add(link)
+        return link
+
+    def wait(self, future: Future[Any], timeout: float | None) -> None:
+        """Block this thread until the future is settled or the time is over."""
+        link = future.endpoint if isinstance(future, Call) else None
+        held = serving.link
+        if held is not None and held is not link:
+            held.yield_lead(serving.token)
+        if not isinstance(link, Link):
+            future._sleep(timeout)
+            return
+        deadline: float | None = None if timeout is None else self.now() + timeout
+        assert isinstance(future, Call)
+        while not future._done:
+            until = future.deadline if deadline is None else min(deadline, future.deadline)
+            link.wait(future, future.number, until)
+            if future._done:
+                return
+            now = self.now()
+            if now >= future.deadline:
+                self.worker.run_timers(now)
+            if deadline is not None and now >= deadline:
+                return
+
+    def expect_answer(self, endpoint: Endpoint) -> None:
+        """See to it that an answer nobody waits for is read."""
+        assert isinstance(endpoint, Link)
+        if not endpoint.watched:
+            endpoint._offer_lead()
+
+    def rouse(self, deadline: float) -> None:
+        """Let timers be looked at before the deadline."""
+        if deadline < self.monitor.wakes_at:
+            self.monitor.rouse()
+
+    def link_failed(self, link: Link, error: BaseException) -> None:
+        """A link broke, or its peer broke the protocol."""
+        if isinstance(error, PeerError) and not link.closed:
+            _log.warning("closed the connection to %s: %s", link.connection, error)
+        self.worker.endpoint_lost(link, error)
+
+    def ended(self, endpoint: Endpoint) -> None:
+        """Free what belongs to an endpoint that the worker has given up."""
+        assert isinstance(endpoint, Link)
+        self.monitor.remove(endpoint)
+        endpoint.close()
+        if self.segment_pool is not None:
+            self.segment_pool.forget(endpoint)
+            self.segment_map.forget(endpoint)
+        with self._lock:
+            self._ended = [link for link in [*self._ended, endpoint] if not link.free()]
+
+    def tidy(self) -> None:
+        """Free what could not be freed when it ended, and return shared memory to its owners."""
+        with self._lock:
+            self._ended = [link for link in self._ended if not link.free()]
+
+    def close(self, timeout: float) -> None:
+        """End threads and sockets; the worker has given up its endpoints."""
+        with self._lock:
+            self._closed = True
+        if self._listener is not None:
+            self._listener.close()
+        self.monitor.close()
+        left = self._pool.close(timeout)
+        if left:
+            _log.warning(
+                "worker %s: %d handlers still run after shutdown", self.identity.name, left
+            )
+        self.tidy()

@@ -1,0 +1,378 @@
+"""One connection and the right to read it.
+
+The law of this file, lazy leader/follower:
+
+1. At most one thread reads a link: the one that holds its lead (a lock). It is claimed, never
+   checked and then acted upon.
+2. A thread that waits for an answer claims the lead and reads until its answer is there. Those
+   that find it taken sleep until their answer came or they are woken to lead.
+3. A link whose peer sends requests is served: a thread of the pool holds the lead, reads a
+   request and runs it right there, without any hand-over. While it runs, the lead can be taken
+   from it: by itself, when it is about to wait for something else, or by the monitor, when
+   requests wait and it has run for longer than a grace period. The token `_serving` decides who
+   was first.
+4. Whoever gives the lead up sees to it that somebody else finds what comes: a sleeper, the pool if
+   a frame lies in the reader already, else the monitor, which watches the descriptor.
+5. A call that a handler makes back to the one who waits for it travels on the same link and runs
+   on the waiting thread's own stack, so a chain of calls that goes back and forth needs no new
+   threads (but for one each `_DEEPEST_STACK` levels, to spare Python's stack).
+"""
+
+import _thread
+import collections
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from telegrad.errors import ProtocolViolation, UsageError, WorkerLost
+from telegrad.rpc.driver.reader import FrameReader, Spinning
+from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.future import Future, wake
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.segments import SMALLEST_SEGMENT
+from telegrad.rpc.transport.connection import Connection
+from telegrad.rpc.wire.frames import PLACED, RELEASE, Buffer, Frame, Placement, pack
+
+if TYPE_CHECKING:
+    from telegrad.rpc.driver.host import SocketHost
+
+__all__ = ["Link", "serving"]
+
+_DEEPEST_STACK: Final = 12
+_encode_ids = msgspec.msgpack.Encoder().encode
+_decode_ids = msgspec.msgpack.Decoder(list[int]).decode
+
+
+class _Serving(threading.local):
+    """What the current thread is serving: the link whose lead it may hold, and its token."""
+
+    link: "Link | None" = None
+    token: object = None
+    depth: int = 0
+
+
+serving = _Serving()
+
+
+class Link(Endpoint):
+    """A connection of the socket driver. `served`: the peer sends its requests on it."""
+
+    def __init__(
+        self, host: "SocketHost", connection: Connection, peer: WorkerInfo, *, served: bool
+    ) -> None:
+        super().__init__(peer, connection.limits, host.now(), host.options.lost_after)
+        self.connection = connection
+        self.served = served
+        self.watched = False
+        self._host = host
+        self._reader = FrameReader(connection, Spinning(host.options.spin))
+        self._write = _thread.allocate_lock()
+        self._lead = _thread.allocate_lock()
+        self._mutex = _thread.allocate_lock()
+        self._serving: object = None
+        self._followers: collections.deque[_thread.LockType] = collections.deque()
+        self._places = connection.same_host and host.segment_pool is not None
+
+    # Writing.
+
+    def send(
+        self,
+        kind: int,
+        flags: int,
+        ident: int,
+        parent: int,
+        header: bytes,
+        buffers: Sequence[Buffer] = (),
+    ) -> None:
+        """Send one frame, whole; large buffers go through shared memory on one host."""
+        placed: list[Any] = []
+        content: Sequence[Buffer | Placement] = buffers
+        if buffers:
+            if sum(map(len, buffers)) > self.limits.payload_bytes:
+                raise UsageError(
+                    f"{sum(map(len, buffers))} bytes of arrays are more than the "
+                    f"{self.limits.payload_bytes} that {self.peer.name} takes in one message"
+                )
+            if self._places:
+                content, placed = self._place(buffers)
+                if placed:
+                    flags |= PLACED
+        if len(header) > self.limits.header_bytes:
+            raise UsageError(
+                f"a header of {len(header)} bytes is larger than the {self.limits.header_bytes} "
+                f"that {self.peer.name} takes"
+            )
+        parts = pack(kind, flags, ident, parent, header, content)
+        if self._places:
+            released = self._host.segment_map.releases(self)
+            if released:
+                parts = pack(RELEASE, 0, 0, 0, _encode_ids(released), ()) + parts
+        with self._write:
+            if self.closed:
+                raise ConnectionError(f"the connection to {self.peer.name} is closed")
+            if not placed:
+                self.connection.send(parts)
+                return
+            fresh = [segment.fd for segment in placed if segment.is_new]
+            self.connection.send(parts, fresh)
+            for segment in placed:
+                if segment.is_new:
+                    self._host.segment_pool.handed_over(segment)  # type: ignore[union-attr]
+
+    def _place(self, buffers: Sequence[Buffer]) -> tuple[list[Buffer | Placement], list[Any]]:
+        content: list[Buffer | Placement] = []
+        placed = []
+        for buffer in buffers:
+            nbytes = len(buffer)
+            segment = None
+            if nbytes >= SMALLEST_SEGMENT:
+                segment = self._host.segment_pool.take(self, nbytes)  # type: ignore[union-attr]
+            if segment is None:
+                content.append(buffer)
+                continue
+            segment.view[:] = buffer
+            content.append(Placement(segment.id, segment.size if segment.is_new else 0, nbytes))
+            placed.append(segment)
+        return content, placed
+
+    def flush_releases(self) -> None:
+        """Tell the peer which segments it has back, if nothing else is being sent to it."""
+        if self._places and (released := self._host.segment_map.releases(self)):
+            with self._write:
+                self.connection.send(pack(RELEASE, 0, 0, 0, _encode_ids(released), ()))
+
+    # Reading.
+
+    def _next(self, deadline: float | None) -> Frame | None:
+        """Return the next frame that concerns the worker. The caller holds the lead."""
+        while True:
+            frame = self._reader.read(deadline)
+            if frame is None:
+                return None
+            self.frames += 1
+            if frame.flags & PLACED:
+                frame.buffers = self._fetch(frame.buffers)
+            elif frame.kind == RELEASE:
+                self._take_back(frame)
+                continue
+            return frame
+
+    def _fetch(self, buffers: Sequence[Any]) -> list[Buffer]:
+        if not self._places:
+            raise ProtocolViolation(f"{self.peer.name} names shared memory that was not agreed on")
+        segments = self._host.segment_map
+        fetched: list[Buffer] = []
+        for buffer in buffers:
+            if isinstance(buffer, Placement):
+                if buffer.fresh:
+                    (fd,) = self.connection.take_fds(1)
+                    segments.adopt(self, buffer.segment, fd, buffer.fresh)
+                fetched.append(segments.view(self, buffer.segment, 0, buffer.nbytes))
+            else:
+                fetched.append(buffer)
+        return fetched
+
+    def _take_back(self, frame: Frame) -> None:
+        if not self._places:
+            raise ProtocolViolation(f"{self.peer.name} releases memory that it never had")
+        try:
+            ids = _decode_ids(frame.header)
+        except msgspec.MsgspecError as error:
+            raise ProtocolViolation(f"a malformed release came: {error}") from error
+        for number in ids:
+            self._host.segment_pool.release(self, number)  # type: ignore[union-attr]
+
+    def wait(self, future: Future[Any], number: int, deadline: float | None) -> None:
+        """Return when the future is settled or the deadline has passed, reading meanwhile."""
+        leads = serving.link is self and self._keep_lead(serving.token)
+        while not future._done:
+            if leads or self._lead.acquire(False):
+                leads = False
+                if self.watched:
+                    self._host.monitor.unwatch(self)
+                task = self._lead_until(future, number, deadline)
+                if task is not None:
+                    self._run_nested(task)
+                elif not future._done:
+                    return
+            elif not self._follow(future, deadline):
+                return
+
+    def _lead_until(
+        self, future: Future[Any], number: int, deadline: float | None
+    ) -> Callable[[], object] | None:
+        """Read until the future is settled, the time is over, or there is work for this thread."""
+        receive = self._host.worker.receive
+        try:
+            while not future._done:
+                frame = self._next(deadline)
+                if frame is None:
+                    return None
+                task = receive(self, frame)
+                if task is None:
+                    continue
+                if frame.parent == number and serving.depth < _DEEPEST_STACK:
+                    return task
+                self._host.start(task)
+            return None
+        except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
+            self._host.link_failed(self, error)
+            return None
+        finally:
+            self.give_up_lead()
+
+    def _run_nested(self, task: Callable[[], object]) -> None:
+        before, serving.link = serving.link, None
+        serving.depth += 1
+        try:
+            task()
+        finally:
+            serving.depth -= 1
+            serving.link = before
+
+    def _follow(self, future: Future[Any], deadline: float | None) -> bool:
+        """Sleep until the future is settled or the lead is offered; False if time is over."""
+        sleeper = future._new_sleeper()
+        if sleeper is None:
+            return True
+        self._followers.append(sleeper)
+        self._host.at("follower enlisted")
+        if self._lead.locked():
+            timeout = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
+            woken = sleeper.acquire(True, timeout)
+        else:
+            woken = True
+        try:
+            self._followers.remove(sleeper)
+        except ValueError:
+            # The lead was offered to us. If we don't need it any more, it goes to the next.
+            if future._done or not woken:
+                self._offer_lead()
+        return woken
+
+    def give_up_lead(self) -> None:
+        """Release the lead and see to it that somebody reads on."""
+        self._lead.release()
+        self._host.at("lead released")
+        self._offer_lead()
+
+    def _offer_lead(self) -> None:
+        if self._lead.locked():
+            return
+        try:
+            wake(self._followers.popleft())
+            return
+        except IndexError:
+            pass
+        if not self.closed and (self.served or self.expects()):
+            if self._reader.has_frame():
+                self._host.start(self.attend)
+            else:
+                self._host.monitor.watch(self)
+
+    def expects(self) -> bool:
+        """Say whether the peer owes this side something."""
+        return bool(len(self.calls) or len(self.outbox))
+
+    # Serving.
+
+    def attend(self) -> None:
+        """Read for as long as there is something, on a thread of the pool."""
+        if not self._lead.acquire(False):
+            return
+        if self.watched:
+            self._host.monitor.unwatch(self)
+        if self.served:
+            self._serve()
+        else:
+            self._drain()
+
+    def _serve(self) -> None:
+        """Read requests and run them here, until the lead is taken away or the link ends."""
+        receive = self._host.worker.receive
+        leads = True
+        try:
+            while True:
+                frame = self._next(None)
+                assert frame is not None
+                task = receive(self, frame)
+                if task is None:
+                    continue
+                token = serving.token = object()
+                serving.link = self
+                self._serving = token
+                if self._host.monitor.dozes:
+                    self._host.monitor.rouse()
+                task()
+                serving.link = None
+                self._host.at("request served")
+                leads = self._keep_lead(token) or self._lead.acquire(False)
+                if not leads:
+                    return
+                if self.watched:
+                    self._host.monitor.unwatch(self)
+        except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
+            self._host.link_failed(self, error)
+        finally:
+            serving.link = None
+            if leads:
+                self.give_up_lead()
+
+    def _drain(self) -> None:
+        """Read what is there and no more."""
+        try:
+            while (frame := self._next(0.0)) is not None:
+                task = self._host.worker.receive(self, frame)
+                if task is not None:
+                    self._host.start(task)
+        except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
+            self._host.link_failed(self, error)
+        finally:
+            self.give_up_lead()
+
+    def _keep_lead(self, token: object) -> bool:
+        """Stop serving; say whether the lead is still this thread's."""
+        with self._mutex:
+            if self._serving is not token or token is None:
+                return False
+            self._serving = None
+            return True
+
+    def yield_lead(self, token: object) -> None:
+        """Give up the lead of a request that is about to wait, if it was not taken before."""
+        if self._keep_lead(token):
+            self.give_up_lead()
+
+    def served_token(self) -> object:
+        """Return what identifies the request that runs on the leading thread, None if none."""
+        return self._serving
+
+    # Ending.
+
+    def close(self) -> None:
+        """Wake whoever reads or writes; the descriptors go when the last has left."""
+        self.closed = True
+        self.connection.shutdown()
+        while self._followers:
+            try:
+                wake(self._followers.popleft())
+            except IndexError:
+                break
+
+    def free(self) -> bool:
+        """Close the descriptors if nobody uses them any more; say whether that was so."""
+        if not self._lead.acquire(False):
+            return False
+        try:
+            if not self._write.acquire(False):
+                return False
+            try:
+                self.connection.close()
+                return True
+            finally:
+                self._write.release()
+        finally:
+            self._lead.release()

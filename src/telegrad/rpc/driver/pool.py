@@ -1,0 +1,102 @@
+"""Threads that grow on demand and rest when there is nothing to do.
+
+There is no upper bound, since a bound is a deadlock: a handler may wait for a call that needs
+another handler. A thread that rested for `linger` seconds ends. Invariant: a task that was handed
+in is run, at once, by a thread that does nothing else.
+"""
+
+import _thread
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["Pool"]
+
+_log = logging.getLogger("telegrad.rpc")
+
+
+class _Seat:
+    __slots__ = ("bell", "task", "thread")
+
+    def __init__(self) -> None:
+        self.bell = _thread.allocate_lock()
+        self.bell.acquire()
+        self.task: Callable[[], object] | None = None
+        self.thread: threading.Thread | None = None
+
+
+class Pool:
+    """The threads of one worker."""
+
+    def __init__(self, name: str, linger: float = 5.0) -> None:
+        self._name = name
+        self._linger = linger
+        self._lock = threading.Lock()
+        self._resting: list[_Seat] = []
+        self._seats: dict[_Seat, None] = {}
+        self._numbers = itertools.count(1)
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._seats)
+
+    def start(self, task: Callable[[], object]) -> None:
+        """Run the task on a thread of its own."""
+        with self._lock:
+            if self._closed:
+                return
+            seat = self._resting.pop() if self._resting else None
+            if seat is None:
+                seat = _Seat()
+                self._seats[seat] = None
+                seat.task = task
+                name = f"telegrad-{self._name}-{next(self._numbers)}"
+                seat.thread = threading.Thread(
+                    target=self._run, args=(seat,), name=name, daemon=True
+                )
+                seat.thread.start()
+                return
+            seat.task = task
+        seat.bell.release()
+
+    def _run(self, seat: _Seat) -> None:
+        while True:
+            task, seat.task = seat.task, None
+            if task is not None:
+                try:
+                    task()
+                except Exception:
+                    _log.exception("a thread of worker %s failed", self._name)
+            del task
+            with self._lock:
+                if self._closed:
+                    self._seats.pop(seat, None)
+                    return
+                self._resting.append(seat)
+            if seat.bell.acquire(True, self._linger):
+                continue
+            with self._lock:
+                if seat.task is None and seat in self._resting:
+                    self._resting.remove(seat)
+                    self._seats.pop(seat, None)
+                    return
+            # A task was handed in at the last moment: its bell rings now.
+            seat.bell.acquire()
+
+    def close(self, timeout: float) -> int:
+        """End the resting threads, wait for the others; return how many still run."""
+        with self._lock:
+            self._closed = True
+            resting, self._resting = self._resting, []
+            seats = list(self._seats)
+        for seat in resting:
+            seat.bell.release()
+        end = time.monotonic() + timeout
+        me = threading.current_thread()
+        for seat in seats:
+            if seat.thread is not None and seat.thread is not me:
+                seat.thread.join(max(0.0, end - time.monotonic()))
+        with self._lock:
+            return len(self._seats)

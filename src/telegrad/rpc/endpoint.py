@@ -1,0 +1,57 @@
+"""One end of a path to a peer: what the worker needs to know of it, whatever carries it.
+
+The driver's link (a socket) and the simulation's derive from it. All state that the protocol
+keeps for this path is here, and goes with it: a path that broke is never resumed, so nothing that
+was addressed to an old incarnation reaches a new one.
+"""
+
+import abc
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from telegrad.rpc.introduction import Limits
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.protocol.arrivals import Arrivals
+from telegrad.rpc.protocol.calls import Calls
+from telegrad.rpc.protocol.delivery import Outbox
+from telegrad.rpc.protocol.liveness import Liveness
+from telegrad.rpc.wire.frames import Buffer
+
+if TYPE_CHECKING:
+    from telegrad.rpc.call import Call
+
+__all__ = ["Endpoint"]
+
+
+class Endpoint(abc.ABC):
+    """This side's state of one path; `send` is what carries it."""
+
+    def __init__(self, peer: WorkerInfo, limits: Limits, now: float, lost_after: float) -> None:
+        self.peer = peer
+        self.limits = limits
+        self.calls: Calls[Call] = Calls()
+        self.requests = Arrivals()
+        self.notices = Arrivals()
+        self.outbox: Outbox[tuple[bytes, Sequence[Buffer]]] = Outbox()
+        self.liveness = Liveness(now, lost_after)
+        self.next_tick = now + self.liveness.interval
+        self.frames = 0
+        self.closed = False
+        # Digests of functions that the peer is known to have.
+        self.known_code: set[Any] = set()
+
+    @abc.abstractmethod
+    def send(
+        self,
+        kind: int,
+        flags: int,
+        ident: int,
+        parent: int,
+        header: bytes,
+        buffers: Sequence[Buffer] = (),
+    ) -> None:
+        """Send one frame; ConnectionError or OSError if the path is broken."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Give the path up; may be called again."""

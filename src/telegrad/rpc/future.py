@@ -1,0 +1,244 @@
+"""A result that is not there yet.
+
+`Future` has the verbs of `torch.futures.Future` and can be awaited. It knows no network: a thread
+that has to wait asks the current worker to do the waiting, because the worker's driver may read
+sockets meanwhile (or, in a simulation, let virtual time pass), and simply sleeps where there is
+none.
+
+Invariant: a future is settled once; whoever sleeps on it is woken, and every callback runs once.
+"""
+
+import _thread
+import logging
+import time
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from telegrad.errors import CallTimeout, UsageError
+from telegrad.rpc.request import current_request
+
+__all__ = ["Future", "collect_all", "wait_all"]
+
+T = TypeVar("T")
+U = TypeVar("U")
+_log = logging.getLogger("telegrad.rpc")
+# One lock for all futures: it is held for a few assignments.
+_lock = _thread.allocate_lock()
+
+
+class Waiter(Protocol):
+    """Who can block the current thread until a future is settled."""
+
+    def now(self) -> float:
+        """Return the time of the clock that `wait` goes by, in seconds."""
+
+    def wait(self, future: "Future[Any]", timeout: float | None) -> None:
+        """Return when the future is settled or the time is over."""
+
+
+class Future(Generic[T]):
+    """The outcome of something that runs elsewhere: a value or an exception, once."""
+
+    __slots__ = ("__weakref__", "_callbacks", "_done", "_error", "_sleepers", "_source", "_value")
+
+    def __init__(self) -> None:
+        self._done = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._sleepers: list[_thread.LockType] | None = None
+        self._callbacks: list[Callable[[Any], None]] | None = None
+        # What this future follows from: waiting for that is the way to get this one settled.
+        self._source: Future[Any] | None = None
+
+    def __repr__(self) -> str:
+        if not self._done:
+            return f"<{type(self).__name__} pending>"
+        return f"<{type(self).__name__} {self._error!r}>" if self._error else "<Future done>"
+
+    def done(self) -> bool:
+        """Say whether there is a value or an exception."""
+        return self._done
+
+    def value(self) -> T:
+        """Return the value of a future that is done, or raise its exception."""
+        if not self._done:
+            raise UsageError("the future has no value yet: wait() for it, or ask done() first")
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._value)
+
+    def exception(self) -> BaseException | None:
+        """Return the exception of a future that is done, or None if it has a value."""
+        if not self._done:
+            raise UsageError("the future is not done yet: wait() for it, or ask done() first")
+        return self._error
+
+    def wait(self, timeout: float | None = None) -> T:
+        """Return the value when it is there, or raise its exception.
+
+        After `timeout` seconds CallTimeout is raised; the future itself goes on.
+        """
+        if not self._done:
+            self._wait(timeout)
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._value)
+
+    def _wait(self, timeout: float | None) -> None:
+        waiter = self._waiter()
+        now = time.monotonic if waiter is None else waiter.now
+        end = None if timeout is None else now() + timeout
+        chain: list[Future[Any]] = [self]
+        while (source := chain[-1]._source) is not None:
+            chain.append(source)
+        for future in reversed(chain):
+            if future._done:
+                continue
+            left = None if end is None else max(0.0, end - now())
+            waiter = future._waiter()
+            if waiter is None:
+                future._sleep(left)
+            else:
+                waiter.wait(future, left)
+        if not self._done:
+            raise CallTimeout(f"the future was not settled within {timeout} s")
+
+    def _waiter(self) -> Waiter | None:
+        request = current_request.get()
+        return None if request is None else request.worker.host
+
+    def _sleep(self, timeout: float | None) -> None:
+        """Block this thread alone."""
+        sleeper = self._new_sleeper()
+        if sleeper is not None:
+            sleeper.acquire(True, -1 if timeout is None else timeout)
+
+    def _new_sleeper(self) -> _thread.LockType | None:
+        """Return a held lock that is released when the future is settled, None if it is."""
+        sleeper = _thread.allocate_lock()
+        sleeper.acquire()
+        with _lock:
+            if self._done:
+                return None
+            if self._sleepers is None:
+                self._sleepers = []
+            self._sleepers.append(sleeper)
+        return sleeper
+
+    def set_result(self, value: T) -> None:
+        """Settle the future with a value."""
+        if not self._settle(value, None):
+            raise UsageError("the future is settled already: set_result may be called once")
+
+    def set_exception(self, error: BaseException) -> None:
+        """Settle the future with an exception, which wait() raises."""
+        if not isinstance(error, BaseException):
+            raise UsageError(f"expected an exception, got {type(error).__qualname__}")
+        if not self._settle(None, error):
+            raise UsageError("the future is settled already: set_exception may be called once")
+
+    def _settle(self, value: T | None, error: BaseException | None) -> bool:
+        with _lock:
+            if self._done:
+                return False
+            self._value = value
+            self._error = error
+            self._done = True
+            sleepers, self._sleepers = self._sleepers, None
+            callbacks, self._callbacks = self._callbacks, None
+            self._source = None
+        if sleepers:
+            for sleeper in sleepers:
+                wake(sleeper)
+        if callbacks:
+            for callback in callbacks:
+                self._run(callback)
+        return True
+
+    def _run(self, callback: Callable[[Any], None]) -> None:
+        try:
+            callback(self)
+        except Exception:
+            _log.exception("a callback of a future failed; the future itself is not affected")
+
+    def add_done_callback(self, callback: "Callable[[Future[T]], Any]") -> None:
+        """Call `callback(self)` when the future is done: now, if it is."""
+        with _lock:
+            if not self._done:
+                if self._callbacks is None:
+                    self._callbacks = []
+                self._callbacks.append(callback)
+                return
+        self._run(callback)
+
+    def then(self, callback: "Callable[[Future[T]], U]") -> "Future[U]":
+        """Return the future of `callback(self)`, which is called when this one is done."""
+        following: Future[U] = Future()
+        following._source = None if self._done else self
+
+        def follow(done: Future[T]) -> None:
+            try:
+                following._settle(callback(done), None)
+            except Exception as error:
+                following._settle(None, error)
+
+        self.add_done_callback(follow)
+        return following
+
+    def __await__(self) -> Generator[Any, None, T]:
+        import asyncio
+
+        if not self._done:
+            loop = asyncio.get_running_loop()
+            arrived = loop.create_future()
+
+            def arrive() -> None:
+                if not arrived.done():
+                    arrived.set_result(None)
+
+            self.add_done_callback(lambda _: loop.call_soon_threadsafe(arrive))
+            yield from arrived
+        return self.value()
+
+
+def wake(sleeper: _thread.LockType) -> None:
+    """Release the lock of a sleeping thread, which somebody else may have released before."""
+    try:
+        sleeper.release()
+    except RuntimeError:
+        pass
+
+
+def wait_all(futures: Iterable[Future[T]], timeout: float | None = None) -> list[T]:
+    """Wait for all; return their values in order, or raise the first exception in that order."""
+    futures = list(futures)
+    if timeout is not None:
+        collect_all(futures).wait(timeout)
+    for future in futures:
+        if not future._done:
+            future._wait(None)
+    return [future.value() for future in futures]
+
+
+def collect_all(futures: Iterable[Future[T]]) -> Future[list[Future[T]]]:
+    """Return the future of the list, which is done when all of them are."""
+    futures = list(futures)
+    together: Future[list[Future[T]]] = Future()
+    # Whoever waits for all may as well wait for the first that is missing.
+    together._source = next((future for future in futures if not future._done), None)
+    missing = len(futures)
+    if not missing:
+        together.set_result(futures)
+        return together
+
+    def count(_: Future[T]) -> None:
+        nonlocal missing
+        with _lock:
+            missing -= 1
+            last = missing == 0
+        if last:
+            together._settle(futures, None)
+
+    for future in futures:
+        future.add_done_callback(count)
+    return together

@@ -1,0 +1,47 @@
+"""What a worker needs from whatever carries it: the socket driver, or a simulation."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.future import Future
+from telegrad.rpc.names import WorkerInfo
+
+if TYPE_CHECKING:
+    from telegrad.rpc.worker import Worker
+
+__all__ = ["Host"]
+
+
+class Host(Protocol):
+    """Time, threads and paths to peers."""
+
+    def begin(self, worker: "Worker") -> str:
+        """Carry the worker; return the address at which others reach it."""
+
+    def now(self) -> float:
+        """Return the time in seconds."""
+
+    def dial(self, peer: WorkerInfo, address: str, timeout: float) -> Endpoint:
+        """Open a path for this worker's requests; WorkerLost if the peer can't be reached."""
+
+    def start(self, task: Callable[[], object]) -> None:
+        """Run the task on a thread of its own."""
+
+    def wait(self, future: Future[Any], timeout: float | None) -> None:
+        """Block this thread until the future is settled or the time is over."""
+
+    def expect_answer(self, endpoint: Endpoint) -> None:
+        """See to it that an answer for which no thread waits is read."""
+
+    def rouse(self, deadline: float) -> None:
+        """Call the worker's timers no later than the deadline."""
+
+    def ended(self, endpoint: Endpoint) -> None:
+        """Free an endpoint that the worker has given up."""
+
+    def tidy(self) -> None:
+        """Free what could not be freed before."""
+
+    def close(self, timeout: float) -> None:
+        """End everything."""

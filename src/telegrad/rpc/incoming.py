@@ -1,0 +1,204 @@
+"""What others ask of a worker: running their calls and services, answering them.
+
+`receive` is called by the one thread that reads an endpoint and does not run user code: it returns
+it as a task. A handler runs in a fresh context (contextvars), so nothing of the thread that happens
+to run it, and nothing of the handler before it, shows.
+"""
+
+import contextvars
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from telegrad.errors import Refused
+from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.future import Future
+from telegrad.rpc.request import Request, current_request
+from telegrad.rpc.service import Arrays, Service, ServiceRequest, open_message, seal_message
+from telegrad.rpc.wire import frames
+from telegrad.rpc.wire.failures import dump_failure
+from telegrad.rpc.wire.frames import Frame
+
+if TYPE_CHECKING:
+    from telegrad.rpc.worker import Worker
+
+__all__ = ["Incoming", "async_execution", "is_async_execution"]
+
+_log = logging.getLogger("telegrad.rpc")
+_ASYNC = "__telegrad_async_execution__"
+
+
+def async_execution(function: Any) -> Any:
+    """Mark a function that returns a Future: its caller gets the future's value, when it is there."""
+    setattr(function, _ASYNC, True)
+    return function
+
+
+def is_async_execution(function: Any) -> bool:
+    """Say whether the function's answer is the value of the Future it returns."""
+    return getattr(function, _ASYNC, False)
+
+
+class Incoming:
+    """The serving half of a worker."""
+
+    def __init__(self, worker: "Worker") -> None:
+        self._worker = worker
+        self._services: dict[str, Service] = {}
+        self.running = 0
+
+    def register(self, service: Service) -> None:
+        """Serve messages of that name."""
+        self._services[service.name] = service
+
+    def receive(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
+        """Handle a frame; return the user's code that it asks for."""
+        kind = frame.kind
+        worker = self._worker
+        if kind == frames.ANSWER or kind == frames.FAILURE:
+            worker.outgoing.answered(endpoint, frame)
+        elif kind == frames.CALL:
+            if endpoint.requests.accept(frame.ident):
+                return partial(self._serve_call, endpoint, frame)
+        elif kind == frames.SERVICE:
+            if endpoint.requests.accept(frame.ident):
+                return self._service(endpoint, frame, answers=True)
+        elif kind == frames.NOTICE:
+            return self._notice(endpoint, frame)
+        elif kind == frames.ACK:
+            endpoint.outbox.acknowledged(frame.ident)
+        elif kind == frames.PING:
+            self._send(endpoint, frames.PONG, 0)
+        elif kind == frames.HELLO:
+            worker.greeted(endpoint, frame.header)
+        elif kind == frames.BYE:
+            worker.left(endpoint)
+        return None
+
+    def _send(
+        self, endpoint: Endpoint, kind: int, ident: int, header: bytes = b"", buffers: Any = ()
+    ) -> None:
+        try:
+            endpoint.send(kind, 0, ident, 0, header, buffers)
+        except (OSError, EOFError) as error:
+            self._worker.endpoint_lost(endpoint, error)
+
+    def _notice(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
+        if frame.flags & frames.RELIABLE:
+            # Also for a repetition: the first acknowledgement may have been lost.
+            self._send(endpoint, frames.ACK, frame.ident)
+            if not endpoint.notices.accept(frame.ident):
+                return None
+        return self._service(endpoint, frame, answers=False)
+
+    def _service(
+        self, endpoint: Endpoint, frame: Frame, *, answers: bool
+    ) -> Callable[[], object] | None:
+        limit = endpoint.limits.dimensions
+        name, header, content = open_message(frame.header, frame.buffers, limit)
+        service = self._services.get(name)
+        request = ServiceRequest(
+            self._worker,
+            endpoint if answers else None,
+            frame.ident,
+            endpoint.peer,
+            name,
+            header,
+            content,
+        )
+        if service is None:
+            request.fail(Refused(f"worker {self._worker.name!r} has no service {name!r}"))
+            return None
+        if service.inline:
+            self._run_service(service, request)
+            return None
+        return partial(contextvars.Context().run, self._run_in_context, service, request)
+
+    def _run_in_context(self, service: Service, request: ServiceRequest) -> None:
+        current_request.set(Request(self._worker, None, 0, False))
+        self._run_service(service, request)
+
+    def _run_service(self, service: Service, request: ServiceRequest) -> None:
+        try:
+            service.handler(request)
+        except BaseException as error:
+            if request.wants_reply:
+                request.fail(error)
+            else:
+                _log.exception("a notice for service %s of %s", service.name, self._worker.name)
+
+    def _serve_call(self, endpoint: Endpoint, frame: Frame) -> None:
+        self.running += 1
+        try:
+            contextvars.Context().run(self._run_call, endpoint, frame)
+        finally:
+            self.running -= 1
+
+    def _run_call(self, endpoint: Endpoint, frame: Frame) -> None:
+        worker = self._worker
+        request = Request(worker, endpoint, frame.ident, bool(frame.flags & frames.WAITING))
+        current_request.set(request)
+        try:
+            accept = worker.references.acceptor(endpoint)
+            sealed, slots = worker.codec.unseal(
+                frame.header, frame.buffers, endpoint.limits, accept
+            )
+            interceptor = worker.interceptor
+            if interceptor is None:
+                function, args, kwargs = worker.codec.open_call(sealed, slots, frame.buffers)
+                result = function(*args, **kwargs)
+                if is_async_execution(function):
+                    self._answer_later(endpoint, frame.ident, result, sealed.extra)
+                else:
+                    self._answer(endpoint, frame.ident, result, sealed.extra)
+                return
+            with interceptor.incoming_call(endpoint.peer, sealed.extra, slots):
+                function, args, kwargs = worker.codec.open_call(sealed, slots, frame.buffers)
+                result = function(*args, **kwargs)
+                if is_async_execution(function):
+                    self._answer_later(endpoint, frame.ident, result, sealed.extra)
+                else:
+                    self._answer(endpoint, frame.ident, result, sealed.extra)
+        except BaseException as error:
+            self.answer_failure(endpoint, frame.ident, error)
+        finally:
+            request.can_nest = False
+
+    def _answer(self, endpoint: Endpoint, number: int, result: Any, call_extra: Any) -> None:
+        worker = self._worker
+        parcel = worker.codec.pack_result(result)
+        extra = None
+        if worker.interceptor is not None:
+            extra = worker.interceptor.outgoing_result(endpoint.peer, call_extra, parcel.slots)
+        export = worker.references.exporter(endpoint, number) if parcel.slots else None
+        header, buffers = worker.codec.seal(parcel, extra, export)
+        self._send(endpoint, frames.ANSWER, number, header, buffers)
+
+    def _answer_later(self, endpoint: Endpoint, number: int, result: Any, call_extra: Any) -> None:
+        if not isinstance(result, Future):
+            raise TypeError(
+                "expected a Future from a function marked async_execution, got "
+                f"{type(result).__qualname__}"
+            )
+        # What is current now must be current when the answer is packed: the interceptor's context.
+        context = contextvars.copy_context()
+
+        def answer(done: Future[Any]) -> None:
+            try:
+                context.run(self._answer, endpoint, number, done.value(), call_extra)
+            except BaseException as error:
+                self.answer_failure(endpoint, number, error)
+
+        result.add_done_callback(answer)
+
+    def answer_service(self, endpoint: Endpoint, number: int, header: Any, content: Arrays) -> None:
+        """Answer a service's message."""
+        data, buffers = seal_message("", header, content)
+        self._send(endpoint, frames.ANSWER, number, data, buffers)
+
+    def answer_failure(self, endpoint: Endpoint, number: int, error: BaseException) -> None:
+        """Answer a call or a service's message with an exception."""
+        worker = self._worker
+        header = dump_failure(error, worker.name, strict=worker.codec.strict)
+        self._send(endpoint, frames.FAILURE, number, header)

@@ -1,0 +1,46 @@
+"""A worker's path to itself: no wire, but a copy, as if everything had travelled."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.introduction import Limits
+from telegrad.rpc.wire.frames import WAITING, Buffer, Frame
+
+if TYPE_CHECKING:
+    from telegrad.rpc.worker import Worker
+
+__all__ = ["Loopback"]
+
+
+class Loopback(Endpoint):
+    """Both ends in one. A call whose caller waits runs on the caller's own thread."""
+
+    def __init__(self, worker: "Worker") -> None:
+        super().__init__(worker.info, Limits(), 0.0, float("inf"))
+        self._worker = worker
+
+    def send(
+        self,
+        kind: int,
+        flags: int,
+        ident: int,
+        parent: int,
+        header: bytes,
+        buffers: Sequence[Buffer] = (),
+    ) -> None:
+        """Deliver the frame at once."""
+        if self.closed:
+            raise ConnectionError("the worker has shut down")
+        copies = [memoryview(bytearray(buffer)) for buffer in buffers]
+        task = self._worker.receive(self, Frame(kind, flags, ident, parent, header, copies))
+        if task is None:
+            return
+        if flags & WAITING:
+            task()
+        else:
+            self._worker.host.start(task)
+
+    def close(self) -> None:
+        """Deliver nothing more."""
+        self.closed = True

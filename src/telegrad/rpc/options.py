@@ -1,0 +1,35 @@
+"""What can be chosen about a worker; each choice is an argument, none is ambient."""
+
+import msgspec
+
+from telegrad.errors import UsageError
+
+__all__ = ["Options"]
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a worker.
+
+    `rpc_timeout`: seconds until an unanswered call fails, where the call does not say; 0 means
+    never. `lost_after`: seconds of silence after which a peer is lost. `spin`: seconds to look for
+    an answer before sleeping, 0 turns it off. `segments`: whether large arrays may go through
+    shared memory. `strict`: no pickle, exposed functions only. `join_timeout`: seconds for all
+    workers to come together.
+    """
+
+    rpc_timeout: float = 60.0
+    lost_after: float = 10.0
+    spin: float = 50e-6
+    segments: bool = True
+    strict: bool = False
+    join_timeout: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name in ("rpc_timeout", "spin"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"expected {name} of 0 or more seconds, got {getattr(self, name)}")
+        for name in ("lost_after", "join_timeout"):
+            if getattr(self, name) <= 0:
+                raise UsageError(
+                    f"expected {name} of more than 0 seconds, got {getattr(self, name)}"
+                )

@@ -1,0 +1,218 @@
+"""What a worker asks of others: calls and services, until each is settled.
+
+Everything here may run on any thread. Nothing is ever sent twice but reliable notices.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from telegrad.errors import CallTimeout, NotInitialized, ProtocolViolation, UsageError, WorkerLost
+from telegrad.rpc.call import Call
+from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.peers import Peer
+from telegrad.rpc.request import current_request
+from telegrad.rpc.service import Arrays, open_message, seal_message
+from telegrad.rpc.wire.failures import load_failure
+from telegrad.rpc.wire.frames import CALL, FAILURE, NOTICE, RELIABLE, SERVICE, WAITING, Frame
+
+if TYPE_CHECKING:
+    from telegrad.rpc.names import WorkerInfo
+    from telegrad.rpc.worker import Worker
+
+__all__ = ["Outgoing"]
+
+
+class Outgoing:
+    """The calling half of a worker."""
+
+    def __init__(self, worker: "Worker") -> None:
+        self._worker = worker
+
+    def deadline(self, timeout: float | None) -> float:
+        """Return when a call that is made now fails; a timeout of 0 means never."""
+        if timeout is None or timeout == -1:
+            timeout = self._worker.options.rpc_timeout
+        if timeout < 0:
+            raise UsageError(f"expected a timeout of 0 or more seconds, got {timeout}")
+        return self._worker.host.now() + timeout if timeout else math.inf
+
+    def call(
+        self,
+        to: "str | int | WorkerInfo",
+        function: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        timeout: float | None,
+        *,
+        waits: bool,
+        endpoint: Endpoint | None = None,
+    ) -> Call:
+        """Send a call. `waits`: the calling thread will wait for it at once."""
+        worker = self._worker
+        peer = worker.find(to)
+        deadline = self.deadline(timeout)
+        parent = 0
+        if waits:
+            request = current_request.get()
+            if (
+                request is not None
+                and request.can_nest
+                and request.worker is worker
+                and request.endpoint is not None
+                and request.endpoint.peer.name == peer.info.name
+            ):
+                endpoint, parent = request.endpoint, request.number
+        parcel = worker.codec.pack_call(function, args, kwargs)
+        if endpoint is None:
+            endpoint = worker.path_to(peer, deadline)
+        call = Call(worker, endpoint, deadline, function)
+        interceptor = worker.interceptor
+        if interceptor is not None:
+            call.extra = interceptor.outgoing_call(endpoint.peer, parcel.slots)
+        known = parcel.code is not None and parcel.function in endpoint.known_code
+        try:
+            export = worker.references.exporter(endpoint, call) if parcel.slots else None
+            header, buffers = worker.codec.seal(parcel, call.extra, export, known=known)
+            if parcel.code is not None and not known:
+                call.code = parcel.function
+            self._begin(call, CALL, WAITING if waits else 0, parent, header, buffers)
+        except BaseException as error:
+            self._failed(call, error)
+            raise
+        return call
+
+    def _begin(
+        self,
+        call: Call,
+        kind: int,
+        flags: int,
+        parent: int,
+        header: bytes,
+        buffers: Sequence[Any],
+    ) -> None:
+        endpoint = call.endpoint
+        number = call.number = endpoint.calls.begin(call)
+        try:
+            endpoint.send(kind, flags, number, parent, header, buffers)
+        except (OSError, EOFError) as error:
+            # The loss settles this call with all others.
+            self._worker.endpoint_lost(endpoint, error)
+        except BaseException:
+            endpoint.calls.finish(number)
+            raise
+        if not flags & WAITING and not call._done:
+            self._worker.host.expect_answer(endpoint)
+            self._worker.host.rouse(call.deadline)
+
+    def service(
+        self,
+        to: "str | int | WorkerInfo",
+        name: str,
+        header: Any,
+        arrays: Arrays,
+        timeout: float | None,
+        *,
+        waits: bool,
+    ) -> Call:
+        """Send a service's message that is answered with (header, arrays)."""
+        worker = self._worker
+        peer = worker.find(to)
+        deadline = self.deadline(timeout)
+        data, buffers = seal_message(name, header, arrays)
+        endpoint = worker.path_to(peer, deadline)
+        call = Call(worker, endpoint, deadline, name)
+        call.is_service = True
+        self._begin(call, SERVICE, WAITING if waits else 0, 0, data, buffers)
+        return call
+
+    def notify(
+        self, to: "str | int | WorkerInfo", name: str, header: Any, arrays: Arrays, reliable: bool
+    ) -> None:
+        """Send a service's message that is not answered."""
+        worker = self._worker
+        peer = worker.find(to)
+        data, buffers = seal_message(name, header, arrays)
+        endpoint = worker.path_to(peer, self.deadline(None))
+        flags = number = 0
+        if reliable:
+            flags = RELIABLE
+            number = endpoint.outbox.post((data, buffers), worker.host.now())
+        try:
+            endpoint.send(NOTICE, flags, number, 0, data, buffers)
+        except (OSError, EOFError) as error:
+            worker.endpoint_lost(endpoint, error)
+            return
+        if reliable:
+            worker.host.expect_answer(endpoint)
+            worker.host.rouse(endpoint.outbox.next_due())
+
+    def answered(self, endpoint: Endpoint, frame: Frame) -> None:
+        """Settle the call that the frame answers; a late or repeated answer is dropped."""
+        call = endpoint.calls.finish(frame.ident)
+        if call is None:
+            return
+        if call.code is not None:
+            endpoint.known_code.add(call.code)
+        try:
+            if frame.kind == FAILURE:
+                self._failed(call, load_failure(frame.header, strict=self._worker.codec.strict))
+            elif call.is_service:
+                limit = endpoint.limits.dimensions
+                _, header, content = open_message(frame.header, frame.buffers, limit)
+                call._settle((header, content), None)
+            else:
+                call._settle(self._open_result(call, frame), None)
+        except ProtocolViolation as error:
+            call._settle(None, error)
+            raise
+        except BaseException as error:
+            self._failed(call, error)
+
+    def _open_result(self, call: Call, frame: Frame) -> Any:
+        worker, endpoint = self._worker, call.endpoint
+        accept = worker.references.acceptor(endpoint)
+        codec = worker.codec
+        sealed, slots = codec.unseal(frame.header, frame.buffers, endpoint.limits, accept)
+        interceptor = worker.interceptor
+        if interceptor is not None:
+            interceptor.incoming_result(endpoint.peer, call.extra, sealed.extra, slots)
+        return codec.open_result(sealed, slots, frame.buffers)
+
+    def _failed(self, call: Call, error: BaseException) -> None:
+        interceptor = self._worker.interceptor
+        if interceptor is not None and not call.is_service and not call._done:
+            try:
+                interceptor.failed_call(call.endpoint.peer, call.extra, error)
+            except Exception as more:
+                error.add_note(f"the interceptor failed as well: {more!r}")
+        call._settle(None, error)
+
+    def expire(self, endpoint: Endpoint, now: float) -> None:
+        """Fail the calls whose deadline has passed."""
+        for number, call in endpoint.calls.expired(now):
+            what = getattr(call.what, "__qualname__", call.what)
+            error = CallTimeout(
+                f"{endpoint.peer.name} did not answer {what!r} before the deadline: give the call "
+                "a longer timeout, or see what keeps the worker busy"
+            )
+            self._worker.references.gave_up(endpoint, number, call)
+            self._failed(call, error)
+
+    def abandon(self, endpoint: Endpoint, error: Callable[[], BaseException]) -> None:
+        """Fail all calls on a path that is lost."""
+        for _, call in endpoint.calls.drain():
+            self._failed(call, error())
+
+    def lost(self, peer: Peer, cause: BaseException) -> WorkerLost:
+        """Return the error for calls to a worker that was lost."""
+        error = WorkerLost(f"worker {peer.info.name!r} was lost: {cause or type(cause).__name__}")
+        error.__cause__ = cause
+        return error
+
+    def check_open(self) -> None:
+        """Raise NotInitialized if the worker has shut down."""
+        if self._worker.closed:
+            raise NotInitialized(
+                f"worker {self._worker.name!r} has shut down: start it again with init_rpc"
+            )

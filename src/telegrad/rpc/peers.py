@@ -1,0 +1,85 @@
+"""Which workers there are, where they listen, and the paths that are open to them."""
+
+import threading
+from collections.abc import Callable
+
+import msgspec
+
+from telegrad.errors import UnknownWorker
+from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
+
+__all__ = ["Peer", "Peers"]
+
+
+class Peer(msgspec.Struct):
+    """One worker as another sees it.
+
+    `outgoing` carries this side's requests; `incoming` are the endpoints of the peer's. `lost` is
+    why it can't be reached at the moment, if that is known.
+    """
+
+    info: WorkerInfo
+    address: str
+    outgoing: Endpoint | None = None
+    incoming: list[Endpoint] = msgspec.field(default_factory=list)
+    lost: BaseException | None = None
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return all open paths, the outgoing first."""
+        return ([self.outgoing] if self.outgoing is not None else []) + self.incoming
+
+
+class Peers:
+    """The table, by name and by id. Its lock guards the table and the peers in it."""
+
+    def __init__(self, me: WorkerInfo) -> None:
+        self.me = me
+        self.lock = threading.RLock()
+        self._by_name: dict[str, Peer] = {}
+        self._by_id: dict[int, Peer] = {}
+        self._dialling: dict[str, threading.Lock] = {}
+
+    def add(self, info: WorkerInfo, address: str) -> Peer:
+        """Enter a worker, or what is newly known of one."""
+        with self.lock:
+            peer = self._by_name.get(info.name)
+            if peer is None:
+                peer = self._by_name[info.name] = Peer(info, address)
+                self._dialling[info.name] = threading.Lock()
+            else:
+                self._by_id.pop(peer.info.id, None)
+                peer.info, peer.address = info, address or peer.address
+            if info.id != UNKNOWN_ID:
+                self._by_id[info.id] = peer
+            return peer
+
+    def get(self, name: str) -> Peer | None:
+        """Return the peer of that name, if there is one."""
+        return self._by_name.get(name)
+
+    def find(self, to: "str | int | WorkerInfo") -> Peer:
+        """Return the peer that a name, id or WorkerInfo means."""
+        if isinstance(to, WorkerInfo):
+            to = to.name
+        peer = self._by_name.get(to) if isinstance(to, str) else self._by_id.get(to)
+        if peer is None:
+            known = ", ".join(repr(name) for name in sorted(self._by_name))
+            raise UnknownWorker(f"there is no worker {to!r}; the workers are {known}")
+        return peer
+
+    def dialling(self, peer: Peer) -> threading.Lock:
+        """Return the lock under which the peer is dialled, so that it is done once."""
+        return self._dialling[peer.info.name]
+
+    def all(self) -> list[Peer]:
+        """Return everyone, this worker included, in the order of ids."""
+        with self.lock:
+            return sorted(self._by_name.values(), key=lambda peer: (peer.info.id, peer.info.name))
+
+    def each_endpoint(self, visit: Callable[[Endpoint], None]) -> None:
+        """Call `visit` for every open path."""
+        with self.lock:
+            endpoints = [e for peer in self._by_name.values() for e in peer.endpoints()]
+        for endpoint in endpoints:
+            visit(endpoint)

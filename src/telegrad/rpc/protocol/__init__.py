@@ -1,0 +1,4 @@
+"""What a worker decides, without I/O: calls, arrivals, delivery, liveness, references.
+
+No socket, thread, clock or random number below this line: ids and the time come in as arguments.
+"""

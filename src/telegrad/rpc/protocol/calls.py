@@ -1,0 +1,61 @@
+"""The calls that one side of a connection has made and that are not answered yet.
+
+Events are method calls and effects are return values, because this is the hot path: `begin`,
+`finish` when an answer came, `expired` when time passed, `drain` when the peer was lost.
+Invariant: each call comes out exactly once, by whichever of the last three is first; so nobody
+settles a call twice. Every method is safe to call from several threads at once.
+"""
+
+import itertools
+import math
+from typing import Generic, Protocol, TypeVar
+
+__all__ = ["Calls"]
+
+
+class _HasDeadline(Protocol):
+    deadline: float
+
+
+C = TypeVar("C", bound=_HasDeadline)
+
+
+class Calls(Generic[C]):
+    """Open calls by number; numbers count up from 1 and are never used again."""
+
+    __slots__ = ("_numbers", "_open")
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._open: dict[int, C] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def begin(self, call: C) -> int:
+        """Open a call and return its number."""
+        number = next(self._numbers)
+        self._open[number] = call
+        return number
+
+    def finish(self, number: int) -> C | None:
+        """Close the call and return it; None if it is not open (late, repeated or never made)."""
+        return self._open.pop(number, None)
+
+    def expired(self, now: float) -> list[tuple[int, C]]:
+        """Close the calls whose deadline has passed and return them, oldest first."""
+        late = [number for number, call in self._snapshot() if call.deadline <= now]
+        return [(number, call) for number in late if (call := self.finish(number)) is not None]
+
+    def next_deadline(self) -> float:
+        """Return the earliest deadline of an open call; infinity if there is none."""
+        return min((call.deadline for _, call in self._snapshot()), default=math.inf)
+
+    def drain(self) -> list[tuple[int, C]]:
+        """Close all calls and return them, oldest first."""
+        numbers = [number for number, _ in self._snapshot()]
+        return [(number, call) for number in numbers if (call := self.finish(number)) is not None]
+
+    def _snapshot(self) -> list[tuple[int, C]]:
+        # `list` of a dict's view does not let another thread in between.
+        return list(self._open.items())

@@ -1,0 +1,64 @@
+"""Notices that must arrive: each is repeated, under one number, until it is acknowledged.
+
+The receiver drops repetitions by their number (arrivals.py), so a notice takes effect exactly once
+as long as its peer lives. The pause between repetitions doubles. Safe for several threads.
+"""
+
+import itertools
+import math
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+__all__ = ["Outbox"]
+
+M = TypeVar("M")
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 8.0
+
+
+class _Entry(msgspec.Struct):
+    message: object
+    due: float
+    pause: float
+
+
+class Outbox(Generic[M]):
+    """What was posted to one peer and is not acknowledged."""
+
+    __slots__ = ("_entries", "_numbers")
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._entries: dict[int, _Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def post(self, message: M, now: float) -> int:
+        """Return the number under which the caller sends the message now."""
+        number = next(self._numbers)
+        self._entries[number] = _Entry(message, now + _FIRST_PAUSE, _FIRST_PAUSE)
+        return number
+
+    def acknowledged(self, number: int) -> None:
+        """Forget a message that has arrived."""
+        self._entries.pop(number, None)
+
+    def due(self, now: float) -> list[tuple[int, M]]:
+        """Return what to send again now, oldest first."""
+        again: list[tuple[int, M]] = []
+        for number, entry in list(self._entries.items()):
+            if entry.due <= now:
+                entry.pause = min(2 * entry.pause, _LONGEST_PAUSE)
+                entry.due = now + entry.pause
+                again.append((number, entry.message))  # type: ignore[arg-type]
+        return again
+
+    def next_due(self) -> float:
+        """Return when something is due; infinity if nothing is posted."""
+        return min((entry.due for entry in list(self._entries.values())), default=math.inf)
+
+    def clear(self) -> None:
+        """Forget everything: the peer is gone."""
+        self._entries.clear()

@@ -1,0 +1,52 @@
+"""Whether the peer at the other end of a connection is alive.
+
+The driver counts the frames that come, which costs nothing a frame; at each tick the count tells
+whether anything was heard since the last. A quiet peer is pinged, and one that stays quiet for
+`lost_after` seconds is lost. Invariant: a verdict depends on the counts and times given, on
+nothing else; time that passed without ticks (the process was stopped) is not held against the peer.
+"""
+
+import enum
+
+__all__ = ["Liveness", "Verdict"]
+
+
+class Verdict(enum.Enum):
+    """What to do about a peer."""
+
+    ALIVE = "nothing"
+    QUIET = "ping it"
+    LOST = "give it up"
+
+
+class Liveness:
+    """One connection's view of its peer."""
+
+    __slots__ = ("_count", "_heard", "_ticked", "interval", "lost_after")
+
+    def __init__(self, now: float, lost_after: float) -> None:
+        self.lost_after = lost_after
+        self.interval = lost_after / 5
+        self._count = -1
+        self._heard = now
+        self._ticked = now
+
+    @property
+    def heard(self) -> float:
+        """When something was last known to have come."""
+        return self._heard
+
+    def tick(self, count: int, now: float) -> Verdict:
+        """Judge the peer, of which `count` frames have come in all."""
+        overslept = now - self._ticked - self.interval
+        if overslept > self.interval:
+            # We were not running: what the peer sent meanwhile may still lie unread.
+            self._heard += overslept
+        self._ticked = now
+        if count != self._count:
+            self._count = count
+            self._heard = now
+            return Verdict.ALIVE
+        if now - self._heard >= self.lost_after:
+            return Verdict.LOST
+        return Verdict.QUIET

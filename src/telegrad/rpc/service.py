@@ -1,0 +1,115 @@
+"""Messages of another protocol over the same connections.
+
+A service is a name and a handler. A message has a small header (anything that msgpack holds) and
+raw arrays; it costs what a call costs, without a function and its arguments. An inline handler
+runs on the thread that reads and must not wait for anything; any other gets a thread like a call's.
+The answer is given by `request.reply(...)`, on return or later, from any thread.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from telegrad.errors import ProtocolViolation
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.wire import arrays
+from telegrad.rpc.wire.frames import Buffer
+
+if TYPE_CHECKING:
+    from telegrad.rpc.endpoint import Endpoint
+    from telegrad.rpc.worker import Worker
+
+__all__ = ["Service", "ServiceRequest", "open_message", "seal_message"]
+
+Arrays = Sequence["np.ndarray[Any, Any]"]
+
+
+class Message(msgspec.Struct, array_like=True, gc=False):
+    """The header of a service's message or answer."""
+
+    name: str
+    header: Any
+    arrays: list[list[Any]]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Message).decode
+
+
+def seal_message(name: str, header: Any, content: Arrays) -> tuple[bytes, list[Buffer]]:
+    """Return a frame's header and buffers."""
+    if not content:
+        return _encode(Message(name, header, [])), []
+    message = Message(name, header, [arrays.describe(array) for array in content])
+    return _encode(message), [arrays.raw_bytes(array) for array in content]
+
+
+def open_message(
+    data: bytes, buffers: Sequence[Buffer], most_dimensions: int
+) -> tuple[str, Any, list["np.ndarray[Any, Any]"]]:
+    """Return (name, header, arrays)."""
+    try:
+        message = _decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise ProtocolViolation(f"a malformed service message came: {error}") from error
+    if len(message.arrays) != len(buffers):
+        raise ProtocolViolation(
+            f"expected {len(message.arrays)} buffers for a message of {message.name!r}, "
+            f"got {len(buffers)}"
+        )
+    content = [
+        arrays.build(descriptor, buffer, most_dimensions)
+        for descriptor, buffer in zip(message.arrays, buffers)
+    ]
+    return message.name, message.header, content
+
+
+class Service(msgspec.Struct, frozen=True):
+    """A handler; `inline` handlers run on the reading thread and must not wait."""
+
+    name: str
+    handler: "Callable[[ServiceRequest], object]"
+    inline: bool
+
+
+class ServiceRequest:
+    """One message that came. A notice wants no reply, and replying to it does nothing."""
+
+    __slots__ = ("_endpoint", "_number", "_worker", "arrays", "frm", "header", "name")
+
+    def __init__(
+        self,
+        worker: "Worker",
+        endpoint: "Endpoint | None",
+        number: int,
+        frm: WorkerInfo,
+        name: str,
+        header: Any,
+        content: list["np.ndarray[Any, Any]"],
+    ) -> None:
+        self._worker = worker
+        self._endpoint = endpoint
+        self._number = number
+        self.frm = frm
+        self.name = name
+        self.header = header
+        self.arrays = content
+
+    @property
+    def wants_reply(self) -> bool:
+        """Whether the sender waits and was not answered yet."""
+        return self._endpoint is not None
+
+    def reply(self, header: Any = None, content: Arrays = ()) -> None:
+        """Answer the message."""
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is not None:
+            self._worker.incoming.answer_service(endpoint, self._number, header, content)
+
+    def fail(self, error: BaseException) -> None:
+        """Answer with an exception, which is raised at the sender."""
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is not None:
+            self._worker.incoming.answer_failure(endpoint, self._number, error)

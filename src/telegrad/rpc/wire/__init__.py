@@ -1,0 +1,1 @@
+"""What travels between two workers: frames, arrays, values, functions, failures. No I/O."""

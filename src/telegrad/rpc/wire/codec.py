@@ -1,0 +1,302 @@
+"""A call or a result as a header and raw buffers, and back.
+
+Three forms, the cheapest that fits:
+
+- FLAT: every argument is an atom or has a slot; no pickling at all (FLAT_TUPLE: a result that is
+  a tuple of such);
+- PICKLE: anything else, pickled with holes;
+- PLAIN: in strict mode, nested containers without pickle.
+
+Encoding has two steps, and decoding too, so that an interceptor can look at the slots and replace
+them in between: `pack_call`/`pack_result`, then `seal`; `unseal`, then `open_call`/`open_result`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from telegrad.errors import ProtocolViolation, Refused, Unserializable
+from telegrad.rpc.introduction import Limits
+from telegrad.rpc.wire import arrays, functions, pickling, plain
+from telegrad.rpc.wire.frames import Buffer
+from telegrad.rpc.wire.slots import Role, build_slots, describe_slots, role_of
+
+__all__ = ["Codec", "Parcel", "Sealed"]
+
+_FLAT, _FLAT_TUPLE, _PICKLE, _PLAIN = range(4)
+_ATOMS: Final = frozenset((type(None), bool, int, float, str, bytes))
+_LARGEST_FLAT_BYTES: Final = 4096
+
+
+class Parcel(msgspec.Struct, gc=False):
+    """A value taken apart, before it is sealed. An interceptor may replace items of `slots`."""
+
+    function: str | bytes | None
+    form: int
+    items: Any
+    where: list[int]
+    names: dict[str, Any] | None
+    stream: bytes | None
+    slots: list[Any]
+    code: bytes | None = None
+
+
+class Sealed(msgspec.Struct, array_like=True, gc=False):
+    """The header of a call or of a result. `function` is a name, a digest, or None."""
+
+    function: Any
+    code: bytes | None
+    extra: Any
+    slots: list[list[Any]]
+    form: int
+    items: Any
+    where: list[int]
+    names: dict[str, Any] | None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Sealed).decode
+
+
+def _flatten(items: Sequence[Any]) -> tuple[list[Any], list[int], list[Any]] | None:
+    """Return (items with None for slots, positions of the slots, slots), or None if not flat."""
+    rest = list(items)
+    where: list[int] = []
+    slots: list[Any] = []
+    for index, item in enumerate(rest):
+        type_ = type(item)
+        if type_ in _ATOMS:
+            if (type_ is bytes or type_ is str) and len(item) > _LARGEST_FLAT_BYTES:
+                return None
+            continue
+        role = role_of(type_)
+        if role is None or (role is Role.ARRAY and not arrays.is_raw(item)):
+            return None
+        for other in slots:
+            if other is item:
+                # One object stays one object: pickle knows how.
+                return None
+        rest[index] = None
+        where.append(index)
+        slots.append(item)
+    return rest, where, slots
+
+
+class Codec:
+    """Encodes and decodes for one worker. `strict`: no pickle, exposed functions only."""
+
+    def __init__(self, *, strict: bool = False, limits: Limits | None = None) -> None:
+        self.strict = strict
+        self._limits = limits or Limits()
+        # By digest: functions that peers sent by value. Bounded by what peers define.
+        self._received: dict[bytes, Any] = {}
+
+    def pack_call(
+        self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+    ) -> Parcel:
+        """Take a call apart."""
+        reference: str | bytes | None = functions.importable_name(function)
+        code = None
+        if reference is None:
+            if self.strict:
+                raise Refused(
+                    f"{function!r} can't be imported by name, and strict mode sends no code: "
+                    "define it at the top of a module and mark it with @rpc.expose"
+                )
+            pair = functions.code_of(function)
+            if pair is not None:
+                reference, code = pair
+        names = dict(kwargs) if kwargs else None
+        if reference is not None:
+            flat = _flatten(args)
+            if flat is not None and (not names or _all_atoms(names.values())):
+                parcel = Parcel(reference, _FLAT, flat[0], flat[1], names, None, flat[2], code)
+                return parcel
+        if self.strict:
+            tree, slots = plain.dump(tuple(args), "args", self._limits.depth)
+            named, slots = self._plain_names(names, slots)
+            return Parcel(reference, _PLAIN, tree, [], named, None, slots)
+        if reference is not None:
+            stream, slots = _dump_call(args, names or {})
+        else:
+            stream, slots = pickling.dumps((function, tuple(args), names or {}), "(func, args)")
+        return Parcel(reference, _PICKLE, None, [], None, stream, slots, code)
+
+    def _plain_names(
+        self, names: dict[str, Any] | None, slots: list[Any]
+    ) -> tuple[dict[str, Any] | None, list[Any]]:
+        if not names:
+            return None, slots
+        # One tree for all keyword arguments, whose slots follow those of the positional ones.
+        named = {}
+        for key, value in names.items():
+            before = len(slots)
+            tree, more = plain.dump(value, f"kwargs[{key!r}]", self._limits.depth)
+            named[key] = [before, tree]
+            slots = slots + more
+        return named, slots
+
+    def pack_result(self, value: Any) -> Parcel:
+        """Take a result apart."""
+        form = _FLAT
+        items: Sequence[Any] = (value,)
+        if type(value) is tuple:
+            form, items = _FLAT_TUPLE, value
+        flat = _flatten(items)
+        if flat is not None:
+            return Parcel(None, form, flat[0], flat[1], None, None, flat[2])
+        if self.strict:
+            tree, slots = plain.dump(value, "result", self._limits.depth)
+            return Parcel(None, _PLAIN, tree, [], None, None, slots)
+        stream, slots = pickling.dumps(value, "result")
+        return Parcel(None, _PICKLE, None, [], None, stream, slots)
+
+    def seal(
+        self,
+        parcel: Parcel,
+        extra: Any,
+        export: Callable[[Any], list[Any]] | None = None,
+        *,
+        known: bool = False,
+    ) -> tuple[bytes, list[Buffer]]:
+        """Return header and buffers. `known`: the peer has the function's code already."""
+        buffers: list[Buffer] = []
+        if parcel.stream is not None:
+            buffers.append(parcel.stream)
+        slots = describe_slots(parcel.slots, buffers, export) if parcel.slots else []
+        code = None if known else parcel.code
+        sealed = Sealed(
+            parcel.function,
+            code,
+            extra,
+            slots,
+            parcel.form,
+            parcel.items,
+            parcel.where,
+            parcel.names,
+        )
+        try:
+            return _encode(sealed), buffers
+        except (OverflowError, UnicodeEncodeError):
+            # An integer beyond 64 bits or a lone surrogate: rare, so found out by trying.
+            self._pickle_flat(parcel)
+            sealed.form, sealed.items, sealed.where, sealed.names = parcel.form, None, [], None
+            assert parcel.stream is not None
+            buffers.insert(0, parcel.stream)
+            return _encode(sealed), buffers
+
+    def _pickle_flat(self, parcel: Parcel) -> None:
+        """Turn a flat parcel into a pickled one with the same slots."""
+        if self.strict:
+            raise Unserializable(
+                "strict mode sends integers of at most 64 bits and valid Unicode as arguments"
+            )
+        items = list(parcel.items)
+        for index, value in zip(parcel.where, parcel.slots, strict=True):
+            items[index] = value
+        if parcel.function is not None:
+            parcel.stream, parcel.slots = _dump_call(items, parcel.names or {})
+        else:
+            value = tuple(items) if parcel.form == _FLAT_TUPLE else items[0]
+            parcel.stream, parcel.slots = pickling.dumps(value, "result")
+        parcel.form = _PICKLE
+
+    def unseal(
+        self,
+        header: bytes,
+        buffers: Sequence[Buffer],
+        limits: Limits,
+        accept: Callable[[list[Any]], Any] | None = None,
+    ) -> tuple[Sealed, list[Any]]:
+        """Return the header and the slots' values; nothing was unpickled yet."""
+        try:
+            sealed = _decode(header)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+            raise ProtocolViolation(f"a malformed header came: {error}") from error
+        form = sealed.form
+        if not _FLAT <= form <= _PLAIN:
+            raise ProtocolViolation(f"expected a form from 0 to 3, got {form}")
+        if form == _PICKLE and self.strict:
+            raise Refused("this worker is strict: it takes no pickle")
+        if not sealed.slots and not buffers:
+            return sealed, []
+        first = 1 if form == _PICKLE else 0
+        return sealed, build_slots(sealed.slots, buffers, first, limits.dimensions, accept)
+
+    def open_call(
+        self, sealed: Sealed, slots: list[Any], buffers: Sequence[Buffer]
+    ) -> tuple[Any, Sequence[Any], Mapping[str, Any]]:
+        """Return (function, args, kwargs)."""
+        reference = sealed.function
+        if type(reference) is str:
+            if self.strict:
+                function = functions.resolve_exposed(reference)
+            else:
+                function = functions.resolve_name(reference)
+        elif type(reference) is bytes:
+            function = self._received_function(reference, sealed.code)
+        else:
+            if sealed.form != _PICKLE:
+                raise ProtocolViolation("a call without a function came")
+            return pickling.loads(buffers[0], slots)  # type: ignore[no-any-return]
+        if sealed.form == _FLAT:
+            return function, _fill(sealed, slots), sealed.names or {}
+        if sealed.form == _PICKLE:
+            args, kwargs = pickling.loads(buffers[0], slots)
+            return function, args, kwargs
+        depth = self._limits.depth
+        kwargs = {}
+        for key, (first, tree) in (sealed.names or {}).items():
+            kwargs[key] = plain.load(tree, slots[first:], depth)
+        return function, plain.load(sealed.items, slots, depth), kwargs
+
+    def open_result(self, sealed: Sealed, slots: list[Any], buffers: Sequence[Buffer]) -> Any:
+        """Return the result."""
+        form = sealed.form
+        if form == _FLAT:
+            return _fill(sealed, slots)[0]
+        if form == _FLAT_TUPLE:
+            return tuple(_fill(sealed, slots))
+        if form == _PICKLE:
+            return pickling.loads(buffers[0], slots)
+        return plain.load(sealed.items, slots, self._limits.depth)
+
+    def _received_function(self, digest: bytes, code: bytes | None) -> Any:
+        if self.strict:
+            raise Refused("this worker is strict: it takes no functions by value")
+        function = self._received.get(digest)
+        if function is None:
+            if code is None:
+                raise ProtocolViolation("a function was named by a digest that never came")
+            function = self._received[digest] = pickling.loads(code, [])
+        return function
+
+
+def _all_atoms(values: Any) -> bool:
+    return all(type(value) in _ATOMS for value in values)
+
+
+def _dump_call(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bytes, list[Any]]:
+    try:
+        return pickling.dumps((tuple(args), kwargs), "call")
+    except Unserializable:
+        pickling.dumps(tuple(args), "args")
+        pickling.dumps(kwargs, "kwargs")
+        raise
+
+
+def _fill(sealed: Sealed, slots: list[Any]) -> list[Any]:
+    items = sealed.items
+    if type(items) is not list or len(sealed.where) != len(slots):
+        raise ProtocolViolation(f"expected a list with {len(slots)} holes, got {items!r}")
+    try:
+        for index, value in zip(sealed.where, slots):
+            items[index] = value
+    except IndexError:
+        raise ProtocolViolation(
+            f"a hole at {sealed.where} lies outside {len(items)} items"
+        ) from None
+    if not items and sealed.form == _FLAT and sealed.function is None:
+        raise ProtocolViolation("expected one result, got none")
+    return items

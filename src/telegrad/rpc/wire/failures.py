@@ -1,0 +1,91 @@
+"""A remote exception as bytes, and back: its own type, message, traceback and worker.
+
+An exception that can't be pickled, or whose type is unknown here, becomes a RemoteFailure that
+says what it was. Strict workers rebuild only Python's own exceptions and telegrad's.
+"""
+
+import builtins
+import pickle
+import traceback
+from typing import Any
+
+import msgspec
+
+from telegrad import errors
+from telegrad.errors import PeerError, ProtocolViolation
+from telegrad.rpc.wire import pickling
+
+__all__ = ["RemoteFailure", "dump_failure", "load_failure"]
+
+
+class RemoteFailure(PeerError, RuntimeError):
+    """An exception of another worker whose own type can't be had here."""
+
+
+class _Failure(msgspec.Struct, array_like=True):
+    module: str
+    name: str
+    message: str
+    worker: str
+    trace: str
+    stream: bytes | None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Failure).decode
+
+
+def dump_failure(error: BaseException, worker: str, *, strict: bool) -> bytes:
+    """Return the bytes of an exception that was raised on `worker`."""
+    type_ = type(error)
+    stream = None
+    if not strict:
+        try:
+            stream, slots = pickling.dumps(error, "the exception")
+            # An exception whose arguments don't fit its own constructor pickles but never loads.
+            if slots or type(pickle.loads(stream)) is not type_:
+                stream = None
+        except Exception:
+            stream = None
+    trace = "".join(traceback.format_exception(error))
+    failure = _Failure(type_.__module__, type_.__qualname__, _text(error), worker, trace, stream)
+    return _encode(failure)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:
+        return f"<its text can't be had: {broken!r}>"
+
+
+def load_failure(header: bytes, *, strict: bool) -> BaseException:
+    """Return the exception, with a note that holds the worker's name and the remote traceback."""
+    try:
+        failure = _decode(header)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ProtocolViolation(f"a malformed failure came: {error}") from error
+    error = _rebuild(failure, strict)
+    error.add_note(f"raised on worker {failure.worker!r}; the traceback there:\n{failure.trace}")
+    return error
+
+
+def _rebuild(failure: _Failure, strict: bool) -> BaseException:
+    if failure.stream is not None and not strict:
+        try:
+            error = pickling.loads(failure.stream, [])
+            if isinstance(error, BaseException):
+                return error
+        except Exception:
+            pass
+    found: Any = None
+    if failure.module == "builtins":
+        found = getattr(builtins, failure.name, None)
+    elif failure.module == errors.__name__ and failure.name in errors.__all__:
+        found = getattr(errors, failure.name)
+    if isinstance(found, type) and issubclass(found, Exception):
+        try:
+            return found(failure.message)
+        except Exception:
+            pass
+    return RemoteFailure(f"{failure.module}.{failure.name}: {failure.message}")

@@ -1,0 +1,191 @@
+"""The frame: a fixed prefix, a header, then raw buffers.
+
+    prefix   kind u8 | flags u8 | buffers u16 | header bytes u32 | body bytes u64 | id u64 | parent u64
+    header   msgpack; what it means depends on the kind
+    body     a table with one entry a buffer, then the buffers, each at a multiple of 16 bytes
+
+An entry of the table is the buffer's size. With the flag PLACED it is (size, segment, fresh): a
+segment of 0 means that the buffer is in the body, any other number that it lies in shared memory;
+`fresh` is the size of a segment whose descriptor came along with this frame, else 0.
+
+A frame knows nothing of calls or values. Invariant: every size is compared with the connection's
+limits before anything of that size is allocated.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from telegrad.errors import ProtocolViolation
+from telegrad.rpc.introduction import Limits
+
+__all__ = [
+    "ACK",
+    "ANSWER",
+    "BYE",
+    "CALL",
+    "FAILURE",
+    "HELLO",
+    "NOTICE",
+    "PING",
+    "PLACED",
+    "PONG",
+    "PREFIX",
+    "RELEASE",
+    "RELIABLE",
+    "SERVICE",
+    "WAITING",
+    "Buffer",
+    "Frame",
+    "Placement",
+    "pack",
+    "parse_prefix",
+    "split_body",
+]
+
+Buffer = bytes | bytearray | memoryview
+
+# Kinds.
+CALL: Final = 1  # run a function; answered
+ANSWER: Final = 2  # the result of CALL or SERVICE
+FAILURE: Final = 3  # the exception of CALL or SERVICE
+SERVICE: Final = 4  # a message of another protocol; answered
+NOTICE: Final = 5  # the same, one way
+ACK: Final = 6  # a reliable NOTICE has come
+PING: Final = 7
+PONG: Final = 8
+BYE: Final = 9  # this worker leaves on purpose
+RELEASE: Final = 10  # shared memory that nobody here uses any more
+HELLO: Final = 11  # who dialled, and where it listens
+_KINDS = range(CALL, HELLO + 1)
+
+# Flags.
+PLACED: Final = 1  # some buffers lie in shared memory
+WAITING: Final = 2  # a thread of the caller waits for the answer and can run nested calls
+RELIABLE: Final = 4  # acknowledge; repeated until then
+
+PREFIX: Final = struct.Struct("<BBHIQQQ")
+_ALIGN: Final = 16
+_PADS: Final = tuple(b"\0" * n for n in range(_ALIGN))
+_SIZES: Final = tuple(struct.Struct(f"<{n}Q") for n in range(17))
+_JOIN_BELOW: Final = 32768
+_MOST_BUFFERS: Final = (1 << 16) - 1
+
+
+class Frame(msgspec.Struct, gc=False):
+    """One message as it came. `buffers` are views of memory that nobody else uses."""
+
+    kind: int
+    flags: int
+    ident: int
+    parent: int
+    header: bytes
+    buffers: Sequence[Buffer]
+
+
+class Placement(msgspec.Struct, frozen=True, gc=False):
+    """Where a buffer lies in shared memory instead of in the body."""
+
+    segment: int
+    fresh: int
+    nbytes: int
+
+
+def _sizes(count: int) -> struct.Struct:
+    return _SIZES[count] if count < len(_SIZES) else struct.Struct(f"<{count}Q")
+
+
+def pack(
+    kind: int,
+    flags: int,
+    ident: int,
+    parent: int,
+    header: bytes,
+    buffers: Sequence[Buffer | Placement],
+) -> list[Buffer]:
+    """Return the frame's parts, in order; a small frame is one part."""
+    if not buffers:
+        return [PREFIX.pack(kind, flags, 0, len(header), 0, ident, parent) + header]
+    count = len(buffers)
+    if count > _MOST_BUFFERS:
+        raise ValueError(f"expected at most {_MOST_BUFFERS} buffers in a frame, got {count}")
+    if flags & PLACED:
+        entries: list[int] = []
+        for buffer in buffers:
+            if isinstance(buffer, Placement):
+                entries += (buffer.nbytes, buffer.segment, buffer.fresh)
+            else:
+                entries += (len(buffer), 0, 0)
+        table = _sizes(3 * count).pack(*entries)
+    else:
+        table = _sizes(count).pack(*map(len, buffers))  # type: ignore[arg-type]
+    parts: list[Buffer] = [b"", header, table]
+    size = len(table)
+    for buffer in buffers:
+        if isinstance(buffer, Placement):
+            continue
+        pad = -size % _ALIGN
+        if pad:
+            parts.append(_PADS[pad])
+        parts.append(buffer)
+        size += pad + len(buffer)
+    parts[0] = PREFIX.pack(kind, flags, count, len(header), size, ident, parent)
+    if size + len(header) < _JOIN_BELOW:
+        return [b"".join(parts)]
+    return parts
+
+
+def parse_prefix(
+    view: bytes | bytearray | memoryview, offset: int, limits: Limits
+) -> tuple[int, int, int, int, int, int, int]:
+    """Return the prefix's fields, or raise ProtocolViolation if no peer of ours sends them."""
+    fields = PREFIX.unpack_from(view, offset)
+    kind, _, count, header, body, _, _ = fields
+    if kind not in _KINDS:
+        raise ProtocolViolation(f"expected a frame of kind 1 to {HELLO}, got kind {kind}")
+    if header > limits.header_bytes:
+        raise ProtocolViolation(
+            f"a header of {header} bytes is larger than the {limits.header_bytes} agreed on"
+        )
+    if body > limits.payload_bytes:
+        raise ProtocolViolation(
+            f"a payload of {body} bytes is larger than the {limits.payload_bytes} agreed on"
+        )
+    if bool(body) != bool(count):
+        raise ProtocolViolation(f"{count} buffers can't fill a body of {body} bytes")
+    return fields
+
+
+def split_body(body: memoryview, count: int, flags: int) -> list[memoryview | Placement]:
+    """Return the body's buffers; the sizes in its table are checked against the body."""
+    width = 3 if flags & PLACED else 1
+    if 8 * width * count > len(body):
+        raise ProtocolViolation(f"a table of {count} buffers exceeds the body's {len(body)} bytes")
+    entries = _sizes(width * count).unpack_from(body)
+    position = 8 * width * count
+    if width == 1 and count == 1:
+        start = position + -position % _ALIGN
+        if start + entries[0] != len(body):
+            raise ProtocolViolation(
+                f"a buffer of {entries[0]} bytes does not fill a body of {len(body)}"
+            )
+        return [body[start:]]
+    buffers: list[memoryview | Placement] = []
+    for index in range(0, len(entries), width):
+        nbytes = entries[index]
+        if width == 3 and entries[index + 1]:
+            buffers.append(Placement(entries[index + 1], entries[index + 2], nbytes))
+            continue
+        position += -position % _ALIGN
+        end = position + nbytes
+        if end > len(body):
+            raise ProtocolViolation(
+                f"a buffer that ends at byte {end} exceeds the body's {len(body)} bytes"
+            )
+        buffers.append(body[position:end])
+        position = end
+    if position != len(body):
+        raise ProtocolViolation(f"the buffers end at byte {position} of a body of {len(body)}")
+    return buffers

@@ -1,0 +1,99 @@
+"""Which types travel as raw arrays with a little metadata, inside any object.
+
+A kind is a type that its owner registers: telegrad's Tensor from above, PyTorch's when one is
+first met. NumPy's arrays are built in. The table is the process's, because types are.
+
+Knows no type but ndarray. Invariant: a tag means the same type on every worker, so registering
+another type under a tag that is taken is refused.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from telegrad.errors import UsageError
+
+__all__ = ["Kind", "find", "find_by_tag", "register", "register_lazily"]
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """How one type travels; subclasses go by the same kind unless they have their own."""
+
+    tag: str
+    type: type
+    to_parts: Callable[[Any], tuple[list["np.ndarray[Any, Any]"], Any]]
+    from_parts: Callable[[list["np.ndarray[Any, Any]"], Any], Any]
+
+
+_lock = threading.Lock()
+_by_type: dict[type, Kind] = {}
+_by_tag: dict[str, Kind] = {}
+_lazy: dict[str, Callable[[], None]] = {}
+# What `find` has looked up before, including the types that are no kind.
+_found: dict[type, Kind | None] = {}
+
+
+def register(
+    type_: type,
+    to_parts: Callable[[Any], tuple[list["np.ndarray[Any, Any]"], Any]],
+    from_parts: Callable[[list["np.ndarray[Any, Any]"], Any], Any],
+    *,
+    tag: str | None = None,
+) -> None:
+    """Let objects of the type travel as `to_parts(obj) -> (raw arrays, small metadata)`.
+
+    The metadata is anything that msgpack holds. `from_parts` gets arrays of its own, writable.
+    """
+    tag = tag or f"{type_.__module__}.{type_.__qualname__}"
+    with _lock:
+        taken = _by_tag.get(tag)
+        if taken is not None and taken.type is not type_:
+            raise UsageError(
+                f"the tag {tag!r} already stands for {taken.type.__qualname__}: "
+                f"register {type_.__qualname__} under another"
+            )
+        kind = Kind(tag, type_, to_parts, from_parts)
+        _by_type[type_] = _by_tag[tag] = kind
+        _found.clear()
+
+
+def register_lazily(module: str, loader: Callable[[], None]) -> None:
+    """Call `loader`, which registers, when a type of the top-level module is first met."""
+    with _lock:
+        _lazy[module] = loader
+        _found.clear()
+
+
+def find(type_: type) -> Kind | None:
+    """Return how objects of the type travel, or None if they are pickled."""
+    try:
+        return _found[type_]
+    except KeyError:
+        return _search(type_)
+
+
+def find_by_tag(tag: str) -> Kind | None:
+    """Return the kind that a peer named, loading it if its module is known."""
+    kind = _by_tag.get(tag)
+    if kind is None:
+        _load(tag.partition(".")[0])
+        kind = _by_tag.get(tag)
+    return kind
+
+
+def _search(type_: type) -> Kind | None:
+    for base in type_.__mro__:
+        _load(base.__module__.partition(".")[0])
+    kind = next((_by_type[base] for base in type_.__mro__ if base in _by_type), None)
+    _found[type_] = kind
+    return kind
+
+
+def _load(module: str) -> None:
+    with _lock:
+        loader = _lazy.pop(module, None)
+    if loader is not None:
+        loader()

@@ -1,0 +1,109 @@
+"""Pickling with holes: any object travels, and what has a slot is taken out of the stream.
+
+A hole is an out-of-band buffer of pickle protocol 5: the stream says "the next one", and the
+values come back from the list of slots. An object met twice has one slot. Functions and classes
+that can't be imported by name go by value (cloudpickle).
+
+Only between authenticated workers, and never in strict mode: unpickling runs what it is told.
+"""
+
+import dataclasses
+import io
+import pickle
+from collections.abc import Iterator
+from typing import Any, Final
+
+import cloudpickle
+import numpy as np
+
+from telegrad.errors import ProtocolViolation, Unserializable
+from telegrad.rpc.wire import arrays
+from telegrad.rpc.wire.slots import RawBuffer, Role, role_of
+
+__all__ = ["dumps", "loads"]
+
+_PROTOCOL: Final = 5
+# Writable: unpickling wraps what fills a read-only hole in a memoryview.
+_HOLE: Final = pickle.PickleBuffer(bytearray())
+_MOST_PATH_STEPS: Final = 64
+
+
+def _filled(value: Any) -> Any:
+    """Stand for a hole in the stream: unpickling passes it what fills the hole."""
+    return value
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def __init__(self, file: io.BytesIO) -> None:
+        self.slots: list[Any] = []
+        super().__init__(file, _PROTOCOL, self._give_out)
+
+    def _give_out(self, buffer: pickle.PickleBuffer) -> None:
+        if buffer is not _HOLE:
+            self.slots.append(RawBuffer(buffer.raw()))
+
+    def reducer_override(self, obj: Any) -> Any:
+        role = role_of(type(obj))
+        if role is None or (role is Role.ARRAY and not arrays.is_raw(obj)):
+            return super().reducer_override(obj)
+        self.slots.append(obj)
+        # A tuple of its own each time: a shared one would be memoised, and so fill one hole.
+        return _filled, (_HOLE,)
+
+
+def dumps(value: Any, name: str) -> tuple[bytes, list[Any]]:
+    """Return the stream and the slots; `name` is what error messages call the value."""
+    file = io.BytesIO()
+    pickler = _Pickler(file)
+    try:
+        pickler.dump(value)
+    except Exception as error:
+        path, culprit = _find_culprit(value, name)
+        raise Unserializable(
+            f"{path} can't travel: {type(culprit).__qualname__} can't be pickled ({error})"
+        ) from error
+    return file.getvalue(), pickler.slots
+
+
+def loads(stream: Any, slots: list[Any]) -> Any:
+    """Return the object, its holes filled with the slots."""
+    rest: Iterator[Any] = iter(slots)
+    value = pickle.loads(stream, buffers=rest)
+    if next(rest, rest) is not rest:
+        raise ProtocolViolation(f"expected holes for {len(slots)} slots, the stream has fewer")
+    return value
+
+
+def _travels(value: Any) -> bool:
+    try:
+        _Pickler(io.BytesIO()).dump(value)
+    except Exception:
+        return False
+    return True
+
+
+def _children(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield f"[{key!r}]", item
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield f"[{index}]", item
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield f".{field.name}", getattr(value, field.name, None)
+    elif hasattr(value, "__dict__") and not isinstance(value, (type, np.ndarray)):
+        for key, item in vars(value).items():
+            yield f".{key}", item
+
+
+def _find_culprit(value: Any, path: str) -> tuple[str, Any]:
+    """Descend to the innermost part that can't be pickled; slow, for the error's text."""
+    for _ in range(_MOST_PATH_STEPS):
+        for step, child in _children(value):
+            if not _travels(child):
+                path, value = path + step, child
+                break
+        else:
+            return path, value
+    return path, value

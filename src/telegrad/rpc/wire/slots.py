@@ -1,0 +1,139 @@
+"""What the serialiser takes out of an object: arrays, registered kinds, references, raw buffers.
+
+Each such value gets a slot, in the order in which it was met; the rest of the object travels with
+holes in their places. So nothing that carries numbers travels unseen, however deep it is hidden,
+and whoever intercepts a call sees and replaces the list of slots.
+
+A slot's descriptor is [dtype code, ...] for an array, [tag, metadata, [descriptors]] for a
+registered kind, [REFERENCE, ...] for a remote reference, [RAW] for a buffer that an object's own
+pickling gave out. Knows nothing of how the rest travels.
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from telegrad.errors import ProtocolViolation, Unserializable
+from telegrad.rpc.wire import arrays, kinds
+from telegrad.rpc.wire.frames import Buffer
+
+__all__ = ["RawBuffer", "Reference", "Role", "build_slots", "describe_slots", "role_of"]
+
+REFERENCE: Final = -1
+RAW: Final = -2
+
+
+class Reference:
+    """The base of values that name something on another worker; see rref.py."""
+
+    __slots__ = ()
+
+
+class RawBuffer:
+    """Bytes that some object's pickling handed out of band; opaque to everyone."""
+
+    __slots__ = ("view",)
+
+    def __init__(self, view: memoryview) -> None:
+        self.view = view
+
+
+class Role(enum.Enum):
+    """What a type is to the serialiser."""
+
+    ARRAY = "array"
+    KIND = "registered kind"
+    REFERENCE = "reference"
+
+
+def role_of(type_: type) -> Role | None:
+    """Return what the type is to the serialiser, or None if it has no slot."""
+    if type_ is np.ndarray:
+        return Role.ARRAY
+    if kinds.find(type_) is not None:
+        return Role.KIND
+    if issubclass(type_, Reference):
+        return Role.REFERENCE
+    return None
+
+
+def describe_slots(
+    slots: Sequence[Any],
+    buffers: list[Buffer],
+    export: Callable[[Any], list[Any]] | None,
+) -> list[list[Any]]:
+    """Return the slots' descriptors; their bytes are appended to `buffers`."""
+    descriptors = []
+    for value in slots:
+        type_ = type(value)
+        if type_ is np.ndarray:
+            descriptors.append(arrays.describe(value))
+            buffers.append(arrays.raw_bytes(value))
+            continue
+        if type_ is RawBuffer:
+            descriptors.append([RAW])
+            buffers.append(value.view)
+            continue
+        kind = kinds.find(type_)
+        if kind is not None:
+            parts, metadata = kind.to_parts(value)
+            descriptors.append([kind.tag, metadata, [arrays.describe(part) for part in parts]])
+            buffers.extend(map(arrays.raw_bytes, parts))
+        elif isinstance(value, Reference) and export is not None:
+            descriptors.append([REFERENCE, *export(value)])
+        else:
+            raise Unserializable(
+                f"an interceptor put a {type_.__qualname__} where an array or a registered kind "
+                "was expected"
+            )
+    return descriptors
+
+
+def build_slots(
+    descriptors: Sequence[list[Any]],
+    buffers: Sequence[Buffer],
+    first: int,
+    most_dimensions: int,
+    accept: Callable[[list[Any]], Any] | None,
+) -> list[Any]:
+    """Return the values that the descriptors and the buffers from `first` on describe."""
+    slots: list[Any] = []
+    position = first
+    try:
+        for descriptor in descriptors:
+            tag = descriptor[0]
+            if type(tag) is str:
+                kind = kinds.find_by_tag(tag)
+                if kind is None:
+                    raise Unserializable(
+                        f"a value of kind {tag!r} came, which is not registered here: import "
+                        f"the module that registers it, {tag.rpartition('.')[0]!r}, on this worker"
+                    )
+                _, metadata, inner = descriptor
+                parts = [
+                    arrays.build(part, buffers[position + index], most_dimensions)
+                    for index, part in enumerate(inner)
+                ]
+                position += len(parts)
+                slots.append(kind.from_parts(parts, metadata))
+            elif tag >= 0:
+                slots.append(arrays.build(descriptor, buffers[position], most_dimensions))
+                position += 1
+            elif tag == RAW:
+                slots.append(buffers[position])
+                position += 1
+            elif tag == REFERENCE and accept is not None:
+                slots.append(accept(descriptor[1:]))
+            else:
+                raise ProtocolViolation(f"expected a slot's descriptor, got {descriptor!r}")
+    except (IndexError, TypeError, ValueError) as error:
+        raise ProtocolViolation(
+            f"the slots {descriptors!r} don't fit the {len(buffers)} buffers of the frame: {error}"
+        ) from error
+    if position != len(buffers):
+        raise ProtocolViolation(
+            f"expected {position} buffers for the slots {descriptors!r}, got {len(buffers)}"
+        )
+    return slots

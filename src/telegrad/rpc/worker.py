@@ -1,0 +1,317 @@
+"""A worker: an object that calls others and is called by them.
+
+It joins the codec, the protocol's state and whatever carries it (host.py); there may be ten in one
+process. Its calling half is in outgoing.py, its serving half in incoming.py; here are its life, its
+peers and its timers. Everything may run on any thread.
+
+Invariant: each call that was opened is settled exactly once, by its answer, its deadline, the loss
+of its worker, or shutdown.
+"""
+
+import itertools
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from telegrad.errors import NotInitialized, ProtocolViolation, UsageError, WorkerLost
+from telegrad.rpc.call import Call
+from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.host import Host
+from telegrad.rpc.incoming import Incoming
+from telegrad.rpc.interceptor import Interceptor
+from telegrad.rpc.loopback import Loopback
+from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
+from telegrad.rpc.options import Options
+from telegrad.rpc.outgoing import Outgoing
+from telegrad.rpc.peers import Peer, Peers
+from telegrad.rpc.protocol.liveness import Verdict
+from telegrad.rpc.references import References
+from telegrad.rpc.service import Arrays, Service, ServiceRequest
+from telegrad.rpc.wire import frames
+from telegrad.rpc.wire.codec import Codec
+
+__all__ = ["Worker"]
+
+_log = logging.getLogger("telegrad.rpc")
+_COUNTER_BITS: Final = 48
+_LONGEST_DIAL: Final = 10.0
+_encode_hello = msgspec.msgpack.Encoder().encode
+_decode_hello = msgspec.msgpack.Decoder(tuple[int, str]).decode
+
+
+class Worker:
+    """One worker. `name` and `id` are the cluster's; `options` its own."""
+
+    def __init__(self, info: WorkerInfo, host: Host, options: Options | None = None) -> None:
+        if not 0 <= info.id < UNKNOWN_ID:
+            raise UsageError(f"expected a worker id from 0 to {UNKNOWN_ID - 1}, got {info.id}")
+        self.info = info
+        self.name = info.name
+        self.id = info.id
+        self.options = options or Options()
+        self.host = host
+        self.peers = Peers(info)
+        self.codec = Codec(strict=self.options.strict)
+        self.interceptor: Interceptor | None = None
+        self.outgoing = Outgoing(self)
+        self.incoming = Incoming(self)
+        self.receive = self.incoming.receive
+        self.references = References(self)
+        self.closed = False
+        self._ids = itertools.count(1)
+        self._gone_callbacks: list[Callable[[WorkerInfo, BaseException], object]] = []
+        self._loopback = Loopback(self)
+        self.address = host.begin(self)
+        self.peers.add(info, self.address)
+
+    def __repr__(self) -> str:
+        return f"<Worker {self.name!r} id={self.id} at {self.address}>"
+
+    # Calling.
+
+    def rpc_sync(
+        self,
+        to: str | int | WorkerInfo,
+        func: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Run `func(*args, **kwargs)` on worker `to` and return its result."""
+        return self.outgoing.call(to, func, args, kwargs, timeout, waits=True).wait()
+
+    def rpc_async(
+        self,
+        to: str | int | WorkerInfo,
+        func: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> Call:
+        """Start `func(*args, **kwargs)` on worker `to` and return the future of its result."""
+        return self.outgoing.call(to, func, args, kwargs, timeout, waits=False)
+
+    # The seam for layers above.
+
+    def install(self, interceptor: Interceptor | None) -> None:
+        """Let the interceptor see what goes out and comes in; there is one at most."""
+        if interceptor is not None and self.interceptor is not None:
+            raise UsageError(f"worker {self.name!r} has an interceptor already")
+        self.interceptor = interceptor
+
+    def register_service(
+        self, name: str, handler: Callable[[ServiceRequest], object], *, inline: bool = False
+    ) -> None:
+        """Serve messages of another protocol; an inline handler must not wait for anything."""
+        self.incoming.register(Service(name, handler, inline))
+
+    def send_service(
+        self,
+        to: str | int | WorkerInfo,
+        name: str,
+        header: Any = None,
+        arrays: Arrays = (),
+        *,
+        timeout: float | None = None,
+    ) -> Call:
+        """Send a message; the future's value is the answer, (header, arrays)."""
+        return self.outgoing.service(to, name, header, arrays, timeout, waits=False)
+
+    def ask_service(
+        self,
+        to: str | int | WorkerInfo,
+        name: str,
+        header: Any = None,
+        arrays: Arrays = (),
+        *,
+        timeout: float | None = None,
+    ) -> Any:
+        """Send a message and wait for the answer: cheaper than send_service and wait."""
+        return self.outgoing.service(to, name, header, arrays, timeout, waits=True).wait()
+
+    def notify_service(
+        self,
+        to: str | int | WorkerInfo,
+        name: str,
+        header: Any = None,
+        arrays: Arrays = (),
+        *,
+        reliable: bool = True,
+    ) -> None:
+        """Send a message that wants no answer; a reliable one is repeated until it arrived."""
+        self.outgoing.notify(to, name, header, arrays, reliable)
+
+    def on_worker_lost(self, callback: Callable[[WorkerInfo, BaseException], object]) -> None:
+        """Call `callback(who, why)` when a worker was lost or has left; it must not wait."""
+        self._gone_callbacks.append(callback)
+
+    def next_id(self) -> int:
+        """Return a new 64-bit id: the worker's id in the high 16 bits, a counter below."""
+        return self.id << _COUNTER_BITS | next(self._ids)
+
+    # Peers.
+
+    def find(self, to: str | int | WorkerInfo) -> Peer:
+        """Return the peer that a name, id or WorkerInfo means, if this worker is running."""
+        if self.closed:
+            raise NotInitialized(
+                f"worker {self.name!r} has shut down: start it again with init_rpc"
+            )
+        return self.peers.find(to)
+
+    def add_peer(self, info: WorkerInfo, address: str) -> None:
+        """Make a worker known."""
+        self.peers.add(info, address)
+
+    def path_to(self, peer: Peer, deadline: float) -> Endpoint:
+        """Return the path for requests to the peer, opening it if need be."""
+        endpoint = peer.outgoing
+        if endpoint is not None and not endpoint.closed:
+            return endpoint
+        if peer.info.name == self.name:
+            return self._loopback
+        with self.peers.dialling(peer):
+            if peer.outgoing is not None and not peer.outgoing.closed:
+                return peer.outgoing
+            if not peer.address:
+                raise WorkerLost(f"it is not known where worker {peer.info.name!r} listens")
+            timeout = min(max(0.01, deadline - self.host.now()), _LONGEST_DIAL)
+            endpoint = self.host.dial(peer.info, peer.address, timeout)
+            endpoint.send(frames.HELLO, 0, 0, 0, _encode_hello((self.id, self.address)))
+            with self.peers.lock:
+                if endpoint.peer.incarnation != peer.info.incarnation:
+                    self.peers.add(endpoint.peer, peer.address)
+                peer.outgoing = endpoint
+                peer.lost = None
+        self.host.rouse(endpoint.next_tick)
+        return endpoint
+
+    def accepted(self, endpoint: Endpoint) -> None:
+        """A peer has opened a path for its requests."""
+        name = endpoint.peer.name
+        with self.peers.lock:
+            peer = self.peers.get(name)
+            if peer is None:
+                peer = self.peers.add(endpoint.peer, "")
+            endpoint.peer = WorkerInfo(name, peer.info.id, endpoint.peer.incarnation)
+            # A peer dials once. If it dials again it has given the old paths up, or died.
+            old = list(peer.incoming)
+            if endpoint.peer.incarnation != peer.info.incarnation and peer.outgoing is not None:
+                old.append(peer.outgoing)
+        for stale in old:
+            self.endpoint_lost(stale, ConnectionError("it opened a new connection"))
+        with self.peers.lock:
+            self.peers.add(endpoint.peer, peer.address)
+            peer.incoming.append(endpoint)
+            peer.lost = None
+        self.host.rouse(endpoint.next_tick)
+
+    def greeted(self, endpoint: Endpoint, header: bytes) -> None:
+        """A peer says who it is and where it listens."""
+        try:
+            number, address = _decode_hello(header)
+        except msgspec.MsgspecError as error:
+            raise ProtocolViolation(f"a malformed greeting came: {error}") from error
+        name = endpoint.peer.name
+        endpoint.peer = WorkerInfo(name, number, endpoint.peer.incarnation)
+        self.peers.add(endpoint.peer, address)
+
+    def left(self, endpoint: Endpoint) -> None:
+        """A peer has shut down on purpose."""
+        self.endpoint_lost(endpoint, ConnectionResetError("it has shut down"))
+
+    def endpoint_lost(self, endpoint: Endpoint, cause: BaseException) -> None:
+        """A path broke: its peer is lost, as far as this worker can tell."""
+        with self.peers.lock:
+            peer = self.peers.get(endpoint.peer.name)
+            known = peer is not None and endpoint in peer.endpoints()
+            endpoints = peer.endpoints() if known and peer is not None else [endpoint]
+            if known and peer is not None:
+                peer.outgoing = None
+                peer.incoming = []
+                peer.lost = cause
+        for each in endpoints:
+            each.closed = True
+            each.outbox.clear()
+            self.host.ended(each)
+        reason = cause if str(cause) else type(cause).__name__
+        for each in endpoints:
+            self.outgoing.abandon(each, lambda: self._loss(each.peer, reason, cause))
+        if known and not self.closed:
+            self.references.peer_lost(endpoint.peer)
+            for callback in list(self._gone_callbacks):
+                callback(endpoint.peer, self._loss(endpoint.peer, reason, cause))
+
+    def _loss(self, who: WorkerInfo, reason: object, cause: BaseException) -> BaseException:
+        if self.closed:
+            return NotInitialized(f"worker {self.name!r} was shut down before the answer came")
+        error = WorkerLost(f"worker {who.name!r} was lost: {reason}")
+        error.__cause__ = cause
+        return error
+
+    # Timers.
+
+    def next_timer(self) -> float:
+        """Return when run_timers has something to do."""
+        times = [self._loopback.calls.next_deadline()]
+
+        def ask(endpoint: Endpoint) -> None:
+            times.append(endpoint.calls.next_deadline())
+            times.append(endpoint.outbox.next_due())
+            times.append(endpoint.next_tick)
+
+        self.peers.each_endpoint(ask)
+        return min(times, default=math.inf)
+
+    def run_timers(self, now: float) -> None:
+        """Fail late calls, repeat notices, look after peers."""
+        self.outgoing.expire(self._loopback, now)
+        self.peers.each_endpoint(lambda endpoint: self._look_after(endpoint, now))
+        self.host.tidy()
+
+    def _look_after(self, endpoint: Endpoint, now: float) -> None:
+        self.outgoing.expire(endpoint, now)
+        try:
+            for number, (header, buffers) in endpoint.outbox.due(now):
+                endpoint.send(frames.NOTICE, frames.RELIABLE, number, 0, header, buffers)
+            if endpoint.next_tick > now:
+                return
+            endpoint.next_tick = now + endpoint.liveness.interval
+            verdict = endpoint.liveness.tick(endpoint.frames, now)
+            if verdict is Verdict.LOST:
+                silent = now - endpoint.liveness.heard
+                self.endpoint_lost(endpoint, TimeoutError(f"nothing was heard for {silent:.1f} s"))
+                return
+            if verdict is Verdict.QUIET:
+                endpoint.send(frames.PING, 0, 0, 0, b"")
+            self.host.expect_answer(endpoint)
+        except (OSError, EOFError) as error:
+            self.endpoint_lost(endpoint, error)
+
+    # The end.
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Leave at once: open calls fail, peers are told. May be called again."""
+        with self.peers.lock:
+            if self.closed:
+                return
+            self.closed = True
+            endpoints = [e for peer in self.peers.all() for e in peer.endpoints()]
+        for endpoint in endpoints:
+            try:
+                endpoint.send(frames.BYE, 0, 0, 0, b"")
+            except (OSError, EOFError):
+                pass
+        for endpoint in [*endpoints, self._loopback]:
+            if endpoint is self._loopback:
+                endpoint.close()
+                self.outgoing.abandon(
+                    endpoint, lambda: self._loss(self.info, "", ConnectionError())
+                )
+            else:
+                self.endpoint_lost(endpoint, ConnectionError("this worker has shut down"))
+        self.references.close()
+        self.host.close(timeout)
