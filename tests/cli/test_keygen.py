@@ -1,0 +1,101 @@
+"""`telegrad keygen`: what it makes, for whom it is readable, what it refuses."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from telegrad.cli import main
+from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.tls import Credentials
+
+WORKER_FILES = ["authority.pem", "certificate.pem", "cluster.key", "private.pem"]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    before = os.umask(0)
+    try:
+        assert main(["keygen", str(tmp_path / "cluster"), "--workers", "ps,trainer0"]) == 0
+    finally:
+        os.umask(before)
+    return tmp_path / "cluster"
+
+
+def test_each_worker_gets_a_directory_that_can_be_loaded(
+    cluster: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("ps", "trainer0"):
+        assert sorted(os.listdir(cluster / name)) == WORKER_FILES
+        Credentials(cluster / name)
+    keys = {ClusterKey.load(path) for path in cluster.glob("*/cluster.key")}
+    assert len(keys) == 1
+    assert "copy it to the machine of ps" in capsys.readouterr().out
+
+
+def test_every_file_and_directory_is_private(cluster: Path) -> None:
+    for path in cluster.rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_no_worker_gets_the_authoritys_private_key(cluster: Path) -> None:
+    secret = (cluster / "authority/private.pem").read_bytes()
+    assert all(
+        path.read_bytes() != secret
+        for path in cluster.glob("*/private.pem")
+        if path.parent.name != "authority"
+    )
+
+
+def test_workers_added_later_share_the_authority_and_the_key(cluster: Path) -> None:
+    assert main(["keygen", str(cluster), "--workers", "trainer1"]) == 0
+    for name in ("authority.pem", "cluster.key"):
+        assert (cluster / "trainer1" / name).read_bytes() == (cluster / "ps" / name).read_bytes()
+    Credentials(cluster / "trainer1")
+
+
+def test_what_exists_is_not_replaced(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (cluster / "ps/private.pem").read_bytes()
+    assert main(["keygen", str(cluster), "--workers", "new,ps"]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert (cluster / "ps/private.pem").read_bytes() == before
+    assert not (cluster / "new").exists()
+
+
+def test_a_broken_authority_is_named(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (cluster / "authority/authority.pem").write_text("nonsense")
+    assert main(["keygen", str(cluster), "--workers", "new"]) == 2
+    assert "the authority in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("workers", "complaint"),
+    [
+        ("a,a", "two workers are called 'a'"),
+        ("authority", "choose another name"),
+        ("../evil", "expected a worker's name"),
+        ("a,,b", "expected a worker's name"),
+        ("", "expected a worker's name"),
+    ],
+)
+def test_bad_names_are_refused_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: str, complaint: str
+) -> None:
+    assert main(["keygen", str(tmp_path / "c"), "--workers", workers]) == 2
+    assert complaint in capsys.readouterr().err
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_lifetime_of_no_days_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["keygen", str(tmp_path / "c"), "--workers", "a", "--days", "0"]) == 2
+    assert "--days of at least 1" in capsys.readouterr().err
+
+
+def test_without_cryptography_the_error_says_what_to_install(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "telegrad.rpc.minting", None)
+    assert main(["keygen", str(tmp_path / "c"), "--workers", "a"]) == 2
+    assert "pip install 'telegrad[tls]'" in capsys.readouterr().err

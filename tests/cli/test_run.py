@@ -1,0 +1,310 @@
+"""`telegrad run`: what scripts see, whose line it is, and that nothing is left."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from telegrad.cli import main
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.name != "posix", reason="telegrad run needs process groups"),
+]
+
+PATIENCE = 30.0
+Script = Callable[[str], str]
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    def write(source: str) -> str:
+        path = tmp_path / "script.py"
+        path.write_text(textwrap.dedent(source))
+        return str(path)
+
+    return write
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "telegrad.cli", "run", *arguments]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=PATIENCE)
+
+
+@contextlib.contextmanager
+def running(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def lines(process: subprocess.Popen[bytes], count: int) -> list[str]:
+    """Wait for that many lines of output, in the order of their workers."""
+    assert process.stdout is not None
+    found = []
+    for _ in range(count):
+        assert select.select([process.stdout], [], [], PATIENCE)[0], f"only {found} came"
+        found.append(process.stdout.readline().decode().strip())
+    return sorted(found)
+
+
+def pids(said: list[str]) -> list[int]:
+    return [int(line.split()[-1]) for line in said]
+
+
+def until_gone(numbers: list[int]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while alive := [pid for pid in numbers if is_alive(pid)]:
+        assert time.monotonic() < deadline, f"processes {alive} are left"
+        threading.Event().wait(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_each_worker_runs_the_script_with_its_place_in_the_cluster(script: Script) -> None:
+    path = script(
+        """
+        import json, os, sys
+        names = ["MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "TELEGRAD_WORKER_NAME"]
+        print(json.dumps([*(os.environ[name] for name in names), sys.argv[1:]]))
+        """
+    )
+    done = run("--workers", "ps,trainer0", path, "--steps", "3", "-x")
+    assert done.returncode == 0, done.stderr
+    ps, trainer = sorted(done.stdout.splitlines())
+    port = json.loads(ps.removeprefix("[ps]"))[1]
+    rest = ["--steps", "3", "-x"]
+    assert ps.startswith("[ps]       [")
+    assert json.loads(ps.removeprefix("[ps]")) == ["127.0.0.1", port, "0", "2", "ps", rest]
+    assert json.loads(trainer.removeprefix("[trainer0]")) == (
+        ["127.0.0.1", port, "1", "2", "trainer0", rest]
+    )
+    assert done.stderr == ""
+
+
+def test_all_workers_read_one_fresh_key_as_often_as_they_like(script: Script) -> None:
+    path = script(
+        """
+        import os
+        from telegrad.rpc.keys import ClusterKey
+        first, second = (ClusterKey.load(os.environ["TELEGRAD_KEY_FILE"]) for _ in range(2))
+        assert first == second
+        print(first.sign(b"x").hex())
+        """
+    )
+    runs = [run("--workers", "a,b,c", path) for _ in range(2)]
+    signs = [{line.split()[1] for line in done.stdout.splitlines()} for done in runs]
+    assert [len(found) for found in signs] == [1, 1]
+    assert signs[0] != signs[1]
+
+
+def test_without_memory_files_the_key_is_in_a_private_file_that_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from telegrad.cli.run import _key_for_children
+
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    with _key_for_children() as (path, fds):
+        assert fds == ()
+        assert os.stat(path).st_mode & 0o777 == 0o600
+        assert os.stat(os.path.dirname(path)).st_mode & 0o777 == 0o700
+    assert not os.path.exists(os.path.dirname(path))
+
+
+def test_workers_meet_over_the_key_and_the_port_they_were_given(script: Script) -> None:
+    path = script(
+        """
+        import os, queue
+        from telegrad.rpc.keys import ClusterKey
+        from telegrad.rpc.transport import Identity, connect, listen
+        me = Identity(os.environ["TELEGRAD_WORKER_NAME"], 1,
+                      ClusterKey.load(os.environ["TELEGRAD_KEY_FILE"]))
+        address = f"tcp://{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        if os.environ["RANK"] == "0":
+            arrived = queue.Queue()
+            with listen(address, identity=me, on_connection=arrived.put):
+                print("met", arrived.get(timeout=20).peer_name)
+        else:
+            print("met", connect(address, identity=me, patience=20).peer_name)
+        """
+    )
+    done = run("--workers", "ps,trainer", path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["[ps]      met trainer", "[trainer] met ps"]
+
+
+def test_the_first_failure_ends_all_and_is_the_exit_code(script: Script) -> None:
+    path = script(
+        """
+        import os, sys, time
+        if os.environ["RANK"] == "1":
+            print("about to fail", file=sys.stderr, end="")
+            sys.exit(7)
+        time.sleep(600)
+        """
+    )
+    done = run("--workers", "ps,bad,other", path)
+    assert done.returncode == 7
+    assert "[bad]   about to fail\n" in done.stderr
+    assert "bad ended with exit code 7: ending the others" in done.stderr
+
+
+def test_a_worker_killed_by_a_signal_gives_the_shells_code(script: Script) -> None:
+    path = script(
+        """
+        import os, signal, time
+        if os.environ["RANK"] == "0":
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(600)
+        """
+    )
+    assert run("--workers", "ps,other", path).returncode == 128 + signal.SIGKILL
+
+
+def test_a_worker_that_ends_well_leaves_the_others_running(script: Script) -> None:
+    path = script(
+        """
+        import os, time
+        if os.environ["RANK"] == "0":
+            raise SystemExit(0)
+        time.sleep(0.2)
+        print("still here")
+        """
+    )
+    done = run("--workers", "ps,other", path)
+    assert done.returncode == 0
+    assert done.stdout == "[other] still here\n"
+
+
+def test_output_of_the_last_moment_is_not_lost(script: Script) -> None:
+    path = script("print('x' * 100_000); print('end', end='')")
+    done = run("--workers", "a,b", path)
+    assert sorted(line[:7] for line in done.stdout.splitlines()) == (
+        ["[a] end", "[a] xxx", "[b] end", "[b] xxx"]
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_reach_every_worker(script: Script, number: signal.Signals) -> None:
+    path = script(
+        f"""
+        import signal, sys
+        def leave(number, frame):
+            print("told", number, flush=True)
+            sys.exit(3)
+        signal.signal({int(number)}, leave)
+        print("ready", flush=True)
+        while True:
+            signal.pause()
+        """
+    )
+    with running("--workers", "a,b", path) as process:
+        assert lines(process, 2) == ["[a] ready", "[b] ready"]
+        process.send_signal(number)
+        assert lines(process, 2) == [f"[a] told {int(number)}", f"[b] told {int(number)}"]
+        assert process.wait(PATIENCE) == 3
+
+
+def test_a_signal_that_does_not_end_is_passed_on_and_all_go_on(script: Script) -> None:
+    path = script(
+        """
+        import signal
+        signal.signal(signal.SIGUSR1, lambda *_: print("noted", flush=True))
+        print("ready", flush=True)
+        signal.pause()
+        """
+    )
+    with running("--workers", "a,b", path) as process:
+        lines(process, 2)
+        process.send_signal(signal.SIGUSR1)
+        assert lines(process, 2) == ["[a] noted", "[b] noted"]
+        assert process.wait(PATIENCE) == 0
+
+
+def test_workers_that_wont_end_or_are_stopped_are_killed_after_the_grace(script: Script) -> None:
+    path = script(
+        """
+        import os, signal, sys, time
+        is_bad = os.environ["RANK"] == "0"
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGUSR1, (lambda *_: sys.exit(5)) if is_bad else signal.SIG_IGN)
+        print(os.getpid(), flush=True)
+        if os.environ["RANK"] == "2":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(600)
+        """
+    )
+    with running("--workers", "bad,deaf,stopped", "--grace", "0.3", path) as process:
+        workers = pids(lines(process, 3))
+        process.send_signal(signal.SIGUSR1)
+        assert process.wait(PATIENCE) == 5
+    until_gone(workers)
+
+
+def test_processes_that_workers_started_go_with_them(script: Script) -> None:
+    path = script(
+        """
+        import subprocess, sys
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        print(child.pid, flush=True)
+        """
+    )
+    with running("--workers", "a,b", path) as process:
+        children = pids(lines(process, 2))
+        assert process.wait(PATIENCE) == 0
+    until_gone(children)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of the death")
+def test_workers_die_with_a_launcher_that_is_killed(script: Script) -> None:
+    path = script("import os, time; print(os.getpid(), flush=True); time.sleep(600)")
+    with running("--workers", "a,b", path) as process:
+        workers = pids(lines(process, 2))
+        process.kill()
+        process.wait(PATIENCE)
+    until_gone(workers)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--workers", "a,a", "x.py"], "two workers are called 'a'"),
+        (["--workers", "a b", "x.py"], "expected a worker's name"),
+        (["--workers", "a", "none.py"], "no script at none.py"),
+    ],
+)
+def test_misuse_is_explained(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *arguments]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_without_a_command_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert "run" in shown
+    assert "keygen" in shown
