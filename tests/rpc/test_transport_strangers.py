@@ -161,6 +161,29 @@ def test_a_listener_can_be_closed_from_its_own_callback_and_leaves_no_thread() -
     listener.close()
 
 
+def test_a_listener_without_descriptors_rests_and_goes_on(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    resource = pytest.importorskip("resource", reason="this system has no limits to lower")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket() as stranger, contextlib.ExitStack() as stack:
+        stranger.settimeout(PATIENCE)
+        highest = os.open(os.devnull, os.O_RDONLY)
+        stack.callback(os.close, highest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 5, hard))
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+            stranger.connect(("127.0.0.1", int(host.address.rpartition(":")[2])))
+            until(lambda: "can't accept connections for now" in caplog.text)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        stranger.sendall(b"nonsense")
+        assert is_closed(stranger)
+    a_worker_gets_through(host)
+
+
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(said=st.binary(max_size=400), introduced=st.booleans())
 def test_whatever_strangers_say_none_gets_in(host: Host, said: bytes, introduced: bool) -> None:

@@ -33,8 +33,8 @@ def connect(
 ) -> Connection:
     """Return a connection to the worker at the address.
 
-    `expect` is the name it must prove to have; None takes any worker of the cluster. `timeout`
-    bounds one attempt, its handshake included. While nobody listens at the address it is tried
+    `expect` is the name it must have; None takes any worker of the cluster. `timeout` bounds one
+    attempt, its handshake included. While nobody listens at the address it is tried
     again for `patience` seconds, as a cluster's workers start in any order.
     """
     wanted = parse_address(address)
@@ -44,31 +44,22 @@ def connect(
     while True:
         attempts += 1
         try:
-            sock = _dial(wanted, timeout)
-            break
-        except OSError as error:
+            return _open(_begin(wanted, identity, expect, role, timeout))
+        except _Unreachable as error:
             waited = time.monotonic() - began
             if waited + pause > patience:
                 raise WorkerLost(
                     f"no worker could be reached at {address}"
                     f"{f', where {expect} should be' if expect else ''}: tried {attempts} "
-                    f"time{'s' if attempts > 1 else ''} in {waited:.1f} s, at last: "
-                    f"{error.strerror or error}. Is it running, and is the address right "
-                    "(MASTER_ADDR, MASTER_PORT)?"
+                    f"time{'s' if attempts > 1 else ''} in {waited:.1f} s, at last: {error}. Is it "
+                    "running, and is the address right (MASTER_ADDR, MASTER_PORT)?"
                 ) from None
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-    opening = Opening(
-        sock,
-        address,
-        Side.DIALLER,
-        identity,
-        deadline=time.monotonic() + timeout,
-        role=role,
-        expect=expect,
-        credentials=identity.credentials if wanted.scheme == "tls" else None,
-    )
-    return _open(opening)
+
+
+class _Unreachable(Exception):
+    """Nobody answers at the address, for now."""
 
 
 def _check(address: Address, identity: Identity) -> None:
@@ -83,23 +74,36 @@ def _check(address: Address, identity: Identity) -> None:
         raise UsageError(f"{address.text}: this system has no Unix sockets: use tcp://127.0.0.1")
 
 
-def _dial(address: Address, timeout: float) -> socket.socket:
+def _begin(
+    address: Address, identity: Identity, expect: str | None, role: Role, timeout: float
+) -> Opening:
+    """Return a connected socket on its way to a connection."""
+    deadline = time.monotonic() + timeout
+    places: list[tuple[int, str | tuple[str, int]]]
     if address.scheme == "unix":
-        places: list[tuple[int, str | tuple[str, int]]] = [(socket.AF_UNIX, address.path)]
+        places = [(socket.AF_UNIX, address.path)]
     else:
         places = list(address.resolve())
-    last: OSError | None = None
+    reason = "it has no address"
     for family, where in places:
         sock = socket.socket(family, socket.SOCK_STREAM)
-        sock.settimeout(timeout)
         try:
+            sock.settimeout(max(_FIRST_PAUSE, deadline - time.monotonic()))
             sock.connect(where)
-            return sock
+            return Opening(
+                sock,
+                address.text,
+                Side.DIALLER,
+                identity,
+                deadline=deadline,
+                role=role,
+                expect=expect,
+                credentials=identity.credentials if address.scheme == "tls" else None,
+            )
         except OSError as error:
             sock.close()
-            last = error
-    assert last is not None
-    raise last
+            reason = error.strerror or str(error)
+    raise _Unreachable(reason)
 
 
 def _open(opening: Opening) -> Connection:

@@ -189,7 +189,7 @@ class Opening:
             data, fds = receive_with_descriptors(self.socket, wanted)
             self._fds += fds
             return data
-        except (BlockingIOError, ssl.SSLWantReadError):
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
 
     def _write(self, data: bytes, with_channel: bool) -> None:
