@@ -12,6 +12,7 @@ from pathlib import Path
 from telegrad.cli.command import Command, worker_names
 from telegrad.cli.output import Prefixer
 from telegrad.errors import UsageError
+from telegrad.rpc import environment as names
 from telegrad.rpc.keys import ClusterKey
 
 __all__ = ["RUN"]
@@ -43,24 +44,26 @@ def _execute(arguments: argparse.Namespace) -> int:
         )
     from telegrad.cli.launcher import Launcher
 
-    names = worker_names(arguments.workers)
+    workers = worker_names(arguments.workers)
     if not Path(arguments.script).is_file():
         raise UsageError(f"no script at {arguments.script}: give the path of a Python file")
     command = [sys.executable, arguments.script, *arguments.arguments]
     port = arguments.port or _free_port()
     with _key_for_children() as (key_path, fds):
-        launcher = Launcher(Prefixer(names, sys.stdout.buffer, sys.stderr.buffer), arguments.grace)
-        for rank, name in enumerate(names):
+        launcher = Launcher(
+            Prefixer(workers, sys.stdout.buffer, sys.stderr.buffer), arguments.grace
+        )
+        for rank, name in enumerate(workers):
             environment = {
                 # A pipe would be filled by the block; its lines are wanted as they are written.
                 "PYTHONUNBUFFERED": "1",
                 **os.environ,
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-                "RANK": str(rank),
-                "WORLD_SIZE": str(len(names)),
-                "TELEGRAD_WORKER_NAME": name,
-                "TELEGRAD_KEY_FILE": key_path,
+                names.MASTER_ADDR: "127.0.0.1",
+                names.MASTER_PORT: str(port),
+                names.RANK: str(rank),
+                names.WORLD_SIZE: str(len(workers)),
+                names.WORKER_NAME: name,
+                names.KEY_FILE: key_path,
             }
             launcher.plan(name, command, environment, fds)
         return launcher.run()

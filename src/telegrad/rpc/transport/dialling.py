@@ -68,7 +68,7 @@ def _check(address: Address, identity: Identity) -> None:
     if address.scheme == "tls" and identity.credentials is None:
         raise Refused(
             f"{address.text} needs certificates: mint them with `telegrad keygen DIR --workers "
-            f"{identity.name},...` and give this worker DIR/{identity.name}"
+            f"{identity.name},...` and set TELEGRAD_CREDENTIALS to DIR/{identity.name}"
         )
     if address.scheme == "unix" and not UNIX_SOCKETS:
         raise UsageError(f"{address.text}: this system has no Unix sockets: use tcp://127.0.0.1")

@@ -51,7 +51,7 @@ def listen(
     if wanted.scheme == "tls" and credentials is None:
         raise Refused(
             f"{address} needs certificates: mint them with `telegrad keygen DIR --workers "
-            f"{identity.name},...` and give this worker DIR/{identity.name}"
+            f"{identity.name},...` and set TELEGRAD_CREDENTIALS to DIR/{identity.name}"
         )
     sock, bound = _bind(wanted)
     return Listener(

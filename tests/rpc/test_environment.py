@@ -1,0 +1,42 @@
+"""How a worker finds its key and certificate by its environment."""
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from telegrad.errors import UsageError
+from telegrad.rpc.environment import CREDENTIALS, KEY_FILE, find_secrets
+from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.minting import mint
+
+
+@pytest.fixture
+def minted(tmp_path: Path) -> Path:
+    return mint(tmp_path / "cluster", ["ps"], now=datetime.datetime.now(datetime.UTC))[0]
+
+
+def test_a_key_file_alone_is_enough_on_one_machine(tmp_path: Path) -> None:
+    key = ClusterKey.fresh()
+    key.save(tmp_path / "key")
+    assert find_secrets({KEY_FILE: str(tmp_path / "key")}) == (key, None)
+
+
+def test_a_minted_directory_holds_both(minted: Path) -> None:
+    key, credentials = find_secrets({CREDENTIALS: str(minted)})
+    assert key == ClusterKey.load(minted / "cluster.key")
+    assert credentials is not None
+    assert credentials.directory == minted
+
+
+def test_a_key_file_takes_precedence_over_the_directorys(minted: Path, tmp_path: Path) -> None:
+    key = ClusterKey.fresh()
+    key.save(tmp_path / "key")
+    found, credentials = find_secrets({CREDENTIALS: str(minted), KEY_FILE: str(tmp_path / "key")})
+    assert found == key
+    assert credentials is not None
+
+
+def test_without_any_the_error_lists_the_ways() -> None:
+    with pytest.raises(UsageError, match=r"telegrad run.*TELEGRAD_KEY_FILE.*TELEGRAD_CREDENTIALS"):
+        find_secrets({})
