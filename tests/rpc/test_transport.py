@@ -1,5 +1,7 @@
 """Authenticated connections: what both ends see, and how bytes and descriptors move."""
 
+import array
+import contextlib
 import os
 import socket
 import threading
@@ -231,11 +233,20 @@ def test_missing_descriptors_are_a_violation_and_untaken_ones_are_closed(
     assert not before or set(os.listdir("/proc/self/fd")) == before
 
 
+def test_a_view_of_larger_items_is_refused_and_not_sent_wrongly() -> None:
+    with connected("tcp://127.0.0.1:0", *identities()) as (dialled, _):
+        for buffers in ([array.array("d", [1.0])], [b"x", array.array("d", [1.0])]):
+            with pytest.raises(TypeError, match="cast it"):
+                dialled.send([memoryview(buffer) for buffer in buffers])
+
+
 def test_descriptors_cant_go_where_hosts_may_differ() -> None:
     with (
         connected("tcp://127.0.0.1:0", *identities()) as (dialled, _),
         pytest.raises(ValueError, match="same_host"),
     ):
+        with pytest.raises(ConnectionError, match="can't carry"):
+            dialled.take_fds(1)
         dialled.send([b"x"], [0])
 
 
@@ -333,6 +344,22 @@ def test_a_listener_that_comes_late_is_found_by_patience() -> None:
         (connection,) = results
         assert isinstance(connection, Connection)
         connection.close()
+
+
+@needs_unix
+def test_a_full_queue_is_tried_again_within_the_timeout(directory: PrivateDirectory) -> None:
+    _, trainer = identities()
+    path = os.path.join(directory.path, "busy.sock")
+    with socket.socket(socket.AF_UNIX) as busy, contextlib.ExitStack() as stack:
+        busy.bind(path)
+        busy.listen(0)
+        with pytest.raises(BlockingIOError):
+            for _ in range(100):
+                waiting = stack.enter_context(socket.socket(socket.AF_UNIX))
+                waiting.setblocking(False)
+                waiting.connect(path)
+        with pytest.raises(WorkerLost, match=r"tried [2-9] times"):
+            connect(f"unix://{path}", identity=trainer, timeout=0.3)
 
 
 def test_a_listener_that_never_answers_is_left_at_the_timeout() -> None:

@@ -75,6 +75,15 @@ def test_the_directory_of_a_killed_process_is_removed_by_the_next(place: str) ->
         assert not os.path.exists(abandoned)
 
 
+def test_other_directories_are_never_removed_whatever_they_are_called(place: str) -> None:
+    precious = Path(place, "telegrad-results")
+    precious.mkdir(mode=0o700)
+    (precious / "weights").write_text("trained for a month")
+    os.utime(precious, (0, 0))
+    with PrivateDirectory.make(place):
+        assert (precious / "weights").exists()
+
+
 @pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
 def test_a_directory_open_to_others_is_refused(place: str, mode: int) -> None:
     os.chmod(place, mode)

@@ -5,7 +5,6 @@ import contextlib
 import os
 import socket
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from telegrad.cli.output import Prefixer
 from telegrad.errors import UsageError
 from telegrad.rpc import environment as names
 from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.transport import PrivateDirectory
 
 __all__ = ["RUN"]
 
@@ -83,8 +83,8 @@ def _key_for_children() -> Iterator[tuple[str, tuple[int, ...]]]:
         finally:
             os.close(fd)
     else:
-        with tempfile.TemporaryDirectory(prefix="telegrad-key-") as directory:
-            path = os.path.join(directory, "cluster.key")
+        with PrivateDirectory.make() as directory:
+            path = os.path.join(directory.path, "cluster.key")
             key.save(path)
             yield path, ()
 

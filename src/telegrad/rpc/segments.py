@@ -38,7 +38,9 @@ except ImportError:  # Windows
 
 __all__ = ["SEGMENTS", "SMALLEST_SEGMENT", "Segment", "SegmentMap", "SegmentPool"]
 
-SEGMENTS = hasattr(os, "memfd_create") and fcntl is not None
+SEGMENTS = (
+    hasattr(os, "memfd_create") and hasattr(fcntl, "F_ADD_SEALS") and hasattr(mmap, "MADV_REMOVE")
+)
 """Whether this system has sealed memory files."""
 
 SMALLEST_SEGMENT = 256 << 10

@@ -8,12 +8,14 @@ end a connection that others still use, call `shutdown`, wait until they have le
 the number of a closed descriptor is given to the next file.
 """
 
+import abc
 import contextlib
 import select
 import socket
 import struct
 from collections.abc import Callable, Sequence
 
+from telegrad.errors import ProtocolViolation
 from telegrad.rpc.handshake import Agreement
 from telegrad.rpc.introduction import Limits, Role
 from telegrad.rpc.transport.descriptors import DescriptorChannel
@@ -29,7 +31,7 @@ _MSG_DONTWAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)
 _CREDENTIALS = struct.Struct("3i")
 
 
-class Connection:
+class Connection(abc.ABC):
     """What both kinds of connection share: who is at the other end, and the verbs."""
 
     recv_into: Callable[[memoryview], int]
@@ -48,36 +50,40 @@ class Connection:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} to {self.peer_name} at {self.address}, {self.role.name}>"
 
+    @abc.abstractmethod
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when bytes come."""
-        raise NotImplementedError
 
     def pending(self) -> int:
         """Return how many bytes were taken from the descriptor but not yet from here."""
         return 0
 
+    @abc.abstractmethod
     def send(self, buffers: Sequence[Buffer], fds: Sequence[int] = ()) -> None:
         """Send all buffers, in order; `fds` go before them (only if `same_host`)."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def recv_into_nowait(self, buffer: memoryview) -> int:
         """As `recv_into`, but raise BlockingIOError when nothing is there."""
-        raise NotImplementedError
 
     def take_fds(self, count: int | None = None) -> list[int]:
         """Return the next `count` descriptors that the peer sent (all that came without a count).
 
         The caller owns them. ProtocolViolation if fewer than `count` have come.
         """
+        if count:
+            raise ProtocolViolation(
+                f"expected no file descriptors from {self!r}: it can't carry them"
+            )
         return []
 
+    @abc.abstractmethod
     def shutdown(self) -> None:
         """End both directions: a reader that waits gets 0, a writer that waits an OSError."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def close(self) -> None:
         """Free the descriptors; may be called again."""
-        raise NotImplementedError
 
 
 class PlainConnection(Connection):
@@ -126,6 +132,8 @@ class PlainConnection(Connection):
     def _send_rest(self, buffers: Sequence[Buffer], sent: int) -> None:
         """Send what follows the first `sent` bytes, a thousand buffers at a time."""
         rest = [memoryview(buffer) for buffer in buffers]
+        if any(view.nbytes != len(view) for view in rest):
+            raise TypeError("expected buffers of bytes, got a memoryview of larger items: cast it")
         first = 0
         while True:
             while first < len(rest) and sent >= len(rest[first]):
@@ -147,7 +155,7 @@ class PlainConnection(Connection):
         return self._socket.recv_into(buffer)
 
     def take_fds(self, count: int | None = None) -> list[int]:
-        return [] if self._channel is None else self._channel.take(count)
+        return super().take_fds(count) if self._channel is None else self._channel.take(count)
 
     def shutdown(self) -> None:
         if self._channel is not None:

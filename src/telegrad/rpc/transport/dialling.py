@@ -47,7 +47,7 @@ def connect(
             return _open(_begin(wanted, identity, expect, role, timeout))
         except _Unreachable as error:
             waited = time.monotonic() - began
-            if waited + pause > patience:
+            if waited + pause > (max(patience, timeout) if error.is_busy else patience):
                 raise WorkerLost(
                     f"no worker could be reached at {address}"
                     f"{f', where {expect} should be' if expect else ''}: tried {attempts} "
@@ -59,7 +59,11 @@ def connect(
 
 
 class _Unreachable(Exception):
-    """Nobody answers at the address, for now."""
+    """Nobody answers at the address for now, or the one who listens has no room (`is_busy`)."""
+
+    def __init__(self, reason: str, is_busy: bool) -> None:
+        super().__init__(reason)
+        self.is_busy = is_busy
 
 
 def _check(address: Address, identity: Identity) -> None:
@@ -84,7 +88,7 @@ def _begin(
         places = [(socket.AF_UNIX, address.path)]
     else:
         places = list(address.resolve())
-    reason = "it has no address"
+    unreachable = _Unreachable("it has no address", is_busy=False)
     for family, where in places:
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -102,8 +106,10 @@ def _begin(
             )
         except OSError as error:
             sock.close()
-            reason = error.strerror or str(error)
-    raise _Unreachable(reason)
+            # A Unix socket whose queue is full says so at once, where TCP would wait.
+            is_busy = isinstance(error, BlockingIOError)
+            unreachable = _Unreachable(error.strerror or str(error), is_busy)
+    raise unreachable
 
 
 def _open(opening: Opening) -> Connection:

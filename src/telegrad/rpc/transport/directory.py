@@ -11,7 +11,6 @@ import shutil
 import socket
 import stat
 import tempfile
-import time
 from pathlib import Path
 
 from telegrad.errors import Refused, UsageError
@@ -24,9 +23,7 @@ except ImportError:  # Windows, which has no Unix sockets in Python either
 __all__ = ["PrivateDirectory", "check_private_directory", "remove_abandoned_socket"]
 
 _PREFIX = "telegrad-"
-_LOCK = "lock"
-# A directory without a lock file may be a moment old; after this many seconds it is a leftover.
-_GRACE = 60.0
+_LOCK = "telegrad.lock"
 
 
 class PrivateDirectory:
@@ -128,10 +125,7 @@ def _remove_abandoned(parent: str) -> None:
     for path in sorted(Path(parent).glob(f"{_PREFIX}*")):
         with contextlib.suppress(OSError, Refused, UsageError):
             check_private_directory(str(path))
-            if not (path / _LOCK).exists():
-                if time.time() - path.stat().st_mtime > _GRACE:
-                    shutil.rmtree(path, ignore_errors=True)
-                continue
+            # Without this file it is not ours, or not yet: opening fails and it is left alone.
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
             try:
                 if _is_free(lock):
