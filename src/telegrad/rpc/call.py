@@ -20,7 +20,7 @@ class Call(Future[Any]):
     """
 
     __slots__ = (
-        "code", "deadline", "endpoint", "extra", "forks", "is_service", "number", "what", "worker",
+        "code", "creates", "deadline", "endpoint", "extra", "forks", "is_service", "number", "what", "worker",
     )  # fmt: skip
 
     def __init__(
@@ -35,6 +35,8 @@ class Call(Future[Any]):
         self.extra: Any = None
         self.forks: Any = None
         self.is_service = False
+        # The reference that the callee was asked to create.
+        self.creates = 0
         # The digest of a function whose code went with this call: the answer shows it arrived.
         self.code: Any = None
 

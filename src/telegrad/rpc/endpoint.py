@@ -37,8 +37,24 @@ class Endpoint(abc.ABC):
         self.next_tick = now + self.liveness.interval
         self.frames = 0
         self.closed = False
+        # Requests that are being served, and those of them that the peer gave up.
+        self.serving: set[int] = set()
+        self.unwanted: set[int] = set()
         # Digests of functions that the peer is known to have.
         self.known_code: set[Any] = set()
+
+    def cancelled(self, number: int) -> None:
+        """The peer has given up a request: its answer is not to be sent."""
+        if number in self.serving:
+            self.unwanted.add(number)
+
+    def is_wanted(self, number: int) -> bool:
+        """Stop serving a request; say whether the peer still wants its answer."""
+        self.serving.discard(number)
+        if number in self.unwanted:
+            self.unwanted.discard(number)
+            return False
+        return True
 
     @abc.abstractmethod
     def send(

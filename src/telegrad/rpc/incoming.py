@@ -8,6 +8,7 @@ to run it, and nothing of the handler before it, shows.
 import contextvars
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from telegrad.rpc.future import Future
 from telegrad.rpc.request import Request, current_request
 from telegrad.rpc.service import Arrays, Service, ServiceRequest, open_message, seal_message
 from telegrad.rpc.wire import frames
+from telegrad.rpc.wire.codec import Sealed
 from telegrad.rpc.wire.failures import dump_failure
 from telegrad.rpc.wire.frames import Frame
 
@@ -60,6 +62,12 @@ class Incoming:
             worker.outgoing.answered(endpoint, frame)
         elif kind == frames.CALL:
             if endpoint.requests.accept(frame.ident):
+                endpoint.serving.add(frame.ident)
+                if frame.flags & frames.CREATES:
+                    # Before anything else that comes on this path: it may mention the reference.
+                    value = worker.references.create_for(frame.parent, endpoint.peer.name)
+                    self._send(endpoint, frames.ANSWER, frame.ident, worker.codec.nothing)
+                    return partial(self._serve_creation, endpoint, frame, value)
                 return partial(self._serve_call, endpoint, frame)
         elif kind == frames.SERVICE:
             if endpoint.requests.accept(frame.ident):
@@ -100,8 +108,8 @@ class Incoming:
         service = self._services.get(name)
         request = ServiceRequest(
             self._worker,
-            endpoint if answers else None,
-            frame.ident,
+            endpoint,
+            frame.ident if answers else None,
             endpoint.peer,
             name,
             header,
@@ -146,41 +154,72 @@ class Incoming:
             )
             interceptor = worker.interceptor
             if interceptor is None:
-                function, args, kwargs = worker.codec.open_call(sealed, slots, frame.buffers)
-                result = function(*args, **kwargs)
-                if is_async_execution(function):
-                    self._answer_later(endpoint, frame.ident, result, sealed.extra)
-                else:
-                    self._answer(endpoint, frame.ident, result, sealed.extra)
-                return
-            with interceptor.incoming_call(endpoint.peer, sealed.extra, slots):
-                function, args, kwargs = worker.codec.open_call(sealed, slots, frame.buffers)
-                result = function(*args, **kwargs)
-                if is_async_execution(function):
-                    self._answer_later(endpoint, frame.ident, result, sealed.extra)
-                else:
-                    self._answer(endpoint, frame.ident, result, sealed.extra)
+                self._run_function(endpoint, frame, sealed, slots)
+            else:
+                with interceptor.incoming_call(endpoint.peer, sealed.extra, slots):
+                    self._run_function(endpoint, frame, sealed, slots)
         except BaseException as error:
             self.answer_failure(endpoint, frame.ident, error)
         finally:
             request.can_nest = False
 
+    def _run_function(
+        self, endpoint: Endpoint, frame: Frame, sealed: Sealed, slots: list[Any]
+    ) -> None:
+        function, args, kwargs = self._worker.codec.open_call(sealed, slots, frame.buffers)
+        result = function(*args, **kwargs)
+        if is_async_execution(function):
+            self._answer_later(endpoint, frame.ident, result, sealed.extra)
+        else:
+            self._answer(endpoint, frame.ident, result, sealed.extra)
+
+    def _serve_creation(self, endpoint: Endpoint, frame: Frame, value: Future[Any]) -> None:
+        self.running += 1
+        try:
+            contextvars.Context().run(self._run_creation, endpoint, frame, value)
+        finally:
+            self.running -= 1
+
+    def _run_creation(self, endpoint: Endpoint, frame: Frame, value: Future[Any]) -> None:
+        """Run a call whose result stays here, as the value of a reference."""
+        worker = self._worker
+        current_request.set(Request(worker, endpoint, frame.ident, False))
+        try:
+            accept = worker.references.acceptor(endpoint)
+            sealed, slots = worker.codec.unseal(
+                frame.header, frame.buffers, endpoint.limits, accept
+            )
+            interceptor = worker.interceptor
+            with (
+                nullcontext()
+                if interceptor is None
+                else interceptor.incoming_call(endpoint.peer, sealed.extra, slots)
+            ):
+                function, args, kwargs = worker.codec.open_call(sealed, slots, frame.buffers)
+                result = function(*args, **kwargs)
+            if is_async_execution(function):
+                _check_future(result).add_done_callback(partial(_copy_outcome, value))
+            else:
+                value.set_result(result)
+        except BaseException as error:
+            value.set_exception(error)
+
     def _answer(self, endpoint: Endpoint, number: int, result: Any, call_extra: Any) -> None:
         worker = self._worker
+        if number in endpoint.unwanted:
+            endpoint.is_wanted(number)
+            return
         parcel = worker.codec.pack_result(result)
         extra = None
         if worker.interceptor is not None:
             extra = worker.interceptor.outgoing_result(endpoint.peer, call_extra, parcel.slots)
         export = worker.references.exporter(endpoint, number) if parcel.slots else None
         header, buffers = worker.codec.seal(parcel, extra, export)
+        endpoint.is_wanted(number)
         self._send(endpoint, frames.ANSWER, number, header, buffers)
 
     def _answer_later(self, endpoint: Endpoint, number: int, result: Any, call_extra: Any) -> None:
-        if not isinstance(result, Future):
-            raise TypeError(
-                "expected a Future from a function marked async_execution, got "
-                f"{type(result).__qualname__}"
-            )
+        _check_future(result)
         # What is current now must be current when the answer is packed: the interceptor's context.
         context = contextvars.copy_context()
 
@@ -200,5 +239,20 @@ class Incoming:
     def answer_failure(self, endpoint: Endpoint, number: int, error: BaseException) -> None:
         """Answer a call or a service's message with an exception."""
         worker = self._worker
+        if not endpoint.is_wanted(number):
+            return
         header = dump_failure(error, worker.name, strict=worker.codec.strict)
         self._send(endpoint, frames.FAILURE, number, header)
+
+
+def _check_future(result: Any) -> Future[Any]:
+    if not isinstance(result, Future):
+        raise TypeError(
+            "expected a Future from a function marked async_execution, got "
+            f"{type(result).__qualname__}"
+        )
+    return result
+
+
+def _copy_outcome(to: Future[Any], done: Future[Any]) -> None:
+    to._settle(done._value, done._error)

@@ -13,7 +13,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     `rpc_timeout`: seconds until an unanswered call fails, where the call does not say; 0 means
     never. `lost_after`: seconds of silence after which a peer is lost. `spin`: seconds to look for
     an answer before sleeping, 0 turns it off. `segments`: whether large arrays may go through
-    shared memory. `strict`: no pickle, exposed functions only. `join_timeout`: seconds for all
+    shared memory. `unix_sockets`: whether workers on one host may use them; else TCP on loopback.
+    `host`: the address of this machine that others reach, where it has several. `strict`: no pickle, exposed functions only. `join_timeout`: seconds for all
     workers to come together.
     """
 
@@ -21,6 +22,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     lost_after: float = 10.0
     spin: float = 50e-6
     segments: bool = True
+    unix_sockets: bool = True
+    host: str | None = None
     strict: bool = False
     join_timeout: float = 60.0
 

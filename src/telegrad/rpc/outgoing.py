@@ -7,14 +7,23 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from telegrad.errors import CallTimeout, NotInitialized, ProtocolViolation, UsageError, WorkerLost
+from telegrad.errors import CallTimeout, ProtocolViolation, UsageError
 from telegrad.rpc.call import Call
 from telegrad.rpc.endpoint import Endpoint
-from telegrad.rpc.peers import Peer
 from telegrad.rpc.request import current_request
+from telegrad.rpc.rref import RRef
 from telegrad.rpc.service import Arrays, open_message, seal_message
 from telegrad.rpc.wire.failures import load_failure
-from telegrad.rpc.wire.frames import CALL, FAILURE, NOTICE, RELIABLE, SERVICE, WAITING, Frame
+from telegrad.rpc.wire.frames import (
+    CALL,
+    CREATES,
+    FAILURE,
+    NOTICE,
+    RELIABLE,
+    SERVICE,
+    WAITING,
+    Frame,
+)
 
 if TYPE_CHECKING:
     from telegrad.rpc.names import WorkerInfo
@@ -46,13 +55,18 @@ class Outgoing:
         timeout: float | None,
         *,
         waits: bool,
-        endpoint: Endpoint | None = None,
+        creates: int = 0,
     ) -> Call:
-        """Send a call. `waits`: the calling thread will wait for it at once."""
+        """Send a call.
+
+        `waits`: the calling thread will wait for it at once. `creates`: the result stays there, as
+        the reference of that number.
+        """
         worker = self._worker
         peer = worker.find(to)
         deadline = self.deadline(timeout)
-        parent = 0
+        endpoint = None
+        parent = creates
         if waits:
             request = current_request.get()
             if (
@@ -67,6 +81,7 @@ class Outgoing:
         if endpoint is None:
             endpoint = worker.path_to(peer, deadline)
         call = Call(worker, endpoint, deadline, function)
+        call.creates = creates
         interceptor = worker.interceptor
         if interceptor is not None:
             call.extra = interceptor.outgoing_call(endpoint.peer, parcel.slots)
@@ -76,11 +91,36 @@ class Outgoing:
             header, buffers = worker.codec.seal(parcel, call.extra, export, known=known)
             if parcel.code is not None and not known:
                 call.code = parcel.function
-            self._begin(call, CALL, WAITING if waits else 0, parent, header, buffers)
+            flags = WAITING if waits else CREATES if creates else 0
+            self._begin(call, CALL, flags, parent, header, buffers)
         except BaseException as error:
+            worker.references.undelivered(call)
             self._failed(call, error)
             raise
         return call
+
+    def create(
+        self,
+        to: "str | int | WorkerInfo",
+        function: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        timeout: float | None,
+    ) -> RRef:
+        """Send a call whose result stays there; return a reference to it."""
+        worker = self._worker
+        owner = worker.find(to).info
+        number = worker.next_id()
+        if owner.name == worker.name:
+            value = worker.references.create_for(number, worker.name)
+            handle = worker.references.adopt(number)
+            call = self.call(to, function, args, kwargs, timeout, waits=False)
+            call.add_done_callback(lambda done: value._settle(done._value, done._error))
+            return handle
+        handle = worker.references.ask_for(number, owner)
+        call = self.call(to, function, args, kwargs, timeout, waits=False, creates=number)
+        call.add_done_callback(lambda done: worker.references.asked(number, done._error))
+        return handle
 
     def _begin(
         self,
@@ -134,6 +174,17 @@ class Outgoing:
         peer = worker.find(to)
         data, buffers = seal_message(name, header, arrays)
         endpoint = worker.path_to(peer, self.deadline(None))
+        self._notify_on(endpoint, data, buffers, reliable)
+
+    def notify_on(self, endpoint: Endpoint, name: str, header: Any) -> None:
+        """Send a reliable notice on a certain path, because it is about that path."""
+        data, buffers = seal_message(name, header, ())
+        self._notify_on(endpoint, data, buffers, True)
+
+    def _notify_on(
+        self, endpoint: Endpoint, data: bytes, buffers: Sequence[Any], reliable: bool
+    ) -> None:
+        worker = self._worker
         flags = number = 0
         if reliable:
             flags = RELIABLE
@@ -203,16 +254,3 @@ class Outgoing:
         """Fail all calls on a path that is lost."""
         for _, call in endpoint.calls.drain():
             self._failed(call, error())
-
-    def lost(self, peer: Peer, cause: BaseException) -> WorkerLost:
-        """Return the error for calls to a worker that was lost."""
-        error = WorkerLost(f"worker {peer.info.name!r} was lost: {cause or type(cause).__name__}")
-        error.__cause__ = cause
-        return error
-
-    def check_open(self) -> None:
-        """Raise NotInitialized if the worker has shut down."""
-        if self._worker.closed:
-            raise NotInitialized(
-                f"worker {self._worker.name!r} has shut down: start it again with init_rpc"
-            )

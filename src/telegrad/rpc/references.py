@@ -1,23 +1,280 @@
-"""Placeholder for counting; replaced below."""
+"""A worker's references: the table of the protocol, its lock, and the messages it asks for.
 
-from typing import Any
+It ties the pure table to calls: a reference that travelled in a call that was given up is taken
+back if the other side says that it never came (CANCEL and UNSEEN), and so is one in an answer that
+the caller no longer wants. Handles are released from finalizers, which run at any moment and on
+any thread: they only note what is due, and the worker's timers do it.
+"""
+
+import collections
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from telegrad.errors import PeerError, ProtocolViolation, UsageError, WorkerLost
+from telegrad.rpc.call import Call
+from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.future import Future
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.protocol.references import DELETE, Held, ReferenceTable, Send, State
+from telegrad.rpc.rref import RRef
+from telegrad.rpc.service import ServiceRequest
+
+if TYPE_CHECKING:
+    from telegrad.rpc.worker import Worker
+
+__all__ = ["References"]
+
+_SERVICE: Final = "telegrad.references"
+_CANCEL: Final = "cancel"
+_FATE: Final = "fate"
 
 
 class References:
-    def __init__(self, worker: Any) -> None:
+    """The references of one worker."""
+
+    def __init__(self, worker: "Worker") -> None:
         self._worker = worker
+        self._lock = threading.Lock()
+        self._table = ReferenceTable(worker.name)
+        # Forks in calls that were given up, and in answers, by path and number.
+        self._unresolved: dict[tuple[Endpoint, int], Call] = {}
+        self._answered: dict[tuple[Endpoint, int], list[int]] = {}
+        self._released: collections.deque[tuple[bool, int]] = collections.deque()
+        worker.register_service(_SERVICE, self._on_message, inline=True)
 
-    def exporter(self, endpoint: Any, call: Any) -> Any:
-        return None
+    # Handles.
 
-    def acceptor(self, endpoint: Any) -> Any:
-        return None
+    def create(self, value: Any) -> RRef:
+        """Return a reference to a value of this worker."""
+        return RRef.handle(self._worker, self._worker.info, self.keep(value), None)
 
-    def gave_up(self, endpoint: Any, number: int, call: Any) -> None:
-        pass
+    def keep(self, value: Any) -> int:
+        """Keep a value of this worker and count one handle; return its number."""
+        future: Future[Any] = Future()
+        future.set_result(value)
+        rref = self._worker.next_id()
+        with self._lock:
+            self._table.own(rref, future)
+            self._table.open_handle(rref)
+        return rref
 
-    def peer_lost(self, who: Any) -> None:
-        pass
+    def create_for(self, rref: int, user: str) -> Future[Any]:
+        """Keep a place for a value that a user has asked for; return its future."""
+        future: Future[Any] = Future()
+        with self._lock:
+            self._table.own(rref, future, user)
+        return future
+
+    def ask_for(self, rref: int, owner: WorkerInfo) -> RRef:
+        """Return the handle of a value that the owner is about to be asked to create."""
+        with self._lock:
+            self._table.hold(rref, rref, owner.name, None, State.PENDING)
+        return RRef.handle(self._worker, owner, rref, rref)
+
+    def asked(self, rref: int, error: BaseException | None) -> None:
+        """The owner has created the value, or the asking failed."""
+        with self._lock:
+            effects = self._table.confirmed(rref, error)
+        self._perform(effects)
+
+    def adopt(self, rref: int) -> RRef:
+        """Return the handle of a value that this worker was asked, by itself, to create."""
+        with self._lock:
+            self._table.owned[rref].users.clear()
+        return self._own_handle(rref)
+
+    def _own_handle(self, rref: int) -> RRef:
+        with self._lock:
+            self._table.open_handle(rref)
+        return RRef.handle(self._worker, self._worker.info, rref, None)
+
+    def release(self, rref: int, fork: int | None) -> None:
+        """A handle is gone. Called from finalizers: takes no lock."""
+        self._released.append((True, rref) if fork is None else (False, fork))
+        self._worker.host.rouse(0.0)
+
+    @property
+    def has_released(self) -> bool:
+        """Whether `flush` has something to do."""
+        return bool(self._released)
+
+    def flush(self) -> None:
+        """Do what finalizers noted."""
+        effects: list[Send] = []
+        while self._released:
+            owns, number = self._released.popleft()
+            with self._lock:
+                if owns:
+                    effects += self._table.close_handle(number)
+                else:
+                    effects += self._table.release(number)
+        self._perform(effects)
+
+    def value(self, rref: int) -> Future[Any]:
+        """Return the future of an owned value."""
+        with self._lock:
+            entry = self._table.owned.get(rref)
+        if entry is None:
+            raise WorkerLost(
+                f"worker {self._worker.name!r} does not know the reference {rref:#x}: its user was "
+                "lost for a while, or the owner started anew"
+            )
+        future: Future[Any] = entry.value
+        return future
+
+    def held(self, fork: int) -> Held | None:
+        """Return what is known of a fork of this worker."""
+        return self._table.held.get(fork)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many values are owned, forks held and forks under way: for tests and people."""
+        with self._lock:
+            table = self._table
+            return {
+                "owned": len(table.owned),
+                "held": len(table.held),
+                "given": len(table.given),
+            }
+
+    # Travelling.
+
+    def exporter(self, endpoint: Endpoint, carrier: "Call | int") -> Callable[[Any], list[Any]]:
+        """Return what turns references into descriptors in a call, or in the answer to a number."""
+        return partial(self._export, endpoint, carrier)
+
+    def _export(self, endpoint: Endpoint, carrier: "Call | int", reference: Any) -> list[Any]:
+        if not isinstance(reference, RRef) or reference._worker is not self._worker:
+            raise UsageError(f"{reference!r} belongs to another worker of this process")
+        fork = self._worker.next_id()
+        with self._lock:
+            held = None if reference._fork is None else self._table.held.get(reference._fork)
+            if held is not None and held.state is State.GONE:
+                raise WorkerLost(f"{reference!r} can't be passed on: {held.why_gone}")
+            self._table.give(reference._rref, reference._fork, fork, endpoint.peer.name)
+            if isinstance(carrier, Call):
+                carrier.forks = [*(carrier.forks or ()), fork]
+            else:
+                self._answered.setdefault((endpoint, carrier), []).append(fork)
+        owner = reference._owner
+        return [reference._rref, fork, owner.name, owner.id, owner.incarnation]
+
+    def acceptor(self, endpoint: Endpoint) -> Callable[[list[Any]], Any]:
+        """Return what turns descriptors into references."""
+        return partial(self._accept, endpoint)
+
+    def _accept(self, endpoint: Endpoint, fields: list[Any]) -> RRef:
+        rref, fork, name, number, incarnation = fields
+        owner = WorkerInfo(name, number, incarnation)
+        parent = endpoint.peer.name
+        with self._lock:
+            if name == self._worker.name:
+                effects = self._table.came_home(fork, parent)
+                is_known = rref in self._table.owned
+                if is_known:
+                    self._table.open_handle(rref)
+            else:
+                effects = self._table.arrived(rref, fork, name, parent)
+        if name == self._worker.name:
+            self._perform(effects)
+            return RRef.handle(self._worker, self._worker.info, rref, None)
+        handle = RRef.handle(self._worker, owner, rref, fork)
+        self._perform(effects)
+        return handle
+
+    # Calls that were given up.
+
+    def gave_up(self, endpoint: Endpoint, number: int, call: Call) -> None:
+        """A call's deadline has passed: find out whether it ever arrived."""
+        if call.forks or call.creates:
+            with self._lock:
+                self._unresolved[endpoint, number] = call
+        self._worker.outgoing.notify_on(endpoint, _SERVICE, [_CANCEL, number])
+
+    def undelivered(self, call: Call) -> None:
+        """A call could not be sent at all."""
+        self._take_back(call.forks or [])
+
+    def _take_back(self, forks: list[int]) -> None:
+        with self._lock:
+            effects = [effect for fork in forks for effect in self._table.take_back(fork)]
+        self._perform(effects)
+
+    def _on_cancel(self, endpoint: Endpoint, number: int) -> None:
+        # From now on a call that is still under way counts as a duplicate and never runs.
+        unseen = endpoint.requests.accept(number)
+        endpoint.cancelled(number)
+        self._worker.outgoing.notify_on(endpoint, _SERVICE, [_FATE, number, unseen])
+        with self._lock:
+            forks = self._answered.pop((endpoint, number), [])
+        self._take_back(forks)
+
+    def _on_fate(self, endpoint: Endpoint, number: int, unseen: bool) -> None:
+        with self._lock:
+            call = self._unresolved.pop((endpoint, number), None)
+        if call is None:
+            return
+        if unseen:
+            self._take_back(call.forks or [])
+        elif call.creates:
+            # It was created, but we have told our user that it was not.
+            self._perform([Send(endpoint.peer.name, (DELETE, call.creates, call.creates))])
+
+    # Messages.
+
+    def _on_message(self, request: ServiceRequest) -> None:
+        match request.header:
+            case [str() as kind, int() as number] if kind == _CANCEL:
+                self._on_cancel(request.via, number)
+                return
+            case [str() as kind, int() as number, bool() as unseen] if kind == _FATE:
+                self._on_fate(request.via, number, unseen)
+                return
+        try:
+            with self._lock:
+                effects = self._table.handle(request.frm.name, tuple(request.header))
+                given = self._table.given
+                for key in [k for k, forks in self._answered.items() if k[0] is request.via]:
+                    if not any(fork in given for fork in self._answered[key]):
+                        del self._answered[key]
+        except (ValueError, TypeError, KeyError) as error:
+            raise ProtocolViolation(f"from {request.frm.name}: {error}") from error
+        self._perform(effects)
+
+    def _perform(self, effects: list[Send]) -> None:
+        for effect in effects:
+            peer = self._worker.peers.get(effect.to)
+            if peer is None:
+                continue
+            if effect.to == self._worker.name or peer.outgoing is not None:
+                self._send(effect)
+            else:
+                # Opening a path may take its time, and this may be a thread that must not wait.
+                self._worker.host.start(partial(self._send, effect))
+
+    def _send(self, effect: Send) -> None:
+        try:
+            self._worker.notify_service(effect.to, _SERVICE, list(effect.message))
+        except (PeerError, UsageError, OSError) as error:
+            self._peer_gone(effect.to, error)
+
+    def peer_lost(self, who: WorkerInfo, error: BaseException) -> None:
+        """Forget the users, and give up the owners, on a lost worker."""
+        self._peer_gone(who.name, error)
+
+    def _peer_gone(self, name: str, error: BaseException) -> None:
+        with self._lock:
+            effects = self._table.peer_lost(name, error)
+            for key in [key for key in self._unresolved if key[0].peer.name == name]:
+                del self._unresolved[key]
+            for key in [key for key in self._answered if key[0].peer.name == name]:
+                del self._answered[key]
+        self._perform(effects)
 
     def close(self) -> None:
-        pass
+        """Forget everything."""
+        with self._lock:
+            self._table = ReferenceTable(self._worker.name)
+            self._unresolved.clear()
+            self._answered.clear()

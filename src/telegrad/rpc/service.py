@@ -75,22 +75,22 @@ class Service(msgspec.Struct, frozen=True):
 
 
 class ServiceRequest:
-    """One message that came. A notice wants no reply, and replying to it does nothing."""
+    """One message that came, `via` a path from `frm`. Replying to a notice does nothing."""
 
-    __slots__ = ("_endpoint", "_number", "_worker", "arrays", "frm", "header", "name")
+    __slots__ = ("_number", "_worker", "arrays", "frm", "header", "name", "via")
 
     def __init__(
         self,
         worker: "Worker",
-        endpoint: "Endpoint | None",
-        number: int,
+        via: "Endpoint",
+        number: int | None,
         frm: WorkerInfo,
         name: str,
         header: Any,
         content: list["np.ndarray[Any, Any]"],
     ) -> None:
         self._worker = worker
-        self._endpoint = endpoint
+        self.via = via
         self._number = number
         self.frm = frm
         self.name = name
@@ -100,16 +100,16 @@ class ServiceRequest:
     @property
     def wants_reply(self) -> bool:
         """Whether the sender waits and was not answered yet."""
-        return self._endpoint is not None
+        return self._number is not None
 
     def reply(self, header: Any = None, content: Arrays = ()) -> None:
         """Answer the message."""
-        endpoint, self._endpoint = self._endpoint, None
-        if endpoint is not None:
-            self._worker.incoming.answer_service(endpoint, self._number, header, content)
+        number, self._number = self._number, None
+        if number is not None:
+            self._worker.incoming.answer_service(self.via, number, header, content)
 
     def fail(self, error: BaseException) -> None:
         """Answer with an exception, which is raised at the sender."""
-        endpoint, self._endpoint = self._endpoint, None
-        if endpoint is not None:
-            self._worker.incoming.answer_failure(endpoint, self._number, error)
+        number, self._number = self._number, None
+        if number is not None:
+            self._worker.incoming.answer_failure(self.via, number, error)

@@ -12,6 +12,7 @@ import itertools
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +20,7 @@ import msgspec
 from telegrad.errors import NotInitialized, ProtocolViolation, UsageError, WorkerLost
 from telegrad.rpc.call import Call
 from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.future import Future
 from telegrad.rpc.host import Host
 from telegrad.rpc.incoming import Incoming
 from telegrad.rpc.interceptor import Interceptor
@@ -29,6 +31,7 @@ from telegrad.rpc.outgoing import Outgoing
 from telegrad.rpc.peers import Peer, Peers
 from telegrad.rpc.protocol.liveness import Verdict
 from telegrad.rpc.references import References
+from telegrad.rpc.rref import RRef
 from telegrad.rpc.service import Arrays, Service, ServiceRequest
 from telegrad.rpc.wire import frames
 from telegrad.rpc.wire.codec import Codec
@@ -93,6 +96,21 @@ class Worker:
     ) -> Call:
         """Start `func(*args, **kwargs)` on worker `to` and return the future of its result."""
         return self.outgoing.call(to, func, args, kwargs, timeout, waits=False)
+
+    def remote(
+        self,
+        to: str | int | WorkerInfo,
+        func: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> RRef:
+        """Run `func(*args, **kwargs)` on worker `to` and return a reference to its result."""
+        return self.outgoing.create(to, func, args, kwargs, timeout)
+
+    def make_rref(self, value: Any) -> RRef:
+        """Return a reference to a value of this worker."""
+        return self.references.create(value)
 
     # The seam for layers above.
 
@@ -239,11 +257,12 @@ class Worker:
             self.host.ended(each)
         reason = cause if str(cause) else type(cause).__name__
         for each in endpoints:
-            self.outgoing.abandon(each, lambda: self._loss(each.peer, reason, cause))
+            self.outgoing.abandon(each, partial(self._loss, each.peer, reason, cause))
         if known and not self.closed:
-            self.references.peer_lost(endpoint.peer)
+            error = self._loss(endpoint.peer, reason, cause)
+            self.references.peer_lost(endpoint.peer, error)
             for callback in list(self._gone_callbacks):
-                callback(endpoint.peer, self._loss(endpoint.peer, reason, cause))
+                callback(endpoint.peer, error)
 
     def _loss(self, who: WorkerInfo, reason: object, cause: BaseException) -> BaseException:
         if self.closed:
@@ -256,6 +275,8 @@ class Worker:
 
     def next_timer(self) -> float:
         """Return when run_timers has something to do."""
+        if self.references.has_released:
+            return -math.inf
         times = [self._loopback.calls.next_deadline()]
 
         def ask(endpoint: Endpoint) -> None:
@@ -268,6 +289,7 @@ class Worker:
 
     def run_timers(self, now: float) -> None:
         """Fail late calls, repeat notices, look after peers."""
+        self.references.flush()
         self.outgoing.expire(self._loopback, now)
         self.peers.each_endpoint(lambda endpoint: self._look_after(endpoint, now))
         self.host.tidy()
@@ -293,6 +315,23 @@ class Worker:
 
     # The end.
 
+    def is_quiet(self, timeout: float) -> bool:
+        """Wait until no call is open or being served; say whether that was so in time."""
+        end = self.host.now() + timeout
+        while self._busy():
+            left = end - self.host.now()
+            if left <= 0:
+                return False
+            # Looked at again when it may have changed: this is the end, not the hot path.
+            pause: Future[None] = Future()
+            self.host.wait(pause, min(left, 0.01))
+        return True
+
+    def _busy(self) -> bool:
+        open_calls = [len(self._loopback.calls)]
+        self.peers.each_endpoint(lambda e: open_calls.append(len(e.calls) + len(e.serving)))
+        return any(open_calls)
+
     def close(self, timeout: float = 5.0) -> None:
         """Leave at once: open calls fail, peers are told. May be called again."""
         with self.peers.lock:
@@ -308,9 +347,8 @@ class Worker:
         for endpoint in [*endpoints, self._loopback]:
             if endpoint is self._loopback:
                 endpoint.close()
-                self.outgoing.abandon(
-                    endpoint, lambda: self._loss(self.info, "", ConnectionError())
-                )
+                gone = ConnectionError("this worker has shut down")
+                self.outgoing.abandon(endpoint, partial(self._loss, self.info, "", gone))
             else:
                 self.endpoint_lost(endpoint, ConnectionError("this worker has shut down"))
         self.references.close()

@@ -17,7 +17,22 @@ __all__ = ["Descriptor", "build", "describe", "is_raw", "raw_bytes"]
 Descriptor = list[Any]
 """[code, *shape], or [NAMED, dtype.str, *shape] for a dtype that has no code."""
 
-_NAMES: Final = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
+_NAMES: Final = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
 _DTYPES: Final = tuple(np.dtype(name) for name in _NAMES)
 _CODES: Final = {dtype: code for code, dtype in enumerate(_DTYPES)}
 NAMED: Final = len(_DTYPES)

@@ -91,6 +91,7 @@ class Codec:
         self._limits = limits or Limits()
         # By digest: functions that peers sent by value. Bounded by what peers define.
         self._received: dict[bytes, Any] = {}
+        self.nothing = self.seal(self.pack_result(None), None)[0]
 
     def pack_call(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None
@@ -111,8 +112,7 @@ class Codec:
         if reference is not None:
             flat = _flatten(args)
             if flat is not None and (not names or _all_atoms(names.values())):
-                parcel = Parcel(reference, _FLAT, flat[0], flat[1], names, None, flat[2], code)
-                return parcel
+                return Parcel(reference, _FLAT, flat[0], flat[1], names, None, flat[2], code)
         if self.strict:
             tree, slots = plain.dump(tuple(args), "args", self._limits.depth)
             named, slots = self._plain_names(names, slots)

@@ -1,6 +1,7 @@
 """The frame: a fixed prefix, a header, then raw buffers.
 
-    prefix   kind u8 | flags u8 | buffers u16 | header bytes u32 | body bytes u64 | id u64 | parent u64
+    prefix   kind u8 | flags u8 | buffers u16 | header bytes u32
+             body bytes u64 | id u64 | parent u64
     header   msgpack; what it means depends on the kind
     body     a table with one entry a buffer, then the buffers, each at a multiple of 16 bytes
 
@@ -26,6 +27,7 @@ __all__ = [
     "ANSWER",
     "BYE",
     "CALL",
+    "CREATES",
     "FAILURE",
     "HELLO",
     "NOTICE",
@@ -65,6 +67,7 @@ _KINDS = range(CALL, HELLO + 1)
 PLACED: Final = 1  # some buffers lie in shared memory
 WAITING: Final = 2  # a thread of the caller waits for the answer and can run nested calls
 RELIABLE: Final = 4  # acknowledge; repeated until then
+CREATES: Final = 8  # the call's result stays there, as the reference numbered `parent`
 
 PREFIX: Final = struct.Struct("<BBHIQQQ")
 _ALIGN: Final = 16

@@ -1,0 +1,126 @@
+"""A worker process of a LocalCluster: what runs in it, and how it ends.
+
+The parent speaks over one socket: first the plan (the key among it: never on a command line or in
+the environment), then everybody's addresses, at the end nothing more. When that socket closes the
+parent has gone or wants us gone, and the process ends, whatever it is doing.
+"""
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from typing import Final
+
+import msgspec
+
+from telegrad.distributed.equipment import equip
+from telegrad.rpc.current import set_default_worker
+from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.options import Options
+from telegrad.rpc.starting import start_worker
+from telegrad.rpc.worker import Worker
+
+__all__ = ["Directory", "Line", "Plan", "main"]
+
+_PR_SET_PDEATHSIG: Final = 1
+_GRACE: Final = 2.0
+
+
+class Plan(msgspec.Struct):
+    """What a child is to be."""
+
+    name: str
+    id: int
+    address: str
+    key: bytes
+    options: Options
+    parent: int
+    dies_with_parent: bool
+
+
+class Directory(msgspec.Struct):
+    """Everybody: (name, id, incarnation, address)."""
+
+    workers: list[tuple[str, int, int, str]]
+
+
+class Line:
+    """Length-prefixed msgpack over the control socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+
+    def send(self, content: object) -> None:
+        """Send one message."""
+        data = msgspec.msgpack.encode(content)
+        self.socket.sendall(len(data).to_bytes(4, "little") + data)
+
+    def receive(self) -> bytes:
+        """Return the next message; EOFError if the other side is gone."""
+        return self._exactly(int.from_bytes(self._exactly(4), "little"))
+
+    def _exactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            part = self.socket.recv(count - len(data))
+            if not part:
+                raise EOFError("the other side of the control socket has gone")
+            data += part
+        return data
+
+
+def _die_with_parent(parent: int) -> None:
+    """Let the kernel end this process with its parent, where it can."""
+    if not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def main(fd: int) -> None:
+    """Be a worker until the control socket closes."""
+    # The parent ends us; a Ctrl-C at the terminal is for it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    line = Line(socket.socket(fileno=fd))
+    try:
+        plan = msgspec.msgpack.decode(line.receive(), type=Plan)
+        if plan.dies_with_parent:
+            _die_with_parent(plan.parent)
+        worker = start_worker(plan.name, plan.id, plan.address, ClusterKey(plan.key), plan.options)
+        equip(worker)
+        set_default_worker(worker)
+        line.send((worker.address, worker.info.incarnation))
+        directory = msgspec.msgpack.decode(line.receive(), type=Directory)
+    except EOFError:
+        os._exit(1)
+    except BaseException as error:
+        traceback.print_exc()
+        line.send((f"error: {error}", -1))
+        os._exit(1)
+    for name, number, incarnation, address in directory.workers:
+        if name != plan.name:
+            worker.add_peer(WorkerInfo(name, number, incarnation), address)
+    line.send(True)
+    _wait_for_the_end(line)
+    _leave(worker)
+
+
+def _wait_for_the_end(line: Line) -> None:
+    try:
+        line.receive()
+    except (EOFError, OSError):
+        pass
+
+
+def _leave(worker: Worker) -> None:
+    # User code that does not end must not keep the process: nobody waits for it any more.
+    threading.Timer(_GRACE, os._exit, (0,)).start()
+    worker.close(_GRACE / 2)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

@@ -1,0 +1,224 @@
+"""A cluster on this machine: a process for each name, and the calling process as one more worker.
+
+Children are fresh interpreters that take over `sys.path`, the working directory and the
+environment, and never run the caller's script, so nothing needs a `__main__` guard. They are held
+by a socket each: when it closes, on exit, on an exception or because this process was killed, they
+end.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+
+from telegrad.distributed.child import Directory, Line, Plan
+from telegrad.distributed.equipment import equip
+from telegrad.errors import UnknownWorker, UsageError, WorkerLost
+from telegrad.rpc.current import set_default_worker
+from telegrad.rpc.introduction import check_worker_name
+from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.options import Options
+from telegrad.rpc.starting import start_worker
+from telegrad.rpc.transport import UNIX_SOCKETS, PrivateDirectory
+from telegrad.rpc.worker import Worker
+
+__all__ = ["LocalCluster"]
+
+# Runs in the child before anything of telegrad can be imported: the path comes first.
+_BOOT: Final = (
+    "import json,sys; n=int.from_bytes(sys.stdin.buffer.read(4),'little');"
+    "sys.path[:]=json.loads(sys.stdin.buffer.read(n));"
+    "from telegrad.distributed.child import main; main(int(sys.argv[1]))"
+)
+_START_TIMEOUT: Final = 60.0
+_GRACE: Final = 3.0
+
+
+class _Child:
+    def __init__(self, name: str, process: "subprocess.Popen[bytes]", line: Line) -> None:
+        self.name = name
+        self.process = process
+        self.line = line
+
+    def receive(self, type_: Any) -> Any:
+        try:
+            return msgspec.msgpack.decode(self.line.receive(), type=type_)
+        except (EOFError, OSError) as error:
+            code: int | str
+            try:
+                code = self.process.wait(1.0)
+            except subprocess.TimeoutExpired:
+                code = "none yet"
+            raise WorkerLost(
+                f"the process of worker {self.name!r} ended before it was up (exit status {code}): "
+                "its own output says why"
+            ) from error
+
+
+class LocalCluster:
+    """Workers on this machine, in a `with` statement.
+
+    `names` are the workers to start a process for; the calling process is the worker `me`, with
+    id 0, and inside the block the module-level functions speak for it, from any thread.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        me: str = "main",
+        options: Options | None = None,
+        start_timeout: float = _START_TIMEOUT,
+    ) -> None:
+        if isinstance(names, str):
+            raise UsageError(f'expected a list of names like ["ps", "trainer"], got {names!r}')
+        everyone = [me, *names]
+        for name in everyone:
+            check_worker_name(name)
+        twice = sorted({name for name in everyone if everyone.count(name) > 1})
+        if twice:
+            raise UsageError(f"expected different names, {', '.join(twice)} came twice")
+        self._names = list(names)
+        self._me = me
+        self._options = options or Options()
+        self._start_timeout = start_timeout
+        self._children: dict[str, _Child] = {}
+        self._directory: PrivateDirectory | None = None
+        self._worker: Worker | None = None
+        self._before: Worker | None = None
+
+    @property
+    def worker(self) -> Worker:
+        """The calling process's own worker."""
+        if self._worker is None:
+            raise UsageError("the cluster is not running: use it in a with statement")
+        return self._worker
+
+    @property
+    def names(self) -> list[str]:
+        """All workers, in the order of their ids."""
+        return [self._me, *self._names]
+
+    def process(self, name: str) -> "subprocess.Popen[bytes]":
+        """Return the process of a worker, for those who want to watch or kill it."""
+        child = self._children.get(name)
+        if child is None:
+            raise UnknownWorker(
+                f"there is no process of worker {name!r}; there are {', '.join(self._children)}"
+            )
+        return child.process
+
+    def __enter__(self) -> "LocalCluster":
+        if self._worker is not None:
+            raise UsageError("the cluster is running already")
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _start(self) -> None:
+        end = time.monotonic() + self._start_timeout
+        key = ClusterKey.fresh()
+        if UNIX_SOCKETS and self._options.unix_sockets:
+            self._directory = PrivateDirectory.make()
+        for name in self._names:
+            self._spawn(name)
+        for number, name in enumerate(self._names, 1):
+            child = self._children[name]
+            child.line.send(
+                Plan(
+                    name,
+                    number,
+                    self._address(name),
+                    bytes.fromhex(key.encode().decode().strip()),
+                    self._options,
+                    os.getpid(),
+                    # The kernel's signal comes when the *thread* that started the child ends.
+                    threading.current_thread() is threading.main_thread(),
+                )
+            )
+        worker = start_worker(self._me, 0, self._address(self._me), key, self._options)
+        self._worker = worker
+        equip(worker)
+        self._introduce(worker, end)
+        self._before = set_default_worker(worker)
+
+    def _introduce(self, worker: Worker, end: float) -> None:
+        everyone = [(self._me, 0, worker.info.incarnation, worker.address)]
+        for number, name in enumerate(self._names, 1):
+            child = self._children[name]
+            child.line.socket.settimeout(max(0.1, end - time.monotonic()))
+            address, incarnation = child.receive(tuple[str, int])
+            if incarnation < 0:
+                raise WorkerLost(f"worker {name!r} could not start: {address}")
+            everyone.append((name, number, incarnation, address))
+            worker.add_peer(WorkerInfo(name, number, incarnation), address)
+        for child in self._children.values():
+            child.line.send(Directory(everyone))
+        for child in self._children.values():
+            child.receive(bool)
+
+    def _address(self, name: str) -> str:
+        if self._directory is None:
+            return "tcp://127.0.0.1:0"
+        return self._directory.socket_address(name)
+
+    def _spawn(self, name: str) -> None:
+        ours, theirs = socket.socketpair()
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, str(theirs.fileno())],
+                stdin=subprocess.PIPE,
+                pass_fds=[theirs.fileno()],
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._children[name] = _Child(name, process, Line(ours))
+        path = msgspec.json.encode([entry or os.getcwd() for entry in sys.path])
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+            pipe.write(len(path).to_bytes(4, "little") + path)
+
+    def close(self) -> None:
+        """End the cluster; may be called again."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            set_default_worker(self._before)
+            worker.close()
+        children, self._children = list(self._children.values()), {}
+        for child in children:
+            child.line.socket.close()
+        end = time.monotonic() + _GRACE
+        for child in children:
+            try:
+                child.process.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                # Stopped, or stuck in native code. A stopped process can be killed, not ended.
+                child.process.send_signal(signal.SIGKILL)
+                child.process.wait()
+        if self._directory is not None:
+            self._directory.close()
+            self._directory = None

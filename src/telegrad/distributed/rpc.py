@@ -1,0 +1,53 @@
+"""Remote calls with the names and the meaning of `torch.distributed.rpc`.
+
+These functions speak for the current worker: inside a handler the one it runs on, elsewhere the
+process's own, made by `init_rpc` or `LocalCluster`.
+"""
+
+from telegrad.distributed.equipment import equip
+from telegrad.rpc import face
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.face import get_worker_info, remote, rpc_async, rpc_sync, shutdown
+from telegrad.rpc.future import Future, collect_all, wait_all
+from telegrad.rpc.incoming import async_execution
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.options import Options
+from telegrad.rpc.rref import RRef
+from telegrad.rpc.wire.failures import RemoteFailure
+from telegrad.rpc.wire.functions import expose
+from telegrad.rpc.worker import Worker
+
+__all__ = [
+    "Future",
+    "Options",
+    "RRef",
+    "RemoteFailure",
+    "Worker",
+    "WorkerInfo",
+    "async_execution",
+    "collect_all",
+    "current_worker",
+    "expose",
+    "get_worker_info",
+    "init_rpc",
+    "remote",
+    "rpc_async",
+    "rpc_sync",
+    "shutdown",
+    "wait_all",
+]
+
+
+def init_rpc(
+    name: str | None = None,
+    *,
+    rank: int | None = None,
+    world_size: int | None = None,
+    options: Options | None = None,
+) -> Worker:
+    """Make this process a worker of a cluster; return when all workers are in.
+
+    What is not given comes from the environment: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE,
+    TELEGRAD_WORKER_NAME, and the key by TELEGRAD_KEY_FILE or TELEGRAD_CREDENTIALS.
+    """
+    return face.init_rpc(name, rank=rank, world_size=world_size, options=options, on_start=equip)

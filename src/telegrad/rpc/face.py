@@ -1,0 +1,254 @@
+"""The module-level functions: a thin face over the current worker, with PyTorch's names."""
+
+import atexit
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from telegrad.errors import CallTimeout, PeerError, UsageError
+from telegrad.rpc import environment
+from telegrad.rpc.call import Call
+from telegrad.rpc.current import current_worker, default_worker, set_default_worker
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.options import Options
+from telegrad.rpc.rendezvous import Joining, Rendezvous, join
+from telegrad.rpc.rref import RRef
+from telegrad.rpc.service import ServiceRequest
+from telegrad.rpc.starting import start_worker
+from telegrad.rpc.transport import UNIX_SOCKETS, Identity, PrivateDirectory
+from telegrad.rpc.worker import Worker
+
+__all__ = [
+    "get_worker_info",
+    "init_rpc",
+    "remote",
+    "rpc_async",
+    "rpc_sync",
+    "shutdown",
+]
+
+_LEAVE: Final = "telegrad.leave"
+_RETURNED: Final = "telegrad.returned"
+_lock = threading.Lock()
+_membership: "_Membership | None" = None
+
+
+def _setting(value: Any, name: str, argument: str) -> int:
+    if value is None:
+        value = os.environ.get(name)
+    if value is None:
+        raise UsageError(f"init_rpc needs {argument}=..., or {name} in the environment")
+    try:
+        return int(value)
+    except ValueError:
+        raise UsageError(f"expected an integer for {argument} ({name}), got {value!r}") from None
+
+
+class _Membership:
+    """This process's part in a cluster that met at rank 0."""
+
+    def __init__(self, name: str, rank: int, size: int, options: Options) -> None:
+        host = os.environ.get(environment.MASTER_ADDR, "127.0.0.1")
+        port = _setting(None, environment.MASTER_PORT, "MASTER_PORT")
+        key, credentials = environment.find_secrets(os.environ)
+        scheme = "tcp" if credentials is None else "tls"
+        master = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        self._directory: PrivateDirectory | None = None
+        self._rendezvous: Rendezvous | None = None
+        self._leaving: dict[str, ServiceRequest | None] = {}
+        self._left = threading.Event()
+        if credentials is not None:
+            address = f"tls://{options.host or _own_host(host, port)}:0"
+        elif UNIX_SOCKETS and options.unix_sockets:
+            self._directory = PrivateDirectory.make()
+            address = self._directory.socket_address(name)
+        else:
+            address = "tcp://127.0.0.1:0"
+        self.worker = start_worker(name, rank, address, key, options, credentials)
+        try:
+            self.worker.register_service(_LEAVE, self._on_leave, inline=True)
+            self.worker.register_service(_RETURNED, self._on_returned, inline=True)
+            self.worker.on_worker_lost(lambda who, _: self._note_leaving(who.name, None))
+            info = self.worker.info
+            me = Joining(name, rank, size, self.worker.address, info.incarnation)
+            identity = Identity(name, info.incarnation, key, credentials=credentials)
+            if rank == 0:
+                self._rendezvous = Rendezvous(master, identity, me, self._announce)
+                members = self._rendezvous.wait(options.join_timeout)
+            else:
+                members = join(master, identity, me, options.join_timeout)
+        except BaseException:
+            self.close()
+            raise
+        self.members = members
+        for member in members:
+            if member.name != name:
+                self.worker.add_peer(member.info, member.address)
+
+    def _announce(self, returned: Joining) -> None:
+        """Rank 0 tells everyone that a worker is back, with another address."""
+        self.worker.add_peer(returned.info, returned.address)
+        for member in self.members:
+            if member.name not in (self.worker.name, returned.name):
+                try:
+                    self.worker.notify_service(member.name, _RETURNED, msg_of(returned))
+                except PeerError:
+                    continue
+
+    def _on_returned(self, request: ServiceRequest) -> None:
+        name, rank, address, incarnation = request.header
+        self.worker.add_peer(WorkerInfo(name, rank, incarnation), address)
+
+    def _on_leave(self, request: ServiceRequest) -> None:
+        self._note_leaving(request.frm.name, request)
+
+    def _note_leaving(self, name: str, request: ServiceRequest | None) -> None:
+        with _lock:
+            before = self._leaving.get(name)
+            self._leaving[name] = request or before
+            if self._rendezvous is None or len(self._leaving) < len(self.members):
+                return
+            requests = [each for each in self._leaving.values() if each is not None]
+        for each in requests:
+            each.reply()
+        self._left.set()
+
+    def leave(self, timeout: float) -> None:
+        """Return when all have come to the end of their work, or the time is over."""
+        end = time.monotonic() + timeout
+        if not self.worker.is_quiet(timeout):
+            return
+        left = max(0.01, end - time.monotonic())
+        if self._rendezvous is not None:
+            self._note_leaving(self.worker.name, None)
+            self._left.wait(left)
+            return
+        try:
+            self.worker.ask_service(0, _LEAVE, timeout=left)
+        except (CallTimeout, PeerError):
+            # Rank 0 has gone, or keeps us waiting too long: either way it is time to go.
+            pass
+
+    def close(self) -> None:
+        """Free everything."""
+        if self._rendezvous is not None:
+            self._rendezvous.close()
+        self.worker.close()
+        if self._directory is not None:
+            self._directory.close()
+
+
+def msg_of(joining: Joining) -> list[Any]:
+    """Return what is told of a worker that came back."""
+    return [joining.name, joining.rank, joining.address, joining.incarnation]
+
+
+def _own_host(master: str, port: int) -> str:
+    """Return this machine's address on the way to rank 0."""
+    import socket
+
+    probe = socket.socket(socket.AF_INET6 if ":" in master else socket.AF_INET, socket.SOCK_DGRAM)
+    with probe:
+        probe.connect((master, port))
+        return str(probe.getsockname()[0])
+
+
+def init_rpc(
+    name: str | None = None,
+    *,
+    rank: int | None = None,
+    world_size: int | None = None,
+    options: Options | None = None,
+    on_start: Callable[[Worker], object] | None = None,
+) -> Worker:
+    """Make this process a worker of a cluster; return when all workers are in.
+
+    What is not given comes from the environment: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE,
+    TELEGRAD_WORKER_NAME, and the key by TELEGRAD_KEY_FILE or TELEGRAD_CREDENTIALS.
+    """
+    global _membership
+    name = name or os.environ.get(environment.WORKER_NAME)
+    if not name:
+        raise UsageError(f"init_rpc needs a name, or {environment.WORKER_NAME} in the environment")
+    own_rank = _setting(rank, environment.RANK, "rank")
+    size = _setting(world_size, environment.WORLD_SIZE, "world_size")
+    if not 0 <= own_rank < size:
+        raise UsageError(
+            f"expected a rank from 0 to {size - 1} in a world of {size}, got {own_rank}"
+        )
+    existing = default_worker()
+    if existing is not None and not existing.closed:
+        raise UsageError(
+            f"this process is the worker {existing.name!r} already: call shutdown first"
+        )
+    membership = _Membership(name, own_rank, size, options or Options())
+    if on_start is not None:
+        on_start(membership.worker)
+    _membership = membership
+    set_default_worker(membership.worker)
+    atexit.register(_leave_at_exit, membership)
+    return membership.worker
+
+
+def _leave_at_exit(membership: _Membership) -> None:
+    if not membership.worker.closed:
+        membership.close()
+
+
+def shutdown(graceful: bool = True, timeout: float = 60.0) -> None:
+    """Leave the cluster; a graceful one waits until all have finished, but not forever."""
+    global _membership
+    membership, _membership = _membership, None
+    worker = default_worker()
+    if membership is None:
+        current_worker().close()
+    else:
+        try:
+            if graceful and not membership.worker.closed:
+                membership.leave(timeout)
+        finally:
+            membership.close()
+            atexit.unregister(_leave_at_exit)
+    if worker is not None and worker.closed:
+        set_default_worker(None)
+
+
+def rpc_sync(
+    to: str | int | WorkerInfo,
+    func: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
+) -> Any:
+    """Run `func(*args, **kwargs)` on worker `to` and return its result."""
+    return current_worker().rpc_sync(to, func, args, kwargs, timeout)
+
+
+def rpc_async(
+    to: str | int | WorkerInfo,
+    func: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
+) -> Call:
+    """Start `func(*args, **kwargs)` on worker `to` and return the future of its result."""
+    return current_worker().rpc_async(to, func, args, kwargs, timeout)
+
+
+def remote(
+    to: str | int | WorkerInfo,
+    func: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
+) -> RRef:
+    """Run `func(*args, **kwargs)` on worker `to` and return a reference to its result."""
+    return current_worker().remote(to, func, args, kwargs, timeout)
+
+
+def get_worker_info(worker_name: str | int | None = None) -> WorkerInfo:
+    """Return who a worker is; without a name, who this one is."""
+    worker = current_worker()
+    return worker.info if worker_name is None else worker.find(worker_name).info

@@ -1,0 +1,236 @@
+"""Who holds a reference to what: the count that frees a value exactly when its last user is gone.
+
+The owner keeps, for each value, the set of its users' forks (a fork is one reference of one user)
+and the number of its own handles. The steps:
+
+1. A worker that sends a reference away makes a fork for the receiver and holds on: an owner by
+   entering the fork among its users at once, a user by keeping its own fork alive.
+2. The receiver of an owner's fork is a user at once. The receiver of a user's fork says ADD to the
+   owner and is confirmed by CONFIRM. (The owner itself, as a receiver, needs no fork.)
+3. Then it tells the sender CHILD, which lets go of what it held.
+4. A user whose last handle is gone says DELETE, but never before it is confirmed and its own
+   children are.
+5. A fork whose message never arrived is taken back: the sender learns so from the other side.
+6. The forks of a lost worker are dropped, and so is what was held for it.
+
+Every message is a reliable notice: repeated until it arrives, handled once. So ADD comes before
+DELETE, whatever the network does. Pure state: no I/O, no lock; a caller serialises. Events are
+method calls, effects are the messages they return.
+"""
+
+import enum
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["ADD", "CHILD", "CONFIRM", "DELETE", "Held", "Owned", "ReferenceTable", "Send", "State"]
+
+ADD: Final = "add"
+CONFIRM: Final = "confirm"
+DELETE: Final = "delete"
+CHILD: Final = "child"
+
+
+class State(enum.Enum):
+    """What a user knows of its fork."""
+
+    PENDING = "the owner has not confirmed it"
+    CONFIRMED = "the owner counts it"
+    GONE = "the owner does not know it, or is lost"
+
+
+class Owned(msgspec.Struct):
+    """A value, at its owner."""
+
+    value: Any
+    users: dict[int, str]
+    handles: int = 0
+
+
+class Held(msgspec.Struct):
+    """A fork, at its user."""
+
+    rref: int
+    fork: int
+    owner: str
+    parent: str | None
+    state: State
+    children: int = 0
+    is_released: bool = False
+    why_gone: BaseException | None = None
+
+
+class Given(msgspec.Struct, frozen=True):
+    """A fork on its way to `child`; `by` is the sender's own fork, None at the owner."""
+
+    rref: int
+    child: str
+    by: int | None
+
+
+class Send(msgspec.Struct, frozen=True):
+    """Send this message to a worker, reliably."""
+
+    to: str
+    message: tuple[Any, ...]
+
+
+class ReferenceTable:
+    """One worker's part."""
+
+    def __init__(self, me: str) -> None:
+        self._me = me
+        self.owned: dict[int, Owned] = {}
+        self.held: dict[int, Held] = {}
+        self.given: dict[int, Given] = {}
+
+    # The owner.
+
+    def own(self, rref: int, value: Any, user: str | None = None) -> Owned:
+        """Keep a value; a user that asked for its creation has the fork of the same number."""
+        entry = self.owned[rref] = Owned(value, {rref: user} if user is not None else {})
+        return entry
+
+    def open_handle(self, rref: int) -> None:
+        """The owner itself has one more handle."""
+        self.owned[rref].handles += 1
+
+    def close_handle(self, rref: int) -> list[Send]:
+        """The owner itself has one handle less."""
+        entry = self.owned.get(rref)
+        if entry is not None:
+            entry.handles -= 1
+            self._free_if_unused(rref)
+        return []
+
+    def _free_if_unused(self, rref: int) -> None:
+        entry = self.owned.get(rref)
+        if entry is not None and not entry.users and entry.handles <= 0:
+            del self.owned[rref]
+
+    # A user.
+
+    def hold(self, rref: int, fork: int, owner: str, parent: str | None, state: State) -> Held:
+        """Enter a fork of this worker."""
+        entry = self.held[fork] = Held(rref, fork, owner, parent, state)
+        return entry
+
+    def confirmed(self, fork: int, error: BaseException | None) -> list[Send]:
+        """The owner counts the fork, or it is gone."""
+        entry = self.held.get(fork)
+        if entry is None or entry.state is not State.PENDING:
+            return []
+        entry.state = State.CONFIRMED if error is None else State.GONE
+        entry.why_gone = error
+        effects = []
+        if entry.parent is not None:
+            effects.append(Send(entry.parent, (CHILD, fork)))
+        return effects + self._delete_if_due(entry)
+
+    def release(self, fork: int) -> list[Send]:
+        """The last handle of the fork is gone."""
+        entry = self.held.get(fork)
+        if entry is None:
+            return []
+        entry.is_released = True
+        return self._delete_if_due(entry)
+
+    def _delete_if_due(self, entry: Held) -> list[Send]:
+        if not entry.is_released or entry.children or entry.state is State.PENDING:
+            return []
+        del self.held[entry.fork]
+        if entry.state is State.GONE:
+            return []
+        return [Send(entry.owner, (DELETE, entry.rref, entry.fork))]
+
+    # Travelling.
+
+    def give(self, rref: int, by: int | None, fork: int, child: str) -> None:
+        """A reference goes away to `child`, out of the owner's hands or those of fork `by`."""
+        self.given[fork] = Given(rref, child, by)
+        if by is not None:
+            self.held[by].children += 1
+        else:
+            self.owned[rref].users[fork] = child
+
+    def take_back(self, fork: int) -> list[Send]:
+        """The message that carried the fork never arrived."""
+        given = self.given.get(fork)
+        if given is not None and given.by is None:
+            self.owned[given.rref].users.pop(fork, None)
+        return self._let_go(fork)
+
+    def _let_go(self, fork: int) -> list[Send]:
+        given = self.given.pop(fork, None)
+        if given is None:
+            return []
+        if given.by is None:
+            self._free_if_unused(given.rref)
+            return []
+        entry = self.held.get(given.by)
+        if entry is None:
+            return []
+        entry.children -= 1
+        return self._delete_if_due(entry)
+
+    def arrived(self, rref: int, fork: int, owner: str, parent: str) -> list[Send]:
+        """A fork came from `parent`, for this worker, which does not own the value."""
+        if parent == owner:
+            self.hold(rref, fork, owner, None, State.CONFIRMED)
+            return [Send(parent, (CHILD, fork))]
+        self.hold(rref, fork, owner, parent, State.PENDING)
+        return [Send(owner, (ADD, rref, fork))]
+
+    def came_home(self, fork: int, parent: str) -> list[Send]:
+        """A fork came from `parent` for this worker, which owns the value."""
+        return [Send(parent, (CHILD, fork))]
+
+    def handle(self, frm: str, message: tuple[Any, ...]) -> list[Send]:
+        """Another worker's message came."""
+        match message:
+            case (str() as kind, int() as rref, int() as fork) if kind == ADD:
+                entry = self.owned.get(rref)
+                if entry is not None:
+                    entry.users[fork] = frm
+                return [Send(frm, (CONFIRM, fork, entry is not None))]
+            case (str() as kind, int() as fork, bool() as is_known) if kind == CONFIRM:
+                return self.confirmed(fork, None if is_known else _gone())
+            case (str() as kind, int() as rref, int() as fork) if kind == DELETE:
+                entry = self.owned.get(rref)
+                if entry is not None:
+                    entry.users.pop(fork, None)
+                    self._free_if_unused(rref)
+                return []
+            case (str() as kind, int() as fork) if kind == CHILD:
+                return self._child_is_in(fork)
+        raise ValueError(f"expected a message about references, got {message!r}")
+
+    def _child_is_in(self, fork: int) -> list[Send]:
+        given = self.given.get(fork)
+        if given is not None and given.by is None and given.child == self._me:
+            self.owned[given.rref].users.pop(fork, None)
+        return self._let_go(fork)
+
+    def peer_lost(self, name: str, error: BaseException) -> list[Send]:
+        """A worker is gone: with its forks, what was held for it, and what it owned."""
+        effects: list[Send] = []
+        for fork, given in list(self.given.items()):
+            if given.child == name:
+                effects += self.take_back(fork)
+        for rref, owned in list(self.owned.items()):
+            owned.users = {fork: user for fork, user in owned.users.items() if user != name}
+            self._free_if_unused(rref)
+        for fork, held in list(self.held.items()):
+            if held.owner == name:
+                if held.state is State.PENDING:
+                    effects += self.confirmed(fork, error)
+                else:
+                    held.state, held.why_gone = State.GONE, error
+                    effects += self._delete_if_due(held)
+            elif held.parent == name:
+                held.parent = None
+        return [effect for effect in effects if effect.to != name]
+
+
+def _gone() -> LookupError:
+    return LookupError("its owner does not know the reference any more")

@@ -1,0 +1,167 @@
+"""How the workers of a cluster find each other: all meet at rank 0's address.
+
+Each joins with its name, rank, world size and address, and is answered with everybody's when all
+are in. Whoever does not fit (a name or rank that is taken, another world size) is told so and the
+others go on waiting. A worker that comes back under its name is let in at once. The meeting place
+speaks only with those who proved the key.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from telegrad.errors import CallTimeout, ProtocolViolation, UsageError
+from telegrad.rpc.driver.reader import FrameReader, Spinning
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.transport import Connection, Identity, connect, listen
+from telegrad.rpc.wire.frames import ANSWER, FAILURE, SERVICE, pack
+
+__all__ = ["Joining", "Rendezvous", "join"]
+
+
+class Joining(msgspec.Struct, array_like=True, frozen=True):
+    """What a worker says of itself."""
+
+    name: str
+    rank: int
+    world_size: int
+    address: str
+    incarnation: int
+
+    @property
+    def info(self) -> WorkerInfo:
+        """Who it is."""
+        return WorkerInfo(self.name, self.rank, self.incarnation)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_joining = msgspec.msgpack.Decoder(Joining).decode
+_decode_all = msgspec.msgpack.Decoder(list[Joining]).decode
+_decode_text = msgspec.msgpack.Decoder(str).decode
+
+
+class Rendezvous:
+    """The meeting place, run by rank 0. `on_return` is told of workers that came back."""
+
+    def __init__(
+        self,
+        address: str,
+        identity: Identity,
+        me: Joining,
+        on_return: Callable[[Joining], object],
+    ) -> None:
+        self._me = me
+        self._on_return = on_return
+        self._changed = threading.Condition()
+        self._members: dict[str, Joining] = {me.name: me}
+        self._waiting: dict[str, Connection] = {}
+        self._complete = me.world_size == 1
+        self._listener = listen(address, identity=identity, on_connection=self._accept)
+        self.address = self._listener.address
+
+    def _accept(self, connection: Connection) -> None:
+        threading.Thread(
+            target=self._welcome, args=(connection,), name="telegrad-rendezvous", daemon=True
+        ).start()
+
+    def _welcome(self, connection: Connection) -> None:
+        try:
+            frame = FrameReader(connection, Spinning(0.0)).read(time.monotonic() + 5.0)
+            if frame is None or frame.kind != SERVICE:
+                raise ProtocolViolation("expected a worker's joining")
+            joining = _decode_joining(frame.header)
+            if joining.name != connection.peer_name:
+                raise ProtocolViolation(f"{connection.peer_name} joins as {joining.name}")
+        except (OSError, EOFError, ProtocolViolation, msgspec.MsgspecError):
+            connection.close()
+            return
+        with self._changed:
+            reason = self._misfit(joining)
+            if reason is None:
+                self._admit(joining, connection)
+                return
+        _reply(connection, FAILURE, reason)
+
+    def _misfit(self, joining: Joining) -> str | None:
+        size = self._me.world_size
+        if joining.world_size != size:
+            return f"rank 0 expects a world of {size} workers, {joining.name} one of {joining.world_size}"
+        if not 0 < joining.rank < size:
+            return f"expected a rank from 1 to {size - 1}, {joining.name} has {joining.rank}"
+        known = self._members.get(joining.name)
+        if known is not None and not (self._complete and known.rank == joining.rank):
+            return f"there is a worker named {joining.name!r} already (rank {known.rank})"
+        for other in self._members.values():
+            if other.rank == joining.rank and other.name != joining.name:
+                return f"rank {joining.rank} is taken by {other.name!r}"
+        return None
+
+    def _admit(self, joining: Joining, connection: Connection) -> None:
+        self._members[joining.name] = joining
+        if self._complete:
+            _reply(connection, ANSWER, self._everyone())
+            self._on_return(joining)
+            return
+        self._waiting[joining.name] = connection
+        if len(self._members) == self._me.world_size:
+            self._complete = True
+            everyone = self._everyone()
+            for waiting in self._waiting.values():
+                _reply(waiting, ANSWER, everyone)
+            self._waiting.clear()
+            self._changed.notify_all()
+
+    def _everyone(self) -> list[Joining]:
+        return sorted(self._members.values(), key=lambda member: member.rank)
+
+    def wait(self, timeout: float) -> list[Joining]:
+        """Return everybody when all are in."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._complete, timeout):
+                present = ", ".join(repr(member.name) for member in self._everyone())
+                raise CallTimeout(
+                    f"{len(self._members)} of {self._me.world_size} workers came to {self.address} "
+                    f"within {timeout:g} s: {present}. Are the others running, with this address "
+                    "and world size?"
+                )
+            return self._everyone()
+
+    def close(self) -> None:
+        """Meet nobody any more."""
+        self._listener.close()
+        with self._changed:
+            for waiting in self._waiting.values():
+                _reply(waiting, FAILURE, "rank 0 has given up waiting for the others")
+            self._waiting.clear()
+
+
+def _reply(connection: Connection, kind: int, content: object) -> None:
+    try:
+        connection.send(pack(kind, 0, 0, 0, _encode(content), ()))
+    except OSError:
+        pass
+    finally:
+        connection.close()
+
+
+def join(address: str, identity: Identity, me: Joining, timeout: float) -> list[Joining]:
+    """Go to the meeting place and return everybody when all are in."""
+    end = time.monotonic() + timeout
+    connection = connect(address, identity=identity, timeout=min(timeout, 10.0), patience=timeout)
+    try:
+        connection.send(pack(SERVICE, 0, 0, 0, _encode(me), ()))
+        frame = FrameReader(connection, Spinning(0.0)).read(end)
+        if frame is None:
+            raise CallTimeout(
+                f"{me.name} reached rank 0 at {address}, but not all {me.world_size} workers came "
+                f"within {timeout:g} s"
+            )
+        if frame.kind == FAILURE:
+            raise UsageError(f"{me.name} can't join: {_decode_text(frame.header)}")
+        return _decode_all(frame.header)
+    except (EOFError, OSError, msgspec.MsgspecError) as error:
+        raise CallTimeout(f"rank 0 at {address} closed the connection: {error}") from error
+    finally:
+        connection.close()

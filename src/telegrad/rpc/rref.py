@@ -1,0 +1,171 @@
+"""A reference to a value that lives on one worker, its owner.
+
+An RRef is a handle: the value is freed when the last handle in the cluster is gone. It travels in
+arguments and results of calls, never in a plain pickle.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from telegrad.errors import Unserializable, UsageError, WorkerLost
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.future import Future
+from telegrad.rpc.incoming import async_execution, is_async_execution
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.protocol.references import State
+from telegrad.rpc.request import current_request
+from telegrad.rpc.wire.functions import expose
+from telegrad.rpc.wire.slots import Reference
+
+if TYPE_CHECKING:
+    from telegrad.rpc.worker import Worker
+
+__all__ = ["RRef", "RRefProxy"]
+
+
+class RRef(Reference):
+    """A handle. `RRef(value)` refers to a value of the current worker."""
+
+    __slots__ = ("__weakref__", "_fork", "_owner", "_rref", "_worker")
+
+    def __init__(self, value: Any) -> None:
+        worker = current_worker()
+        self._set(worker, worker.info, worker.references.keep(value), None)
+
+    @classmethod
+    def handle(cls, worker: "Worker", owner: WorkerInfo, rref: int, fork: int | None) -> "RRef":
+        """Return the handle of a fork, or of an owner, that the references have counted."""
+        self = cls.__new__(cls)
+        self._set(worker, owner, rref, fork)
+        return self
+
+    def _set(self, worker: "Worker", owner: WorkerInfo, rref: int, fork: int | None) -> None:
+        self._worker = worker
+        self._owner = owner
+        self._rref = rref
+        # None at the owner, whose handles are counted without forks.
+        self._fork = fork
+
+    def __repr__(self) -> str:
+        role = "owner" if self._fork is None else "user"
+        return f"<{role} RRef {self._rref:#x} of {self._owner.name!r}>"
+
+    def __del__(self) -> None:
+        worker = getattr(self, "_worker", None)
+        if worker is not None:
+            worker.references.release(self._rref, self._fork)
+
+    def __reduce__(self) -> Any:
+        raise Unserializable(
+            "an RRef travels in the arguments and results of remote calls only: a pickle of it "
+            "would not be counted"
+        )
+
+    def owner(self) -> WorkerInfo:
+        """Return the worker that has the value."""
+        return self._owner
+
+    def owner_name(self) -> str:
+        """Return the name of the worker that has the value."""
+        return self._owner.name
+
+    def is_owner(self) -> bool:
+        """Say whether this worker has the value."""
+        return self._fork is None
+
+    def confirmed_by_owner(self) -> bool:
+        """Say whether the owner counts this handle."""
+        if self._fork is None:
+            return True
+        held = self._worker.references.held(self._fork)
+        return held is not None and held.state is State.CONFIRMED
+
+    def local_value(self) -> Any:
+        """Return the value itself, on its owner, waiting for it if it is being computed."""
+        if self._fork is not None:
+            raise UsageError(
+                f"{self!r} has no local value on {self._worker.name!r}: use to_here() for a copy"
+            )
+        return self._worker.references.value(self._rref).wait()
+
+    def to_here(self, timeout: float | None = None) -> Any:
+        """Return a copy of the value; on its owner, the value itself."""
+        if self._fork is None:
+            return self._worker.references.value(self._rref).wait(timeout)
+        self._check()
+        args = (self._rref,)
+        return self._worker.rpc_sync(self._owner, fetch_value, args, timeout=timeout)
+
+    def _check(self) -> None:
+        """Raise if the owner is known to be gone, or to be another than the one that was."""
+        held = None if self._fork is None else self._worker.references.held(self._fork)
+        if held is not None and held.state is State.GONE:
+            if held.why_gone is not None:
+                raise held.why_gone
+            raise WorkerLost(f"the owner of {self!r} is gone")
+
+    def rpc_sync(self, timeout: float | None = None) -> "RRefProxy":
+        """Return a proxy whose methods run on the owner and return their results."""
+        return RRefProxy(self, self._worker.rpc_sync, timeout)
+
+    def rpc_async(self, timeout: float | None = None) -> "RRefProxy":
+        """Return a proxy whose methods run on the owner and return futures."""
+        return RRefProxy(self, self._worker.rpc_async, timeout)
+
+    def remote(self, timeout: float | None = None) -> "RRefProxy":
+        """Return a proxy whose methods run on the owner and return RRefs."""
+        return RRefProxy(self, self._worker.remote, timeout)
+
+
+class RRefProxy:
+    """The value's methods, called where the value is."""
+
+    __slots__ = ("_call", "_reference", "_timeout")
+
+    def __init__(self, reference: RRef, call: Callable[..., Any], timeout: float | None) -> None:
+        self._reference = reference
+        self._call = call
+        self._timeout = timeout
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        # Not forwarding: the value is elsewhere, and a method's name is all that can be known.
+        if name.startswith("__"):
+            raise AttributeError(name)
+        reference, call, timeout = self._reference, self._call, self._timeout
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            reference._check()
+            packed = (reference, name, args, kwargs)
+            return call(reference._owner, call_method, packed, timeout=timeout)
+
+        method.__name__ = name
+        return method
+
+
+def _serving_worker() -> "Worker":
+    request = current_request.get()
+    if request is None:
+        raise UsageError("this function serves remote calls: don't call it yourself")
+    return request.worker
+
+
+@expose
+@async_execution
+def fetch_value(rref: int) -> Future[Any]:
+    """Answer a to_here."""
+    return _serving_worker().references.value(rref)
+
+
+@expose
+@async_execution
+def call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Future[Any]:
+    """Answer a call of a proxy's method."""
+    method = getattr(reference.local_value(), name)
+    result = method(*args, **kwargs)
+    if is_async_execution(method):
+        if not isinstance(result, Future):
+            raise TypeError(f"expected a Future from the async_execution method {name!r}")
+        return result
+    future: Future[Any] = Future()
+    future.set_result(result)
+    return future

@@ -1,0 +1,30 @@
+"""How a worker over sockets comes to life."""
+
+import secrets
+
+from telegrad.rpc.driver.host import SocketHost
+from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.options import Options
+from telegrad.rpc.tls import Credentials
+from telegrad.rpc.transport import Identity
+from telegrad.rpc.worker import Worker
+
+__all__ = ["start_worker"]
+
+
+def start_worker(
+    name: str,
+    id: int,
+    address: str,
+    key: ClusterKey,
+    options: Options | None = None,
+    credentials: Credentials | None = None,
+) -> Worker:
+    """Return a worker that listens at the address; tell it of others with `add_peer`."""
+    options = options or Options()
+    # Random, so that two lives of one worker never look the same; 63 bits fit everywhere.
+    incarnation = secrets.randbits(63) | 1
+    identity = Identity(name, incarnation, key, segments=options.segments, credentials=credentials)
+    host = SocketHost(identity, address, options)
+    return Worker(WorkerInfo(name, id, incarnation), host, options)
