@@ -47,7 +47,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @contextlib.contextmanager
 def running(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # Unbuffered, so that a line is either still in the pipe, where select sees it, or returned.
+    process = subprocess.Popen(
+        command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+    )
     try:
         yield process
     finally:
@@ -199,7 +202,17 @@ def test_a_worker_that_ends_well_leaves_the_others_running(script: Script) -> No
 
 
 def test_output_of_the_last_moment_is_not_lost(script: Script) -> None:
-    path = script("print('x' * 100_000); print('end', end='')")
+    path = script(
+        """
+        import fcntl, os
+        if hasattr(fcntl, "F_SETPIPE_SZ"):
+            # Room for all of it, so that the worker is gone before anybody reads.
+            fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 20)
+        data = b"x" * 500_000 + b"\\nend"
+        while data:
+            data = data[os.write(1, data):]
+        """
+    )
     done = run("--workers", "a,b", path)
     assert sorted(line[:7] for line in done.stdout.splitlines()) == (
         ["[a] end", "[a] xxx", "[b] end", "[b] xxx"]
@@ -231,9 +244,10 @@ def test_a_signal_that_does_not_end_is_passed_on_and_all_go_on(script: Script) -
     path = script(
         """
         import signal
-        signal.signal(signal.SIGUSR1, lambda *_: print("noted", flush=True))
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
         print("ready", flush=True)
-        signal.pause()
+        signal.sigwait([signal.SIGUSR1])
+        print("noted", flush=True)
         """
     )
     with running("--workers", "a,b", path) as process:

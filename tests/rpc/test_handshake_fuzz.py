@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from telegrad.errors import ProtocolViolation, UsageError
@@ -58,6 +58,7 @@ def feed(handshake: Handshake, data: bytes, cuts: list[int]) -> list[Effect]:
     return effects
 
 
+@settings(deadline=None)
 @given(introduction=introductions)
 def test_an_introduction_survives_the_wire(introduction: Introduction) -> None:
     message = introduction.encode()
@@ -65,6 +66,7 @@ def test_an_introduction_survives_the_wire(introduction: Introduction) -> None:
     assert Introduction.decode(message) == introduction
 
 
+@settings(deadline=None)
 @given(message=st.binary(min_size=INTRODUCTION_BYTES - 8, max_size=INTRODUCTION_BYTES))
 def test_any_bytes_are_an_introduction_or_a_violation(message: bytes) -> None:
     try:
@@ -74,6 +76,7 @@ def test_any_bytes_are_an_introduction_or_a_violation(message: bytes) -> None:
     assert introduction.encode() == message
 
 
+@settings(deadline=None)
 @given(introduction=introductions, position=st.integers(0, INTRODUCTION_BYTES - 1), bit=st.data())
 def test_a_flipped_bit_is_noticed_or_is_another_introduction(
     introduction: Introduction, position: int, bit: st.DataObject
@@ -86,6 +89,7 @@ def test_a_flipped_bit_is_noticed_or_is_another_introduction(
         pass
 
 
+@settings(deadline=None)
 @given(
     side=st.sampled_from(Side),
     introduction=st.none() | introductions,
@@ -104,6 +108,7 @@ def test_no_stranger_gets_in_whatever_it_sends(
     assert handshake.wanted == 0
 
 
+@settings(deadline=None)
 @given(
     key=st.binary(min_size=32, max_size=32).filter(lambda secret: secret != b"k" * 32),
     nonce=st.binary(min_size=32, max_size=32).filter(lambda nonce: nonce != b"n" * 32),
@@ -129,6 +134,7 @@ def test_no_other_key_gets_in(key: bytes, nonce: bytes) -> None:
         ]
 
 
+@settings(deadline=None)
 @given(name=st.text(max_size=140) | st.text(st.sampled_from("ab.:-"), min_size=120, max_size=140))
 def test_a_name_is_a_workers_exactly_if_it_can_be_introduced(name: str) -> None:
     plain = Introduction(Side.DIALLER, Role.DIALLER_REQUESTS, "x", 1, b"n" * 32)

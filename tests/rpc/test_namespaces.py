@@ -51,6 +51,7 @@ class Talker:
             + ["-m", "tests.rpc.namespaced_worker", str(directory), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            bufsize=0,
             cwd=Path(__file__).parents[2],
         )
 
@@ -62,7 +63,6 @@ class Talker:
     def ask(self, line: str) -> str:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode())
-        self._process.stdin.flush()
         return self.hear()
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.rpc.connected import PATIENCE
 
@@ -278,6 +278,7 @@ def test_an_id_cant_be_adopted_twice_and_not_without_bound(pool: SegmentPool) ->
             received.adopt("peer", segment_id, fd, SIZE)
 
 
+@settings(deadline=None)
 @given(offset=st.integers(-(2**63), 2**63), nbytes=st.integers(-(2**63), 2**63))
 def test_a_view_lies_inside_the_segment_or_is_a_violation(offset: int, nbytes: int) -> None:
     pool, received = SegmentPool(), SegmentMap()

@@ -184,7 +184,9 @@ def test_a_listener_without_descriptors_rests_and_goes_on(
     a_worker_gets_through(host)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(said=st.binary(max_size=400), introduced=st.booleans())
 def test_whatever_strangers_say_none_gets_in(host: Host, said: bytes, introduced: bool) -> None:
     with dial(host) as stranger:

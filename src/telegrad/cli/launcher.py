@@ -171,12 +171,13 @@ class Launcher:
             if code is None or code == 0 or self._exit_code:
                 continue
             self._exit_code = code
-            if not all(other.has_ended for other in self._workers):
+            # Workers that were told to end by a signal are leaving already, each in its own way.
+            if self._kill_at is None and not all(other.has_ended for other in self._workers):
                 self._output.say(f"{worker.name} ended with exit code {code}: ending the others")
                 self._end_all()
 
     def _end_all(self) -> None:
-        self._kill_at = self._kill_at or time.monotonic() + self._grace
+        self._kill_at = time.monotonic() + self._grace
         for worker in self._workers:
             worker.signal(signal.SIGTERM)
             # A stopped process does not see the other signal before this one.

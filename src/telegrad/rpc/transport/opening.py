@@ -38,6 +38,11 @@ from telegrad.rpc.transport.secure import SecureConnection
 
 __all__ = ["Opening"]
 
+_TLS_ADVICE = (
+    "expected a peer with TLS 1.3 and a certificate of this cluster's authority that has not "
+    "expired (`telegrad keygen`)"
+)
+
 
 class Opening:
     """One side's socket on its way to a Connection."""
@@ -84,23 +89,44 @@ class Opening:
         """
         try:
             return self._step(now)
-        except ssl.SSLError as error:
+        except (PeerError, OSError) as error:
+            explained = self._explain(error)
             self.close()
-            raise AuthenticationFailed(
-                f"{self.address}: TLS failed ({error.reason or error}): expected a peer with TLS "
-                "1.3 and a certificate of this cluster's authority (`telegrad keygen`)"
-            ) from None
-        except PeerError as error:
-            self.close()
-            raise type(error)(f"{self.address}: {error}") from None
-        except OSError as error:
-            self.close()
-            raise ProtocolViolation(
-                f"{self.address}: the connection broke during the handshake ({error})"
-            ) from None
+            raise explained from None
         except BaseException:
             self.close()
             raise
+
+    def _explain(self, error: PeerError | OSError) -> PeerError:
+        """Return the error that says where, and what was expected."""
+        if isinstance(error, ssl.SSLError):
+            return AuthenticationFailed(
+                f"{self.address}: TLS failed ({error.reason or error}): {_TLS_ADVICE}"
+            )
+        if self._was_hung_up_on_after_tls(error):
+            return AuthenticationFailed(
+                f"{self.address}: the listener hung up at our certificate: {_TLS_ADVICE}"
+            )
+        if isinstance(error, PeerError):
+            return type(error)(f"{self.address}: {error}")
+        return ProtocolViolation(
+            f"{self.address}: the connection broke during the handshake ({error})"
+        )
+
+    def _was_hung_up_on_after_tls(self, error: PeerError | OSError) -> bool:
+        """Say whether a listener refused us before it spoke.
+
+        In TLS 1.3 the dialler is done first and learns of a refusal later, by an alert; but the
+        alert may be lost when the listener closes while our introduction is under way.
+        """
+        return (
+            isinstance(self.socket, ssl.SSLSocket)
+            and self._side is Side.DIALLER
+            and self._handshake is not None
+            and self._handshake.peer is None
+            and isinstance(error, ConnectionError)
+            and not isinstance(error, AuthenticationFailed)
+        )
 
     def close(self) -> None:
         """Close the socket and whatever came with it; may be called again."""

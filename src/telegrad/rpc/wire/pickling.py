@@ -11,6 +11,7 @@ import dataclasses
 import io
 import pickle
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import cloudpickle
@@ -33,14 +34,16 @@ def _filled(value: Any) -> Any:
     return value
 
 
+def _give_out(slots: list[Any], buffer: pickle.PickleBuffer) -> None:
+    if buffer is not _HOLE:
+        slots.append(RawBuffer(buffer.raw()))
+
+
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def __init__(self, file: io.BytesIO) -> None:
         self.slots: list[Any] = []
-        super().__init__(file, _PROTOCOL, self._give_out)
-
-    def _give_out(self, buffer: pickle.PickleBuffer) -> None:
-        if buffer is not _HOLE:
-            self.slots.append(RawBuffer(buffer.raw()))
+        # Not a method of this object: the cycle would keep all that was pickled until collected.
+        super().__init__(file, _PROTOCOL, partial(_give_out, self.slots))
 
     def reducer_override(self, obj: Any) -> Any:
         role = role_of(type(obj))

@@ -1,0 +1,10 @@
+"""What a block of numbers is: raw arrays, the namespace that serves them, dtypes and broadcasting.
+
+Knows nothing of graphs or Tensors.
+"""
+
+from telegrad.arrays.backend import Backend, backend_of, backend_of_type, serve
+from telegrad.arrays.broadcasting import fit
+from telegrad.arrays.scalars import scalar_like
+
+__all__ = ["Backend", "backend_of", "backend_of_type", "fit", "scalar_like", "serve"]

@@ -1,0 +1,32 @@
+"""What a backend has beyond the standard: each kernel in plain form, over the standard alone.
+
+Every function takes the backend first. ``NAMES`` lists them; each is a differentiable row too, so
+rules may use them at any order.
+"""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["NAMES"]
+
+NAMES = ("index_add", "index_set", "getitem")
+
+
+def getitem(xp: Any, x: Any, *, index: Any) -> Any:
+    """``x[index]``."""
+    return x[index]
+
+
+def index_add(xp: Any, x: Any, values: Any, *, index: Any) -> Any:
+    """A copy of x with `values` added at ``index``; a place named twice receives both."""
+    out = np.array(np.asarray(x))
+    np.add.at(out, index, np.asarray(values))
+    return xp.asarray(out)
+
+
+def index_set(xp: Any, x: Any, values: Any, *, index: Any) -> Any:
+    """A copy of x with `values` at ``index``."""
+    out = xp.asarray(x, copy=True)
+    out[index] = values
+    return out

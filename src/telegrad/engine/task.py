@@ -1,0 +1,312 @@
+"""One backward pass: all of its state, and the loop that runs it.
+
+1. ``count(entries)`` walks everything the entries reach and counts, for each node, the edges that
+   will contribute to it. With ``targets`` only nodes on a path to a target are counted, so only
+   those run. A graph that was freed is found here, before anything has changed.
+2. ``feed(node, cotangent)`` adds a cotangent from outside: at a root, or later at a node that
+   another worker's gradient reaches.
+3. ``run()`` runs what is ready, newest key first, until nothing is. A node is ready when every
+   counted edge into it has contributed. A leaf hands its gradient to ``deliver``, saying whether
+   nothing else refers to it; a boundary node hands its cotangent to ``depart``. Nodes that still miss contributions stay in ``waiting()``:
+   the pass is paused, and goes on after the next ``feed``.
+
+Sums have a fixed order. In one process the newest node that has not run yet is always ready
+(all that contribute to it are newer), so nodes run by strictly falling key, and so do their contributions.
+
+No lock is needed: one thread runs a task at a time; passes of several threads share nothing but
+the leaves, and what ``deliver`` does with those is its own affair.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from heapq import heappop, heappush, heappushpop
+from operator import attrgetter
+from sys import getrefcount
+from typing import Any
+
+from telegrad.errors import GraphFreedError
+from telegrad.graph import Cotangent, reachable
+
+__all__ = ["GraphTask"]
+
+_by_key = attrgetter("key")
+
+
+def _count_alone() -> int:
+    """How many references a value has that only a local knows, fresh out of a dictionary."""
+    held = {0: object()}
+    value = held.pop(0)
+    return getrefcount(value)
+
+
+_ALONE = _count_alone()
+
+
+class GraphTask:
+    """The state of one pass; see the module's docstring for the steps."""
+
+    __slots__ = (
+        "_owned",
+        "_ready",
+        "buffers",
+        "deliver",
+        "depart",
+        "keep_graph",
+        "missing",
+        "recorded",
+        "targets",
+        "watch",
+    )
+
+    def __init__(
+        self,
+        deliver: Callable[[Any, Cotangent, bool], None],
+        *,
+        keep_graph: bool = False,
+        recorded: bool = False,
+        targets: Collection[Any] | None = None,
+        depart: Callable[[Any, Cotangent], None] | None = None,
+        watch: Callable[[Any, Any], None] | None = None,
+    ) -> None:
+        self.deliver = deliver
+        self.depart = depart
+        self.keep_graph = keep_graph
+        self.recorded = recorded
+        self.targets = targets
+        self.watch = watch
+        self.missing: dict[Any, int] = {}
+        self.buffers: dict[Any, Cotangent] = {}
+        self._ready: list[tuple[int, Any]] = []
+        self._owned: set[Any] = set()
+
+    def count(self, entries: Iterable[Any]) -> None:
+        """Counts the contributions that each node reached from the entries will receive."""
+        if self.targets is not None:
+            self._count_needed(entries, self.targets)
+            return
+        missing = self.missing
+        stack = []
+        for entry in entries:
+            if entry not in missing:
+                missing[entry] = 0
+                stack.append(entry)
+        while stack:
+            node = stack.pop()
+            if node.freed:
+                raise _freed(node)
+            for edge in node.edges:
+                if edge in missing:
+                    missing[edge] += 1
+                else:
+                    missing[edge] = 1
+                    stack.append(edge)
+
+    def _count_needed(self, entries: Iterable[Any], targets: Collection[Any]) -> None:
+        missing = self.missing
+        entries = list(entries)
+        for node in reversed(reachable(entries)):
+            if node in targets or any(edge in missing for edge in node.edges):
+                missing[node] = 0
+        for node in missing:
+            if self._ends_at(node):
+                continue
+            if node.freed:
+                raise _freed(node)
+            for edge in node.edges:
+                if edge in missing:
+                    missing[edge] += 1
+
+    def _ends_at(self, node: Any) -> bool:
+        """Whether the pass stops at this node: a target that leads to no other one."""
+        return node in (self.targets or ()) and not any(e in self.missing for e in node.edges)
+
+    def feed(self, node: Any, cotangent: Cotangent) -> None:
+        """Adds a cotangent that comes from outside; at its last one, the node becomes ready."""
+        if node not in self.missing:
+            return
+        if node in self.buffers:
+            self.buffers[node] = self.buffers[node] + cotangent
+        else:
+            self.buffers[node] = cotangent
+        if not self.missing[node]:
+            self.make_ready(node)
+
+    def make_ready(self, node: Any) -> None:
+        """Puts a node that misses nothing in the queue, once."""
+        entry = (-node.key, node)
+        if node.key < 0 or entry not in self._ready:
+            heappush(self._ready, entry) if node.key >= 0 else self._finish_leaf(node)
+
+    def waiting(self) -> list[Any]:
+        """Nodes that received something and still miss something, newest first."""
+        nodes = (node for node in self.buffers if self.missing[node])
+        return sorted(nodes, key=lambda node: node.key, reverse=True)
+
+    def _finish_leaf(self, leaf: Any) -> None:
+        if leaf not in self.buffers:
+            return
+        gradient = self.buffers.pop(leaf)
+        is_alone = getrefcount(gradient) <= _ALONE
+        if leaf.hooks is not None:
+            gradient = leaf.before(gradient)
+            is_alone = False
+        self.deliver(leaf, gradient, is_alone)
+
+    def run_to_end(self, roots: dict[Any, Cotangent]) -> None:
+        """Counts, feeds and runs a pass whose every cotangent comes from these roots.
+
+        The same as ``count``, ``feed`` and ``run``, with less to keep: since all that contributes to
+        a node is newer than it, running the nodes sorted by key needs no counts but the leaves'.
+        """
+        if self.targets is not None or self.watch is not None or self.depart is not None:
+            self.count(roots)
+            for root, cotangent in roots.items():
+                self.feed(root, cotangent)
+            self.run()
+            return
+        buffers, missing, owned, keep = self.buffers, self.missing, self._owned, self.keep_graph
+        recorded = self.recorded
+        order = self._sorted(roots)
+        buffers.update(roots)
+        for root in roots:
+            if root.key < 0 and root not in missing:
+                self._finish_leaf(root)
+        node: Any = None
+        finished: list[Any] = []
+        try:
+            while order:
+                node = order.pop()
+                cotangent = buffers.pop(node, None)
+                if cotangent is None:
+                    self._skip(node)
+                    continue
+                hooks = node.hooks
+                if hooks is not None:
+                    cotangent = node.before(cotangent)
+                contributions = node.pull_recorded(cotangent) if recorded else node.pull(cotangent)
+                if hooks is not None:
+                    contributions = node.after(contributions, cotangent)
+                edges = node.edges
+                # Two references, this local and getrefcount's: nobody else can run it again.
+                if not keep and getrefcount(node) > 2:
+                    node.release()
+                cotangent = None
+                for edge, contribution in zip(edges, contributions):
+                    if contribution is not None:
+                        if edge not in buffers:
+                            buffers[edge] = contribution
+                        elif edge in owned and type(contribution) is type(buffers[edge]):
+                            buffers[edge] += contribution
+                        else:
+                            buffers[edge] = buffers[edge] + contribution
+                            owned.add(edge)
+                    if edge.key < 0:
+                        missing[edge] -= 1
+                        if not missing[edge]:
+                            finished.append(edge)
+                if finished:
+                    # Only the buffers may know a leaf's gradient, so that it need not be copied.
+                    contributions = contribution = None
+                    for leaf in finished:
+                        self._finish_leaf(leaf)
+                    finished.clear()
+        except Exception as error:
+            if node is not None:
+                node.explain(error)
+            raise
+
+    def _sorted(self, roots: Iterable[Any]) -> list[Any]:
+        """All nodes that the roots reach, newest last; counts the contributions to each leaf."""
+        missing = self.missing
+        order = [root for root in roots if root.key >= 0]
+        stack = list(order)
+        seen = set(order)
+        while stack:
+            node = stack.pop()
+            if node.freed:
+                raise _freed(node)
+            for edge in node.edges:
+                if edge.key < 0:
+                    missing[edge] = missing.get(edge, 0) + 1
+                elif edge not in seen:
+                    seen.add(edge)
+                    order.append(edge)
+                    stack.append(edge)
+        order.sort(key=_by_key)
+        return order
+
+    def _skip(self, node: Any) -> None:
+        """Passes by a node that no contribution came to."""
+        for edge in node.edges:
+            if edge.key < 0:
+                self.missing[edge] -= 1
+                if not self.missing[edge]:
+                    self._finish_leaf(edge)
+
+    def run(self) -> None:
+        """Runs everything that is ready, and what that makes ready, in the order of the keys."""
+        ready, missing, buffers, owned = self._ready, self.missing, self.buffers, self._owned
+        keep, recorded, targets, watch = self.keep_graph, self.recorded, self.targets, self.watch
+        following: tuple[int, Any] | None = None
+        node: Any = None
+        try:
+            while following is not None or ready:
+                node = (heappop(ready) if following is None else heappushpop(ready, following))[1]
+                following = None
+                cotangent = buffers.pop(node, None)
+                contributions: Any
+                if cotangent is None:
+                    contributions = (None,) * len(node.edges)
+                else:
+                    hooks = node.hooks
+                    if hooks is not None:
+                        cotangent = node.before(cotangent)
+                    if targets is not None and node in targets:
+                        self.deliver(node, cotangent, False)
+                        if self._ends_at(node):
+                            continue
+                    if node.is_boundary and self.depart is not None:
+                        self.depart(node, cotangent)
+                        continue
+                    contributions = (
+                        node.pull_recorded(cotangent) if recorded else node.pull(cotangent)
+                    )
+                    if hooks is not None:
+                        contributions = node.after(contributions, cotangent)
+                    if watch is not None:
+                        watch(node, contributions)
+                    if not keep:
+                        node.release()
+                for edge, contribution in zip(node.edges, contributions):
+                    left = missing.get(edge)
+                    if left is None:
+                        continue
+                    if contribution is not None:
+                        if edge not in buffers:
+                            buffers[edge] = contribution
+                        elif edge in owned and type(contribution) is type(buffers[edge]):
+                            buffers[edge] += contribution
+                        else:
+                            buffers[edge] = buffers[edge] + contribution
+                            owned.add(edge)
+                    missing[edge] = left = left - 1
+                    if left:
+                        continue
+                    if edge.key < 0:
+                        self._finish_leaf(edge)
+                    elif following is None:
+                        following = (-edge.key, edge)
+                    else:
+                        heappush(ready, (-edge.key, edge))
+                cotangent = contributions = contribution = None
+        except Exception as error:
+            if node is not None:
+                node.explain(error)
+            raise
+
+
+def _freed(node: Any) -> GraphFreedError:
+    return GraphFreedError(
+        f"expected a graph that still has its saved values, got {node.name()} whose values were "
+        "freed by an earlier backward pass; pass retain_graph=True to that earlier call to go "
+        "through the same graph twice"
+    )

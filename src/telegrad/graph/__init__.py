@@ -1,0 +1,11 @@
+"""What is recorded: nodes, the edges between them, and the hooks that hang on them.
+
+Pure data. Nothing here computes a derivative, knows an operation or knows a Tensor.
+"""
+
+from telegrad.graph.bundle import Bundle
+from telegrad.graph.hooks import Handle, NodeHooks
+from telegrad.graph.node import Cotangent, Node, next_key
+from telegrad.graph.traversal import reachable
+
+__all__ = ["Bundle", "Cotangent", "Handle", "Node", "NodeHooks", "next_key", "reachable"]

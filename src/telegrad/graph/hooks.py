@@ -1,0 +1,52 @@
+"""What users hang on a node: functions called before and after it runs, and handles to take them off.
+
+Before: on the cotangent, complete, in order of registration; each may return a replacement. After:
+on the contributions and the cotangent. Retained values and captures are the engine's, not hooks.
+"""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+__all__ = ["Handle", "NodeHooks"]
+
+_next_id = count().__next__
+
+
+class Handle:
+    """Takes a hook off again, once or by leaving a ``with`` block."""
+
+    __slots__ = ("_hooks", "_id")
+
+    def __init__(self, hooks: dict[int, Callable[..., Any]], hook: Callable[..., Any]) -> None:
+        self._hooks = hooks
+        self._id = _next_id()
+        hooks[self._id] = hook
+
+    def remove(self) -> None:
+        """Takes the hook off; a second time does nothing."""
+        self._hooks.pop(self._id, None)
+
+    def __enter__(self) -> "Handle":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
+
+
+class NodeHooks:
+    """The hooks of one node, in order of registration."""
+
+    __slots__ = ("accumulated", "after", "before", "retain", "tensor")
+
+    def __init__(self) -> None:
+        self.tensor: dict[int, Callable[..., Any]] = {}
+        """On the gradient of the value; set by ``Tensor.register_hook``."""
+        self.before: dict[int, Callable[..., Any]] = {}
+        """On a tuple with the gradient; set by ``grad_fn.register_prehook``."""
+        self.after: dict[int, Callable[..., Any]] = {}
+        """On (gradients of the inputs, gradients of the outputs); ``grad_fn.register_hook``."""
+        self.accumulated: dict[int, Callable[..., Any]] = {}
+        """On a leaf after its ``.grad`` has changed."""
+        self.retain: Callable[[Any], None] | None = None
+        """Keeps the gradient of a value that is not a leaf; see ``Tensor.retain_grad``."""

@@ -1,0 +1,18 @@
+"""Walking a graph without recursion."""
+
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ["reachable"]
+
+
+def reachable(entries: Iterable[Any]) -> list[Any]:
+    """Every node that the entries reach, each once, newest first."""
+    stack = list(entries)
+    seen = dict.fromkeys(stack)
+    while stack:
+        for edge in stack.pop().edges:
+            if edge not in seen:
+                seen[edge] = None
+                stack.append(edge)
+    return sorted(seen, key=lambda node: node.key, reverse=True)

@@ -1,0 +1,117 @@
+"""Arithmetic of two values, and of one."""
+
+from typing import Any
+
+from telegrad.rules.primitive import LINEAR, SAME, ZERO, Primitive
+
+__all__ = [
+    "ADD",
+    "DIVIDE",
+    "FLOOR_DIVIDE",
+    "MULTIPLY",
+    "NEGATIVE",
+    "POSITIVE",
+    "POW",
+    "RECIPROCAL",
+    "REMAINDER",
+    "ROWS",
+    "SQUARE",
+    "SUBTRACT",
+]
+
+ADD = Primitive("add", vjp=(SAME, SAME), jvp=(SAME, SAME), elementwise=True)
+
+SUBTRACT = Primitive(
+    "subtract",
+    vjp=(SAME, lambda xp, g, s: -g),
+    jvp=(SAME, lambda xp, t, s: -t),
+    elementwise=True,
+)
+
+MULTIPLY = Primitive(
+    "multiply",
+    saves=("y", "x"),
+    vjp=(lambda xp, g, s: g * s.y, lambda xp, g, s: g * s.x),
+    jvp=(LINEAR, LINEAR),
+    elementwise=True,
+)
+
+DIVIDE = Primitive(
+    "divide",
+    saves=("y", "y out"),
+    vjp=(lambda xp, g, s: g / s.y, lambda xp, g, s: -g * (s.out / s.y)),
+    jvp=(LINEAR, lambda xp, t, s: -t * (s.out / s.y)),
+    elementwise=True,
+    floating=True,
+)
+
+NEGATIVE = Primitive("negative", vjp=(lambda xp, g, s: -g,), jvp=(LINEAR,), elementwise=True)
+
+POSITIVE = Primitive("positive", vjp=(SAME,), jvp=(SAME,), elementwise=True)
+
+FLOOR_DIVIDE = Primitive("floor_divide", vjp=(ZERO, ZERO), jvp=(ZERO, ZERO), elementwise=True)
+
+REMAINDER = Primitive(
+    "remainder",
+    saves=("", "x y"),
+    vjp=(SAME, lambda xp, g, s: -g * xp.floor_divide(s.x, s.y)),
+    jvp=(SAME, lambda xp, t, s: -t * xp.floor_divide(s.x, s.y)),
+    elementwise=True,
+)
+
+SQUARE = Primitive(
+    "square",
+    saves=("x",),
+    vjp=(lambda xp, g, s: g * (s.x + s.x),),
+    jvp=(lambda xp, t, s: t * (s.x + s.x),),
+    elementwise=True,
+)
+
+RECIPROCAL = Primitive(
+    "reciprocal",
+    saves=("out",),
+    vjp=(lambda xp, g, s: -g * s.out * s.out,),
+    jvp=(lambda xp, t, s: -t * s.out * s.out,),
+    elementwise=True,
+    floating=True,
+)
+
+
+def _pow_by_base(xp: Any, v: Any, s: Any) -> Any:
+    # Where the exponent is 0 the slope is 0, also at base 0, where 0 * 0**-1 would be NaN.
+    flat = s.y == 0
+    power = xp.pow(s.x, xp.where(flat, xp.ones_like(s.y), s.y - 1))
+    return v * xp.where(flat, xp.zeros_like(power), s.y * power)
+
+
+def _pow_by_exponent(xp: Any, v: Any, s: Any) -> Any:
+    # 0**y has slope 0 in y for y >= 0; log(0) would turn it into NaN.
+    at_zero = s.x == 0
+    log = xp.log(xp.where(at_zero, xp.ones_like(s.x), s.x))
+    if not xp.isdtype(s.y.dtype, "complex floating"):
+        at_zero = xp.logical_and(at_zero, s.y >= 0)
+        log = xp.where(xp.logical_and(s.x == 0, s.y < 0), xp.full_like(log, -xp.inf), log)
+    return v * xp.where(at_zero, xp.zeros_like(s.out), s.out * log)
+
+
+POW = Primitive(
+    "pow",
+    saves=("x y", "x y out"),
+    vjp=(_pow_by_base, _pow_by_exponent),
+    jvp=(_pow_by_base, _pow_by_exponent),
+    elementwise=True,
+)
+
+ROWS = (
+    ADD,
+    SUBTRACT,
+    MULTIPLY,
+    DIVIDE,
+    NEGATIVE,
+    POSITIVE,
+    FLOOR_DIVIDE,
+    REMAINDER,
+    SQUARE,
+    RECIPROCAL,
+    POW,
+)

@@ -1,0 +1,139 @@
+"""A primitive is a row: what a function computes, and both of its derivatives, side by side.
+
+``forward(xp, *inputs, **options)`` or the name of a function of the namespace.
+
+``vjp``: for each input, ``rule(xp, g, s)``: the input's contribution for the cotangent `g` of the result.
+``jvp``: for each input, ``rule(xp, t, s)``: the result's tangent for the input's tangent `t`.
+``s`` holds the inputs by name, ``out`` (the result) and the options, as attributes. A vjp rule
+reads only what ``saves`` names for its input, since only that is kept until the backward pass:
+``saves=("y", "y out")`` keeps `y` for the first input's rule, `y` and the result for the second's;
+``"x.shape"`` keeps just the shape, as ``s.x_shape``. A jvp rule runs during the forward pass and reads anything.
+
+Words that stand for a rule:
+
+- SAME: the gradient (or tangent) passes as it is, up to broadcasting;
+- LINEAR (jvp): zero in, zero out, the others fixed: the tangent is the function itself at the tangent;
+- ZERO: the derivative is zero wherever it exists;
+- None for an input that carries no derivative (indices, masks).
+
+A row without derivatives has ``vjp=NOT_DIFFERENTIABLE``; its result is a constant.
+
+Nothing in a row undoes broadcasting or dtype promotion: that is done once, on the edge
+(``arrays.broadcasting``). Nor does it conjugate. A vjp is written as the plain transposed Jacobian; for complex
+results of holomorphic functions the edge conjugates before and after, which gives the
+conjugate Wirtinger convention: conj(J^T conj(g)) = J^H g. A function that is not holomorphic
+(``abs``, ``real``, ``eigh`` …) says so and writes the convention itself.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+__all__ = ["LINEAR", "NOT_DIFFERENTIABLE", "SAME", "ZERO", "Primitive", "Rule"]
+
+Rule: TypeAlias = Callable[[Any, Any, Any], Any]
+
+
+class Word:
+    """A named stand-in for a rule."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __call__(self, xp: Any, value: Any, s: Any) -> Any:
+        raise TypeError(f"{self.name} is a word, not a function")
+
+
+SAME: Final = Word("SAME")
+LINEAR: Final = Word("LINEAR")
+ZERO: Final = Word("ZERO")
+NOT_DIFFERENTIABLE: Final = Word("NOT_DIFFERENTIABLE")
+
+_INPUT_NAMES = {0: (), 1: ("x",), 2: ("x", "y"), 3: ("x", "y", "z")}
+
+
+class Primitive:
+    """One row; see the module's docstring."""
+
+    __slots__ = (
+        "elementwise",
+        "exact",
+        "floating",
+        "forward",
+        "holomorphic",
+        "inputs",
+        "jvp",
+        "kernels",
+        "name",
+        "options",
+        "outputs",
+        "saves",
+        "variants",
+        "vjp",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        forward: Callable[..., Any] | str | None = None,
+        saves: Sequence[str] = (),
+        vjp: Sequence[Rule | None] | Word,
+        jvp: Sequence[Rule | None] | Word = NOT_DIFFERENTIABLE,
+        inputs: Sequence[str] | None = None,
+        options: Sequence[str] = (),
+        outputs: Sequence[str] = (),
+        holomorphic: bool = True,
+        elementwise: bool = False,
+        floating: bool = False,
+        exact: bool = False,
+    ) -> None:
+        self.name = name
+        self.forward = name if forward is None else forward
+        self.vjp = vjp
+        self.jvp = jvp
+        count = 1 if isinstance(vjp, Word) else len(vjp)
+        self.inputs = tuple(inputs) if inputs is not None else _INPUT_NAMES[count]
+        self.saves = tuple(saves) or ("",) * count
+        self.options = tuple(options)
+        self.outputs = tuple(outputs)
+        self.holomorphic = holomorphic
+        self.elementwise = elementwise
+        """Whether inputs are broadcast and promoted together."""
+        self.floating = floating
+        """Whether integers are taken as float32, since the result is a fraction."""
+        self.exact = exact
+        """Whether the vjp rules give the shape and dtype of the input, so the edge need not look."""
+        self.kernels: dict[str, Callable[..., Any]] = {}
+        """The forward function by backend, resolved at first use."""
+        self.variants: dict[Any, Any] = {}
+        """For the layer that records: node classes by which inputs need a gradient."""
+
+    @property
+    def differentiable(self) -> bool:
+        return not isinstance(self.vjp, Word)
+
+    def kernel(self, xp: Any) -> Callable[..., Any]:
+        """The forward function with the namespace bound."""
+        found = self.kernels.get(xp.name)
+        if found is None:
+            if isinstance(self.forward, str):
+                found = xp
+                for part in self.forward.split("."):
+                    found = getattr(found, part)
+            else:
+                forward = self.forward
+
+                def bound(*inputs: Any, **options: Any) -> Any:
+                    return forward(xp, *inputs, **options)
+
+                found = bound
+            self.kernels[xp.name] = found
+        return found
+
+    def __repr__(self) -> str:
+        return f"<primitive {self.name}>"

@@ -1,0 +1,57 @@
+"""The same values in another shape or order."""
+
+from typing import Any
+
+from telegrad.rules.primitive import LINEAR, SAME, Primitive
+
+__all__ = ["ASTYPE", "BROADCAST_TO", "CLONE", "PERMUTE_DIMS", "RESHAPE", "ROWS"]
+
+RESHAPE = Primitive(
+    "reshape",
+    forward=lambda xp, x, *, shape: xp.reshape(x, shape),
+    saves=("x.shape",),
+    vjp=(lambda xp, g, s: xp.reshape(g, s.x_shape),),
+    jvp=(LINEAR,),
+    options=("shape",),
+    exact=True,
+)
+
+
+def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
+
+
+PERMUTE_DIMS = Primitive(
+    "permute_dims",
+    forward=lambda xp, x, *, axes: xp.permute_dims(x, axes),
+    vjp=(lambda xp, g, s: xp.permute_dims(g, _inverse(s.axes)),),
+    jvp=(LINEAR,),
+    options=("axes",),
+    exact=True,
+)
+
+# The edge sums over what was stretched.
+BROADCAST_TO = Primitive(
+    "broadcast_to",
+    forward=lambda xp, x, *, shape: xp.broadcast_to(x, shape),
+    vjp=(SAME,),
+    jvp=(LINEAR,),
+    options=("shape",),
+)
+
+
+def _astype(xp: Any, x: Any, *, dtype: Any) -> Any:
+    return xp.astype(x, dtype)
+
+
+# The edge casts back.
+ASTYPE = Primitive("astype", forward=_astype, vjp=(SAME,), jvp=(LINEAR,), options=("dtype",))
+
+CLONE = Primitive(
+    "clone",
+    forward=lambda xp, x: xp.asarray(x, copy=True),
+    vjp=(SAME,),
+    jvp=(LINEAR,),
+)
+
+ROWS = (CLONE, RESHAPE, PERMUTE_DIMS, BROADCAST_TO, ASTYPE)

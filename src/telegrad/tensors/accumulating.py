@@ -1,0 +1,48 @@
+"""How a leaf takes its gradient: into ``.grad``, summed with what is there.
+
+Two leaves never share a gradient's memory, though rules that pass a gradient on unchanged give the
+same array to several edges: an array is taken as it is only if nothing else refers to it.
+"""
+
+import threading
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from telegrad.tensors.tensor import Tensor, wrap
+
+__all__ = ["accumulate", "own"]
+
+# Threads that share leaves add to the same .grad: one lock for each of 64 groups of leaves.
+_LOCKS = tuple(threading.Lock() for _ in range(64))
+
+
+def own(gradient: Any, is_alone: bool) -> Any:
+    """A raw gradient that nothing else holds: itself where that is so, else a copy."""
+    if type(gradient) is not np.ndarray:
+        return np.array(gradient) if isinstance(gradient, np.generic) else gradient
+    base = gradient.base
+    if is_alone and base is not None:
+        # A view is alone if its base is known to nobody but the view, this local and getrefcount.
+        flags = gradient.flags
+        is_alone = getrefcount(base) <= 3 and flags.forc and flags.writeable
+    return gradient if is_alone else gradient.copy()
+
+
+def accumulate(leaf: Tensor, gradient: Any, is_alone: bool) -> None:
+    """Adds a complete gradient to ``leaf.grad`` and runs the hooks that wait for that."""
+    state = leaf.states()
+    with _LOCKS[id(leaf) >> 6 & 63]:
+        old = state.grad
+        if isinstance(gradient, Tensor):
+            state.grad = gradient if old is None else old + gradient
+        elif old is None:
+            state.grad = wrap(own(gradient, is_alone))
+        elif old.node is None and old.tangents is None and type(old.array) is np.ndarray:
+            state.grad = wrap(np.asarray(old.array + gradient))
+        else:
+            state.grad = old + wrap(gradient)
+    if state.hooks is not None:
+        for hook in list(state.hooks.accumulated.values()):
+            hook(leaf)

@@ -1,0 +1,13 @@
+"""Where a node was recorded, for ``detect_anomaly``."""
+
+import traceback
+
+__all__ = ["where_recorded"]
+
+
+def where_recorded() -> list[str]:
+    """The user's stack at this call, innermost last, without telegrad's own frames."""
+    frames = traceback.extract_stack()
+    mine = __file__.rsplit("/tensors/", 1)[0]
+    kept = [frame for frame in frames if not frame.filename.startswith(mine)]
+    return traceback.format_list(kept[-8:])

@@ -1,0 +1,194 @@
+"""Calling a primitive: run its forward function, record it, carry tangents.
+
+``apply`` does everything; ``hot.py`` has quicker paths for the common cases.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from telegrad.arrays.backend import NUMPY
+from telegrad.errors import DTypeError, ShapeError, TelegradError
+from telegrad.graph import next_key
+from telegrad.rules import Primitive
+from telegrad.tensors.duals import carry_tangents
+from telegrad.tensors.inputs import as_inputs, common_backend, promote
+from telegrad.tensors.lent import lent
+from telegrad.tensors.modes import MODE, PLAIN, Mode
+from telegrad.tensors.recorded import OutputNode, RowNode, variant
+from telegrad.tensors.saving import restorer, stored
+from telegrad.tensors.shared import plain
+from telegrad.tensors.tensor import LEAF, Tensor, wrap
+
+__all__ = ["apply", "record"]
+
+_mode = MODE.get
+
+
+def apply(row: Primitive, *inputs: Any, **options: Any) -> Any:
+    """Calls a primitive on Tensors and Python numbers; several outputs come as a tuple."""
+    mode = _mode()
+    if mode is PLAIN and not row.outputs and not row.elementwise and not row.floating:
+        made = _apply_plain(row, inputs, options)
+        if made is not None:
+            return made
+    tensors = as_inputs(row.name, inputs)
+    xp = common_backend(row.name, tensors)
+    if row.floating or row.elementwise:
+        tensors = _promoted(row, tensors, xp)
+    arrays = [plain(x.array) for x in tensors]
+    try:
+        result = row.kernel(xp)(*arrays, **options)
+    except TelegradError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise _explained(row, arrays, error) from error
+    if xp.is_numpy:
+        result = tuple(map(np.asarray, result)) if row.outputs else np.asarray(result)
+    node = None
+    if mode.recording and row.differentiable:
+        node = record(row, tensors, arrays, result, options, mode)
+    if row.differentiable and any(x.tangents for x in tensors):
+        return carry_tangents(row, tensors, result, node, options)
+    if not row.outputs:
+        return _made(wrap(result, node), mode)
+    nodes = [None if node is None else OutputNode.of(node, i) for i in range(len(result))]
+    return tuple(_made(wrap(part, n), mode) for part, n in zip(result, nodes))
+
+
+def _apply_plain(row: Primitive, inputs: tuple[Any, ...], options: dict[str, Any]) -> Tensor | None:
+    """The same where all inputs are plain NumPy tensors and the result is real; else None."""
+    arrays = []
+    mask, bit = 0, 1
+    for x in inputs:
+        if not isinstance(x, Tensor) or x.tangents is not None or type(x.array) is not np.ndarray:
+            return None
+        arrays.append(x.array)
+        if x.node is not None:
+            mask |= bit
+        bit += bit
+    try:
+        result = row.kernel(NUMPY)(*arrays, **options)
+    except (ValueError, TypeError):
+        return None
+    if type(result) is not np.ndarray:
+        result = np.asarray(result)
+    if not mask or not row.differentiable:
+        return wrap(result)
+    if result.dtype.kind != "f":
+        return None
+    kind = row.variants.get(mask)
+    if kind is None:
+        if any(mask >> i & 1 and rule is None for i, rule in enumerate(row.vjp)):  # type: ignore[arg-type]
+            return None
+        kind = variant(row, mask, False)
+    wanted = kind.wanted
+    edges = tuple([inputs[i] if inputs[i].node is LEAF else inputs[i].node for i in wanted])
+    arrays.append(result)
+    saved = [arrays[i] for i in kind.plan]
+    for i, what in kind.facts_plan:
+        saved.append(options[what] if i < 0 else getattr(arrays[i], what))
+    node = kind(edges, next_key(), *saved)
+    if not row.exact:
+        node.fits = tuple([(arrays[i].shape, arrays[i].dtype) for i in wanted])
+    return wrap(result, node)
+
+
+def _made(tensor: Tensor, mode: Mode) -> Tensor:
+    if mode.inference:
+        tensor.states().inference = True
+    return tensor
+
+
+def _promoted(row: Primitive, tensors: list[Tensor], xp: Any) -> list[Tensor]:
+    """Integers made floating where the row or the other inputs ask for it; the backend does the rest."""
+    dtypes = [x.dtype for x in tensors]
+    joint = dtypes[0]
+    for dtype in dtypes[1:]:
+        joint = promote(joint, dtype)
+    if joint.kind not in "fc":
+        if not row.floating:
+            return tensors
+        joint = np.dtype("float32")
+    return [
+        wrap(xp.astype(x.array, joint)) if d.kind in "biu" else x for x, d in zip(tensors, dtypes)
+    ]
+
+
+def record(
+    row: Primitive,
+    tensors: Sequence[Tensor],
+    arrays: Sequence[Any],
+    result: Any,
+    options: dict[str, Any],
+    mode: Mode = PLAIN,
+) -> RowNode | None:
+    """The node for a call, or None where no input needs a gradient."""
+    mask = 0
+    for i, x in enumerate(tensors):
+        if x.node is not None and row.vjp[i] is not None:  # type: ignore[index]
+            mask |= 1 << i
+    if not mask:
+        return None
+    outputs = result if row.outputs else (result,)
+    is_complex = any(np.dtype(_dtype(part)).kind == "c" for part in outputs)
+    if not is_complex and _dtype(outputs[0]).kind not in "f":
+        return None
+    kind = variant(row, mask, is_complex)
+    edges = tuple(tensors[i] if tensors[i].node is LEAF else tensors[i].node for i in kind.wanted)
+    node = kind(edges, next_key())
+    node.fits = tuple((tuple(arrays[i].shape), tensors[i].dtype) for i in kind.wanted)
+    for fact, (i, what) in zip(kind.saved_facts, kind.facts_plan):
+        setattr(node, fact, options[what] if i < 0 else getattr(tensors[i], what))
+    _save(row, kind, node, tensors, arrays, result, mode)
+    if mode.anomaly:
+        from telegrad.tensors.anomaly import where_recorded
+
+        node.metadata = {"traceback": where_recorded()}
+    return node
+
+
+def _save(
+    row: Primitive,
+    kind: type[RowNode],
+    node: RowNode,
+    tensors: Sequence[Tensor],
+    arrays: Sequence[Any],
+    result: Any,
+    mode: Mode,
+) -> None:
+    values: dict[str, Any] = dict(zip(row.inputs, tensors))
+    plain_values: dict[str, Any] = dict(zip(row.inputs, arrays))
+    if row.outputs:
+        plain_values.update(zip(row.outputs, result))
+    else:
+        plain_values["out"] = result
+    node.rare = restorer([values[n] for n in kind.saved_values if n in values], mode)
+    for name in kind.saved_values:
+        if node.rare is None:
+            setattr(node, name, plain_values[name])
+        else:
+            tensor = values.get(name)
+            setattr(node, name, stored(tensor or wrap(plain_values[name]), mode, row.name))
+
+
+def _dtype(array: Any) -> np.dtype[Any]:
+    return array.dtype if isinstance(array.dtype, np.dtype) else wrap(array).dtype
+
+
+def _explained(row: Primitive, arrays: Sequence[Any], error: Exception) -> Exception:
+    shapes = " and ".join(str(tuple(a.shape)) for a in arrays)
+    if isinstance(error, TypeError):
+        dtypes = " and ".join(str(a.dtype) for a in arrays)
+        return DTypeError(f"expected dtypes that {row.name} takes, got {dtypes}: {error}")
+    if row.elementwise:
+        return ShapeError(
+            f"expected shapes that broadcast together in {row.name}, got {shapes}; each pair of "
+            "lengths, counted from the last axis, must be equal or 1"
+        )
+    return ShapeError(f"expected shapes that {row.name} takes, got {shapes}: {error}")
+
+
+lent.apply = apply
+lent.variant = variant

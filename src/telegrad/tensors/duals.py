@@ -1,0 +1,118 @@
+"""Forward mode: the tangents of a result from those of the inputs.
+
+For each level, outermost first, the row's jvp rules run on Tensors whose tangents of this level and
+of those further in are taken off. Those Tensors may still carry tangents of levels further out and
+may require grad, and the rules are ordinary recorded code; so nested levels and any mixture with
+reverse mode are recursion.
+"""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from telegrad.errors import NotDifferentiable
+from telegrad.rules import LINEAR, SAME, ZERO, Primitive
+from telegrad.rules.primitive import Word
+from telegrad.tensors.lent import lent
+from telegrad.tensors.levels import Level
+from telegrad.tensors.modes import MODE
+from telegrad.tensors.recorded import OutputNode
+from telegrad.tensors.saving import stored
+from telegrad.tensors.tensor import LEAF, Tensor, wrap
+
+__all__ = ["attach", "carry_tangents", "restricted"]
+
+
+def restricted(x: Tensor, level: Level) -> Tensor:
+    """`x` with only the tangents of levels further out than `level`; its history stays."""
+    if x.tangents is None:
+        return x
+    outer = {at: t for at, t in x.tangents.items() if at.depth < level.depth}
+    return wrap(x.array, x if x.node is LEAF else x.node, outer or None)
+
+
+def attach(tensor: Tensor, level: Level, tangent: Tensor) -> None:
+    """Gives `tensor` a tangent at `level`."""
+    if tensor.tangents is None:
+        tensor.tangents = {}
+    tensor.tangents[level] = tangent
+    level.remember(tensor)
+
+
+def carry_tangents(
+    row: Primitive, inputs: Sequence[Tensor], result: Any, node: Any, options: dict[str, Any]
+) -> Any:
+    """The result of a call as Tensors with their tangents; `node` recorded it, or None."""
+    if isinstance(row.jvp, Word):
+        raise NotDifferentiable(
+            f"{row.name} has no forward-mode derivative; call detach_tangents() or unpack_dual() on "
+            "its argument first if its tangent should be ignored"
+        )
+    levels = {level for x in inputs for level in (x.tangents or ())}
+    parts = result if row.outputs else (result,)
+    if row.outputs:
+        nodes = [None if node is None else OutputNode.of(node, i) for i in range(len(parts))]
+    else:
+        nodes = [node]
+    outputs = [wrap(part, n) for part, n in zip(parts, nodes)]
+    for level in sorted(levels, key=lambda each: each.depth):
+        tangents = _at_level(row, inputs, outputs, options, level)
+        for output, tangent in zip(outputs, tangents):
+            if tangent is not None:
+                attach(output, level, tangent)
+    if node is not None and node.rare is not None:
+        mode = MODE.get()
+        for name, output in zip(row.outputs or ("out",), outputs):
+            if name in node.saved_values:
+                setattr(node, name, stored(output, mode, row.name))
+                kept = getattr(node, name)
+                for level in output.tangents or () if isinstance(kept, Tensor) else ():
+                    level.remember(kept)
+    return tuple(outputs) if row.outputs else outputs[0]
+
+
+def _at_level(
+    row: Primitive,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    options: dict[str, Any],
+    level: Level,
+) -> Sequence[Tensor | None]:
+    """The tangents of all outputs at one level: the sum over the inputs that have one."""
+    xp = lent.namespace
+    primals = [restricted(x, level) for x in inputs]
+    results = [restricted(out, level) for out in outputs]
+    s = SimpleNamespace(**options, **dict(zip(row.inputs, primals)))
+    for name, out in zip(row.outputs or ("out",), results):
+        setattr(s, name, out)
+    for fact in {f for saves in row.saves for f in saves.split() if "." in f}:
+        name, _, what = fact.partition(".")
+        setattr(s, f"{name}_{what}", getattr(getattr(s, name), what))
+    total: list[Tensor | None] = [None] * len(outputs)
+    for i, x in enumerate(inputs):
+        tangent = (x.tangents or {}).get(level)
+        rule = row.jvp[i]  # type: ignore[index]
+        if tangent is None or rule is None:
+            continue
+        if rule is SAME:
+            parts: Any = _stretched(xp, tangent, results[0])
+        elif rule is LINEAR:
+            parts = lent.apply(row, *primals[:i], tangent, *primals[i + 1 :], **options)
+        elif rule is ZERO:
+            parts = xp.zeros_like(results[0])
+        else:
+            parts = rule(xp, tangent, s)
+        for j, part in enumerate(parts if row.outputs else (parts,)):
+            if part is not None:
+                before = total[j]
+                total[j] = part if before is None else before + part
+    return [None if t is None else _stretched(xp, t, out) for t, out in zip(total, results)]
+
+
+def _stretched(xp: Any, tangent: Tensor, like: Tensor) -> Tensor:
+    """A tangent of the result's shape and dtype."""
+    if tangent.dtype != like.dtype:
+        tangent = xp.astype(tangent, like.dtype)
+    if tangent.shape != like.shape:
+        tangent = xp.broadcast_to(tangent, like.shape)
+    return tangent

@@ -1,0 +1,190 @@
+"""The hot paths in front of ``apply``: elementwise functions of one and of two values.
+
+``binary`` and ``unary`` make the function of one row. It handles NumPy arrays of one real floating
+dtype with nothing special switched on, and hands everything else to ``apply``; a test holds both to
+the same results.
+
+The modules that need Tensor are reached at call time: Tensor's own operators are made here.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from telegrad.arrays import scalar_like
+from telegrad.arrays.backend import NUMPY
+from telegrad.graph import next_key
+from telegrad.rules import Primitive
+from telegrad.tensors import tensor
+from telegrad.tensors.lent import lent
+from telegrad.tensors.modes import MODE, PLAIN
+
+__all__ = ["binary", "product", "reversed_binary", "unary"]
+
+_ndarray = np.ndarray
+_NUMBERS = frozenset((int, float, bool, complex))
+_FLOAT32, _FLOAT64 = np.dtype("float32"), np.dtype("float64")
+_new = object.__new__
+_mode = MODE.get
+
+
+def binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
+    """The function of an elementwise row of two inputs."""
+    kernel = row.kernel(NUMPY)
+    variants = row.variants
+
+    def call(x: Any, y: Any, /) -> "tensor.Tensor":
+        if isinstance(y, tensor.Tensor):
+            if isinstance(x, tensor.Tensor):
+                a, from_x, b, from_y = x.array, x.node, y.array, y.node
+                if x.tangents is not None or y.tangents is not None:
+                    return lent.apply(row, x, y)  # type: ignore[no-any-return]
+            elif type(x) in _NUMBERS and y.tangents is None:
+                b, from_x, from_y = y.array, None, y.node
+                a = scalar_like(x, b)
+            else:
+                return lent.apply(row, x, y)  # type: ignore[no-any-return]
+        elif type(y) in _NUMBERS and isinstance(x, tensor.Tensor) and x.tangents is None:
+            a, from_x, from_y = x.array, x.node, None
+            b = scalar_like(y, a)
+        else:
+            return lent.apply(row, x, y)  # type: ignore[no-any-return]
+        if type(a) is not _ndarray or type(b) is not _ndarray or _mode() is not PLAIN:
+            return lent.apply(row, x, y)  # type: ignore[no-any-return]
+        dtype = a.dtype
+        if dtype is not b.dtype or (dtype is not _FLOAT32 and dtype is not _FLOAT64):
+            return lent.apply(row, x, y)  # type: ignore[no-any-return]
+        try:
+            out = kernel(a, b)
+        except (ValueError, TypeError):
+            return lent.apply(row, x, y)  # type: ignore[no-any-return]
+        if type(out) is not _ndarray:
+            out = np.asarray(out)
+        made = _new(tensor.Tensor)
+        made.array = out
+        made.tangents = None
+        made.state = None
+        if from_y is None:
+            if from_x is None:
+                made.node = None
+                return made
+            mask = 1
+            edges: Any = (x if from_x is tensor.LEAF else from_x,)
+            fits: Any = ((a.shape, dtype),) if b.ndim and a.shape != out.shape else None
+        elif from_x is None:
+            mask = 2
+            edges = (y if from_y is tensor.LEAF else from_y,)
+            fits = ((b.shape, dtype),) if a.ndim and b.shape != out.shape else None
+        else:
+            mask = 3
+            edges = (x if from_x is tensor.LEAF else from_x, y if from_y is tensor.LEAF else from_y)
+            fits = ((a.shape, dtype), (b.shape, dtype)) if a.shape != b.shape else None
+        kind = variants.get(mask) or lent.variant(row, mask, False)
+        saves = kind.saves
+        if saves == 2:
+            node = kind(edges, next_key(), b)
+        elif saves == 0:
+            node = kind(edges, next_key())
+        elif saves == 3:
+            node = kind(edges, next_key(), a, b)
+        else:
+            node = kind(edges, next_key(), *_picked(saves, a, b, out))
+        if fits is not None:
+            node.fits = fits
+        made.node = node
+        return made
+
+    return call
+
+
+def _picked(saves: int, *values: Any) -> list[Any]:
+    return [value for i, value in enumerate(values) if saves >> i & 1]
+
+
+def unary(row: Primitive) -> Callable[[Any], "tensor.Tensor"]:
+    """The function of an elementwise row of one input."""
+    kernel = row.kernel(NUMPY)
+    variants = row.variants
+
+    def call(x: Any, /) -> "tensor.Tensor":
+        if not isinstance(x, tensor.Tensor):
+            return lent.apply(row, x)  # type: ignore[no-any-return]
+        a = x.array
+        if x.tangents is not None or type(a) is not _ndarray or _mode() is not PLAIN:
+            return lent.apply(row, x)  # type: ignore[no-any-return]
+        dtype = a.dtype
+        if dtype is not _FLOAT32 and dtype is not _FLOAT64:
+            return lent.apply(row, x)  # type: ignore[no-any-return]
+        out = kernel(a)
+        if type(out) is not _ndarray:
+            out = np.asarray(out)
+        node = x.node
+        if node is not None:
+            kind = variants.get(1) or lent.variant(row, 1, False)
+            edges = (x if node is tensor.LEAF else node,)
+            saves = kind.saves
+            if saves == 1:
+                node = kind(edges, next_key(), a)
+            elif saves == 2:
+                node = kind(edges, next_key(), out)
+            else:
+                node = kind(edges, next_key(), *_picked(saves, a, out))
+        made = _new(tensor.Tensor)
+        made.array = out
+        made.node = node
+        made.tangents = made.state = None
+        return made
+
+    return call
+
+
+def product(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor | None"]:
+    """The function of a row of two matrices; gives None where the hot path does not apply."""
+    kernel = row.kernel(NUMPY)
+    variants = row.variants
+
+    def call(x: Any, y: Any, /) -> "tensor.Tensor | None":
+        a, b = x.array, y.array
+        if type(a) is not _ndarray or type(b) is not _ndarray or _mode() is not PLAIN:
+            return None
+        dtype = a.dtype
+        if dtype is not b.dtype or (dtype is not _FLOAT32 and dtype is not _FLOAT64):
+            return None
+        if a.ndim != 2 or b.ndim != 2 or x.tangents is not None or y.tangents is not None:
+            return None
+        try:
+            out = kernel(a, b)
+        except ValueError:
+            return None
+        from_x, from_y = x.node, y.node
+        made = _new(tensor.Tensor)
+        made.array = out
+        made.tangents = None
+        made.state = None
+        if from_x is None:
+            if from_y is None:
+                made.node = None
+                return made
+            kind = variants.get(2) or lent.variant(row, 2, False)
+            made.node = kind((y if from_y is tensor.LEAF else from_y,), next_key(), a)
+        elif from_y is None:
+            kind = variants.get(1) or lent.variant(row, 1, False)
+            made.node = kind((x if from_x is tensor.LEAF else from_x,), next_key(), b)
+        else:
+            kind = variants.get(3) or lent.variant(row, 3, False)
+            edges = (x if from_x is tensor.LEAF else from_x, y if from_y is tensor.LEAF else from_y)
+            made.node = kind(edges, next_key(), a, b)
+        return made
+
+    return call
+
+
+def reversed_binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
+    """The same with the operands exchanged, for ``__rsub__`` and its kin."""
+    function = binary(row)
+
+    def call(y: Any, x: Any, /) -> "tensor.Tensor":
+        return function(x, y)
+
+    return call

@@ -1,0 +1,100 @@
+"""From what a user passed to what a primitive takes: Tensors of one backend, numbers made 0-d.
+
+Promotion follows the array API standard; where that leaves a mixture undefined (an integer tensor
+with a floating one, or with a Python float) the floating dtype wins and float32 is the default, as
+in PyTorch.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from telegrad.arrays import backend_of
+from telegrad.errors import DeviceError, DTypeError
+from telegrad.tensors.lent import lent
+from telegrad.tensors.tensor import Tensor, wrap
+
+__all__ = ["as_inputs", "common_backend", "default_dtype", "number_dtype", "promote", "takes"]
+
+NUMBERS = (bool, int, float, complex)
+_RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+
+
+def default_dtype(number: Any) -> np.dtype[Any]:
+    """The dtype of a Python number on its own."""
+    kind = {bool: "bool", int: "int64", float: "float32", complex: "complex64"}
+    return np.dtype(kind[type(number)])
+
+
+def number_dtype(number: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype that a Python number takes beside values of `dtype`."""
+    rank = {bool: 0, int: 1, float: 2, complex: 3}[type(number)]
+    own = _RANK[dtype.kind]
+    if rank <= own:
+        return dtype
+    if rank == 3:
+        return np.dtype("complex128" if dtype == np.float64 else "complex64")
+    return default_dtype(number)
+
+
+def as_inputs(name: str, inputs: Sequence[Any]) -> list[Tensor]:
+    """Tensors for all inputs of the function `name`; numbers take the dtype that suits the Tensors."""
+    tensors = [x for x in inputs if isinstance(x, Tensor)]
+    if len(tensors) == len(inputs):
+        return tensors
+    dtype = _joint([x.dtype for x in tensors]) if tensors else None
+    xp = common_backend(name, tensors) if tensors else None
+    return [_as_input(name, i, x, dtype, xp) for i, x in enumerate(inputs)]
+
+
+def takes(x: Any) -> bool:
+    """Whether operators accept `x` beside a Tensor."""
+    return isinstance(x, (Tensor, *NUMBERS, np.ndarray, np.generic))
+
+
+lent.takes = takes
+
+
+def _as_input(name: str, index: int, x: Any, dtype: np.dtype[Any] | None, xp: Any) -> Tensor:
+    if isinstance(x, Tensor):
+        return x
+    if isinstance(x, NUMBERS):
+        chosen = default_dtype(x) if dtype is None else number_dtype(x, dtype)
+        array = np.asarray(x, dtype=chosen)
+        return wrap(array if xp is None or xp.is_numpy else xp.asarray(x, dtype=chosen))
+    if isinstance(x, (np.ndarray, np.generic)):
+        return wrap(np.array(x))
+    raise DTypeError(
+        f"expected a Tensor or a number as argument {index} of {name}, got {type(x).__name__}; "
+        "convert it with telegrad.asarray"
+    )
+
+
+def _joint(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
+    first, *rest = dtypes
+    for other in rest:
+        first = promote(first, other)
+    return first
+
+
+def promote(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of a result of values of `a` and `b`; a floating dtype wins over an integer one."""
+    if a == b:
+        return a
+    rank_a, rank_b = _RANK[a.kind], _RANK[b.kind]
+    if max(rank_a, rank_b) >= 2 and min(rank_a, rank_b) <= 1:
+        return a if rank_a > rank_b else b
+    return np.promote_types(a, b)
+
+
+def common_backend(name: str, tensors: Sequence[Tensor]) -> Any:
+    """The backend that serves all of the tensors; several are an error."""
+    xp = backend_of(tensors[0].array)
+    for other in tensors[1:]:
+        if backend_of(other.array) is not xp:
+            raise DeviceError(
+                f"expected all tensors of {name} on one backend, got {xp.name} and "
+                f"{backend_of(other.array).name}; move one with .to(device=...)"
+            )
+    return xp

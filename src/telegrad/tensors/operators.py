@@ -1,0 +1,140 @@
+"""The operators of a Tensor: each is a row, with its hot path.
+
+In-place operators give the Tensor a new value and a new history (``Tensor.rebind``); nothing that saw the
+old value sees the new one.
+"""
+
+from typing import TYPE_CHECKING, Any, Self
+
+from telegrad.rules.arithmetic import (
+    ADD,
+    DIVIDE,
+    FLOOR_DIVIDE,
+    MULTIPLY,
+    NEGATIVE,
+    POSITIVE,
+    POW,
+    REMAINDER,
+    SUBTRACT,
+)
+from telegrad.rules.comparison import EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL, NOT_EQUAL
+from telegrad.rules.logic import (
+    BITWISE_AND,
+    BITWISE_INVERT,
+    BITWISE_LEFT_SHIFT,
+    BITWISE_OR,
+    BITWISE_RIGHT_SHIFT,
+    BITWISE_XOR,
+)
+from telegrad.tensors.hot import binary, reversed_binary, unary
+from telegrad.tensors.lent import lent
+
+if TYPE_CHECKING:
+    from telegrad.tensors.tensor import Tensor
+
+__all__ = ["Operators"]
+
+
+class Operators:
+    """Mixed into Tensor, which see."""
+
+    __slots__ = ()
+
+    __add__ = binary(ADD)
+    __radd__ = reversed_binary(ADD)
+    __sub__ = binary(SUBTRACT)
+    __rsub__ = reversed_binary(SUBTRACT)
+    __mul__ = binary(MULTIPLY)
+    __rmul__ = reversed_binary(MULTIPLY)
+    __truediv__ = binary(DIVIDE)
+    __rtruediv__ = reversed_binary(DIVIDE)
+    __pow__ = binary(POW)
+    __rpow__ = reversed_binary(POW)
+    __floordiv__ = binary(FLOOR_DIVIDE)
+    __rfloordiv__ = reversed_binary(FLOOR_DIVIDE)
+    __mod__ = binary(REMAINDER)
+    __rmod__ = reversed_binary(REMAINDER)
+    __and__ = binary(BITWISE_AND)
+    __rand__ = reversed_binary(BITWISE_AND)
+    __or__ = binary(BITWISE_OR)
+    __ror__ = reversed_binary(BITWISE_OR)
+    __xor__ = binary(BITWISE_XOR)
+    __rxor__ = reversed_binary(BITWISE_XOR)
+    __lshift__ = binary(BITWISE_LEFT_SHIFT)
+    __rlshift__ = reversed_binary(BITWISE_LEFT_SHIFT)
+    __rshift__ = binary(BITWISE_RIGHT_SHIFT)
+    __rrshift__ = reversed_binary(BITWISE_RIGHT_SHIFT)
+    __neg__ = unary(NEGATIVE)
+    __pos__ = unary(POSITIVE)
+    __invert__ = unary(BITWISE_INVERT)
+    __lt__ = binary(LESS)
+    __le__ = binary(LESS_EQUAL)
+    __gt__ = binary(GREATER)
+    __ge__ = binary(GREATER_EQUAL)
+
+    def __eq__(self, other: Any, /) -> "Tensor":  # type: ignore[override]
+        return _EQUAL(self, other) if lent.takes(other) else NotImplemented
+
+    def __ne__(self, other: Any, /) -> "Tensor":  # type: ignore[override]
+        return _NOT_EQUAL(self, other) if lent.takes(other) else NotImplemented
+
+    def __abs__(self) -> "Tensor":
+        return lent.namespace.abs(self)  # type: ignore[no-any-return]
+
+    def __matmul__(self, other: Any, /) -> "Tensor":
+        return lent.namespace.matmul(self, other)  # type: ignore[no-any-return]
+
+    def __rmatmul__(self, other: Any, /) -> "Tensor":
+        return lent.namespace.matmul(other, self)  # type: ignore[no-any-return]
+
+    def __getitem__(self, index: Any, /) -> "Tensor":
+        return lent.namespace.getitem(self, index)  # type: ignore[no-any-return]
+
+    def __setitem__(self, index: Any, value: Any, /) -> None:
+        lent.namespace.setitem(self, index, value)
+
+    def __iter__(self) -> Any:
+        return iter(lent.namespace.unstack(self))
+
+    def __iadd__(self, other: Any, /) -> Self:
+        return lent.namespace.in_place(self, "+=", lambda x: x + other)  # type: ignore[no-any-return]
+
+    def __isub__(self, other: Any, /) -> Self:
+        return lent.namespace.in_place(self, "-=", lambda x: x - other)  # type: ignore[no-any-return]
+
+    def __imul__(self, other: Any, /) -> Self:
+        return lent.namespace.in_place(self, "*=", lambda x: x * other)  # type: ignore[no-any-return]
+
+    def __itruediv__(self, other: Any, /) -> Self:
+        return lent.namespace.in_place(self, "/=", lambda x: x / other)  # type: ignore[no-any-return]
+
+    def __ipow__(self, other: Any, /) -> Self:
+        return lent.namespace.in_place(self, "**=", lambda x: x**other)  # type: ignore[no-any-return]
+
+    def __ifloordiv__(self, other: Any, /) -> Self:
+        return lent.namespace.in_place(self, "//=", lambda x: x // other)  # type: ignore[no-any-return]
+
+    def __imod__(self, other: Any, /) -> Self:
+        return lent.namespace.in_place(self, "%=", lambda x: x % other)  # type: ignore[no-any-return]
+
+    def __imatmul__(self, other: Any, /) -> Self:
+        return lent.namespace.in_place(self, "@=", lambda x: x @ other)  # type: ignore[no-any-return]
+
+    def __iand__(self, other: Any, /) -> Self:
+        return lent.namespace.in_place(self, "&=", lambda x: x & other)  # type: ignore[no-any-return]
+
+    def __ior__(self, other: Any, /) -> Self:
+        return lent.namespace.in_place(self, "|=", lambda x: x | other)  # type: ignore[no-any-return]
+
+    def __ixor__(self, other: Any, /) -> Self:
+        return lent.namespace.in_place(self, "^=", lambda x: x ^ other)  # type: ignore[no-any-return]
+
+    def __ilshift__(self, other: Any, /) -> Self:
+        return lent.namespace.in_place(self, "<<=", lambda x: x << other)  # type: ignore[no-any-return]
+
+    def __irshift__(self, other: Any, /) -> Self:
+        return lent.namespace.in_place(self, ">>=", lambda x: x >> other)  # type: ignore[no-any-return]
+
+
+_EQUAL = binary(EQUAL)
+_NOT_EQUAL = binary(NOT_EQUAL)

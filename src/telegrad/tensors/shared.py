@@ -1,0 +1,26 @@
+"""Arrays whose memory others may write to.
+
+``asarray(ndarray, copy=False)`` and ``from_dlpack`` share memory with whoever made it. Such an array
+is marked by its type, so the hot path passes it by. When it is saved for the backward pass, a digest of
+its bytes is saved too, and a change in between is an error instead of a wrong gradient.
+"""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["SharedArray", "plain", "share"]
+
+
+class SharedArray(np.ndarray[Any, Any]):
+    """A view of memory that telegrad does not own."""
+
+
+def share(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """`array` marked as shared."""
+    return array.view(SharedArray)
+
+
+def plain(array: Any) -> Any:
+    """The array to compute with: the mark taken off, nothing copied."""
+    return array.view(np.ndarray) if type(array) is SharedArray else array

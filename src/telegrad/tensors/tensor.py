@@ -1,0 +1,436 @@
+"""Tensor: a value that remembers how it was computed.
+
+``array`` is the raw array, ``node`` is None for a constant, LEAF for a tensor that the user asked to be
+differentiated, and otherwise the node that recorded it. ``tangents`` holds forward-mode
+tangents by level. ``state`` holds what few tensors have: a gradient, hooks.
+
+A leaf is its own node: it implements the protocol of ``graph.node``, and graphs refer to the leaf
+itself. Values do not alias: nothing writes into ``array`` while something else may see it; assignment
+and in-place operators give the Tensor a new array and a new history.
+"""
+
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, Self
+
+import numpy as np
+
+from telegrad.arrays import backend_of
+from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
+from telegrad.graph import Handle, NodeHooks
+from telegrad.rules import Primitive
+from telegrad.tensors import printing
+from telegrad.tensors.hooked import run_before
+from telegrad.tensors.lent import lent
+from telegrad.tensors.methods import Methods
+from telegrad.tensors.modes import MODE
+from telegrad.tensors.operators import Operators
+
+__all__ = ["LEAF", "Tensor", "wrap"]
+
+LEAF: Final = Primitive("leaf", vjp=())
+"""In the place of a node: this tensor is its own."""
+
+
+class State:
+    """What few tensors have."""
+
+    __slots__ = ("grad", "hooks", "inference", "name")
+
+    def __init__(self) -> None:
+        self.grad: Tensor | None = None
+        self.hooks: NodeHooks | None = None
+        self.inference = False
+        self.name: str | None = None
+
+
+class Tensor(Operators, Methods):
+    """An n-dimensional array that remembers how it was computed. Made by ``telegrad.tensor``."""
+
+    __slots__ = ("__weakref__", "array", "node", "state", "tangents")
+
+    array: Any
+    node: Any
+    tangents: dict[Any, "Tensor"] | None
+    state: State | None
+
+    # The protocol of a node, for leaves.
+    edges = ()
+    key = -1
+    freed = False
+    is_boundary = False
+
+    def __init__(self) -> None:
+        raise UsageError("a Tensor is made by telegrad.tensor(data) or telegrad.asarray(data)")
+
+    # What it is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of the axes."""
+        return tuple(self.array.shape)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.array.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        count = 1
+        for length in self.array.shape:
+            count *= length
+        return count
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements."""
+        dtype = self.array.dtype
+        return dtype if type(dtype) is np.dtype else backend_of(self.array).dtype_of(self.array)
+
+    @property
+    def device(self) -> Any:
+        """Where the elements are."""
+        return backend_of(self.array).device_of(self.array)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the elements in bytes."""
+        return self.size * self.dtype.itemsize
+
+    # How it is differentiated
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients flow to or through this tensor."""
+        return self.node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Makes this tensor a leaf that receives a gradient, or a constant again."""
+        if self.node is not None and self.node is not LEAF:
+            if requires_grad:
+                return self
+            raise GradientError(
+                "expected a leaf, got a tensor that was computed from others; use detach() for a "
+                "constant copy of it"
+            )
+        if requires_grad:
+            if self.dtype.kind not in "fc":
+                raise DTypeError(
+                    f"expected a floating or complex dtype for a tensor that requires grad, got "
+                    f"{self.dtype}; convert it first, e.g. with .to(telegrad.float32)"
+                )
+            if self.state is not None and self.state.inference:
+                raise GradientError(
+                    "expected an ordinary tensor, got one made under inference_mode; clone() it "
+                    "outside of inference_mode first"
+                )
+        self.node = LEAF if requires_grad else None
+        return self
+
+    @property
+    def grad(self) -> "Tensor | None":
+        """The accumulated gradient of a leaf (or of any tensor after ``retain_grad``)."""
+        return None if self.state is None else self.state.grad
+
+    @grad.setter
+    def grad(self, value: "Tensor | None") -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise DTypeError(
+                    f"expected a Tensor or None as .grad, got {type(value).__name__}; wrap it with "
+                    "telegrad.tensor"
+                )
+            if value.shape != self.shape or value.dtype != self.dtype:
+                raise ShapeError(
+                    f"expected a gradient of shape {self.shape} and dtype {self.dtype}, got shape "
+                    f"{value.shape} and dtype {value.dtype}"
+                )
+        self.states().grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
+
+    @property
+    def grad_fn(self) -> Any:
+        """The node that recorded this tensor; None for leaves and constants."""
+        return None if self.node is LEAF else self.node
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the user made this tensor, or nothing was recorded for it."""
+        return self.node is None or self.node is LEAF
+
+    @property
+    def is_dual(self) -> bool:
+        """Whether this tensor carries a tangent of a level that is still open."""
+        return bool(self.tangents)
+
+    def states(self) -> State:
+        """The state, made when first needed."""
+        if self.state is None:
+            self.state = State()
+        return self.state
+
+    def is_inference(self) -> bool:
+        """Whether this tensor was made under ``inference_mode``."""
+        return self.state is not None and self.state.inference
+
+    def detach(self) -> "Tensor":
+        """The same value as a constant for reverse mode; forward-mode tangents stay."""
+        tangents = self.tangents
+        if tangents:
+            tangents = {level: tangent.detach() for level, tangent in tangents.items()}
+        return wrap(self.array, None, tangents)
+
+    def backward(
+        self,
+        gradient: "Tensor | None" = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Adds the gradients of this tensor to ``.grad`` of the leaves it was computed from."""
+        lent.backward(self, gradient, retain_graph, create_graph, inputs)
+
+    def retain_grad(self) -> None:
+        """Keeps the gradient of this tensor in ``.grad`` although it is not a leaf."""
+        if self.node is None:
+            raise GradientError(
+                "expected a tensor that requires grad, got a constant; there is no gradient to keep"
+            )
+        if self.node is LEAF:
+            return
+        here = weakref.ref(self)
+
+        def retain(gradient: Any) -> None:
+            tensor = here()
+            if tensor is not None:
+                shown = gradient if isinstance(gradient, Tensor) else wrap(gradient)
+                old = tensor.states().grad
+                tensor.states().grad = shown if old is None else old + shown
+
+        _node_hooks(self.node).retain = retain
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether ``retain_grad`` was called on this tensor."""
+        hooks = None if self.is_leaf else self.node.hooks
+        return hooks is not None and hooks.retain is not None
+
+    def register_hook(self, hook: Callable[["Tensor"], "Tensor | None"]) -> Handle:
+        """Calls ``hook(gradient)`` when this tensor's gradient is complete; it may replace it."""
+        if self.node is None:
+            raise GradientError(
+                "expected a tensor that requires grad, got a constant; no gradient will pass here"
+            )
+        return Handle(_node_hooks(self if self.node is LEAF else self.node).tensor, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[["Tensor"], None]) -> Handle:
+        """Calls ``hook(tensor)`` after a pass has added to this leaf's ``.grad``."""
+        if self.node is not LEAF:
+            raise GradientError(
+                "expected a leaf that requires grad; only leaves accumulate, see register_hook"
+            )
+        return Handle(_node_hooks(self).accumulated, hook)
+
+    @property
+    def hooks(self) -> NodeHooks | None:
+        """The hooks of a leaf, as the engine's protocol wants them."""
+        return None if self.state is None else self.state.hooks
+
+    @hooks.setter
+    def hooks(self, value: NodeHooks) -> None:
+        self.states().hooks = value
+
+    def before(self, cotangent: Any) -> Any:
+        """Runs the hooks of a leaf on its gradient; the engine calls it."""
+        hooks = self.hooks
+        return cotangent if hooks is None else run_before(hooks, cotangent)
+
+    def name(self) -> str:
+        """What the engine calls a leaf."""
+        return "AccumulateGrad"
+
+    def as_function(self) -> "AccumulateGrad":
+        """What ``next_functions`` shows for a leaf."""
+        return AccumulateGrad(self)
+
+    # The value, outside of telegrad
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """A read-only view of the value as a NumPy array."""
+        if self.node is not None:
+            raise GradientError(
+                "expected a tensor that does not require grad, got one that does; use "
+                "detach().numpy() to leave the graph on purpose"
+            )
+        array = np.asarray(self.array)
+        view = array.view()
+        view.flags.writeable = False
+        return view
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"expected dtype {array.dtype} without a copy, got {dtype}")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def item(self) -> Any:
+        """The only element as a Python number."""
+        if self.size != 1:
+            raise ShapeError(f"expected a tensor with one element, got shape {self.shape}")
+        return np.asarray(self.array).item()
+
+    def tolist(self) -> Any:
+        """The elements as nested Python lists."""
+        return np.asarray(self.array).tolist()
+
+    def __bool__(self) -> bool:
+        return bool(self._only_element("bool"))
+
+    def __int__(self) -> int:
+        return int(self._only_element("int"))
+
+    def __float__(self) -> float:
+        return float(self._only_element("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._only_element("complex"))
+
+    def __index__(self) -> int:
+        if self.ndim or self.dtype.kind not in "iu":
+            raise DTypeError(
+                f"expected a 0-d integer tensor as an index, got shape {self.shape} of {self.dtype}"
+            )
+        return int(self.array)
+
+    def _only_element(self, kind: str) -> Any:
+        if self.ndim:
+            raise DTypeError(
+                f"expected a 0-d tensor for {kind}(), got shape {self.shape}; use .item(), or all() "
+                "and any() for conditions"
+            )
+        return self.array.item() if hasattr(self.array, "item") else self.array
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise DTypeError("expected a tensor with axes for len(), got a 0-d tensor")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return printing.tensor_text(self)
+
+    __hash__ = object.__hash__
+
+    def __reduce__(self) -> Any:
+        if not self.is_leaf:
+            raise GradientError(
+                "expected a leaf or a constant to copy or pickle, got a tensor that was computed "
+                "from others; detach() it first"
+            )
+        return rebuild, (np.asarray(self.array), self.requires_grad)
+
+    # Changing it
+
+    def copy_(self, source: Any) -> Self:
+        """Gives this tensor the value of `source`, in its own memory where nobody else holds it."""
+        value = source.array if isinstance(source, Tensor) else np.asarray(source)
+        recorded = isinstance(source, Tensor) and source.node is not None
+        if MODE.get().recording and (self.node is not None or recorded):
+            refuse_in_place(self, "copy_")
+            replacement = lent.namespace.broadcast_to(
+                lent.namespace.astype(source, self.dtype), self.shape
+            )
+            self.rebind(replacement)
+            return self
+        array = self.array
+        # Three references: this local, the slot of the tensor, the argument of getrefcount.
+        if type(array) is np.ndarray and array.base is None and sys.getrefcount(array) == 3:
+            np.copyto(array, value, casting="same_kind")
+        else:
+            fresh = np.empty(array.shape, array.dtype)
+            np.copyto(fresh, np.asarray(value), casting="same_kind")
+            self.array = fresh
+        return self
+
+    def rebind(self, other: "Tensor") -> None:
+        """Gives this Tensor another's value and history: what in-place operators do."""
+        self.array = other.array
+        self.tangents = other.tangents
+        if not (self.node is LEAF and not MODE.get().recording):
+            self.node = other.node
+
+
+class AccumulateGrad:
+    """A leaf as ``next_functions`` shows it: the place where its gradient accumulates."""
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: Tensor) -> None:
+        self.variable = variable
+
+    def name(self) -> str:
+        return "AccumulateGrad"
+
+    @property
+    def next_functions(self) -> tuple[()]:
+        return ()
+
+    def register_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Calls ``hook((), (gradient,))`` after the leaf has accumulated."""
+        leaf = self.variable
+        return leaf.register_post_accumulate_grad_hook(lambda _: hook((), (leaf.grad,)))
+
+    def register_prehook(self, hook: Callable[..., Any]) -> Handle:
+        """Calls ``hook((gradient,))`` before the leaf accumulates."""
+        return Handle(_node_hooks(self.variable).before, hook)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AccumulateGrad) and other.variable is self.variable
+
+    def __hash__(self) -> int:
+        return hash(self.variable)
+
+
+def _node_hooks(node: Any) -> NodeHooks:
+    if node.hooks is None:
+        node.hooks = NodeHooks()
+    hooks: NodeHooks = node.hooks
+    return hooks
+
+
+_new = object.__new__
+
+
+def wrap(array: Any, node: Any = None, tangents: dict[Any, Tensor] | None = None) -> Tensor:
+    """A Tensor around a raw array, without a copy or a check."""
+    tensor = _new(Tensor)
+    tensor.array = array
+    tensor.node = node
+    tensor.tangents = tangents
+    tensor.state = None
+    return tensor
+
+
+def rebuild(array: Any, requires_grad: bool) -> Tensor:
+    """A leaf or constant from a pickle."""
+    return wrap(np.array(array), LEAF if requires_grad else None)
+
+
+def refuse_in_place(tensor: Tensor, what: str) -> None:
+    """Raises where an in-place change would change a leaf that is being differentiated."""
+    if tensor.node is LEAF and MODE.get().recording:
+        raise GradientError(
+            f"expected a tensor that is not a leaf for {what}, got a leaf that requires grad; "
+            "change it under telegrad.no_grad(), or use an operation that gives a new tensor"
+        )
