@@ -1,0 +1,1 @@
+"""Tools for testing programs that use telegrad; shipped and public."""

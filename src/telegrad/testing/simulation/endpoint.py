@@ -1,0 +1,53 @@
+"""One end of a simulated connection."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.introduction import Limits
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.wire.frames import ANSWER, CALL, SERVICE, Buffer, Frame
+
+if TYPE_CHECKING:
+    from telegrad.testing.simulation.host import SimulatedHost
+
+__all__ = ["SimulatedEndpoint"]
+
+
+class SimulatedEndpoint(Endpoint):
+    """Frames go to the `other` end by way of the simulation, as copies."""
+
+    def __init__(self, host: "SimulatedHost", peer: WorkerInfo, lost_after: float) -> None:
+        super().__init__(peer, Limits(), host.now(), lost_after)
+        self.host = host
+        self.other: SimulatedEndpoint
+        self.last_arrival = 0.0
+
+    def __repr__(self) -> str:
+        return f"{self.host.worker.name}>{self.peer.name}"
+
+    def send(
+        self,
+        kind: int,
+        flags: int,
+        ident: int,
+        parent: int,
+        header: bytes,
+        buffers: Sequence[Buffer] = (),
+    ) -> None:
+        """Put a frame on its way, or crash where that was asked for."""
+        if kind in (CALL, SERVICE):
+            self.host.reach("before send")
+        elif kind == ANSWER:
+            self.host.reach("before answer")
+        self.host.check_alive()
+        if self.closed:
+            raise ConnectionError(f"the connection to {self.peer.name} is closed")
+        copies = tuple(bytes(buffer) for buffer in buffers)
+        self.host.simulation.post(self, Frame(kind, flags, ident, parent, header, copies))
+
+    def close(self) -> None:
+        """Give the path up; the other end notices after a while."""
+        if not self.closed:
+            self.closed = True
+            self.host.simulation.hang_up(self)

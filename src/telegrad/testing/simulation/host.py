@@ -1,0 +1,136 @@
+"""What carries a worker in a simulation: virtual time, strands, simulated connections."""
+
+import collections
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from telegrad.errors import WorkerLost
+from telegrad.rpc.call import Call
+from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.future import Future
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.worker import Worker
+from telegrad.testing.simulation.endpoint import SimulatedEndpoint
+from telegrad.testing.simulation.faults import CrashPoint
+from telegrad.testing.simulation.strand import SimulatedCrash, Strand
+
+if TYPE_CHECKING:
+    from telegrad.testing.simulation.simulation import Simulation
+
+__all__ = ["SimulatedHost"]
+
+
+class SimulatedHost:
+    """One worker's part of the simulation. `paused_until`: its process is stopped until then."""
+
+    def __init__(self, simulation: "Simulation") -> None:
+        self.simulation = simulation
+        self.worker: Worker
+        self.is_alive = True
+        self.paused_until = -math.inf
+        self.strands: dict[Strand, None] = {}
+        self._timers_at = math.inf
+        self._crashes: dict[CrashPoint, int] = {}
+        self._reached: collections.Counter[CrashPoint] = collections.Counter()
+
+    def begin(self, worker: Worker) -> str:
+        """Carry the worker."""
+        self.worker = worker
+        return f"simulated://{worker.name}"
+
+    def now(self) -> float:
+        """Return the virtual time."""
+        return self.simulation.now
+
+    def dial(self, peer: WorkerInfo, address: str, timeout: float) -> Endpoint:
+        """Connect to a worker, if it lives and can be reached."""
+        self.check_alive()
+        other = self.simulation.hosts.get(peer.name)
+        if other is None or not other.is_alive or self.simulation.is_cut(self, other):
+            raise WorkerLost(
+                f"no worker could be reached at {address}, where {peer.name} should be"
+            )
+        lost_after = self.worker.options.lost_after
+        here = SimulatedEndpoint(self, other.worker.info, lost_after)
+        there = SimulatedEndpoint(other, self.worker.info, other.worker.options.lost_after)
+        here.other, there.other = there, here
+        other.worker.accepted(there)
+        return here
+
+    def start(self, task: Callable[[], object]) -> None:
+        """Run the task on a strand of its own, a little later."""
+        self.simulation.start(self, task)
+
+    def wait(self, future: Future[Any], timeout: float | None) -> None:
+        """Let other strands run until the future is settled or the virtual time is over."""
+        end = math.inf if timeout is None else self.now() + timeout
+        while not future._done:
+            deadline = future.deadline if isinstance(future, Call) else math.inf
+            self._sleep_until(future, min(end, deadline))
+            if not future._done and self.now() >= deadline:
+                self.worker.run_timers(self.now())
+            if self.now() >= end:
+                return
+
+    def _sleep_until(self, future: Future[Any], end: float) -> None:
+        strand = self.simulation.current_strand()
+        turn = self.simulation.next_turn(strand)
+        future.add_done_callback(lambda _: self.simulation.wake(self, strand, turn))
+        if future._done:
+            return
+        if end < math.inf:
+            self.simulation.at(end, self, "wake", lambda: self.simulation.resume(strand, turn))
+        strand.pause()
+
+    def expect_answer(self, endpoint: Endpoint) -> None:
+        """Nothing to do: the simulation delivers."""
+
+    def rouse(self, deadline: float) -> None:
+        """Run the worker's timers no later than the deadline."""
+        deadline = max(deadline, self.now())
+        if deadline < self._timers_at and self.is_alive:
+            self._timers_at = deadline
+            self.simulation.at(deadline, self, "timers", self._run_timers)
+
+    def _run_timers(self) -> None:
+        if self._timers_at > self.now():
+            return
+        self._timers_at = math.inf
+        if not self.is_alive or self.worker.closed:
+            return
+        if self.worker.next_timer() <= self.now():
+            self.worker.run_timers(self.now())
+        due = self.worker.next_timer()
+        if due < math.inf:
+            self.rouse(due)
+
+    def ended(self, endpoint: Endpoint) -> None:
+        """Hang up."""
+        assert isinstance(endpoint, SimulatedEndpoint)
+        self.simulation.hang_up(endpoint)
+
+    def tidy(self) -> None:
+        """Nothing to do: nothing is open."""
+
+    def close(self, timeout: float) -> None:
+        """Be no longer there."""
+        self.is_alive = False
+
+    # Crashing.
+
+    def crash_at(self, point: CrashPoint, occurrence: int) -> None:
+        """Die when the point is reached for the n-th time from now."""
+        self._crashes[point] = self._reached[point] + occurrence
+
+    def reach(self, point: CrashPoint) -> None:
+        """Die here, if that was asked for."""
+        self._reached[point] += 1
+        if self._crashes.get(point) == self._reached[point]:
+            self.simulation.crash(self.worker.name)
+            raise SimulatedCrash(f"{self.worker.name} {point}")
+
+    def check_alive(self) -> None:
+        """Raise SimulatedCrash on a dead worker's strands."""
+        if not self.is_alive and not self.worker.closed:
+            raise SimulatedCrash(self.worker.name)

@@ -1,0 +1,342 @@
+"""The loop of a simulation: events in the order of virtual time, everything else from one seed.
+
+    simulation = Simulation(["a", "b"], seed=7, faults=Faults(drop=0.01))
+    with simulation:
+        assert simulation.run("a", lambda: simulation.worker("a").rpc_sync("b", abs, (-1,))) == 1
+
+The law: nothing in here reads a clock or rolls dice but `_random`, and events of one time run in
+the order in which they were entered. Same seed, same trace.
+"""
+
+import heapq
+import math
+import random
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+from telegrad.errors import UsageError
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.options import Options
+from telegrad.rpc.request import Request, current_request
+from telegrad.rpc.wire.frames import PING, PONG, Frame
+from telegrad.rpc.worker import Worker
+from telegrad.testing.simulation.endpoint import SimulatedEndpoint
+from telegrad.testing.simulation.faults import CrashPoint, Faults
+from telegrad.testing.simulation.host import SimulatedHost
+from telegrad.testing.simulation.strand import SimulatedCrash, Strand
+
+__all__ = ["Simulation"]
+
+_HEARTBEATS = (PING, PONG)
+
+
+class Simulation:
+    """Workers, a network and a clock of their own."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        seed: int,
+        faults: Faults | None = None,
+        options: Options | None = None,
+        equip: Callable[[Worker], object] | None = None,
+    ) -> None:
+        """Make workers with ids in the order of the names; `equip` is called for each."""
+        self.seed = seed
+        self.faults = faults or Faults()
+        self.now = 0.0
+        self.hosts: dict[str, SimulatedHost] = {}
+        self.trace: list[str] = []
+        self._random = random.Random(seed)
+        self._events: list[tuple[float, int, SimulatedHost | None, str, Callable[[], object]]] = []
+        self._entered = 0
+        self._running: Strand | None = None
+        self._turns: dict[Strand, int] = {}
+        self._cuts: set[frozenset[str]] = set()
+        self._dead: list[SimulatedHost] = []
+        self._lives = 0
+        self._options = options or Options()
+        self._equip = equip
+        self._ids = {name: number for number, name in enumerate(names)}
+        for name in names:
+            self._begin(name)
+
+    def _begin(self, name: str) -> Worker:
+        self._lives += 1
+        host = SimulatedHost(self)
+        info = WorkerInfo(name, self._ids[name], self._lives)
+        worker = Worker(info, host, self._options)
+        for other in self.hosts.values():
+            if other.worker.name != name:
+                worker.add_peer(other.worker.info, other.worker.address)
+                if other.worker.peers.get(name) is None:
+                    other.worker.add_peer(info, worker.address)
+        self.hosts[name] = host
+        if self._equip is not None:
+            self._equip(worker)
+        return worker
+
+    def __enter__(self) -> "Simulation":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+        if error is not None:
+            error.add_note(f"in a simulation with seed={self.seed}")
+
+    def worker(self, name: str) -> Worker:
+        """Return a worker as it lives now."""
+        return self.hosts[name].worker
+
+    # Running.
+
+    def run(self, name: str, program: Callable[[], Any], *, limit: float = 1e4) -> Any:
+        """Run a program on a worker to its end and return its result, or raise its exception."""
+        return self.run_all({name: program}, limit=limit)[name]
+
+    def run_all(
+        self, programs: dict[str, Callable[[], Any]], *, limit: float = 1e4
+    ) -> dict[str, Any]:
+        """Run one program on each of several workers, at once; a worker that died gives None."""
+        results: dict[str, Any] = {}
+        strands = []
+        for name, program in programs.items():
+            host = self.hosts[name]
+            strands.append(self.start(host, self._storing(results, name, program)))
+        end = self.now + limit
+        while not all(strand.is_done for strand in strands):
+            if not self._step(end):
+                waiting = [strand.name for strand in strands if not strand.is_done]
+                raise TimeoutError(
+                    f"{waiting} did not end by virtual time {end}; seed={self.seed}, the last "
+                    f"events:\n" + "\n".join(self.trace[-20:])
+                )
+        for name, strand in zip(programs, strands):
+            if strand.error is not None and self.hosts[name].is_alive:
+                raise strand.error
+        return {name: results.get(name) for name in programs}
+
+    @staticmethod
+    def _storing(
+        results: dict[str, Any], name: str, program: Callable[[], Any]
+    ) -> Callable[[], None]:
+        def store() -> None:
+            results[name] = program()
+
+        return store
+
+    def settle(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        end = self.now + seconds
+        while self._step(end):
+            pass
+        self.now = max(self.now, end)
+
+    def _step(self, end: float) -> bool:
+        """Run the next event; False if there is none before `end`."""
+        if not self._events or self._events[0][0] > end:
+            return False
+        when, entered, host, what, action = heapq.heappop(self._events)
+        if host is not None and host.paused_until > when:
+            heapq.heappush(self._events, (host.paused_until, entered, host, what, action))
+            return True
+        self.now = when
+        try:
+            action()
+        except SimulatedCrash:
+            # It reached its crash point in the loop itself, not on a strand of its own.
+            pass
+        return True
+
+    def at(
+        self, when: float, host: SimulatedHost | None, what: str, action: Callable[[], object]
+    ) -> None:
+        """Enter an event; one of a paused worker waits until it goes on."""
+        self._entered += 1
+        heapq.heappush(self._events, (when, self._entered, host, what, action))
+
+    def sleep(self, seconds: float) -> None:
+        """Called in a program or handler: let virtual time pass."""
+        strand = self.current_strand()
+        turn = self.next_turn(strand)
+        self.at(self.now + seconds, None, "wake", lambda: self.resume(strand, turn))
+        strand.pause()
+
+    # Strands.
+
+    def start(self, host: SimulatedHost, task: Callable[[], object]) -> Strand:
+        """Run the task on a strand of the worker."""
+
+        def in_request() -> object:
+            current_request.set(Request(host.worker, None, 0, False))
+            return task()
+
+        strand = Strand(host.worker.name, in_request)
+        host.strands[strand] = None
+        self.at(self.now, host, "start", lambda: self._resume(host, strand))
+        return strand
+
+    def _resume(self, host: SimulatedHost, strand: Strand) -> None:
+        if not host.is_alive and not host.worker.closed:
+            strand.kill()
+            return
+        before, self._running = self._running, strand
+        strand.resume()
+        self._running = before
+        if strand.is_done:
+            host.strands.pop(strand, None)
+            self._turns.pop(strand, None)
+
+    def current_strand(self) -> Strand:
+        """Return the strand that has the baton."""
+        if self._running is None:
+            raise UsageError("waiting is for programs and handlers: use Simulation.run")
+        return self._running
+
+    def next_turn(self, strand: Strand) -> int:
+        """Return the number of the strand's next pause, so that a late wake-up finds another."""
+        turn = self._turns[strand] = self._turns.get(strand, 0) + 1
+        return turn
+
+    def wake(self, host: SimulatedHost, strand: Strand, turn: int) -> None:
+        """Let a paused strand go on, as the next event."""
+        self.at(self.now, host, "wake", lambda: self.resume(strand, turn))
+
+    def resume(self, strand: Strand, turn: int) -> None:
+        """Let the strand go on if it still is in that pause."""
+        if strand.is_done or self._turns.get(strand) != turn:
+            return
+        self._turns[strand] = turn + 1
+        self._resume(self.hosts_of(strand), strand)
+
+    def hosts_of(self, strand: Strand) -> SimulatedHost:
+        """Return the host that the strand runs on, alive or not."""
+        for host in [*self.hosts.values(), *self._dead]:
+            if strand in host.strands:
+                return host
+        raise UsageError(f"the strand of {strand.name} has ended")
+
+    # The network.
+
+    def post(self, endpoint: SimulatedEndpoint, frame: Frame) -> None:
+        """Put a frame on its way."""
+        faults, dice = self.faults, self._random
+        copies = 1
+        if faults.drop and dice.random() < faults.drop:
+            copies = 0
+        elif faults.duplicate and dice.random() < faults.duplicate:
+            copies = 2
+        if frame.kind not in _HEARTBEATS:
+            self._note(f"{endpoint} {frame.kind}.{frame.ident} x{copies}")
+        for _ in range(copies):
+            when = self.now + dice.uniform(faults.shortest, faults.longest)
+            if not faults.reorder:
+                when = endpoint.last_arrival = max(when, endpoint.last_arrival)
+            self.at(when, endpoint.other.host, "frame", lambda: self._deliver(endpoint, frame))
+
+    def _deliver(self, endpoint: SimulatedEndpoint, frame: Frame) -> None:
+        there = endpoint.other
+        if there.closed or not there.host.is_alive or self.is_cut(endpoint.host, there.host):
+            return
+        if frame.kind not in _HEARTBEATS:
+            self._note(f"{endpoint} {frame.kind}.{frame.ident} arrives")
+        there.frames += 1
+        # Each delivery has memory of its own: handlers may write into what they got.
+        buffers = [memoryview(bytearray(buffer)) for buffer in frame.buffers]
+        copy = Frame(frame.kind, frame.flags, frame.ident, frame.parent, frame.header, buffers)
+        task = there.host.worker.receive(there, copy)
+        if task is not None:
+            self.start(there.host, lambda: self._execute(there.host, task))
+
+    @staticmethod
+    def _execute(host: SimulatedHost, task: Callable[[], object]) -> None:
+        host.reach("during execution")
+        task()
+
+    def hang_up(self, endpoint: SimulatedEndpoint) -> None:
+        """One end closed: the other notices, unless the network between them is cut."""
+        there = endpoint.other
+
+        def notice() -> None:
+            if not there.closed and there.host.is_alive:
+                if self.is_cut(endpoint.host, there.host):
+                    return
+                self._note(f"{there} broken")
+                error = ConnectionResetError("the connection was closed")
+                there.host.worker.endpoint_lost(there, error)
+
+        when = self.now + self._random.uniform(self.faults.shortest, self.faults.longest)
+        # After what was sent before it.
+        self.at(max(when, endpoint.last_arrival), there.host, "hang up", notice)
+
+    def cut(self, one: str, other: str) -> None:
+        """Cut the network between two workers; nothing passes, nobody is told."""
+        self._note(f"cut {one} {other}")
+        self._cuts.add(frozenset((one, other)))
+
+    def heal(self, one: str, other: str) -> None:
+        """Join the network again."""
+        self._note(f"heal {one} {other}")
+        self._cuts.discard(frozenset((one, other)))
+
+    def is_cut(self, one: SimulatedHost, other: SimulatedHost) -> bool:
+        """Say whether nothing passes between the two."""
+        return bool(self._cuts) and frozenset((one.worker.name, other.worker.name)) in self._cuts
+
+    # Processes.
+
+    def pause(self, name: str, seconds: float) -> None:
+        """Stop a worker's process for a while, as SIGSTOP does."""
+        self._note(f"pause {name}")
+        self.hosts[name].paused_until = self.now + seconds
+
+    def crash_at(self, name: str, point: CrashPoint, occurrence: int = 1) -> None:
+        """Let a worker die when it reaches the point for the n-th time from now."""
+        self.hosts[name].crash_at(point, occurrence)
+
+    def crash(self, name: str) -> None:
+        """Let a worker die now; the kernel closes its connections."""
+        host = self.hosts[name]
+        if not host.is_alive:
+            return
+        self._note(f"crash {name}")
+        host.is_alive = False
+        self._dead.append(host)
+        for peer in host.worker.peers.all():
+            for endpoint in peer.endpoints():
+                if isinstance(endpoint, SimulatedEndpoint):
+                    endpoint.close()
+        for strand in list(host.strands):
+            if strand is not self._running:
+                self.at(self.now, None, "kill", strand.kill)
+
+    def restart(self, name: str) -> Worker:
+        """Start a dead worker again: the same name and id, another incarnation."""
+        if self.hosts[name].is_alive:
+            raise UsageError(f"{name} is alive: crash it first")
+        self._note(f"restart {name}")
+        return self._begin(name)
+
+    def close(self) -> None:
+        """Unwind whatever still waits."""
+        for host in [*self.hosts.values(), *self._dead]:
+            host.is_alive = False
+            for strand in list(host.strands):
+                strand.kill()
+            host.strands.clear()
+        self._events.clear()
+
+    def _note(self, what: str) -> None:
+        self.trace.append(f"{self.now:.9f} {what}")
+
+    @property
+    def next_event(self) -> float:
+        """When something happens next; infinity if nothing does."""
+        return self._events[0][0] if self._events else math.inf
