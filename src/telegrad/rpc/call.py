@@ -1,5 +1,7 @@
 """A call under way: the future of its answer, and what is needed to recognise and end it."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from telegrad.rpc.future import Future, Waiter
@@ -20,8 +22,17 @@ class Call(Future[Any]):
     """
 
     __slots__ = (
-        "code", "creates", "deadline", "endpoint", "extra", "forks", "is_service", "number", "what", "worker",
-    )  # fmt: skip
+        "code",
+        "creates",
+        "deadline",
+        "endpoint",
+        "extra",
+        "forks",
+        "is_service",
+        "number",
+        "what",
+        "worker",
+    )
 
     def __init__(
         self, worker: "Worker", endpoint: "Endpoint", deadline: float, what: object
@@ -47,3 +58,7 @@ class Call(Future[Any]):
 
     def _waiter(self) -> Waiter | None:
         return self.worker.host
+
+    def _run_all(self, callbacks: list[Callable[[Any], None]]) -> None:
+        # Not here: this thread reads for others, and a callback may wait for what it would read.
+        self.worker.host.start(partial(super()._run_all, callbacks))

@@ -68,6 +68,10 @@ class Endpoint(abc.ABC):
     ) -> None:
         """Send one frame; ConnectionError or OSError if the path is broken."""
 
+    def can_send(self) -> bool:
+        """Say whether a small frame would go out without waiting for the peer."""
+        return True
+
     @abc.abstractmethod
     def close(self) -> None:
         """Give the path up; may be called again."""

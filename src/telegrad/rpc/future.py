@@ -36,6 +36,18 @@ class Waiter(Protocol):
         """Return when the future is settled or the time is over."""
 
 
+class Quick:
+    """A callback that neither waits nor fails, so it may run on whichever thread settles."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: "Callable[[Future[Any]], object]") -> None:
+        self._call = call
+
+    def __call__(self, future: "Future[Any]") -> None:
+        self._call(future)
+
+
 class Future(Generic[T]):
     """The outcome of something that runs elsewhere: a value or an exception, once."""
 
@@ -151,9 +163,17 @@ class Future(Generic[T]):
             for sleeper in sleepers:
                 wake(sleeper)
         if callbacks:
+            slow = [callback for callback in callbacks if type(callback) is not Quick]
             for callback in callbacks:
-                self._run(callback)
+                if type(callback) is Quick:
+                    callback(self)
+            if slow:
+                self._run_all(slow)
         return True
+
+    def _run_all(self, callbacks: list[Callable[[Any], None]]) -> None:
+        for callback in callbacks:
+            self._run(callback)
 
     def _run(self, callback: Callable[[Any], None]) -> None:
         try:
@@ -196,7 +216,7 @@ class Future(Generic[T]):
                 if not arrived.done():
                     arrived.set_result(None)
 
-            self.add_done_callback(lambda _: loop.call_soon_threadsafe(arrive))
+            self.add_done_callback(Quick(lambda _: loop.call_soon_threadsafe(arrive)))
             yield from arrived
         return self.value()
 
@@ -240,5 +260,5 @@ def collect_all(futures: Iterable[Future[T]]) -> Future[list[Future[T]]]:
             together._settle(futures, None)
 
     for future in futures:
-        future.add_done_callback(count)
+        future.add_done_callback(Quick(count))
     return together

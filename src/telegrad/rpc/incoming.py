@@ -32,7 +32,7 @@ _ASYNC = "__telegrad_async_execution__"
 
 
 def async_execution(function: Any) -> Any:
-    """Mark a function that returns a Future: its caller gets the future's value, when it is there."""
+    """Mark a function that returns a Future: its caller gets the value when it is there."""
     setattr(function, _ASYNC, True)
     return function
 

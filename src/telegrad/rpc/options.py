@@ -14,8 +14,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     never. `lost_after`: seconds of silence after which a peer is lost. `spin`: seconds to look for
     an answer before sleeping, 0 turns it off. `segments`: whether large arrays may go through
     shared memory. `unix_sockets`: whether workers on one host may use them; else TCP on loopback.
-    `host`: the address of this machine that others reach, where it has several. `strict`: no pickle, exposed functions only. `join_timeout`: seconds for all
-    workers to come together.
+    `host`: the address of this machine that others reach, where it has several. `strict`: no
+    pickle, exposed functions only. `join_timeout`: seconds for all workers to come together.
     """
 
     rpc_timeout: float = 60.0

@@ -5,11 +5,13 @@ Everything here may run on any thread. Nothing is ever sent twice but reliable n
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from telegrad.errors import CallTimeout, ProtocolViolation, UsageError
 from telegrad.rpc.call import Call
 from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.future import Quick
 from telegrad.rpc.request import current_request
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.service import Arrays, open_message, seal_message
@@ -115,11 +117,11 @@ class Outgoing:
             value = worker.references.create_for(number, worker.name)
             handle = worker.references.adopt(number)
             call = self.call(to, function, args, kwargs, timeout, waits=False)
-            call.add_done_callback(lambda done: value._settle(done._value, done._error))
+            call.add_done_callback(Quick(lambda done: value._settle(done._value, done._error)))
             return handle
         handle = worker.references.ask_for(number, owner)
         call = self.call(to, function, args, kwargs, timeout, waits=False, creates=number)
-        call.add_done_callback(lambda done: worker.references.asked(number, done._error))
+        call.add_done_callback(Quick(lambda done: worker.references.asked(number, done._error)))
         return handle
 
     def _begin(
@@ -240,15 +242,24 @@ class Outgoing:
         call._settle(None, error)
 
     def expire(self, endpoint: Endpoint, now: float) -> None:
-        """Fail the calls whose deadline has passed."""
-        for number, call in endpoint.calls.expired(now):
-            what = getattr(call.what, "__qualname__", call.what)
-            error = CallTimeout(
-                f"{endpoint.peer.name} did not answer {what!r} before the deadline: give the call "
-                "a longer timeout, or see what keeps the worker busy"
-            )
-            self._worker.references.gave_up(endpoint, number, call)
-            self._failed(call, error)
+        """Fail the calls whose deadline has passed, on another thread: that may take its time."""
+        for _, call in endpoint.calls.expired(now):
+            self._worker.host.start(partial(self._give_up, call))
+
+    def expire_call(self, call: Call) -> None:
+        """Fail one call whose deadline has passed, unless it was settled meanwhile."""
+        if call.endpoint.calls.finish(call.number) is not None:
+            self._give_up(call)
+
+    def _give_up(self, call: Call) -> None:
+        endpoint = call.endpoint
+        what = getattr(call.what, "__qualname__", call.what)
+        error = CallTimeout(
+            f"worker {endpoint.peer.name!r} did not answer {what!r} before the deadline: give the "
+            "call a longer timeout, or see what keeps the worker busy"
+        )
+        self._failed(call, error)
+        self._worker.references.gave_up(endpoint, call.number, call)
 
     def abandon(self, endpoint: Endpoint, error: Callable[[], BaseException]) -> None:
         """Fail all calls on a path that is lost."""

@@ -42,6 +42,7 @@ class References:
         self._unresolved: dict[tuple[Endpoint, int], Call] = {}
         self._answered: dict[tuple[Endpoint, int], list[int]] = {}
         self._released: collections.deque[tuple[bool, int]] = collections.deque()
+        self._flushing = False
         worker.register_service(_SERVICE, self._on_message, inline=True)
 
     # Handles.
@@ -96,12 +97,18 @@ class References:
         self._worker.host.rouse(0.0)
 
     @property
-    def has_released(self) -> bool:
-        """Whether `flush` has something to do."""
-        return bool(self._released)
+    def needs_flush(self) -> bool:
+        """Whether `flush_soon` has something to do."""
+        return bool(self._released) and not self._flushing
 
-    def flush(self) -> None:
-        """Do what finalizers noted."""
+    def flush_soon(self) -> None:
+        """Do what finalizers noted, on another thread, because messages will be sent."""
+        if self.needs_flush:
+            self._flushing = True
+            self._worker.host.start(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
         effects: list[Send] = []
         while self._released:
             owns, number = self._released.popleft()
@@ -129,7 +136,7 @@ class References:
         return self._table.held.get(fork)
 
     def counts(self) -> dict[str, int]:
-        """Return how many values are owned, forks held and forks under way: for tests and people."""
+        """Return how many values are owned, forks held and forks under way."""
         with self._lock:
             table = self._table
             return {

@@ -87,7 +87,10 @@ class Rendezvous:
     def _misfit(self, joining: Joining) -> str | None:
         size = self._me.world_size
         if joining.world_size != size:
-            return f"rank 0 expects a world of {size} workers, {joining.name} one of {joining.world_size}"
+            return (
+                f"rank 0 expects a world of {size} workers, "
+                f"{joining.name} one of {joining.world_size}"
+            )
         if not 0 < joining.rank < size:
             return f"expected a rank from 1 to {size - 1}, {joining.name} has {joining.rank}"
         known = self._members.get(joining.name)

@@ -275,7 +275,7 @@ class Worker:
 
     def next_timer(self) -> float:
         """Return when run_timers has something to do."""
-        if self.references.has_released:
+        if self.references.needs_flush:
             return -math.inf
         times = [self._loopback.calls.next_deadline()]
 
@@ -289,7 +289,7 @@ class Worker:
 
     def run_timers(self, now: float) -> None:
         """Fail late calls, repeat notices, look after peers."""
-        self.references.flush()
+        self.references.flush_soon()
         self.outgoing.expire(self._loopback, now)
         self.peers.each_endpoint(lambda endpoint: self._look_after(endpoint, now))
         self.host.tidy()
@@ -298,20 +298,26 @@ class Worker:
         self.outgoing.expire(endpoint, now)
         try:
             for number, (header, buffers) in endpoint.outbox.due(now):
-                endpoint.send(frames.NOTICE, frames.RELIABLE, number, 0, header, buffers)
+                if endpoint.can_send():
+                    endpoint.send(frames.NOTICE, frames.RELIABLE, number, 0, header, buffers)
             if endpoint.next_tick > now:
                 return
             endpoint.next_tick = now + endpoint.liveness.interval
             verdict = endpoint.liveness.tick(endpoint.frames, now)
             if verdict is Verdict.LOST:
                 silent = now - endpoint.liveness.heard
-                self.endpoint_lost(endpoint, TimeoutError(f"nothing was heard for {silent:.1f} s"))
+                self._lose_soon(endpoint, TimeoutError(f"nothing was heard for {silent:.1f} s"))
                 return
-            if verdict is Verdict.QUIET:
+            if verdict is Verdict.QUIET and endpoint.can_send():
                 endpoint.send(frames.PING, 0, 0, 0, b"")
             self.host.expect_answer(endpoint)
         except (OSError, EOFError) as error:
-            self.endpoint_lost(endpoint, error)
+            self._lose_soon(endpoint, error)
+
+    def _lose_soon(self, endpoint: Endpoint, cause: BaseException) -> None:
+        # On another thread: those who are told may take their time, and timers may not.
+        endpoint.next_tick = math.inf
+        self.host.start(partial(self.endpoint_lost, endpoint, cause))
 
     # The end.
 

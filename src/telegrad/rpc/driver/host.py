@@ -102,7 +102,7 @@ class SocketHost:
                 return
             now = self.now()
             if now >= future.deadline:
-                self.worker.run_timers(now)
+                self.worker.outgoing.expire_call(future)
             if deadline is not None and now >= deadline:
                 return
 

@@ -20,6 +20,7 @@ The law of this file, lazy leader/follower:
 
 import _thread
 import collections
+import select
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -70,6 +71,9 @@ class Link(Endpoint):
         self._host = host
         self._reader = FrameReader(connection, Spinning(host.options.spin))
         self._write = _thread.allocate_lock()
+        self._room = select.poll() if hasattr(select, "poll") else None
+        if self._room is not None:
+            self._room.register(connection.fileno(), select.POLLOUT)
         self._lead = _thread.allocate_lock()
         self._mutex = _thread.allocate_lock()
         self._serving: object = None
@@ -137,6 +141,14 @@ class Link(Endpoint):
             content.append(Placement(segment.id, segment.size if segment.is_new else 0, nbytes))
             placed.append(segment)
         return content, placed
+
+    def can_send(self) -> bool:
+        """Say whether a small frame would go out at once: nobody writes, and there is room."""
+        if self._write.locked():
+            return False
+        if self._room is None:
+            return bool(select.select([], [self.connection.fileno()], [], 0)[1])
+        return bool(self._room.poll(0))
 
     def flush_releases(self) -> None:
         """Tell the peer which segments it has back, if nothing else is being sent to it."""

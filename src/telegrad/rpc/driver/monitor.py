@@ -160,7 +160,8 @@ class Monitor:
             return [fd for fd, _ in events]
         with self._lock:
             wanted = {fd for fd, link in self._links.items() if link.watched}
-            registered = set(self._selector.get_map()) - {self._wakes.fileno()}
+            registered = {key.fd for key in self._selector.get_map().values()}
+            registered.discard(self._wakes.fileno())
             for fd in registered - wanted:
                 self._forget(fd)
             for fd in wanted - registered:

@@ -10,19 +10,20 @@ import _thread
 import os
 import select
 import time
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
 from telegrad.rpc.transport.connection import Connection
-from telegrad.rpc.wire.frames import PREFIX, Frame, Placement, parse_prefix, split_body
+from telegrad.rpc.wire.frames import PREFIX, Frame, parse_prefix, split_body
 
 __all__ = ["FrameReader", "Spinning"]
 
 _ROOM: Final = 128 << 10
 _PREFIX_BYTES: Final = PREFIX.size
 _BODY_BYTES_IN_ROOM: Final = 32 << 10
-_sched_yield = getattr(os, "sched_yield", None)
+_sched_yield: Callable[[], None] | None = getattr(os, "sched_yield", None)
 
 
 class Spinning:
@@ -36,7 +37,7 @@ class Spinning:
     _busy = _thread.allocate_lock()
 
     def __init__(self, seconds: float) -> None:
-        self.seconds = seconds if _sched_yield is not None else 0.0
+        self.seconds = seconds
         self._vain = 0
         self._rest = 0
 
@@ -45,7 +46,7 @@ class Spinning:
         if self._rest:
             self._rest -= 1
             return None
-        if not self.seconds or not self._busy.acquire(False):
+        if _sched_yield is None or not self.seconds or not self._busy.acquire(False):
             return None
         receive = connection.recv_into_nowait
         try:
@@ -121,7 +122,7 @@ class FrameReader:
         _, _, _, header, body, _, _ = fields
         self._start += _PREFIX_BYTES
         # Not zeroed, unlike a bytearray: every byte is received before anyone sees it.
-        memory = memoryview(np.empty(header + body + 16, np.uint8))
+        memory = np.empty(header + body + 16, np.uint8).data
         pad = -header % 16
         memory = memory[pad : pad + header + body]
         came = min(self._end - self._start, len(memory))
@@ -179,8 +180,3 @@ class FrameReader:
             return bool(select.select([self._connection.fileno()], [], [], timeout)[0])
         # Rounded up: a poll of 0 ms in the last millisecond would spin.
         return bool(self._poll.poll(-(-timeout * 1000 // 1) if timeout < 1e6 else None))
-
-
-def placements(frame: Frame) -> bool:
-    """Say whether some buffers of the frame lie in shared memory."""
-    return any(isinstance(buffer, Placement) for buffer in frame.buffers)

@@ -63,8 +63,8 @@ def load_failure(header: bytes, *, strict: bool) -> BaseException:
     """Return the exception, with a note that holds the worker's name and the remote traceback."""
     try:
         failure = _decode(header)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ProtocolViolation(f"a malformed failure came: {error}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as malformed:
+        raise ProtocolViolation(f"a malformed failure came: {malformed}") from malformed
     error = _rebuild(failure, strict)
     error.add_note(f"raised on worker {failure.worker!r}; the traceback there:\n{failure.trace}")
     return error

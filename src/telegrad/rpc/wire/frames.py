@@ -15,7 +15,7 @@ limits before anything of that size is allocated.
 
 import struct
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -78,14 +78,17 @@ _MOST_BUFFERS: Final = (1 << 16) - 1
 
 
 class Frame(msgspec.Struct, gc=False):
-    """One message as it came. `buffers` are views of memory that nobody else uses."""
+    """One message as it came. `buffers` are views of memory that nobody else uses.
+
+    Between reading and fetching, those in shared memory are Placements.
+    """
 
     kind: int
     flags: int
     ident: int
     parent: int
     header: bytes
-    buffers: Sequence[Buffer]
+    buffers: Sequence[Any]
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):

@@ -18,7 +18,7 @@ __all__ = ["dump", "load"]
 
 _LIST, _TUPLE, _DICT, _SET, _FROZENSET, _COMPLEX, _SLOT, _BIG, _SLICE, _ELLIPSIS = range(10)
 _ATOMS: Final = frozenset((type(None), bool, float, str, bytes))
-_SEQUENCES: Final = {list: _LIST, tuple: _TUPLE, set: _SET, frozenset: _FROZENSET}
+_SEQUENCES: Final[dict[type, int]] = {list: _LIST, tuple: _TUPLE, set: _SET, frozenset: _FROZENSET}
 _BUILDERS: Final[dict[int, Callable[[Any], Any]]] = {
     _LIST: list,
     _TUPLE: tuple,

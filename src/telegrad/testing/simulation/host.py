@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from telegrad.errors import WorkerLost
 from telegrad.rpc.call import Call
 from telegrad.rpc.endpoint import Endpoint
-from telegrad.rpc.future import Future
+from telegrad.rpc.future import Future, Quick
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
 from telegrad.testing.simulation.endpoint import SimulatedEndpoint
@@ -68,15 +68,15 @@ class SimulatedHost:
         while not future._done:
             deadline = future.deadline if isinstance(future, Call) else math.inf
             self._sleep_until(future, min(end, deadline))
-            if not future._done and self.now() >= deadline:
-                self.worker.run_timers(self.now())
+            if isinstance(future, Call) and self.now() >= deadline:
+                self.worker.outgoing.expire_call(future)
             if self.now() >= end:
                 return
 
     def _sleep_until(self, future: Future[Any], end: float) -> None:
         strand = self.simulation.current_strand()
         turn = self.simulation.next_turn(strand)
-        future.add_done_callback(lambda _: self.simulation.wake(self, strand, turn))
+        future.add_done_callback(Quick(lambda _: self.simulation.wake(self, strand, turn)))
         if future._done:
             return
         if end < math.inf:
