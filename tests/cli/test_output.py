@@ -12,6 +12,13 @@ class Terminal(io.BytesIO):
         return True
 
 
+class Hesitant(io.BytesIO):
+    """Takes ten bytes at a time, as an unbuffered stream may."""
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        return super().write(bytes(data)[:10])
+
+
 class ClosedPipe(io.BytesIO):
     def write(self, data: object) -> int:
         raise BrokenPipeError
@@ -39,6 +46,12 @@ def test_a_line_that_comes_in_pieces_is_written_once_and_whole() -> None:
     first.finish()
     first.finish()
     assert out.getvalue() == "[b] other\n[a] begin ünd end\n".encode()
+
+
+def test_a_stream_that_takes_a_part_gets_the_rest() -> None:
+    out = Hesitant()
+    Prefixer(["a"], out, io.BytesIO()).stdout("a").feed(b"x" * 95 + b"\n")
+    assert out.getvalue() == b"[a] " + b"x" * 95 + b"\n"
 
 
 def test_a_line_without_end_is_not_kept_for_ever() -> None:

@@ -67,8 +67,11 @@ class LineStream:
             self.feed(b"\n")
 
     def _write(self, data: bytes) -> None:
+        """Write everything: an unbuffered stream takes a part when a signal comes in between."""
+        rest = memoryview(data)
         try:
-            self._target.write(data)
+            while rest:
+                rest = rest[self._target.write(rest) :]
             self._target.flush()
         except BrokenPipeError:
             # Whoever read our output has gone (`telegrad run … | head`); the workers go on.
