@@ -1,0 +1,49 @@
+"""Samples of ``rules/selection.py``."""
+
+from tests.rules.samples.families import of_two
+from tests.rules.samples.sample import (
+    Entry,
+    complex_normal,
+    constant,
+    distinct,
+    normal,
+    sample,
+    truths,
+)
+
+__all__ = ["SAMPLES"]
+
+_TIES = {
+    "reverse": "equal values: one-sided slopes differ, so finite differences mean nothing",
+    "forward": "equal values: one-sided slopes differ, so finite differences mean nothing",
+    "second": "equal values: one-sided slopes differ, so finite differences mean nothing",
+}
+
+SAMPLES = {
+    "where": Entry(
+        (
+            sample("plain", truths(2, 3), normal(2, 3), normal(2, 3)),
+            sample("broadcast values", truths(2, 3), normal(3), normal(2, 1)),
+            sample("broadcast condition", truths(3), normal(2, 3), normal()),
+            sample("0-d", truths(), normal(), normal()),
+            sample("zero-size", truths(0, 3), normal(3), normal(0, 3)),
+            sample("complex", truths(2, 2), complex_normal(2, 2), complex_normal(2)),
+            sample("complex beside real", truths(2, 2), complex_normal(2, 2), normal(2, 2)),
+        ),
+        torch="where",
+    ),
+    "maximum": Entry(
+        (
+            *of_two(normal, distinct),
+            sample("ties", constant([1.0, 2.0]), constant([1.0, 3.0]), without=_TIES),
+        ),
+        torch="maximum",
+    ),
+    "minimum": Entry(
+        (
+            *of_two(normal, distinct),
+            sample("ties", constant([1.0, 2.0]), constant([1.0, 3.0]), without=_TIES),
+        ),
+        torch="minimum",
+    ),
+}
