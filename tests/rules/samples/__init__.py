@@ -1,8 +1,8 @@
-"""Sample inputs for every row of ``rules.table.TABLE``: what ``tests/rules/test_every_row.py`` runs.
+"""Sample inputs for every row of ``rules.table.TABLE``; ``tests/rules/test_every_row.py`` runs them.
 
-A module here for each family of rows (``samples/arithmetic.py`` for ``rules/arithmetic.py``), with one
-dictionary ``SAMPLES: dict[str, Entry]`` by the name of the row; ``FAMILIES`` below lists the modules.
-A differentiable row without an entry fails the tests.
+A module here for each family of rows (``samples/arithmetic.py`` for ``rules/arithmetic.py``), with
+one dictionary ``SAMPLES: dict[str, Entry]`` by the name of the row; ``FAMILIES`` below lists the
+modules. A differentiable row without an entry fails the tests.
 
 An entry::
 
@@ -20,25 +20,26 @@ An entry::
     )
 
 - ``sample(label, *draws, without={}, prepare=None, finish=None, **options)``: one call
-  ``apply(row, *inputs, **options)``, so options as the row takes them (``ops`` has completed and normalised them).
-  A draw takes a seeded ``numpy`` generator and gives one input: ``normal(2, 3)``, ``positive(3)``,
-  ``between(-0.9, 0.9, 2, 2)``, ``complex_normal(2)``, ``distinct(2, 3)`` (no ties, nothing near zero), ``whole(0, 4, 2)``,
-  ``truths(3)``, ``constant([[1.0, 2.0]])``. Floating inputs are float64 (float32 is tried by the tests). Keep
-  them small (at most a dozen elements) and at least 0.01 from any kink or pole, since finite
-  differences move them by 2e-3.
-- Which samples: plain, broadcast, batched, zero-size, 0-d, complex where the row is defined there, and each
-  option that changes the derivative. ``of_one`` and ``of_two`` make the usual ones of elementwise rows.
-- ``without={"second": "why"}`` excuses a sample from a check, with the reason. The checks: ``numpy``
-  (value), ``reverse``, ``forward``, ``second`` (all second orders), ``float32``, ``strict`` (the same
-  under array-api-strict), ``torch`` (random programs).
-- ``prepare=lambda xp, *inputs: (...)`` changes the inputs, differentiably, before the call, e.g. makes a
-  matrix symmetric: ``lambda xp, a: (a + a.mT,)``. ``finish=lambda xp, result: ...`` makes of the result what is
-  well defined, e.g. ``lambda xp, q, r: xp.abs(r)`` (several results come as several arguments). ``xp`` is
-  telegrad, NumPy or torch, so use operators and names that all three have.
+  ``apply(row, *inputs, **options)``, so options as the row takes them, which ``ops`` has completed
+  and normalised. A draw takes a seeded NumPy generator and gives one input: ``normal(2, 3)``,
+  ``positive(3)``, ``between(-0.9, 0.9, 2, 2)``, ``complex_normal(2)``, ``distinct(2, 3)`` (no ties,
+  nothing near zero), ``whole(0, 4, 2)``, ``truths(3)``, ``constant([[1.0, 2.0]])``. Floating inputs
+  are float64 (the tests try float32 too). Keep them small, at most a dozen elements, and at least
+  0.01 from any kink or pole: finite differences move them by 2e-3.
+- Which samples: plain, broadcast, batched, zero-size, 0-d, complex where the row is defined there,
+  and each option that changes the derivative. ``of_one`` and ``of_two`` (``families.py``) make the
+  usual ones of elementwise rows.
+- ``without={"second": "why"}`` excuses a sample from a check, with the reason. The checks:
+  ``numpy`` (value), ``reverse``, ``forward``, ``second`` (all second orders), ``float32``,
+  ``strict`` (the same under array-api-strict), ``torch`` (random programs).
+- ``prepare=lambda xp, *inputs: (...)`` changes the inputs, differentiably, before the call, e.g.
+  makes a matrix symmetric: ``lambda xp, a: (a + a.mT,)``. ``finish=lambda xp, *results: ...`` makes
+  of the results what is well defined, e.g. ``lambda xp, q, r: xp.abs(r)``. ``xp`` is telegrad, NumPy
+  or torch, so use operators and names that all three have.
 - ``numpy=``: the reference for the value, ``"linalg.det"`` or a function with the row's calling
-  convention; by default NumPy's function of the row's name. ``no_numpy="why"`` where there is none.
-- ``torch=``: PyTorch's twin: ``"linalg.det"``, or a function that takes the module ``torch`` first and then what the row takes;
-  or ``no_torch="why"``. A row without derivatives needs no entry.
+  convention; by default NumPy's function of the row's name. ``no_numpy="why"`` if there is none.
+- ``torch=``: PyTorch's twin, ``"linalg.det"`` or a function that takes the module ``torch`` and then
+  what the row takes; or ``no_torch="why"``. A row without derivatives needs no entry.
 """
 
 from tests.rules.samples import (

@@ -1,7 +1,6 @@
 """Samples of ``rules/activations.py``."""
 
 import numpy as np
-
 from tests.rules.samples.families import of_one
 from tests.rules.samples.sample import Entry, distinct
 

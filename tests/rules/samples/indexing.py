@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-
 from tests.rules.samples.sample import Entry, complex_normal, normal, sample
 
 __all__ = ["SAMPLES"]

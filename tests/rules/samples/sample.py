@@ -84,8 +84,7 @@ class Entry:
 
 
 def normal(*shape: int) -> Draw:
-    """Draws from the normal distribution: no value near another's kink by construction, so a row with
-    kinks takes ``distinct`` or ``between``."""
+    """Normal draws; a row with kinks takes ``distinct`` or ``between`` instead."""
     return lambda rng: np.asarray(rng.normal(size=shape))
 
 

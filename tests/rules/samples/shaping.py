@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-
 from tests.rules.samples.families import of_one
 from tests.rules.samples.sample import Entry, complex_normal, normal, sample
 
