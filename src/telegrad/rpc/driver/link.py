@@ -35,7 +35,7 @@ from telegrad.rpc.future import Future, wake
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.segments import SMALLEST_SEGMENT
 from telegrad.rpc.transport.connection import Connection
-from telegrad.rpc.wire.frames import PLACED, RELEASE, Buffer, Frame, Placement, pack
+from telegrad.rpc.wire.frames import CREATES, PLACED, RELEASE, Buffer, Frame, Placement, pack
 
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
@@ -45,6 +45,16 @@ __all__ = ["Link", "serving"]
 _DEEPEST_STACK: Final = 12
 _encode_ids = msgspec.msgpack.Encoder().encode
 _decode_ids = msgspec.msgpack.Decoder(list[int]).decode
+
+
+class _Waiting:
+    """A thread that sleeps until its call is answered, and the nested calls it is to run."""
+
+    __slots__ = ("sleeper", "tasks")
+
+    def __init__(self, sleeper: _thread.LockType) -> None:
+        self.sleeper = sleeper
+        self.tasks: list[Callable[[], object]] = []
 
 
 class _Serving(threading.local):
@@ -77,6 +87,7 @@ class Link(Endpoint):
         self._lead = _thread.allocate_lock()
         self._mutex = _thread.allocate_lock()
         self._serving: object = None
+        self._waiting: dict[int, _Waiting] = {}
         self._followers: collections.deque[_thread.LockType] = collections.deque()
         self._places = connection.same_host and host.segment_pool is not None
 
@@ -200,21 +211,22 @@ class Link(Endpoint):
     def wait(self, future: Future[Any], number: int, deadline: float | None) -> None:
         """Return when the future is settled or the deadline has passed, reading meanwhile."""
         leads = serving.link is self and self._keep_lead(serving.token)
+        can_nest = serving.depth < _DEEPEST_STACK
         while not future._done:
             if leads or self._lead.acquire(False):
                 leads = False
                 if self.watched:
                     self._host.monitor.unwatch(self)
-                task = self._lead_until(future, number, deadline)
+                task = self._lead_until(future, number, deadline, can_nest)
                 if task is not None:
                     self._run_nested(task)
                 elif not future._done:
                     return
-            elif not self._follow(future, deadline):
+            elif not self._follow(future, number, deadline, can_nest):
                 return
 
     def _lead_until(
-        self, future: Future[Any], number: int, deadline: float | None
+        self, future: Future[Any], number: int, deadline: float | None, can_nest: bool
     ) -> Callable[[], object] | None:
         """Read until the future is settled, the time is over, or there is work for this thread."""
         receive = self._host.worker.receive
@@ -226,15 +238,28 @@ class Link(Endpoint):
                 task = receive(self, frame)
                 if task is None:
                     continue
-                if frame.parent == number and serving.depth < _DEEPEST_STACK:
+                if can_nest and frame.parent == number and not frame.flags & CREATES:
                     return task
-                self._host.start(task)
+                if not self._hand_over(frame, task):
+                    self._host.start(task)
             return None
         except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
             self._host.link_failed(self, error)
             return None
         finally:
             self.give_up_lead()
+
+    def _hand_over(self, frame: Frame, task: Callable[[], object]) -> bool:
+        """Give a nested call to the thread that waits for the call it belongs to."""
+        if not frame.parent or frame.flags & CREATES:
+            return False
+        with self._mutex:
+            waiting = self._waiting.get(frame.parent)
+            if waiting is None:
+                return False
+            waiting.tasks.append(task)
+        wake(waiting.sleeper)
+        return True
 
     def _run_nested(self, task: Callable[[], object]) -> None:
         before, serving.link = serving.link, None
@@ -245,11 +270,16 @@ class Link(Endpoint):
             serving.depth -= 1
             serving.link = before
 
-    def _follow(self, future: Future[Any], deadline: float | None) -> bool:
-        """Sleep until the future is settled or the lead is offered; False if time is over."""
+    def _follow(
+        self, future: Future[Any], number: int, deadline: float | None, can_nest: bool
+    ) -> bool:
+        """Sleep until there is an answer, a lead or a nested call; False if time is over."""
         sleeper = future._new_sleeper()
         if sleeper is None:
             return True
+        waiting = _Waiting(sleeper)
+        if can_nest:
+            self._waiting[number] = waiting
         self._followers.append(sleeper)
         self._host.at("follower enlisted")
         if self._lead.locked():
@@ -261,8 +291,13 @@ class Link(Endpoint):
             self._followers.remove(sleeper)
         except ValueError:
             # The lead was offered to us. If we don't need it any more, it goes to the next.
-            if future._done or not woken:
+            if future._done or not woken or waiting.tasks:
                 self._offer_lead()
+        if can_nest:
+            with self._mutex:
+                del self._waiting[number]
+            for task in waiting.tasks:
+                self._run_nested(task)
         return woken
 
     def give_up_lead(self) -> None:
@@ -311,7 +346,7 @@ class Link(Endpoint):
                 frame = self._next(None)
                 assert frame is not None
                 task = receive(self, frame)
-                if task is None:
+                if task is None or self._hand_over(frame, task):
                     continue
                 token = serving.token = object()
                 serving.link = self
@@ -338,7 +373,7 @@ class Link(Endpoint):
         try:
             while (frame := self._next(0.0)) is not None:
                 task = self._host.worker.receive(self, frame)
-                if task is not None:
+                if task is not None and not self._hand_over(frame, task):
                     self._host.start(task)
         except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
             self._host.link_failed(self, error)

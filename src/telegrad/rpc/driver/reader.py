@@ -23,6 +23,8 @@ __all__ = ["FrameReader", "Spinning"]
 _ROOM: Final = 128 << 10
 _PREFIX_BYTES: Final = PREFIX.size
 _BODY_BYTES_IN_ROOM: Final = 32 << 10
+_LONG_WAIT: Final = 300e-6
+_MOST_LONG: Final = 4
 _sched_yield: Callable[[], None] | None = getattr(os, "sched_yield", None)
 
 
@@ -31,22 +33,22 @@ class Spinning:
 
     Waking a thread costs more than a short round trip takes. Spinning without giving up the
     processor would keep the peer from answering, so there is none where `sched_yield` is missing.
-    Adaptive: after a few vain attempts in a row it rests, so an idle worker does not burn.
+    Adaptive: it is tried as long as bytes keep coming soon, whether or not the spinning itself
+    caught them (both sides must spin for either to gain); an idle worker does not burn.
     """
 
     _busy = _thread.allocate_lock()
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self._vain = 0
-        self._rest = 0
+        # How many of the last waits were long, from 0 to `_MOST_LONG`.
+        self._long = 0
 
     def receive(self, connection: Connection, view: memoryview) -> int | None:
         """Return how many bytes came while spinning, None if none did."""
-        if self._rest:
-            self._rest -= 1
+        if _sched_yield is None or not self.seconds or self._long >= _MOST_LONG:
             return None
-        if _sched_yield is None or not self.seconds or not self._busy.acquire(False):
+        if not self._busy.acquire(False):
             return None
         receive = connection.recv_into_nowait
         try:
@@ -54,17 +56,19 @@ class Spinning:
             while time.perf_counter() < end:
                 _sched_yield()
                 try:
-                    count = receive(view)
+                    return receive(view)
                 except BlockingIOError:
                     continue
-                self._vain = 0
-                return count
+            return None
         finally:
             self._busy.release()
-        self._vain += 1
-        if self._vain >= 4:
-            self._rest = min(4 * self._vain, 64)
-        return None
+
+    def waited(self, seconds: float) -> None:
+        """Learn from a wait that spinning did not end."""
+        if seconds > _LONG_WAIT:
+            self._long = min(self._long + 1, _MOST_LONG)
+        elif self._long:
+            self._long -= 1
 
 
 class FrameReader:
@@ -165,9 +169,11 @@ class FrameReader:
         except BlockingIOError:
             count = self._spinning.receive(self._connection, view)
             if count is None:
-                if deadline is not None and not self._readable(deadline - time.monotonic()):
+                began = time.monotonic()
+                if deadline is not None and not self._readable(deadline - began):
                     return 0
                 count = self._connection.recv_into(view)
+                self._spinning.waited(time.monotonic() - began)
         if not count:
             raise EOFError("the connection was closed")
         return count
