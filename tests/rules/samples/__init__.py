@@ -1,4 +1,4 @@
-"""Sample inputs for every row of ``rules.table.TABLE``; ``tests/rules/test_every_row.py`` runs them.
+"""Sample inputs for every row of ``rules.table.TABLE``, for ``tests/rules/test_every_row.py``.
 
 A module here for each family of rows (``samples/arithmetic.py`` for ``rules/arithmetic.py``), with
 one dictionary ``SAMPLES: dict[str, Entry]`` by the name of the row; ``FAMILIES`` below lists the
@@ -34,12 +34,12 @@ An entry::
   ``strict`` (the same under array-api-strict), ``torch`` (random programs).
 - ``prepare=lambda xp, *inputs: (...)`` changes the inputs, differentiably, before the call, e.g.
   makes a matrix symmetric: ``lambda xp, a: (a + a.mT,)``. ``finish=lambda xp, *results: ...`` makes
-  of the results what is well defined, e.g. ``lambda xp, q, r: xp.abs(r)``. ``xp`` is telegrad, NumPy
-  or torch, so use operators and names that all three have.
+  of the results what is well defined, e.g. ``lambda xp, q, r: xp.abs(r)``. ``xp`` is telegrad,
+  NumPy or torch, so use operators and names that all three have.
 - ``numpy=``: the reference for the value, ``"linalg.det"`` or a function with the row's calling
   convention; by default NumPy's function of the row's name. ``no_numpy="why"`` if there is none.
-- ``torch=``: PyTorch's twin, ``"linalg.det"`` or a function that takes the module ``torch`` and then
-  what the row takes; or ``no_torch="why"``. A row without derivatives needs no entry.
+- ``torch=``: PyTorch's twin, ``"linalg.det"`` or a function that takes the module ``torch`` first,
+  then what the row takes; or ``no_torch="why"``. A row without derivatives needs no entry.
 """
 
 from tests.rules.samples import (
