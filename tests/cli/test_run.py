@@ -277,6 +277,29 @@ def test_workers_that_wont_end_or_are_stopped_are_killed_after_the_grace(script:
     until_gone(workers)
 
 
+def test_a_stopped_worker_is_woken_to_take_its_leave(script: Script) -> None:
+    path = script(
+        """
+        import os, signal, sys, time
+        is_bad = os.environ["RANK"] == "0"
+        def leave(number, frame):
+            print("leaving", flush=True)
+            sys.exit(0)
+        signal.signal(signal.SIGTERM, leave)
+        signal.signal(signal.SIGUSR1, (lambda *_: sys.exit(5)) if is_bad else signal.SIG_IGN)
+        print("ready", flush=True)
+        if not is_bad:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(600)
+        """
+    )
+    with running("--workers", "bad,stopped", "--grace", "600", path) as process:
+        lines(process, 2)
+        process.send_signal(signal.SIGUSR1)
+        assert lines(process, 1) == ["[stopped] leaving"]
+        assert process.wait(PATIENCE) == 5
+
+
 def test_processes_that_workers_started_go_with_them(script: Script) -> None:
     path = script(
         """

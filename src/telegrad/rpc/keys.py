@@ -8,7 +8,6 @@ import hmac
 import os
 import secrets
 import stat
-from pathlib import Path
 
 from telegrad.errors import Refused, UsageError
 
@@ -78,7 +77,6 @@ class ClusterKey:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with open(os.open(path, flags, 0o600), "wb") as file:
             file.write(self.encode())
-        Path(path).chmod(0o600)
 
     def encode(self) -> bytes:
         """Return the contents of a key file: for the one who writes it."""

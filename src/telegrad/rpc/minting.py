@@ -191,4 +191,3 @@ def _make_directory(path: Path) -> None:
 def _write(path: Path, contents: bytes) -> None:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(contents)
-    path.chmod(0o600)

@@ -6,6 +6,7 @@ are open the oldest goes, for a worker needs a millisecond. Invariant: whatever 
 its connection is closed, one line is logged with its address, and nothing else is disturbed.
 """
 
+import contextlib
 import errno
 import logging
 import os
@@ -100,7 +101,10 @@ class Listener:
             if self._closed:
                 return
             self._closed = True
-        self._waker.send(b"\0")
+        # The thread may have seen the flag and closed its end already.
+        with contextlib.suppress(OSError):
+            self._waker.send(b"\0")
+        self._waker.close()
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -200,13 +204,10 @@ class Listener:
             opening.close()
         self._selector.close()
         self._socket.close()
-        self._waker.close()
         self._wakes.close()
         if self._path:
-            try:
+            with contextlib.suppress(OSError):
                 os.unlink(self._path)
-            except OSError:
-                pass
 
 
 def _bind(address: Address) -> tuple[socket.socket, Address]:
