@@ -169,8 +169,8 @@ def _save(
         if node.rare is None:
             setattr(node, name, plain_values[name])
         else:
-            tensor = values.get(name)
-            setattr(node, name, stored(tensor or wrap(plain_values[name]), mode, row.name))
+            tensor = values[name] if name in values else wrap(plain_values[name])
+            setattr(node, name, stored(tensor, mode, row.name))
 
 
 def _dtype(array: Any) -> np.dtype[Any]:
