@@ -1,0 +1,60 @@
+"""Both derivatives of a function as functions of Tensors, which can be differentiated again."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from telegrad.autograd import grad
+from telegrad.graph import reachable
+from telegrad.ops import zeros_like
+from telegrad.tensors import LEAF, Tensor, wrap
+from telegrad.tensors.duals import attach
+from telegrad.tensors.levels import LEVELS, Level
+
+__all__ = ["Tensors", "names_of_nodes", "pulled", "pushed"]
+
+Tensors: TypeAlias = Callable[..., tuple[Tensor, ...]]
+"""A function of Tensors with a tuple of Tensors as its result."""
+
+
+def pulled(
+    f: Tensors, inputs: Sequence[Tensor], cotangents: Sequence[Tensor], *, recorded: bool
+) -> tuple[Tensor, ...]:
+    """The transposed Jacobian of `f` at the inputs, times the cotangents."""
+    ends = [x if x.requires_grad else _as_leaf(x) for x in inputs]
+    outputs = f(*ends)
+    pairs = [(y, v) for y, v in zip(outputs, cotangents, strict=True) if y.requires_grad]
+    if not pairs:
+        return tuple(zeros_like(x) for x in inputs)
+    roots, weights = zip(*pairs)
+    return grad(roots, ends, weights, create_graph=recorded, materialize_grads=True)
+
+
+def pushed(f: Tensors, inputs: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The Jacobian of `f` at the inputs, times the tangents."""
+    level = Level()
+    token = LEVELS.set((*LEVELS.get(), level))
+    try:
+        duals = [_as_dual(x, level, t) for x, t in zip(inputs, tangents, strict=True)]
+        outputs = f(*duals)
+        found = [(y.tangents or {}).get(level) for y in outputs]
+        return tuple(zeros_like(y) if t is None else t for y, t in zip(outputs, found))
+    finally:
+        LEVELS.reset(token)
+        level.close()
+
+
+def _as_leaf(x: Tensor) -> Tensor:
+    return wrap(x.array, LEAF, dict(x.tangents) if x.tangents else None)
+
+
+def _as_dual(x: Tensor, level: Level, tangent: Tensor) -> Tensor:
+    dual = wrap(x.array, x if x.node is LEAF else x.node, dict(x.tangents or {}))
+    attach(dual, level, tangent)
+    return dual
+
+
+def names_of_nodes(outputs: Sequence[Tensor]) -> list[str]:
+    """The operations that the outputs were computed by, each name once, first to last."""
+    entries: list[Any] = [y.grad_fn for y in outputs if y.grad_fn is not None]
+    names = [node.name() for node in reversed(reachable(entries)) if not node.is_leaf]
+    return list(dict.fromkeys(names))

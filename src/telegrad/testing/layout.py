@@ -1,0 +1,75 @@
+"""Several arrays as one real vector, and back.
+
+A complex number counts as two real ones. In those coordinates the gradient of PyTorch's convention
+is the transposed real Jacobian at the cotangent, for holomorphic functions and for all others, so
+what compares derivatives need not know of complex numbers at all.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+__all__ = ["Array", "Layout", "differentiable"]
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+def differentiable(array: Any) -> bool:
+    """Whether values of this dtype carry derivatives."""
+    return bool(array.dtype.kind in "fc")
+
+
+class Layout:
+    """The shapes and dtypes of some arrays: how they lie in a real vector."""
+
+    __slots__ = ("_is_complex", "_shapes")
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        self._shapes = [array.shape for array in arrays]
+        self._is_complex = [array.dtype.kind == "c" for array in arrays]
+
+    @property
+    def size(self) -> int:
+        """The length of the vector."""
+        return sum(self._lengths())
+
+    @property
+    def is_real(self) -> bool:
+        """Whether no array is complex."""
+        return not any(self._is_complex)
+
+    def _lengths(self) -> list[int]:
+        return [
+            int(np.prod(shape, dtype=int)) * (2 if two else 1)
+            for shape, two in zip(self._shapes, self._is_complex)
+        ]
+
+    def flat(self, arrays: Sequence[Array]) -> Array:
+        """The arrays as one vector of float64."""
+        parts = []
+        for array, two in zip(arrays, self._is_complex, strict=True):
+            whole = np.ascontiguousarray(array, dtype=np.complex128 if two else np.float64)
+            parts.append(whole.reshape(-1).view(np.float64))
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def apart(self, vector: Array) -> list[Array]:
+        """The arrays that lie in the vector; a complex vector gives complex arrays."""
+        arrays, start = [], 0
+        for shape, two, length in zip(self._shapes, self._is_complex, self._lengths()):
+            part = vector[start : start + length].copy()
+            arrays.append((part.view(np.complex128) if two else part).reshape(shape))
+            start += length
+        return arrays
+
+    def place(self, index: int) -> str:
+        """Where a coordinate of the vector lies, in words: ``1[0, 2]``."""
+        for number, (shape, two, length) in enumerate(
+            zip(self._shapes, self._is_complex, self._lengths())
+        ):
+            if index < length:
+                at = np.unravel_index(index // (2 if two else 1), shape)
+                name = f"{number}[{', '.join(str(int(i)) for i in at)}]" if shape else str(number)
+                return f"the {'imaginary' if index % 2 else 'real'} part of {name}" if two else name
+            index -= length
+        raise IndexError(index)
