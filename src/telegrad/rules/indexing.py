@@ -1,8 +1,10 @@
 """Taking parts of a value, and putting parts into one."""
 
+from typing import Any
+
 from telegrad.rules.primitive import LINEAR, SAME, Primitive
 
-__all__ = ["GETITEM", "INDEX_ADD", "INDEX_SET", "ROWS"]
+__all__ = ["GETITEM", "INDEX_ADD", "INDEX_SET", "ROWS", "TAKE_ALONG_AXIS", "places_along"]
 
 GETITEM = Primitive(
     "getitem",
@@ -37,4 +39,28 @@ INDEX_SET = Primitive(
     options=("index",),
 )
 
-ROWS = (GETITEM, INDEX_ADD, INDEX_SET)
+
+def places_along(xp: Any, indices: Any, axis: int, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """The index for which ``x[index]`` is ``take_along_axis(x, indices, axis=axis)``."""
+    grid: list[Any] = []
+    for each, length in enumerate(shape):
+        ruler = tuple(-1 if other == each else 1 for other in range(len(shape)))
+        grid.append(indices if each == axis else xp.reshape(xp.arange(length), ruler))
+    return tuple(grid)
+
+
+def _take_along_axis_vjp(xp: Any, g: Any, s: Any) -> Any:
+    places = places_along(xp, s.indices, s.axis, s.x_shape)
+    return xp.index_add(xp.zeros(s.x_shape, dtype=g.dtype), g, index=places)
+
+
+TAKE_ALONG_AXIS = Primitive(
+    "take_along_axis",
+    inputs=("x", "indices"),
+    saves=("indices x.shape", ""),
+    vjp=(_take_along_axis_vjp, None),
+    jvp=(LINEAR, None),
+    options=("axis",),
+)
+
+ROWS = (GETITEM, INDEX_ADD, INDEX_SET, TAKE_ALONG_AXIS)

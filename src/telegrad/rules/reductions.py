@@ -4,7 +4,7 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, Primitive
 
-__all__ = ["AMAX", "AMIN", "MEAN", "ROWS", "SUM", "reduced_axes", "spread"]
+__all__ = ["AMAX", "AMIN", "MEAN", "ROWS", "SUM", "kept", "reduced_axes", "spread"]
 
 
 def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:

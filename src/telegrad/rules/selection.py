@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from telegrad.rules.primitive import Primitive
+from telegrad.rules.primitive import LINEAR, Primitive
 
-__all__ = ["MAXIMUM", "MINIMUM", "ROWS", "WHERE"]
+__all__ = ["CLIP_HIGH", "CLIP_LOW", "MAXIMUM", "MINIMUM", "ROWS", "TRIL", "TRIU", "WHERE"]
 
 
 def _chosen(xp: Any, v: Any, chosen: Any) -> Any:
@@ -50,4 +50,53 @@ MINIMUM = Primitive(
     elementwise=True,
 )
 
-ROWS = (WHERE, MAXIMUM, MINIMUM)
+# Unlike maximum and minimum, a value on the bound keeps the whole gradient, as in PyTorch's clamp.
+CLIP_LOW = Primitive(
+    "clip_low",
+    forward=lambda xp, x, low: xp.maximum(x, low),
+    inputs=("x", "low"),
+    saves=("x low", "x low"),
+    vjp=(
+        lambda xp, g, s: _chosen(xp, g, s.x >= s.low),
+        lambda xp, g, s: _chosen(xp, g, s.x < s.low),
+    ),
+    jvp=(
+        lambda xp, t, s: _chosen(xp, t, s.x >= s.low),
+        lambda xp, t, s: _chosen(xp, t, s.x < s.low),
+    ),
+    elementwise=True,
+)
+
+CLIP_HIGH = Primitive(
+    "clip_high",
+    forward=lambda xp, x, high: xp.minimum(x, high),
+    inputs=("x", "high"),
+    saves=("x high", "x high"),
+    vjp=(
+        lambda xp, g, s: _chosen(xp, g, s.x <= s.high),
+        lambda xp, g, s: _chosen(xp, g, s.x > s.high),
+    ),
+    jvp=(
+        lambda xp, t, s: _chosen(xp, t, s.x <= s.high),
+        lambda xp, t, s: _chosen(xp, t, s.x > s.high),
+    ),
+    elementwise=True,
+)
+
+TRIL = Primitive(
+    "tril",
+    vjp=(lambda xp, g, s: xp.tril(g, k=s.k),),
+    jvp=(LINEAR,),
+    options=("k",),
+    exact=True,
+)
+
+TRIU = Primitive(
+    "triu",
+    vjp=(lambda xp, g, s: xp.triu(g, k=s.k),),
+    jvp=(LINEAR,),
+    options=("k",),
+    exact=True,
+)
+
+ROWS = (WHERE, MAXIMUM, MINIMUM, CLIP_LOW, CLIP_HIGH, TRIL, TRIU)

@@ -4,7 +4,7 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, SAME, Primitive
 
-__all__ = ["ASTYPE", "BROADCAST_TO", "CLONE", "PERMUTE_DIMS", "RESHAPE", "ROWS"]
+__all__ = ["ASTYPE", "BROADCAST_TO", "CLONE", "FLIP", "PERMUTE_DIMS", "RESHAPE", "ROLL", "ROWS"]
 
 RESHAPE = Primitive(
     "reshape",
@@ -54,4 +54,26 @@ CLONE = Primitive(
     jvp=(LINEAR,),
 )
 
-ROWS = (CLONE, RESHAPE, PERMUTE_DIMS, BROADCAST_TO, ASTYPE)
+FLIP = Primitive(
+    "flip",
+    vjp=(lambda xp, g, s: xp.flip(g, axis=s.axis),),
+    jvp=(LINEAR,),
+    options=("axis",),
+    exact=True,
+)
+
+
+def _opposite(shift: Any) -> Any:
+    return tuple(-each for each in shift) if isinstance(shift, tuple) else -shift
+
+
+ROLL = Primitive(
+    "roll",
+    forward=lambda xp, x, *, shift, axis: xp.roll(x, shift, axis=axis),
+    vjp=(lambda xp, g, s: xp.roll(g, _opposite(s.shift), axis=s.axis),),
+    jvp=(LINEAR,),
+    options=("shift", "axis"),
+    exact=True,
+)
+
+ROWS = (CLONE, RESHAPE, PERMUTE_DIMS, BROADCAST_TO, ASTYPE, FLIP, ROLL)

@@ -4,13 +4,22 @@ from telegrad.rules import (
     activations,
     arithmetic,
     comparison,
+    complex_parts,
+    cumulative,
     exponential,
     indexing,
+    joining,
     logic,
+    magnitude,
     products,
     reductions,
+    rounding,
+    searching,
     selection,
+    sets,
     shaping,
+    sorting,
+    statistics,
     trigonometric,
 )
 from telegrad.rules.primitive import Primitive
@@ -29,6 +38,15 @@ FAMILIES = (
     shaping,
     indexing,
     products,
+    rounding,
+    magnitude,
+    complex_parts,
+    cumulative,
+    statistics,
+    sorting,
+    searching,
+    sets,
+    joining,
 )
 
 TABLE: dict[str, Primitive] = {row.name: row for family in FAMILIES for row in family.ROWS}

@@ -1,0 +1,113 @@
+"""Running sums and products, and the product of all.
+
+No rule here divides, so products are exact where factors are zero, at any order. Every slope
+of a product is a product of the other factors: those before (a prefix) times those after.
+"""
+
+from typing import Any
+
+from telegrad.rules.primitive import LINEAR, Primitive
+from telegrad.rules.reductions import kept, reduced_axes
+
+__all__ = ["CUMULATIVE_PROD", "CUMULATIVE_SUM", "PROD", "ROWS"]
+
+
+def _along(axis: int, part: slice) -> tuple[Any, ...]:
+    """The index of a part of one axis; `axis` counts from 0."""
+    return (slice(None),) * axis + (part,)
+
+
+def _from_behind(xp: Any, function: Any, x: Any, axis: int) -> Any:
+    return xp.flip(function(xp.flip(x, axis=axis), axis=axis), axis=axis)
+
+
+def _without_initial(xp: Any, g: Any, s: Any) -> Any:
+    return xp.getitem(g, index=_along(s.axis, slice(1, None))) if s.include_initial else g
+
+
+CUMULATIVE_SUM = Primitive(
+    "cumulative_sum",
+    vjp=(lambda xp, g, s: _from_behind(xp, xp.cumulative_sum, _without_initial(xp, g, s), s.axis),),
+    jvp=(LINEAR,),
+    options=("axis", "include_initial"),
+)
+
+
+def _moved(xp: Any, x: Any, axis: int, steps: int) -> Any:
+    """`x` moved towards the start of the axis, zeros coming in at its end."""
+    rest = xp.getitem(x, index=_along(axis, slice(steps, None)))
+    fresh = xp.zeros_like(xp.getitem(x, index=_along(axis, slice(0, steps))))
+    return xp.concat([rest, fresh], axis=axis)
+
+
+def _recurrence(xp: Any, start: Any, factor: Any, axis: int) -> Any:
+    """r with ``r[j] = start[j] + factor[j] * r[j + 1]``.
+
+    By doubling: after each round r[j] has the terms of twice as many places, and factor[j] is the
+    product of the factors over them. So it takes log2(n) rounds of whole arrays.
+    """
+    length, steps = start.shape[axis], 1
+    while steps < length:
+        start = start + factor * _moved(xp, start, axis, steps)
+        factor = factor * _moved(xp, factor, axis, steps)
+        steps *= 2
+    return start
+
+
+def _before(xp: Any, x: Any, axis: int) -> Any:
+    """For each place the product of all that stand before it."""
+    products = xp.cumulative_prod(x, axis=axis, include_initial=True)
+    return xp.getitem(products, index=_along(axis, slice(0, -1)))
+
+
+def _cumulative_prod_vjp(xp: Any, g: Any, s: Any) -> Any:
+    g = _without_initial(xp, g, s)
+    return _before(xp, s.x, s.axis) * _recurrence(xp, g, _moved(xp, s.x, s.axis, 1), s.axis)
+
+
+def _cumulative_prod_jvp(xp: Any, t: Any, s: Any) -> Any:
+    # d[k] = x[k] d[k - 1] + (product before k) t[k]: the same recurrence from behind.
+    first = xp.flip(t * _before(xp, s.x, s.axis), axis=s.axis)
+    out = xp.flip(_recurrence(xp, first, xp.flip(s.x, axis=s.axis), s.axis), axis=s.axis)
+    if not s.include_initial:
+        return out
+    shape = tuple(1 if axis == s.axis else n for axis, n in enumerate(out.shape))
+    return xp.concat([xp.zeros(shape, dtype=out.dtype), out], axis=s.axis)
+
+
+CUMULATIVE_PROD = Primitive(
+    "cumulative_prod",
+    saves=("x",),
+    vjp=(_cumulative_prod_vjp,),
+    jvp=(_cumulative_prod_jvp,),
+    options=("axis", "include_initial"),
+)
+
+
+def _others(xp: Any, s: Any) -> Any:
+    """For each element the product of the others that it was multiplied with."""
+    x, shape = s.x, s.x_shape
+    reduced = reduced_axes(s.axis, len(shape))
+    rest = tuple(axis for axis in range(len(shape)) if axis not in reduced)
+    order = rest + reduced
+    last = len(rest)
+    rows = xp.permute_dims(x, order)
+    turned = rows.shape
+    length = 1
+    for n in turned[last:]:
+        length *= n
+    rows = xp.reshape(rows, (*turned[:last], length))
+    after = xp.flip(_before(xp, xp.flip(rows, axis=last), last), axis=last)
+    products = xp.reshape(_before(xp, rows, last) * after, turned)
+    return xp.permute_dims(products, tuple(order.index(axis) for axis in range(len(order))))
+
+
+PROD = Primitive(
+    "prod",
+    saves=("x x.shape",),
+    vjp=(lambda xp, g, s: kept(xp, g, s) * _others(xp, s),),
+    jvp=(lambda xp, t, s: xp.sum(t * _others(xp, s), axis=s.axis, keepdims=s.keepdims),),
+    options=("axis", "keepdims"),
+)
+
+ROWS = (CUMULATIVE_SUM, CUMULATIVE_PROD, PROD)

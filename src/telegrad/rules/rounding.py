@@ -1,0 +1,18 @@
+"""Rounding: steps, whose slope is zero wherever they have one."""
+
+from telegrad.rules.primitive import NOT_DIFFERENTIABLE, ZERO, Primitive
+
+__all__ = ["CEIL", "FLOOR", "NEXTAFTER", "ROUND", "ROWS", "TRUNC"]
+
+CEIL = Primitive("ceil", vjp=(ZERO,), jvp=(ZERO,), elementwise=True)
+
+FLOOR = Primitive("floor", vjp=(ZERO,), jvp=(ZERO,), elementwise=True)
+
+ROUND = Primitive("round", vjp=(ZERO,), jvp=(ZERO,), elementwise=True)
+
+TRUNC = Primitive("trunc", vjp=(ZERO,), jvp=(ZERO,), elementwise=True)
+
+# A step to a neighbour in the floating-point grid: a statement about the grid, not about numbers.
+NEXTAFTER = Primitive("nextafter", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), elementwise=True)
+
+ROWS = (CEIL, FLOOR, ROUND, TRUNC, NEXTAFTER)

@@ -1,0 +1,31 @@
+"""Finding and counting: results are positions, counts or truth values, without a derivative."""
+
+from telegrad.rules.primitive import NOT_DIFFERENTIABLE, Primitive
+
+__all__ = [
+    "ALL",
+    "ANY",
+    "ARGMAX",
+    "ARGMIN",
+    "ARGSORT",
+    "COUNT_NONZERO",
+    "NONZERO",
+    "ROWS",
+    "SEARCHSORTED",
+]
+
+ALL = Primitive("all", vjp=NOT_DIFFERENTIABLE, options=("axis", "keepdims"))
+ANY = Primitive("any", vjp=NOT_DIFFERENTIABLE, options=("axis", "keepdims"))
+ARGMAX = Primitive("argmax", vjp=NOT_DIFFERENTIABLE, options=("axis", "keepdims"))
+ARGMIN = Primitive("argmin", vjp=NOT_DIFFERENTIABLE, options=("axis", "keepdims"))
+ARGSORT = Primitive("argsort", vjp=NOT_DIFFERENTIABLE, options=("axis", "descending", "stable"))
+COUNT_NONZERO = Primitive("count_nonzero", vjp=NOT_DIFFERENTIABLE, options=("axis", "keepdims"))
+
+# As many outputs as the input has axes.
+NONZERO = Primitive("nonzero", vjp=NOT_DIFFERENTIABLE, outputs=("indices",))
+
+SEARCHSORTED = Primitive(
+    "searchsorted", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), options=("side", "sorter")
+)
+
+ROWS = (ALL, ANY, ARGMAX, ARGMIN, ARGSORT, COUNT_NONZERO, NONZERO, SEARCHSORTED)
