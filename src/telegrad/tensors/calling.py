@@ -164,7 +164,11 @@ def _save(
         plain_values.update(zip(row.outputs, result))
     else:
         plain_values["out"] = result
-    node.rare = restorer([values[n] for n in kind.saved_values if n in values], mode)
+    # A saved result has a tangent if any input has.
+    saves_result = any(name not in values for name in kind.saved_values)
+    node.rare = restorer(
+        [x for name, x in values.items() if saves_result or name in kind.saved_values], mode
+    )
     for name in kind.saved_values:
         if node.rare is None:
             setattr(node, name, plain_values[name])
