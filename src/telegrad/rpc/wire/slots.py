@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from telegrad.errors import ProtocolViolation, Unserializable
+from telegrad.errors import ProtocolViolation, TelegradError, Unserializable
 from telegrad.rpc.wire import arrays, kinds
 from telegrad.rpc.wire.frames import Buffer
 
@@ -100,6 +100,7 @@ def build_slots(
 ) -> list[Any]:
     """Return the values that the descriptors and the buffers from `first` on describe."""
     slots: list[Any] = []
+    made: list[tuple[int, kinds.Kind, list[Any], Any]] = []
     position = first
     try:
         for descriptor in descriptors:
@@ -117,7 +118,8 @@ def build_slots(
                     for index, part in enumerate(inner)
                 ]
                 position += len(parts)
-                slots.append(kind.from_parts(parts, metadata))
+                made.append((len(slots), kind, parts, metadata))
+                slots.append(None)
             elif tag >= 0:
                 slots.append(arrays.build(descriptor, buffers[position], most_dimensions))
                 position += 1
@@ -128,6 +130,8 @@ def build_slots(
                 slots.append(accept(descriptor[1:]))
             else:
                 raise ProtocolViolation(f"expected a slot's descriptor, got {descriptor!r}")
+    except TelegradError:
+        raise
     except (IndexError, TypeError, ValueError) as error:
         raise ProtocolViolation(
             f"the slots {descriptors!r} don't fit the {len(buffers)} buffers of the frame: {error}"
@@ -136,4 +140,6 @@ def build_slots(
         raise ProtocolViolation(
             f"expected {position} buffers for the slots {descriptors!r}, got {len(buffers)}"
         )
+    for index, kind, parts, metadata in made:
+        slots[index] = kind.from_parts(parts, metadata)
     return slots

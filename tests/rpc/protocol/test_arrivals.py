@@ -1,0 +1,24 @@
+"""No number is accepted twice, in whatever order they come."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from telegrad.rpc.protocol.arrivals import Arrivals
+
+
+@given(st.lists(st.integers(1, 60), max_size=200))
+def test_a_number_is_new_exactly_once(numbers):
+    arrivals = Arrivals()
+    seen = set()
+    for number in numbers:
+        assert arrivals.accept(number) == (number not in seen)
+        seen.add(number)
+        assert arrivals.has(number)
+
+
+def test_gaps_that_never_fill_do_not_grow_without_bound():
+    arrivals = Arrivals()
+    for number in range(2, 200_000, 2):
+        assert arrivals.accept(number)
+    assert len(arrivals._ahead) < 20_000
+    assert not arrivals.accept(3)

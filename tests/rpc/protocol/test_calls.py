@@ -1,0 +1,39 @@
+"""Each call comes out of the table once, by answer, deadline or loss."""
+
+import math
+from dataclasses import dataclass
+
+from telegrad.rpc.protocol.calls import Calls
+
+
+@dataclass
+class Call:
+    deadline: float
+
+
+def test_numbers_count_up_and_each_call_is_finished_once():
+    calls = Calls()
+    first, second = calls.begin(Call(1.0)), calls.begin(Call(2.0))
+    assert (first, second) == (1, 2)
+    assert calls.finish(second).deadline == 2.0
+    assert calls.finish(second) is None
+    assert len(calls) == 1
+
+
+def test_only_calls_past_their_deadline_expire_oldest_first():
+    calls = Calls()
+    for deadline in (3.0, 1.0, 2.0):
+        calls.begin(Call(deadline))
+    assert calls.next_deadline() == 1.0
+    assert [number for number, _ in calls.expired(2.0)] == [2, 3]
+    assert calls.expired(2.0) == []
+    assert calls.next_deadline() == 3.0
+
+
+def test_loss_drains_everything_and_nothing_is_left():
+    calls = Calls()
+    calls.begin(Call(math.inf))
+    calls.begin(Call(1.0))
+    assert [number for number, _ in calls.drain()] == [1, 2]
+    assert len(calls) == 0
+    assert calls.next_deadline() == math.inf

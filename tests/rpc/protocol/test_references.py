@@ -1,0 +1,162 @@
+"""The count of references, message by message, without a network."""
+
+import random
+
+import pytest
+
+from telegrad.rpc.protocol.references import (
+    ADD,
+    CHILD,
+    CONFIRM,
+    DELETE,
+    ReferenceTable,
+    Send,
+    State,
+)
+
+
+def owner_with_user():
+    owner, user = ReferenceTable("owner"), ReferenceTable("user")
+    owner.own(1, "value", "user")
+    user.hold(1, 1, "owner", None, State.CONFIRMED)
+    return owner, user
+
+
+def test_the_last_user_frees_the_value():
+    owner, user = owner_with_user()
+    (delete,) = user.release(1)
+    assert delete == Send("owner", (DELETE, 1, 1))
+    owner.handle("user", delete.message)
+    assert not owner.owned
+    assert not user.held
+
+
+def test_a_value_stays_while_the_owner_has_a_handle():
+    owner = ReferenceTable("owner")
+    owner.own(1, "value")
+    owner.open_handle(1)
+    owner.open_handle(1)
+    owner.close_handle(1)
+    assert 1 in owner.owned
+    owner.close_handle(1)
+    assert not owner.owned
+
+
+def test_a_user_that_passes_a_reference_on_keeps_it_until_the_child_is_counted():
+    owner, user = owner_with_user()
+    child = ReferenceTable("child")
+    user.give(1, 1, 9, "child")
+    assert user.release(1) == []
+    (add,) = child.arrived(1, 9, "owner", "user")
+    assert add == Send("owner", (ADD, 1, 9))
+    (confirm,) = owner.handle("child", add.message)
+    assert confirm == Send("child", (CONFIRM, 9, True))
+    (told,) = child.handle("owner", confirm.message)
+    assert told == Send("user", (CHILD, 9))
+    (delete,) = user.handle("child", told.message)
+    owner.handle("user", delete.message)
+    assert list(owner.owned[1].users.values()) == ["child"]
+
+
+def test_a_child_released_before_it_is_confirmed_deletes_only_afterwards():
+    owner, _ = owner_with_user()
+    child = ReferenceTable("child")
+    child.arrived(1, 9, "owner", "user")
+    assert child.release(9) == []
+    (confirm,) = owner.handle("child", (ADD, 1, 9))
+    effects = child.handle("owner", confirm.message)
+    assert effects == [Send("user", (CHILD, 9)), Send("owner", (DELETE, 1, 9))]
+
+
+def test_a_reference_whose_message_never_arrived_is_taken_back():
+    owner = ReferenceTable("owner")
+    owner.own(1, "value")
+    owner.give(1, None, 9, "user")
+    assert 1 in owner.owned
+    owner.take_back(9)
+    assert not owner.owned
+
+
+def test_the_forks_of_a_lost_user_go():
+    owner, _ = owner_with_user()
+    owner.peer_lost("user", ConnectionError())
+    assert not owner.owned
+
+
+def test_the_loss_of_the_owner_makes_references_say_so():
+    _, user = owner_with_user()
+    why = ConnectionError("gone")
+    assert user.peer_lost("owner", why) == []
+    assert user.held[1].state is State.GONE
+    assert user.held[1].why_gone is why
+    assert user.release(1) == []
+    assert not user.held
+
+
+def test_a_fork_of_an_unknown_value_is_told_so():
+    owner, child = ReferenceTable("owner"), ReferenceTable("child")
+    child.arrived(5, 9, "owner", "user")
+    (confirm,) = owner.handle("child", (ADD, 5, 9))
+    child.handle("owner", confirm.message)
+    assert child.held[9].state is State.GONE
+
+
+def test_nonsense_is_refused():
+    with pytest.raises(ValueError, match="expected a message about references"):
+        ReferenceTable("a").handle("b", ("what", 1))
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_whatever_the_order_of_messages_the_value_goes_with_its_last_holder(seed):
+    dice = random.Random(seed)
+    tables = {name: ReferenceTable(name) for name in ("owner", "a", "b", "c")}
+    tables["owner"].own(0, "value", "a")
+    tables["a"].hold(0, 0, "owner", None, State.CONFIRMED)
+    holders = [("a", 0)]
+    numbers = iter(range(1, 1000))
+    mail: list[tuple[str, str, object]] = []
+
+    def post(frm, effects):
+        mail.extend((frm, effect.to, effect.message) for effect in effects)
+
+    for _ in range(60):
+        move = dice.random()
+        if mail and move < 0.5:
+            frm, to, message = mail.pop(dice.randrange(len(mail)))
+            if message[0] == "travels":
+                fork = message[1]
+                if to == "owner":
+                    post(to, tables[to].came_home(fork, frm))
+                else:
+                    post(to, tables[to].arrived(0, fork, "owner", frm))
+                    holders.append((to, fork))
+            else:
+                post(to, tables[to].handle(frm, message))
+        elif holders and move < 0.8:
+            name, fork = holders[dice.randrange(len(holders))]
+            to = dice.choice([other for other in tables if other != name])
+            new = next(numbers)
+            tables[name].give(0, fork, new, to)
+            mail.append((name, to, ("travels", new)))
+        elif holders:
+            name, fork = holders.pop(dice.randrange(len(holders)))
+            post(name, tables[name].release(fork))
+        if holders:
+            assert tables["owner"].owned, "freed while somebody holds it"
+    while mail or holders:
+        if mail:
+            frm, to, message = mail.pop(dice.randrange(len(mail)))
+            if message[0] != "travels":
+                post(to, tables[to].handle(frm, message))
+            elif to == "owner":
+                post(to, tables[to].came_home(message[1], frm))
+            else:
+                post(to, tables[to].arrived(0, message[1], "owner", frm))
+                holders.append((to, message[1]))
+        else:
+            name, fork = holders.pop()
+            post(name, tables[name].release(fork))
+    for table in tables.values():
+        assert not table.owned
+        assert not table.held
+        assert not table.given

@@ -1,0 +1,66 @@
+"""Arrays travel as (dtype, shape) and raw bytes."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from telegrad.errors import ProtocolViolation
+from telegrad.rpc.wire import arrays
+
+DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16", ">f4", "M8[ns]", "m8[s]", "S5", "U3"]
+
+
+def there_and_back(array):
+    descriptor = arrays.describe(array)
+    return arrays.build(descriptor, memoryview(bytearray(arrays.raw_bytes(array))), 64)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (2, 3, 4)])
+def test_every_plain_dtype_and_shape_comes_back(dtype, shape):
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    rng = np.random.default_rng(0)
+    array = np.frombuffer(rng.integers(0, 2, size, np.uint8).tobytes(), dtype).reshape(shape)
+    back = there_and_back(array)
+    assert back.dtype == array.dtype
+    assert back.shape == array.shape
+    assert back.tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("size", [4, 40])
+def test_non_contiguous_arrays_come_back_by_value(size):
+    array = np.arange(size * size, dtype=np.float64).reshape(size, size)
+    for view in (array.T, array[::2, ::-1], np.broadcast_to(array[0], (5, size))):
+        assert np.array_equal(there_and_back(view), view)
+
+
+def test_what_arrives_can_be_written():
+    back = there_and_back(np.zeros(3))
+    back[0] = 1
+    assert back[0] == 1
+
+
+@pytest.mark.parametrize("array", [np.array([object()]), np.zeros(2, [("a", "f4")])])
+def test_objects_and_structures_are_not_raw(array):
+    assert not arrays.is_raw(array)
+
+
+@given(
+    descriptor=st.lists(
+        st.one_of(st.integers(-5, 2**64), st.text(max_size=3), st.none(), st.floats()), max_size=6
+    ),
+    size=st.integers(0, 64),
+)
+def test_a_descriptor_that_does_not_fit_its_bytes_is_refused(descriptor, size):
+    try:
+        array = arrays.build(descriptor, bytearray(size), 4)
+    except ProtocolViolation:
+        return
+    assert array.nbytes == size
+    assert array.ndim <= 4
+
+
+def test_negative_dimensions_that_multiply_to_the_right_size_are_refused():
+    with pytest.raises(ProtocolViolation, match="does not describe a buffer of 16 bytes"):
+        arrays.build([arrays.describe(np.zeros(1))[0], -1, -2], bytearray(16), 4)

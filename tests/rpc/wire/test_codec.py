@@ -1,0 +1,276 @@
+"""Calls and results are taken apart and put together again, whatever is in them."""
+
+import collections
+import dataclasses
+import functools
+import operator
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from telegrad.errors import ProtocolViolation, Refused, TelegradError, Unserializable
+from telegrad.rpc.introduction import Limits
+from telegrad.rpc.wire import functions
+from telegrad.rpc.wire.codec import Codec
+
+LIMITS = Limits()
+Point = collections.namedtuple("Point", "x y")
+
+
+@dataclasses.dataclass
+class Box:
+    content: Any
+    label: str = "box"
+
+
+@functions.expose
+def exposed(*args, **kwargs):
+    return args, kwargs
+
+
+def total(*args, **kwargs):
+    return args, kwargs
+
+
+def travel_call(function, args=(), kwargs=None, codec=None, other=None):
+    codec = codec or Codec()
+    other = other or codec
+    header, buffers = codec.seal(codec.pack_call(function, args, kwargs), None)
+    copies = [memoryview(bytearray(buffer)) for buffer in buffers]
+    sealed, slots = other.unseal(header, copies, LIMITS)
+    return other.open_call(sealed, slots, copies)
+
+
+def travel(value, codec=None):
+    codec = codec or Codec()
+    header, buffers = codec.seal(codec.pack_result(value), None)
+    copies = [memoryview(bytearray(buffer)) for buffer in buffers]
+    sealed, slots = codec.unseal(header, copies, LIMITS)
+    return codec.open_result(sealed, slots, copies)
+
+
+ATOMS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.text(),
+    st.binary(),
+    st.complex_numbers(allow_nan=False),
+)
+VALUES = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.lists(inner, max_size=4).map(tuple),
+        st.dictionaries(st.text(max_size=3), inner, max_size=4),
+        st.dictionaries(st.integers(), inner, max_size=4),
+    ),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(value=VALUES, strict=st.booleans())
+def test_values_keep_their_types_in_both_modes(value, strict):
+    back = travel(value, Codec(strict=strict))
+    assert back == value
+    assert type(back) is type(value)
+
+
+@settings(deadline=None, max_examples=40)
+@given(args=st.lists(VALUES, max_size=3), kwargs=st.dictionaries(st.text(), VALUES, max_size=3))
+def test_calls_keep_their_arguments_in_both_modes(args, kwargs):
+    for codec in (Codec(), Codec(strict=True)):
+        function, got, named = travel_call(exposed, args, kwargs, codec)
+        assert function is exposed
+        assert (list(got), dict(named)) == (args, kwargs)
+
+
+def test_arrays_anywhere_have_a_slot_each():
+    a, b, c, d = (np.full(2, float(n)) for n in range(4))
+    value = {"list": [a, (b, {"deep": c})], "box": Box(d), "point": Point(1, 2)}
+    parcel = Codec().pack_result(value)
+    assert [slot[0] for slot in parcel.slots] == [0.0, 1.0, 2.0, 3.0]
+    back = travel(value)
+    assert isinstance(back["box"], Box)
+    assert isinstance(back["point"], Point)
+    assert np.array_equal(back["box"].content, d)
+
+
+def test_an_array_in_a_closure_is_seen_at_every_call():
+    weight = np.ones(3)
+
+    def scale(x):
+        return x * weight
+
+    codec = Codec()
+    for _ in range(2):
+        parcel = codec.pack_call(scale, (2.0,), None)
+        assert len(parcel.slots) == 1
+        assert parcel.slots[0] is weight
+
+
+def test_an_array_in_a_default_or_a_partial_is_seen():
+    weight = np.ones(3)
+
+    def scale(x, w=weight):
+        return x * w
+
+    assert any(slot is weight for slot in Codec().pack_call(scale, (), None).slots)
+    part = functools.partial(operator.mul, weight)
+    assert any(slot is weight for slot in Codec().pack_call(part, (1,), None).slots)
+
+
+def test_one_array_twice_stays_one_array():
+    a = np.ones(2)
+    _, (x, y), _ = travel_call(total, (a, a))
+    assert x is y
+    assert len(Codec().pack_call(total, (a, [a]), None).slots) == 1
+
+
+def test_two_equal_arrays_stay_two():
+    _, (x, y), _ = travel_call(total, (np.ones(2), np.ones(2)))
+    assert x is not y
+
+
+def test_slots_replaced_on_the_way_out_arrive_replaced():
+    codec = Codec()
+    parcel = codec.pack_result([np.zeros(2), "rest"])
+    parcel.slots[0] = np.ones(2)
+    header, buffers = codec.seal(parcel, None)
+    sealed, slots = codec.unseal(header, buffers, LIMITS)
+    slots[0] = slots[0] * 5
+    assert codec.open_result(sealed, slots, buffers)[0].tolist() == [5.0, 5.0]
+
+
+def test_object_arrays_and_other_exporters_of_buffers_travel():
+    back = travel({"o": np.array([1, "a", None], dtype=object), "s": np.zeros(2, [("a", "i4")])})
+    assert back["o"].tolist() == [1, "a", None]
+    assert back["s"].dtype.names == ("a",)
+    matrix = travel([np.ma.masked_array([1.0, 2.0], [True, False])])[0]
+    assert matrix.mask.tolist() == [True, False]
+
+
+def test_integers_beyond_64_bits_and_lone_surrogates_travel():
+    assert travel(2**80) == 2**80
+    assert travel("\ud800") == "\ud800"
+    _, args, _ = travel_call(total, (2**70, np.ones(1)))
+    assert args[0] == 2**70
+
+
+def test_functions_by_name_carry_no_code():
+    parcel = Codec().pack_call(operator.add, (1, 2), None)
+    assert parcel.function == "_operator:add"
+    assert parcel.code is None
+
+
+def test_a_lambda_goes_by_value_and_its_code_once():
+    codec, other = Codec(), Codec()
+    function, _, _ = travel_call(lambda x: x + 1, (), None, codec, other)
+    assert function(1) == 2
+    parcel = codec.pack_call(lambda x: x + 1, (), None)
+    assert isinstance(parcel.function, bytes)
+    with_code, _ = codec.seal(parcel, None)
+    without, _ = codec.seal(parcel, None, known=True)
+    assert len(without) < len(with_code) // 2
+
+
+def test_a_digest_that_never_came_is_a_violation():
+    codec = Codec()
+    header, _ = codec.seal(codec.pack_call(lambda: 1, (), None), None, known=True)
+    sealed, slots = codec.unseal(header, [], LIMITS)
+    with pytest.raises(ProtocolViolation, match="digest"):
+        codec.open_call(sealed, slots, [])
+
+
+def test_a_closure_that_changed_is_sent_anew():
+    codec, count = Codec(), 0
+
+    def show():
+        return count
+
+    first = codec.pack_call(show, (), None).function
+    count = 1
+    assert codec.pack_call(show, (), None).function != first
+
+
+@pytest.mark.parametrize(
+    ("args", "path"),
+    [
+        (({"x": threading.Lock()},), r"args\[0\]\['x'\]"),
+        ((1, [2, threading.Lock()]), r"args\[1\]\[1\]"),
+        ((Box(threading.Lock()),), r"args\[0\].content"),
+    ],
+)
+def test_what_cannot_travel_is_named_by_its_path(args, path):
+    with pytest.raises(Unserializable, match=path + " can't travel: lock"):
+        Codec().pack_call(total, args, None)
+
+
+def test_a_keyword_that_cannot_travel_is_named_too():
+    with pytest.raises(Unserializable, match=r"kwargs\['f'\]"):
+        Codec().pack_call(total, (), {"f": threading.Lock()})
+
+
+def test_strict_mode_refuses_what_needs_pickle_by_path():
+    with pytest.raises(Unserializable, match=r"args\[0\]\['b'\].*strict mode.*Box"):
+        Codec(strict=True).pack_call(exposed, ({"b": Box(1)},), None)
+    with pytest.raises(Refused, match="strict mode sends no code"):
+        Codec(strict=True).pack_call(lambda: 1, (), None)
+
+
+def test_strict_mode_refuses_a_container_that_contains_itself():
+    loop: list = []
+    loop.append(loop)
+    with pytest.raises(Unserializable, match="contains itself"):
+        Codec(strict=True, limits=Limits(depth=20)).pack_result(loop)
+
+
+def test_a_strict_worker_takes_neither_pickle_nor_unexposed_functions():
+    loose, strict = Codec(), Codec(strict=True)
+    with pytest.raises(Refused, match="takes no pickle"):
+        travel_call(total, ({"a": {1}},), None, loose, strict)
+    with pytest.raises(Refused, match=r"@rpc\.expose"):
+        travel_call(total, (1,), None, loose, strict)
+    with pytest.raises(Refused, match="by value"):
+        travel_call(lambda: 1, (), None, loose, strict)
+
+
+def test_a_function_that_cannot_be_imported_there_says_so():
+    codec = Codec()
+    parcel = codec.pack_call(operator.add, (1, 2), None)
+    parcel.function = "no_such_module:f"
+    header, buffers = codec.seal(parcel, None)
+    sealed, slots = codec.unseal(header, buffers, LIMITS)
+    with pytest.raises(TelegradError, match="'no_such_module:f' can't be imported"):
+        codec.open_call(sealed, slots, buffers)
+
+
+@settings(deadline=None, max_examples=200)
+@given(header=st.binary(max_size=60), buffers=st.lists(st.binary(max_size=20), max_size=3))
+def test_random_headers_are_refused_and_nothing_else(header, buffers):
+    codec = Codec(strict=True)
+    with pytest.raises((ProtocolViolation, Refused)):
+        sealed, slots = codec.unseal(header, buffers, LIMITS)
+        codec.open_call(sealed, slots, buffers)
+
+
+@settings(deadline=None, max_examples=200)
+@given(data=st.data())
+def test_damaged_headers_never_give_more_than_typed_errors(data):
+    codec = Codec(strict=True)
+    value = {"a": [1, 2.5, (np.ones(2), "x")], "b": None}
+    header, buffers = codec.seal(codec.pack_call(exposed, (value, 3), {"k": [1]}), {"c": 1})
+    damaged = bytearray(header)
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        sealed, slots = codec.unseal(bytes(damaged), buffers, LIMITS)
+        codec.open_call(sealed, slots, buffers)
+    except TelegradError:
+        pass

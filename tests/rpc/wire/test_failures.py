@@ -1,0 +1,52 @@
+"""A remote exception keeps its type, message, traceback and worker."""
+
+import pytest
+
+from telegrad.errors import ProtocolViolation, ShapeError
+from telegrad.rpc.wire.failures import RemoteFailure, dump_failure, load_failure
+
+
+class Picky(Exception):
+    def __init__(self, a, b):
+        super().__init__(f"{a} and {b}")
+
+
+def raised(error):
+    try:
+        raise error
+    except BaseException as caught:
+        return caught
+
+
+def there_and_back(error, *, strict=False):
+    return load_failure(dump_failure(raised(error), "ps", strict=strict), strict=strict)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("error", [KeyError("k"), ShapeError("bad shape"), ZeroDivisionError("z")])
+def test_the_type_and_message_are_kept(error, strict):
+    back = there_and_back(error, strict=strict)
+    assert type(back) is type(error)
+    assert str(error).strip("'") in str(back)
+
+
+def test_the_note_has_the_worker_and_the_remote_traceback():
+    back = there_and_back(ValueError("x"))
+    assert "raised on worker 'ps'" in back.__notes__[0]
+    assert "in raised" in back.__notes__[0]
+
+
+def test_an_exception_that_cannot_be_pickled_says_what_it_was():
+    back = there_and_back(Picky(1, 2))
+    assert isinstance(back, RemoteFailure)
+    assert "Picky: 1 and 2" in str(back)
+
+
+def test_a_strict_worker_does_not_rebuild_foreign_types():
+    data = dump_failure(raised(Picky(1, 2)), "ps", strict=False)
+    assert type(load_failure(data, strict=True)) is RemoteFailure
+
+
+def test_a_malformed_failure_is_a_violation():
+    with pytest.raises(ProtocolViolation, match="malformed failure"):
+        load_failure(b"\x01\x02", strict=False)

@@ -1,0 +1,86 @@
+"""Frames survive the way, and nothing malformed gets past the prefix or the table."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from telegrad.errors import ProtocolViolation
+from telegrad.rpc.introduction import Limits
+from telegrad.rpc.wire.frames import (
+    CALL,
+    PLACED,
+    PREFIX,
+    Placement,
+    pack,
+    parse_prefix,
+    split_body,
+)
+
+
+def unpack(parts, limits=None):
+    data = b"".join(bytes(part) for part in parts)
+    fields = parse_prefix(data, 0, limits or Limits())
+    kind, flags, count, header, body, ident, parent = fields
+    start = PREFIX.size + header
+    assert len(data) == start + body
+    buffers = split_body(memoryview(bytearray(data[start:])), count, flags) if count else []
+    return kind, flags, ident, parent, data[PREFIX.size : start], buffers
+
+
+@given(
+    header=st.binary(max_size=50),
+    buffers=st.lists(st.binary(max_size=70), max_size=20),
+    ident=st.integers(0, 2**64 - 1),
+)
+def test_a_frame_comes_out_as_it_went_in(header, buffers, ident):
+    kind, _, number, parent, head, out = unpack(pack(CALL, 0, ident, 7, header, buffers))
+    assert (kind, number, parent, head) == (CALL, ident, 7, header)
+    assert [bytes(buffer) for buffer in out] == buffers
+
+
+def test_large_buffers_are_not_copied_into_one():
+    large = memoryview(bytearray(1 << 20))
+    parts = pack(CALL, 0, 1, 0, b"h", [large])
+    assert any(part is large for part in parts)
+
+
+def test_buffers_start_at_multiples_of_sixteen_bytes():
+    parts = pack(CALL, 0, 1, 0, b"", [b"a" * 5, b"b" * 17, b"c" * 9])
+    data = bytes(parts[0])[PREFIX.size :]
+    assert data.index(b"b" * 17) % 16 == 0
+    assert data.index(b"c" * 9) % 16 == 0
+
+
+def test_placed_buffers_leave_only_their_place_in_the_table():
+    place = Placement(segment=3, fresh=1 << 20, nbytes=500_000)
+    *_, out = unpack(pack(CALL, PLACED, 1, 0, b"", [b"xy", place]))
+    assert bytes(out[0]) == b"xy"
+    assert out[1] == place
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ProtocolViolation, match="kind 99"):
+        parse_prefix(PREFIX.pack(99, 0, 0, 0, 0, 0, 0), 0, Limits())
+
+
+def test_sizes_beyond_the_limits_are_refused_before_anything_is_allocated():
+    limits = Limits(header_bytes=10, payload_bytes=100)
+    with pytest.raises(ProtocolViolation, match="header of 11 bytes"):
+        parse_prefix(PREFIX.pack(CALL, 0, 0, 11, 0, 0, 0), 0, limits)
+    with pytest.raises(ProtocolViolation, match="payload of 18446744073709551615 bytes"):
+        parse_prefix(PREFIX.pack(CALL, 0, 1, 0, 2**64 - 1, 0, 0), 0, limits)
+
+
+def test_a_body_without_buffers_is_refused():
+    with pytest.raises(ProtocolViolation, match="0 buffers"):
+        parse_prefix(PREFIX.pack(CALL, 0, 0, 0, 8, 0, 0), 0, Limits())
+
+
+@given(body=st.binary(max_size=200), count=st.integers(1, 40), flags=st.sampled_from([0, PLACED]))
+def test_random_bodies_are_split_or_refused(body, count, flags):
+    try:
+        buffers = split_body(memoryview(bytearray(body)), count, flags)
+    except ProtocolViolation:
+        return
+    assert len(buffers) == count
+    assert sum(len(b) for b in buffers if not isinstance(b, Placement)) <= len(body)

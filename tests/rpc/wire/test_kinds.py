@@ -1,0 +1,69 @@
+"""Registered types travel as raw arrays with metadata, and so do their subclasses."""
+
+import numpy as np
+import pytest
+
+from telegrad.errors import Unserializable, UsageError
+from telegrad.rpc.introduction import Limits
+from telegrad.rpc.wire import kinds
+from telegrad.rpc.wire.codec import Codec
+
+
+class Quantity:
+    def __init__(self, value, unit):
+        self.value, self.unit = value, unit
+
+
+class Special(Quantity):
+    pass
+
+
+kinds.register(
+    Quantity,
+    lambda q: ([q.value], q.unit),
+    lambda parts, unit: Quantity(parts[0], unit),
+    tag="tests.Quantity",
+)
+
+
+def travel(value):
+    codec = Codec()
+    header, buffers = codec.seal(codec.pack_result(value), None)
+    buffers = [memoryview(bytearray(buffer)) for buffer in buffers]
+    sealed, slots = codec.unseal(header, buffers, Limits())
+    return codec.open_result(sealed, slots, buffers)
+
+
+@pytest.mark.parametrize("make", [Quantity, Special])
+def test_a_registered_type_and_its_subclass_travel_by_parts(make):
+    back = travel({"deep": [make(np.arange(3), "m")]})["deep"][0]
+    assert type(back) is Quantity
+    assert back.unit == "m"
+    assert back.value.tolist() == [0, 1, 2]
+
+
+def test_a_tag_stands_for_one_type():
+    with pytest.raises(UsageError, match="already stands for Quantity"):
+        kinds.register(int, lambda _: ([], None), lambda _, __: 0, tag="tests.Quantity")
+
+
+def test_a_lazy_kind_is_loaded_when_its_module_is_met():
+    loaded = []
+    kinds.register_lazily("fractions", lambda: loaded.append(True))
+    import fractions
+
+    assert kinds.find(fractions.Fraction) is None
+    assert kinds.find(fractions.Fraction) is None
+    assert loaded == [True]
+
+
+def test_an_unregistered_tag_is_named_at_the_receiver():
+    class Local(Quantity):
+        pass
+
+    kinds.register(Local, lambda q: ([], 1), lambda p, m: Local(0, ""), tag="lib.module.Local")
+    codec = Codec()
+    header, buffers = codec.seal(codec.pack_result(Local(1, "")), None)
+    header = header.replace(b"lib.module.Local", b"lib.module.Lokal")
+    with pytest.raises(Unserializable, match=r"'lib\.module\.Lokal'.*not registered here"):
+        codec.unseal(header, buffers, Limits())
