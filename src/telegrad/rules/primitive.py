@@ -64,6 +64,7 @@ class Primitive:
         "exact",
         "floating",
         "forward",
+        "gaps",
         "holomorphic",
         "inputs",
         "jvp",
@@ -91,6 +92,7 @@ class Primitive:
         elementwise: bool = False,
         floating: bool = False,
         exact: bool = False,
+        gaps: bool = False,
     ) -> None:
         self.name = name
         self.forward = name if forward is None else forward
@@ -108,6 +110,8 @@ class Primitive:
         """Whether integers are taken as float32, since the result is a fraction."""
         self.exact = exact
         """Whether the vjp rules give the shape and dtype of the input, so the edge need not look."""
+        self.gaps = gaps
+        """Whether the vjp rules take None, rather than zeros, for an output that nothing used."""
         self.kernels: dict[str, Callable[..., Any]] = {}
         """The forward function by backend, resolved at first use."""
         self.variants: dict[Any, Any] = {}

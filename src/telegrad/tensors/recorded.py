@@ -84,7 +84,7 @@ class RowNode(_Optional, Hooked, eq=False):
             self.freed = True
 
     def _run_rules(self, xp: Any, g: Cotangent, s: Any) -> list[Cotangent | None]:
-        if type(g) is Bundle:
+        if type(g) is Bundle and not self.row.gaps:
             g = self._without_gaps(xp, g, s)
         turned = g if not self.conjugates else _conjugate(xp, g)
         results: list[Any] = []
