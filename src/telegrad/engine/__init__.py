@@ -1,5 +1,6 @@
 """How a backward pass runs over a graph. Knows nodes by their protocol alone: no operation, no Tensor."""
 
-from telegrad.engine.task import GraphTask
+from telegrad.engine.ordered import OrderedTask
+from telegrad.engine.task import BoundaryReached, GraphTask
 
-__all__ = ["GraphTask"]
+__all__ = ["BoundaryReached", "GraphTask", "OrderedTask"]

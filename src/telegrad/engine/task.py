@@ -26,7 +26,16 @@ from typing import Any
 from telegrad.errors import GraphFreedError
 from telegrad.graph import Cotangent, reachable
 
-__all__ = ["GraphTask"]
+__all__ = ["ALONE", "BoundaryReached", "GraphTask", "freed_error"]
+
+
+class BoundaryReached(Exception):
+    """A local pass met a node whose cotangent leaves this engine; nothing has run yet."""
+
+    def __init__(self, node: Any) -> None:
+        super().__init__(node)
+        self.node = node
+
 
 _by_key = attrgetter("key")
 
@@ -38,7 +47,7 @@ def _count_alone() -> int:
     return getrefcount(value)
 
 
-_ALONE = _count_alone()
+ALONE = _count_alone()
 
 
 class GraphTask:
@@ -92,7 +101,7 @@ class GraphTask:
         while stack:
             node = stack.pop()
             if node.freed:
-                raise _freed(node)
+                raise freed_error(node)
             for edge in node.edges:
                 if edge in missing:
                     missing[edge] += 1
@@ -110,7 +119,7 @@ class GraphTask:
             if self._ends_at(node):
                 continue
             if node.freed:
-                raise _freed(node)
+                raise freed_error(node)
             for edge in node.edges:
                 if edge in missing:
                     missing[edge] += 1
@@ -145,7 +154,7 @@ class GraphTask:
         if leaf not in self.buffers:
             return
         gradient = self.buffers.pop(leaf)
-        is_alone = getrefcount(gradient) <= _ALONE
+        is_alone = getrefcount(gradient) <= ALONE
         if leaf.hooks is not None:
             gradient = leaf.before(gradient)
             is_alone = False
@@ -223,7 +232,7 @@ class GraphTask:
         while stack:
             node = stack.pop()
             if node.freed:
-                raise _freed(node)
+                raise freed_error(node)
             for edge in node.edges:
                 if edge.key < 0:
                     missing[edge] = missing.get(edge, 0) + 1
@@ -304,7 +313,10 @@ class GraphTask:
             raise
 
 
-def _freed(node: Any) -> GraphFreedError:
+def freed_error(node: Any) -> Exception:
+    """What is raised where a pass meets a node that can't run: each kind of node says why."""
+    if node.is_boundary:
+        return BoundaryReached(node)
     return GraphFreedError(
         f"expected a graph that still has its saved values, got {node.name()} whose values were "
         "freed by an earlier backward pass; pass retain_graph=True to that earlier call to go "

@@ -1,0 +1,102 @@
+"""Checking what a backward pass starts from, wholly, before anything runs."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from telegrad.arrays import backend_of
+from telegrad.errors import DeviceError, DTypeError, GradientError, ShapeError, UsageError
+from telegrad.tensors import LEAF, Tensor, wrap
+
+__all__ = ["Gradients", "Tensors", "checked_roots", "listed", "node_of"]
+
+Tensors: TypeAlias = Tensor | Sequence[Tensor]
+Gradients: TypeAlias = Tensor | None | Sequence[Tensor | None]
+
+
+def listed(tensors: Any, name: str) -> list[Tensor]:
+    if isinstance(tensors, Tensor):
+        return [tensors]
+    if not isinstance(tensors, Sequence) and not hasattr(tensors, "__iter__"):
+        raise DTypeError(
+            f"expected a Tensor or a sequence of Tensors as {name}, got {type(tensors).__name__}"
+        )
+    listed = list(tensors)
+    for i, each in enumerate(listed):
+        if not isinstance(each, Tensor):
+            raise DTypeError(f"expected a Tensor as {name}[{i}], got {type(each).__name__}")
+    return listed
+
+
+def node_of(x: Tensor, name: str) -> Any:
+    if x.node is None:
+        raise GradientError(
+            f"expected tensors that require grad as {name}, got one that does not; call "
+            "requires_grad_() on it before computing with it"
+        )
+    return x if x.node is LEAF else x.node
+
+
+def checked_roots(
+    tensors: list[Tensor], gradients: Gradients, name: str, recorded: bool
+) -> dict[Any, Any]:
+    """The cotangent to start with at each root's node; a tensor named twice counts twice."""
+    if not tensors:
+        raise UsageError("expected at least one tensor to differentiate, got none")
+    given: Sequence[Any]
+    if gradients is None:
+        given = [None] * len(tensors)
+    elif isinstance(gradients, Tensor):
+        given = [gradients]
+    else:
+        given = list(gradients)
+    if len(given) != len(tensors):
+        raise UsageError(
+            f"expected one gradient for each of the {len(tensors)} tensors in {name}, got "
+            f"{len(given)}"
+        )
+    roots: dict[Any, Any] = {}
+    for i, (x, gradient) in enumerate(zip(tensors, given)):
+        if x.node is None:
+            raise GradientError(
+                "expected a tensor that requires grad to differentiate, got one that does not and "
+                "has no grad_fn; was it computed under no_grad, or from constants only?"
+            )
+        node = x if x.node is LEAF else x.node
+        start = _start(x, gradient, f"{name}[{i}]", recorded)
+        roots[node] = roots[node] + start if node in roots else start
+    return roots
+
+
+def _start(x: Tensor, gradient: Tensor | None, name: str, recorded: bool) -> Any:
+    if gradient is None:
+        if x.size != 1:
+            raise GradientError(
+                f"expected a scalar, or a gradient for it, to start from, got a tensor of shape "
+                f"{x.shape}; reduce it, e.g. with .sum(), or pass {name}"
+            )
+        if x.dtype.kind == "c":
+            raise GradientError(
+                f"expected a real scalar to differentiate, got dtype {x.dtype}; pass {name}"
+            )
+        xp = backend_of(x.array)
+        start = xp.ones(x.shape, dtype=x.dtype)
+        return wrap(start) if recorded or x.is_dual else start
+    if not isinstance(gradient, Tensor):
+        raise DTypeError(f"expected a Tensor or None as {name}, got {type(gradient).__name__}")
+    if gradient.shape != x.shape:
+        raise ShapeError(
+            f"expected a gradient of shape {x.shape}, that of its tensor, as {name}, got "
+            f"{gradient.shape}"
+        )
+    if gradient.dtype != x.dtype:
+        if gradient.dtype.kind == "c" or x.dtype.kind != "c":
+            raise DTypeError(
+                f"expected a gradient of dtype {x.dtype}, that of its tensor, as {name}, got "
+                f"{gradient.dtype}; convert it with .to({x.dtype})"
+            )
+        gradient = gradient.to(x.dtype)
+    if backend_of(gradient.array) is not backend_of(x.array):
+        raise DeviceError(
+            f"expected a gradient on {x.device} as {name}, got one on {gradient.device}"
+        )
+    return gradient if recorded or gradient.is_dual else gradient.array

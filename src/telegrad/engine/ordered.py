@@ -1,0 +1,214 @@
+"""A pass whose contributions come in any order and are summed in one.
+
+In a pass over several workers a node may run long after another that is older than it, so arrival
+tells nothing. Here every node that the entries reach gets a *rank*: its place in a walk that
+follows the entries in their given order and the edges of each node in theirs. Ranks depend on the
+program alone, not on when a message came; a node's contributions are summed by the ranks of
+those that made them, so the sum has the same bits on every schedule.
+
+Contributions are folded as soon as all with smaller ranks are in; only early ones are held.
+
+1. ``count(entries)``: ranks, and for each node the contributors to expect.
+2. ``feed(node, cotangent)``: a cotangent from outside, before all contributions.
+3. ``run()``: runs what is ready. A boundary hands its cotangent to ``depart``. What remains in
+   ``sums`` waits for contributors that have not run.
+4. ``discover(nodes)``: which nodes that have not run do these reach? New boundaries are returned.
+5. ``drop_dead()``: forget the contributors that nothing live reaches, so that waiting nodes need
+   only those that will come (design: SMART).
+"""
+
+from collections.abc import Callable, Container, Iterable
+from sys import getrefcount
+from typing import Any
+
+from telegrad.engine.task import ALONE, freed_error
+from telegrad.graph import Cotangent
+
+__all__ = ["OrderedTask"]
+
+
+class Sum:
+    """The contributions to one node: the folded prefix, and those that came early."""
+
+    __slots__ = ("early", "expected", "is_owned", "position", "total")
+
+    def __init__(self, expected: list[int]) -> None:
+        self.expected = expected
+        """The contributors' ranks, ascending; one for each edge."""
+        self.position = 0
+        self.total: Cotangent | None = None
+        self.is_owned = False
+        self.early: dict[int, list[Cotangent | None]] = {}
+
+    def add(self, rank: int, contribution: Cotangent | None) -> None:
+        self.early.setdefault(rank, []).append(contribution)
+        self.fold()
+
+    def fold(self) -> None:
+        """Adds what is next in order, as long as it is there."""
+        expected, early = self.expected, self.early
+        while self.position < len(expected):
+            waiting = early.get(expected[self.position])
+            if not waiting:
+                break
+            self.add_now(waiting.pop(0))
+            self.position += 1
+
+    def add_now(self, contribution: Cotangent | None) -> None:
+        if contribution is None:
+            return
+        if self.total is None:
+            self.total = contribution
+        elif self.is_owned and type(contribution) is type(self.total):
+            self.total += contribution
+        else:
+            self.total = self.total + contribution
+            self.is_owned = True
+
+    @property
+    def is_complete(self) -> bool:
+        return self.position == len(self.expected)
+
+
+class OrderedTask:
+    """The state of one worker's part of a pass; see the module's docstring for the steps."""
+
+    def __init__(
+        self,
+        deliver: Callable[[Any, Cotangent, bool], None],
+        depart: Callable[[Any, Cotangent], None],
+        *,
+        keep_graph: bool,
+        recorded: bool,
+        targets: Container[Any] = (),
+    ) -> None:
+        self.deliver = deliver
+        self.depart = depart
+        self.keep_graph = keep_graph
+        self.recorded = recorded
+        self.targets = targets
+        self.ranks: dict[Any, int] = {}
+        self.sums: dict[Any, Sum] = {}
+        """Nodes that received something and have not run: after ``run``, those that wait."""
+        self.done: set[Any] = set()
+        self._expected: dict[Any, list[int]] = {}
+        self._ready: list[Any] = []
+        self._live: dict[Any, None] = {}
+
+    def count(self, entries: Iterable[Any]) -> None:
+        """Ranks everything that the entries reach, and notes each node's contributors."""
+        ranks, expected = self.ranks, self._expected
+        for entry in entries:
+            stack = [entry]
+            while stack:
+                node = stack.pop()
+                if node in ranks:
+                    continue
+                rank = ranks[node] = len(ranks)
+                for edge in node.edges:
+                    expected.setdefault(edge, []).append(rank)
+                stack.extend(reversed(node.edges))
+
+    def feed(self, node: Any, cotangent: Cotangent) -> None:
+        """Adds a cotangent from outside; the node becomes ready if it expects nothing else."""
+        total = self._sum_of(node)
+        total.add_now(cotangent)
+        if total.is_complete:
+            self._ready.append(node)
+
+    def _sum_of(self, node: Any) -> Sum:
+        found = self.sums.get(node)
+        if found is None:
+            found = self.sums[node] = Sum(self._expected.get(node, []))
+        return found
+
+    def run(self) -> None:
+        """Runs everything that is ready, and what that makes ready."""
+        node: Any = None
+        ready, sums, done = self._ready, self.sums, self.done
+        try:
+            while ready:
+                node = ready.pop()
+                if node in done:
+                    continue
+                done.add(node)
+                cotangent = sums.pop(node).total
+                is_alone = getrefcount(cotangent) <= ALONE
+                if cotangent is None:
+                    contributions: Any = (None,) * len(node.edges)
+                elif node.key < 0:
+                    self._finish_leaf(node, cotangent, is_alone)
+                    contributions = ()
+                else:
+                    contributions = self._run_node(node, cotangent)
+                cotangent = None
+                rank = self.ranks[node]
+                for edge, contribution in zip(node.edges, contributions):
+                    total = self._sum_of(edge)
+                    total.add(rank, contribution)
+                    if total.is_complete:
+                        ready.append(edge)
+                contributions = contribution = None
+        except Exception as error:
+            if node is not None:
+                node.explain(error)
+            raise
+
+    def _run_node(self, node: Any, cotangent: Cotangent) -> Any:
+        hooks = node.hooks
+        if hooks is not None:
+            cotangent = node.before(cotangent)
+        if node in self.targets:
+            self.deliver(node, cotangent, False)
+        if node.is_boundary:
+            self.depart(node, cotangent)
+            return ()
+        if node.freed:
+            raise freed_error(node)
+        contributions = node.pull_recorded(cotangent) if self.recorded else node.pull(cotangent)
+        if hooks is not None:
+            contributions = node.after(contributions, cotangent)
+        if not self.keep_graph:
+            node.release()
+        return contributions
+
+    def _finish_leaf(self, leaf: Any, gradient: Cotangent, is_alone: bool) -> None:
+        if leaf.hooks is not None:
+            gradient = leaf.before(gradient)
+            is_alone = False
+        self.deliver(leaf, gradient, is_alone)
+
+    def discover(self, nodes: Iterable[Any]) -> list[Any]:
+        """Marks what these nodes reach and has not run as live; returns the boundaries met first."""
+        boundaries = []
+        stack = list(nodes)
+        while stack:
+            node = stack.pop()
+            if node in self._live or node in self.done:
+                continue
+            self._live[node] = None
+            if node.is_boundary:
+                boundaries.append(node)
+            stack.extend(node.edges)
+        return boundaries
+
+    def drop_dead(self) -> None:
+        """Has each live node expect only what has come and what live nodes will send."""
+        ranks = self.ranks
+        live_ranks = {ranks[node] for node in self._live}
+        done_ranks = {ranks[node] for node in self.done}
+        for node in self._live:
+            expected = self._expected.get(node)
+            if not expected:
+                continue
+            total = self._sum_of(node) if node in self.sums else None
+            position = 0 if total is None else total.position
+            rest = [r for r in expected[position:] if r in live_ranks or r in done_ranks]
+            kept = expected[:position] + rest
+            self._expected[node] = kept
+            if total is not None:
+                total.expected = kept
+                total.fold()
+                if total.is_complete:
+                    self._ready.append(node)
+        self._live = {}
