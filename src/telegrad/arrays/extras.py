@@ -8,9 +8,39 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["NAMES"]
+from telegrad.arrays.sliding import overlap_add, pad, windows
+from telegrad.arrays.special import (
+    digamma,
+    erf,
+    erfc,
+    lgamma,
+    log_softmax,
+    logsumexp,
+    polygamma,
+    sigmoid,
+    softmax,
+)
 
-NAMES = ("index_add", "index_set", "getitem")
+__all__ = [
+    "NAMES",
+    "digamma",
+    "erf",
+    "erfc",
+    "getitem",
+    "index_add",
+    "index_set",
+    "lgamma",
+    "log_softmax",
+    "logsumexp",
+    "overlap_add",
+    "pad",
+    "polygamma",
+    "sigmoid",
+    "softmax",
+    "windows",
+]
+
+NAMES = tuple(name for name in __all__ if name != "NAMES")
 
 
 def getitem(xp: Any, x: Any, *, index: Any) -> Any:

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays import numpy_sliding, numpy_special
+
 __all__ = ["OVERRIDES"]
 
 
@@ -72,4 +74,6 @@ OVERRIDES: dict[str, Any] = {
     "mean": mean,
     "reshape": reshape,
     "sum": total,
+    **numpy_special.OVERRIDES,
+    **numpy_sliding.OVERRIDES,
 }

@@ -1,8 +1,12 @@
 """The public functions over the rows, by family."""
 
 from telegrad.ops.activations import (
+    gelu,
+    log_sigmoid,
     relu,
     sigmoid,
+    silu,
+    softplus,
 )
 from telegrad.ops.arithmetic import (
     add,
@@ -77,6 +81,8 @@ from telegrad.ops.shaping import (
     permute_dims,
     reshape,
 )
+from telegrad.ops.softmax import log_softmax, logsumexp, softmax
+from telegrad.ops.special import digamma, erf, erfc, lgamma, polygamma
 from telegrad.ops.transcendental import (
     acos,
     acosh,
@@ -101,6 +107,7 @@ from telegrad.ops.transcendental import (
     tan,
     tanh,
 )
+from telegrad.ops.windows import overlap_add, pad, windows
 
 __all__ = [
     "acos",
@@ -123,14 +130,18 @@ __all__ = [
     "clone",
     "cos",
     "cosh",
+    "digamma",
     "divide",
     "equal",
+    "erf",
+    "erfc",
     "exp",
     "expand_dims",
     "expm1",
     "floor_divide",
     "full",
     "full_like",
+    "gelu",
     "getitem",
     "greater",
     "greater_equal",
@@ -143,15 +154,19 @@ __all__ = [
     "isnan",
     "less",
     "less_equal",
+    "lgamma",
     "log",
     "log1p",
     "log2",
     "log10",
+    "log_sigmoid",
+    "log_softmax",
     "logaddexp",
     "logical_and",
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logsumexp",
     "matmul",
     "matrix_transpose",
     "max",
@@ -164,7 +179,10 @@ __all__ = [
     "not_equal",
     "ones",
     "ones_like",
+    "overlap_add",
+    "pad",
     "permute_dims",
+    "polygamma",
     "positive",
     "pow",
     "reciprocal",
@@ -174,8 +192,11 @@ __all__ = [
     "setitem",
     "sigmoid",
     "signbit",
+    "silu",
     "sin",
     "sinh",
+    "softmax",
+    "softplus",
     "sqrt",
     "square",
     "subtract",
@@ -184,6 +205,7 @@ __all__ = [
     "tanh",
     "tensor",
     "where",
+    "windows",
     "zeros",
     "zeros_like",
 ]

@@ -1,14 +1,34 @@
-"""Activations: functions of one value that networks use."""
+"""Activations: functions of one value that networks use.
 
+Those that are a product with a sigmoid or a distribution function save the argument alone and
+compute that factor again: it costs less than the memory.
+"""
+
+import math
 from typing import Any
 
+from telegrad.errors import DTypeError
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["RELU", "ROWS", "SIGMOID"]
+__all__ = [
+    "GELU",
+    "GELU_TANH",
+    "LOG_SIGMOID",
+    "RELU",
+    "ROWS",
+    "SIGMOID",
+    "SILU",
+    "SOFTPLUS",
+]
 
 
 def _relu(xp: Any, x: Any) -> Any:
-    return xp.maximum(x, xp.zeros((), dtype=xp.dtype_of(x)))
+    dtype = xp.dtype_of(x)
+    if dtype.kind == "c":
+        raise DTypeError(
+            f"expected real values in relu, got {dtype}: complex numbers have no order"
+        )
+    return xp.maximum(x, xp.zeros((), dtype=dtype))
 
 
 RELU = Primitive(
@@ -21,15 +41,8 @@ RELU = Primitive(
     floating=True,
 )
 
-
-def _sigmoid(xp: Any, x: Any) -> Any:
-    # tanh neither overflows nor loses digits at either end.
-    return xp.tanh(x * 0.5) * 0.5 + 0.5
-
-
 SIGMOID = Primitive(
     "sigmoid",
-    forward=_sigmoid,
     saves=("out",),
     vjp=(lambda xp, g, s: g * (s.out - s.out * s.out),),
     jvp=(lambda xp, t, s: t * (s.out - s.out * s.out),),
@@ -37,4 +50,81 @@ SIGMOID = Primitive(
     floating=True,
 )
 
-ROWS = (RELU, SIGMOID)
+LOG_SIGMOID = Primitive(
+    "log_sigmoid",
+    forward=lambda xp, x: -xp.logaddexp(-x, xp.zeros((), dtype=xp.dtype_of(x))),
+    saves=("x",),
+    vjp=(lambda xp, g, s: g * xp.sigmoid(-s.x),),
+    jvp=(lambda xp, t, s: t * xp.sigmoid(-s.x),),
+    elementwise=True,
+    floating=True,
+)
+
+SOFTPLUS = Primitive(
+    "softplus",
+    forward=lambda xp, x: xp.logaddexp(x, xp.zeros((), dtype=xp.dtype_of(x))),
+    saves=("x",),
+    vjp=(lambda xp, g, s: g * xp.sigmoid(s.x),),
+    jvp=(lambda xp, t, s: t * xp.sigmoid(s.x),),
+    elementwise=True,
+    floating=True,
+)
+
+
+def _silu_rule(xp: Any, v: Any, s: Any) -> Any:
+    gate = xp.sigmoid(s.x)
+    return v * (gate + s.x * (gate - gate * gate))
+
+
+SILU = Primitive(
+    "silu",
+    forward=lambda xp, x: x * xp.sigmoid(x),
+    saves=("x",),
+    vjp=(_silu_rule,),
+    jvp=(_silu_rule,),
+    elementwise=True,
+    floating=True,
+)
+
+_HALF_ROOT = math.sqrt(0.5)
+_DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
+
+
+def _gelu_rule(xp: Any, v: Any, s: Any) -> Any:
+    below = xp.erfc(s.x * -_HALF_ROOT) * 0.5
+    return v * (below + s.x * xp.exp(s.x * s.x * -0.5) * _DENSITY_AT_0)
+
+
+GELU = Primitive(
+    "gelu",
+    # erfc keeps its digits where the argument is far below zero; 1 + erf does not.
+    forward=lambda xp, x: x * xp.erfc(x * -_HALF_ROOT) * 0.5,
+    saves=("x",),
+    vjp=(_gelu_rule,),
+    jvp=(_gelu_rule,),
+    elementwise=True,
+    floating=True,
+)
+
+_ROOT = math.sqrt(2 / math.pi)
+_CUBE = 0.044715
+
+
+def _gelu_tanh_rule(xp: Any, v: Any, s: Any) -> Any:
+    square = s.x * s.x
+    bend = xp.tanh(s.x * (square * (_ROOT * _CUBE) + _ROOT))
+    slope = (1 - bend * bend) * (square * (3 * _ROOT * _CUBE) + _ROOT)
+    return v * ((bend + 1) * 0.5 + s.x * slope * 0.5)
+
+
+GELU_TANH = Primitive(
+    "gelu_tanh",
+    forward=lambda xp, x: x * (xp.tanh(x * (x * x * (_ROOT * _CUBE) + _ROOT)) + 1) * 0.5,
+    saves=("x",),
+    vjp=(_gelu_tanh_rule,),
+    jvp=(_gelu_tanh_rule,),
+    elementwise=True,
+    floating=True,
+)
+
+ROWS = (RELU, SIGMOID, LOG_SIGMOID, SOFTPLUS, SILU, GELU, GELU_TANH)

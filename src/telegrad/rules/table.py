@@ -18,9 +18,12 @@ from telegrad.rules import (
     selection,
     sets,
     shaping,
+    softmax,
     sorting,
+    special,
     statistics,
     trigonometric,
+    windows,
 )
 from telegrad.rules.primitive import Primitive
 
@@ -31,6 +34,8 @@ FAMILIES = (
     exponential,
     trigonometric,
     activations,
+    special,
+    softmax,
     comparison,
     logic,
     selection,
@@ -47,6 +52,7 @@ FAMILIES = (
     searching,
     sets,
     joining,
+    windows,
 )
 
 TABLE: dict[str, Primitive] = {row.name: row for family in FAMILIES for row in family.ROWS}

@@ -1,0 +1,88 @@
+"""Special functions, sigmoid and softmax as NumPy and SciPy do them best, with few temporaries."""
+
+from typing import Any
+
+import numpy as np
+
+from telegrad.arrays.special import host_polygamma, scipy_special
+
+__all__ = ["OVERRIDES"]
+
+
+def erf(x: Any) -> Any:
+    return scipy_special().erf(x)
+
+
+def erfc(x: Any) -> Any:
+    return scipy_special().erfc(x)
+
+
+def lgamma(x: Any) -> Any:
+    return scipy_special().gammaln(x)
+
+
+def digamma(x: Any) -> Any:
+    return scipy_special().digamma(x)
+
+
+# The last arguments whose exponential is finite: below them the sigmoid stays at the smallest
+# normal number, which is nearer than zero would be.
+_LOWEST = {
+    np.dtype("float32"): np.asarray(-87.0, dtype=np.float32),
+    np.dtype("float64"): np.asarray(-708.0, dtype=np.float64),
+}
+
+
+def sigmoid(x: Any) -> Any:
+    lowest = _LOWEST.get(x.dtype)
+    if lowest is None:
+        return np.tanh(x * 0.5) * 0.5 + 0.5
+    out = np.empty_like(x)
+    np.maximum(x, lowest, out=out)
+    np.negative(out, out=out)
+    np.exp(out, out=out)
+    out += 1
+    return np.reciprocal(out, out=out)
+
+
+def _largest(x: Any, axis: Any) -> Any:
+    return np.maximum.reduce(x, axis=axis, keepdims=True) if x.size else np.float32(0)
+
+
+def softmax(x: Any, *, axis: Any) -> Any:
+    out = np.empty_like(x)
+    np.subtract(x, _largest(x, axis), out=out)
+    np.exp(out, out=out)
+    out /= np.add.reduce(out, axis=axis, keepdims=True)
+    return out
+
+
+def log_softmax(x: Any, *, axis: Any) -> Any:
+    out = np.empty_like(x)
+    np.subtract(x, _largest(x, axis), out=out)
+    out -= np.log(np.add.reduce(np.exp(out), axis=axis, keepdims=True))
+    return out
+
+
+def logsumexp(x: Any, *, axis: tuple[int, ...], keepdims: bool = False) -> Any:
+    shift = _largest(x, axis)
+    if not np.isfinite(shift).all():
+        shift = np.where(np.isfinite(shift), shift, np.zeros_like(shift))
+    total = np.add.reduce(np.exp(x - shift), axis=axis, keepdims=True)
+    with np.errstate(divide="ignore"):
+        # The sum over nothing, or over minus infinities alone, is zero, and its logarithm right.
+        result = np.log(total) + shift
+    return result if keepdims else result.squeeze(axis=axis)
+
+
+OVERRIDES: dict[str, Any] = {
+    "digamma": digamma,
+    "erf": erf,
+    "erfc": erfc,
+    "lgamma": lgamma,
+    "log_softmax": log_softmax,
+    "logsumexp": logsumexp,
+    "polygamma": host_polygamma,
+    "sigmoid": sigmoid,
+    "softmax": softmax,
+}

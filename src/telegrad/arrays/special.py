@@ -1,0 +1,101 @@
+"""Special functions, sigmoid and softmax in plain form, for backends without kernels of their own.
+
+What the standard can express is written with it. The error and gamma functions it can't: those go
+through SciPy, in host memory; a backend for a device brings its own.
+"""
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "digamma",
+    "erf",
+    "erfc",
+    "lgamma",
+    "log_softmax",
+    "logsumexp",
+    "polygamma",
+    "sigmoid",
+    "softmax",
+]
+
+
+@functools.cache
+def scipy_special() -> Any:
+    """``scipy.special``, imported when first needed: that takes 0.2 s."""
+    import scipy.special
+
+    return scipy.special
+
+
+def erf(xp: Any, x: Any) -> Any:
+    """The error function."""
+    return xp.asarray(scipy_special().erf(np.asarray(x)))
+
+
+def erfc(xp: Any, x: Any) -> Any:
+    """One minus the error function, with all its digits where that is small."""
+    return xp.asarray(scipy_special().erfc(np.asarray(x)))
+
+
+def lgamma(xp: Any, x: Any) -> Any:
+    """The logarithm of the absolute value of the gamma function."""
+    return xp.asarray(scipy_special().gammaln(np.asarray(x)))
+
+
+def digamma(xp: Any, x: Any) -> Any:
+    """The derivative of ``lgamma``."""
+    return xp.asarray(scipy_special().digamma(np.asarray(x)))
+
+
+def polygamma(xp: Any, n: int, x: Any) -> Any:
+    """The n-th derivative of ``digamma``."""
+    return xp.asarray(host_polygamma(n, np.asarray(x)))
+
+
+def host_polygamma(n: int, x: Any) -> Any:
+    """``polygamma`` of a NumPy array."""
+    if n == 0:
+        return scipy_special().digamma(x)
+    sign = 1.0 if n % 2 else -1.0
+    # SciPy's own polygamma computes digamma besides, and always in double precision.
+    return scipy_special().zeta(x.dtype.type(n + 1), x) * x.dtype.type(sign * math.factorial(n))
+
+
+def sigmoid(xp: Any, x: Any) -> Any:
+    """``1 / (1 + exp(-x))`` without overflow, and with all its digits where it is small."""
+    if xp.dtype_of(x).kind == "c":
+        return xp.tanh(x * 0.5) * 0.5 + 0.5
+    small = xp.exp(-xp.abs(x))
+    return xp.where(x < 0, small, xp.ones_like(small)) / (small + 1)
+
+
+def _largest(xp: Any, x: Any, axis: Any) -> Any:
+    """The largest along some axes, which stay; zero where there is none."""
+    if not math.prod(x.shape):
+        return xp.sum(x, axis=axis, keepdims=True)
+    return xp.max(x, axis=axis, keepdims=True)
+
+
+def softmax(xp: Any, x: Any, *, axis: Any) -> Any:
+    """Exponentials divided by their sum along some axes."""
+    powers = xp.exp(x - _largest(xp, x, axis))
+    return powers / xp.sum(powers, axis=axis, keepdims=True)
+
+
+def log_softmax(xp: Any, x: Any, *, axis: Any) -> Any:
+    """The logarithm of ``softmax``, without its underflow."""
+    shifted = x - _largest(xp, x, axis)
+    return shifted - xp.log(xp.sum(xp.exp(shifted), axis=axis, keepdims=True))
+
+
+def logsumexp(xp: Any, x: Any, *, axis: tuple[int, ...], keepdims: bool = False) -> Any:
+    """The logarithm of the sum of exponentials along some axes."""
+    shift = _largest(xp, x, axis)
+    # Shifting by an infinity would make NaN of it.
+    shift = xp.where(xp.isfinite(shift), shift, xp.zeros_like(shift))
+    result = xp.log(xp.sum(xp.exp(x - shift), axis=axis, keepdims=True)) + shift
+    return result if keepdims else xp.squeeze(result, axis=axis)

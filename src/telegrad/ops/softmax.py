@@ -1,0 +1,46 @@
+"""Softmax and its kin."""
+
+import numpy as np
+
+from telegrad.errors import DTypeError
+from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, normalized_axes
+from telegrad.rules import softmax as _rows
+from telegrad.tensors import Tensor, apply
+
+__all__ = ["log_softmax", "logsumexp", "softmax"]
+
+
+def softmax(x: ArrayLike, /, *, axis: Axis = -1) -> Tensor:
+    """Exponentials divided by their sum along an axis (several, or None for all)."""
+    x = _real(x, "softmax")
+    axis = _axes(axis, x, "softmax")
+    return apply(_rows.SOFTMAX, x, axis=axis)  # type: ignore[no-any-return]
+
+
+def log_softmax(x: ArrayLike, /, *, axis: Axis = -1) -> Tensor:
+    """The logarithm of ``softmax``, without its underflow."""
+    x = _real(x, "log_softmax")
+    axis = _axes(axis, x, "log_softmax")
+    return apply(_rows.LOG_SOFTMAX, x, axis=axis)  # type: ignore[no-any-return]
+
+
+def logsumexp(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The logarithm of the sum of exponentials over some axes, or over all of them."""
+    x = _real(x, "logsumexp")
+    axis = _axes(axis, x, "logsumexp")
+    return apply(_rows.LOGSUMEXP, x, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+
+def _real(x: ArrayLike, name: str) -> Tensor:
+    values = as_tensor(x, name)
+    kind = values.dtype.kind
+    if kind == "c":
+        raise DTypeError(
+            f"expected real values in {name}, got {values.dtype}: complex numbers have no largest one"
+        )
+    return values if kind == "f" else values.to(np.float32)
+
+
+def _axes(axis: Axis, x: Tensor, name: str) -> tuple[int, ...]:
+    # A 0-d tensor counts as one element on one axis, as in PyTorch.
+    return normalized_axes(axis, x.ndim, name) if x.ndim else ()

@@ -1,0 +1,58 @@
+"""The error function and the logarithm of the gamma function, with their derivatives."""
+
+import math
+
+from telegrad.rules.primitive import Primitive
+
+__all__ = ["DIGAMMA", "ERF", "ERFC", "LGAMMA", "POLYGAMMA", "ROWS"]
+
+_SLOPE_AT_0 = 2 / math.sqrt(math.pi)
+
+ERF = Primitive(
+    "erf",
+    saves=("x",),
+    vjp=(lambda xp, g, s: g * (xp.exp(-s.x * s.x) * _SLOPE_AT_0),),
+    jvp=(lambda xp, t, s: t * (xp.exp(-s.x * s.x) * _SLOPE_AT_0),),
+    elementwise=True,
+    floating=True,
+)
+
+ERFC = Primitive(
+    "erfc",
+    saves=("x",),
+    vjp=(lambda xp, g, s: g * (xp.exp(-s.x * s.x) * -_SLOPE_AT_0),),
+    jvp=(lambda xp, t, s: t * (xp.exp(-s.x * s.x) * -_SLOPE_AT_0),),
+    elementwise=True,
+    floating=True,
+)
+
+LGAMMA = Primitive(
+    "lgamma",
+    saves=("x",),
+    vjp=(lambda xp, g, s: g * xp.digamma(s.x),),
+    jvp=(lambda xp, t, s: t * xp.digamma(s.x),),
+    elementwise=True,
+    floating=True,
+)
+
+DIGAMMA = Primitive(
+    "digamma",
+    saves=("x",),
+    vjp=(lambda xp, g, s: g * xp.polygamma(1, s.x),),
+    jvp=(lambda xp, t, s: t * xp.polygamma(1, s.x),),
+    elementwise=True,
+    floating=True,
+)
+
+POLYGAMMA = Primitive(
+    "polygamma",
+    forward=lambda xp, x, *, n: xp.polygamma(n, x),
+    saves=("x",),
+    vjp=(lambda xp, g, s: g * xp.polygamma(s.n + 1, s.x),),
+    jvp=(lambda xp, t, s: t * xp.polygamma(s.n + 1, s.x),),
+    options=("n",),
+    elementwise=True,
+    floating=True,
+)
+
+ROWS = (ERF, ERFC, LGAMMA, DIGAMMA, POLYGAMMA)

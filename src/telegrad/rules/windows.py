@@ -1,0 +1,51 @@
+"""Borders around a value, windows that slide over it, and the sum of windows laid back.
+
+Convolution and pooling are made of these: windows, then a product or a reduction.
+"""
+
+from typing import Any
+
+from telegrad.arrays.sliding import inner
+from telegrad.rules.primitive import LINEAR, Primitive
+
+__all__ = ["OVERLAP_ADD", "PAD", "ROWS", "WINDOWS"]
+
+PAD = Primitive(
+    "pad",
+    saves=("x.shape",),
+    vjp=(lambda xp, g, s: xp.getitem(g, index=inner(s.x_shape, s.pad_width)),),
+    jvp=(lambda xp, t, s: xp.pad(t, s.pad_width),),
+    options=("pad_width", "constant_values"),
+    exact=True,
+)
+
+
+def _laid_back(xp: Any, g: Any, s: Any) -> Any:
+    return xp.overlap_add(g, s.x_shape, axes=s.axes, strides=s.strides, dilations=s.dilations)
+
+
+WINDOWS = Primitive(
+    "windows",
+    saves=("x.shape",),
+    vjp=(_laid_back,),
+    jvp=(LINEAR,),
+    options=("sizes", "axes", "strides", "dilations"),
+    exact=True,
+)
+
+
+def _taken_again(xp: Any, g: Any, s: Any) -> Any:
+    sizes = s.x_shape[len(s.shape) :]
+    return xp.windows(g, sizes, axes=s.axes, strides=s.strides, dilations=s.dilations)
+
+
+OVERLAP_ADD = Primitive(
+    "overlap_add",
+    saves=("x.shape",),
+    vjp=(_taken_again,),
+    jvp=(LINEAR,),
+    options=("shape", "axes", "strides", "dilations"),
+    exact=True,
+)
+
+ROWS = (PAD, WINDOWS, OVERLAP_ADD)
