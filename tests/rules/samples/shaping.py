@@ -57,6 +57,7 @@ SAMPLES = {
             sample("zero-size", normal(0, 3), dtype=np.dtype("float32")),
             sample("complex", complex_normal(2), dtype=np.dtype("complex128")),
         ),
+        numpy=lambda x, *, dtype: x.astype(dtype),
         torch=_astype_twin,
     ),
 }

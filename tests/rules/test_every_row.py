@@ -1,0 +1,145 @@
+"""The same checks for every row of the table, on the samples of ``tests/rules/samples``."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.rules.calls import (
+    as_function,
+    cases,
+    gradients,
+    hot_function,
+    in_general,
+    leaves,
+    numpy_reference,
+    tangents,
+    tuple_of,
+)
+from tests.rules.samples import SAMPLES
+from tests.rules.samples.sample import Sample
+
+from telegrad.rules.table import TABLE
+from telegrad.testing import gradient_check
+
+DIFFERENTIABLE = [name for name, row in TABLE.items() if row.differentiable]
+NARROW = {"float64": np.float32, "complex128": np.complex64}
+
+
+def each(check: str) -> Any:
+    """Runs a test for every sample that can do the check."""
+    chosen = cases(check)
+    return pytest.mark.parametrize(
+        ("name", "sample"), chosen, ids=[f"{name}-{sample.label}" for name, sample in chosen]
+    )
+
+
+def narrowed(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(a.astype(NARROW.get(a.dtype.name, a.dtype)) for a in arrays)
+
+
+def weights_like(results: tuple[Any, ...]) -> list[Any]:
+    rng = np.random.default_rng(3)
+    made = []
+    for y in results:
+        weight = rng.normal(size=y.shape)
+        if y.dtype.kind == "c":
+            weight = weight + 1j * rng.normal(size=y.shape)
+        made.append(np.asarray(weight, dtype=y.dtype))
+    return made
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_a_differentiable_row_has_samples(name: str) -> None:
+    assert name in SAMPLES, f"add an entry for {name} to tests/rules/samples"
+    assert SAMPLES[name].samples
+
+
+def test_every_entry_belongs_to_a_row() -> None:
+    assert [name for name in SAMPLES if name not in TABLE] == []
+
+
+def test_every_excuse_gives_its_reason() -> None:
+    excuses = [
+        reason
+        for entry in SAMPLES.values()
+        for sample in entry.samples
+        for reason in sample.without.values()
+    ]
+    assert all(len(reason) > 10 for reason in excuses)
+
+
+@each("numpy")
+def test_values_are_those_of_numpy(name: str, sample: Sample) -> None:
+    row, entry = TABLE[name], SAMPLES[name]
+    if entry.no_numpy:
+        pytest.skip(f"NumPy has no such function: {entry.no_numpy}")
+    arrays = sample.inputs()
+    found = tuple_of(as_function(row, sample)(*leaves(row, arrays)))
+    if sample.prepare is not None:
+        arrays = sample.prepare(np, *arrays)
+    expected = numpy_reference(name, entry)(*arrays, **sample.options)
+    if sample.finish is not None:
+        expected = sample.finish(np, *tuple_of(expected))
+    for got, want in zip(found, tuple_of(expected), strict=True):
+        np.testing.assert_allclose(got.array, want, rtol=1e-12, atol=1e-12)
+        assert got.dtype == np.asarray(want).dtype
+
+
+@pytest.mark.parametrize(
+    ("name", "sample"),
+    both := [
+        (n, s)
+        for n, e in SAMPLES.items()
+        for s in e.samples
+        if not {"reverse", "forward"} <= set(s.without)
+    ],
+    ids=[f"{n}-{s.label}" for n, s in both],
+)
+def test_both_derivatives_agree_with_differences_to_second_order(name: str, sample: Sample) -> None:
+    gradient_check(
+        as_function(TABLE[name], sample),
+        sample.inputs(),
+        modes=[mode for mode in ("reverse", "forward") if mode not in sample.without],
+        order=1 if "second" in sample.without else 2,
+    )
+
+
+@each("float32")
+def test_float32_stays_float32_in_both_modes(name: str, sample: Sample) -> None:
+    row = TABLE[name]
+    function = as_function(row, sample)
+    wide = leaves(row, sample.inputs())
+    narrow = leaves(row, narrowed(sample.inputs()))
+    expected, expected_gradients = gradients(
+        function, wide, weights := weights_like(tuple_of(function(*wide)))
+    )
+    weights = [w.astype(r.dtype) for w, r in zip(weights, tuple_of(function(*narrow)))]
+    found, found_gradients = gradients(function, narrow, weights)
+    is_cast = name == "astype"
+    for got, want in zip(found, expected, strict=True):
+        assert is_cast or got.dtype == NARROW.get(want.dtype.name, want.dtype)
+        np.testing.assert_allclose(got.array, want.array, rtol=1e-3, atol=1e-4)
+    inputs = [x for x in narrow if x.requires_grad]
+    for x, got, want in zip(inputs, found_gradients, expected_gradients, strict=True):
+        assert (got.dtype, got.shape) == (x.dtype, x.shape)
+        np.testing.assert_allclose(got.array, want.array, rtol=1e-2, atol=1e-3)
+    for result, tangent in zip(found, tangents(function, narrow), strict=True):
+        assert (tangent.dtype, tangent.shape) == (result.dtype, result.shape)
+
+
+@each("reverse")
+def test_shortcuts_give_the_same_bits_as_the_general_path(name: str, sample: Sample) -> None:
+    row = TABLE[name]
+    plain = as_function(row, sample)
+    hot = hot_function(row)
+    inputs = leaves(row, sample.inputs())
+    weights = weights_like(tuple_of(plain(*inputs)))
+    expected, expected_gradients = gradients(in_general(plain), inputs, weights)
+    for function in (plain, hot if sample.prepare is None and sample.finish is None else None):
+        if function is None or (function is hot and tuple_of(hot(*inputs))[0] is None):
+            continue
+        found, found_gradients = gradients(function, inputs, weights)
+        for got, want in zip((*found, *found_gradients), (*expected, *expected_gradients)):
+            assert got.dtype == want.dtype
+            assert got.shape == want.shape
+            assert np.asarray(got.array).tobytes() == np.asarray(want.array).tobytes()
