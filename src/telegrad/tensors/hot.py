@@ -31,6 +31,8 @@ _mode = MODE.get
 
 def binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
     """The function of an elementwise row of two inputs."""
+    if not row.differentiable:
+        return _never_recorded(row)
     kernel = row.kernel(NUMPY)
     variants = row.variants
 
@@ -104,6 +106,8 @@ def _picked(saves: int, *values: Any) -> list[Any]:
 
 def unary(row: Primitive) -> Callable[[Any], "tensor.Tensor"]:
     """The function of an elementwise row of one input."""
+    if not row.differentiable:
+        return _never_recorded(row)
     kernel = row.kernel(NUMPY)
     variants = row.variants
 
@@ -135,6 +139,13 @@ def unary(row: Primitive) -> Callable[[Any], "tensor.Tensor"]:
         made.node = node
         made.tangents = made.state = None
         return made
+
+    return call
+
+
+def _never_recorded(row: Primitive) -> Callable[..., "tensor.Tensor"]:
+    def call(*inputs: Any) -> "tensor.Tensor":
+        return lent.apply(row, *inputs)  # type: ignore[no-any-return]
 
     return call
 
