@@ -7,6 +7,7 @@ wrapped here so that it takes and tells ours.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +28,7 @@ class Backend:
         self.name = name
         self.namespace = namespace
         self.newaxis = None
+        self.e, self.inf, self.nan, self.pi = math.e, math.inf, math.nan, math.pi
         for each in (*ELEMENTWISE, *CREATION, *OTHER):
             setattr(self, each, getattr(namespace, each))
         self.linalg = _pick(getattr(namespace, "linalg", None), LINALG)
