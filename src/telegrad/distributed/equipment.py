@@ -4,6 +4,9 @@ Whatever starts a worker (init_rpc, LocalCluster and its children, the simulated
 `equip` before the first call can come.
 """
 
+from telegrad.distributed import travelling
+from telegrad.distributed.carrying import Carrier
+from telegrad.distributed.recording import Recorder
 from telegrad.rpc.worker import Worker
 
 __all__ = ["equip"]
@@ -11,3 +14,7 @@ __all__ = ["equip"]
 
 def equip(worker: Worker) -> None:
     """Attach the layers above RPC to a new worker."""
+    travelling.register()
+    recorder = Recorder(worker)
+    recorder.carrier = Carrier(recorder)
+    worker.install(recorder)

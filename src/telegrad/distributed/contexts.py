@@ -1,0 +1,137 @@
+"""Contexts: what keeps the passes of many callers apart, on one worker.
+
+A context has a 64-bit id that carries its home, the worker where it was opened. Every worker that
+a recorded call reaches has a Context of its own under that id: the messages it gave away and received, the
+gradients of its leaves, the passes that run. Contexts are leases: they go when the home
+releases them or is lost.
+
+``CURRENT`` is the context that calls of this thread or async task are recorded in, with the *place*
+in the program: the ordinals of the calls that led here. It follows a call into its handler.
+"""
+
+import threading
+from contextvars import ContextVar
+from typing import Any
+
+from telegrad.distributed.nodes import Path, RecvNode, SendNode
+from telegrad.errors import ContextError
+from telegrad.rpc.names import WorkerInfo
+from telegrad.tensors import Tensor
+
+__all__ = ["CURRENT", "Context", "Contexts", "Place"]
+
+_COUNTER_BITS = 48
+_REMEMBERED = 4096
+
+
+class Context:
+    """One worker's part of a context."""
+
+    def __init__(self, context_id: int, introduced_by: str | None) -> None:
+        self.id = context_id
+        self.introduced_by = introduced_by
+        """Who first called with this context; None at home."""
+        self.lock = threading.Lock()
+        self.sends: dict[int, SendNode] = {}
+        self.recvs: dict[int, RecvNode] = {}
+        self.known: dict[str, WorkerInfo] = {}
+        """The workers that messages of this context went to or came from."""
+        self.gradients: dict[Tensor, Tensor] = {}
+        self.passes: dict[int, Any] = {}
+        """What this worker has of passes that have not been settled, by pass id."""
+        self.settled: set[int] = set()
+        """The passes that have ended: their late messages are dropped."""
+        self.pass_count = 0
+        self.released = False
+
+    @property
+    def home_id(self) -> int:
+        """The id of the worker that opened the context."""
+        return self.id >> _COUNTER_BITS
+
+    def add_gradients(self, staged: dict[Tensor, Tensor]) -> None:
+        """Makes the gradients of a pass that succeeded visible."""
+        with self.lock:
+            for leaf, gradient in staged.items():
+                old = self.gradients.get(leaf)
+                self.gradients[leaf] = gradient if old is None else old + gradient
+
+
+class Place:
+    """Where in the program this thread is: the context, and the calls that led here."""
+
+    __slots__ = ("_next", "context", "path")
+
+    def __init__(self, context: Context, path: Path) -> None:
+        self.context = context
+        self.path = path
+        self._next = 0
+
+    def step(self) -> Path:
+        """The path of the next message made here."""
+        self._next += 1
+        return (*self.path, self._next)
+
+
+CURRENT: ContextVar[Place | None] = ContextVar("telegrad.context", default=None)
+
+
+class Contexts:
+    """All contexts of one worker."""
+
+    def __init__(self, worker_name: str) -> None:
+        self._worker_name = worker_name
+        self._lock = threading.Lock()
+        self._by_id: dict[int, Context] = {}
+        self._released: dict[int, None] = {}
+        """The ids released last: a late call must not bring them back."""
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def open(self, context_id: int, introduced_by: WorkerInfo | None) -> Context:
+        """The context of that id, made if this worker has not met it yet."""
+        with self._lock:
+            found = self._by_id.get(context_id)
+            if found is None:
+                if context_id in self._released:
+                    raise _unknown(context_id, self._worker_name)
+                name = None if introduced_by is None else introduced_by.name
+                found = self._by_id[context_id] = Context(context_id, name)
+        if introduced_by is not None and introduced_by.name not in found.known:
+            found.known[introduced_by.name] = introduced_by
+        return found
+
+    def get(self, context_id: int) -> Context:
+        """The context of that id; an error if it is unknown or released."""
+        found = self._by_id.get(context_id)
+        if found is None:
+            raise _unknown(context_id, self._worker_name)
+        return found
+
+    def find(self, context_id: int) -> Context | None:
+        """The context of that id, or None."""
+        return self._by_id.get(context_id)
+
+    def drop(self, context_id: int) -> Context | None:
+        """Forgets a context; whatever it held can go."""
+        with self._lock:
+            found = self._by_id.pop(context_id, None)
+            self._released[context_id] = None
+            if len(self._released) > _REMEMBERED:
+                del self._released[next(iter(self._released))]
+        if found is not None:
+            found.released = True
+        return found
+
+    def all(self) -> list[Context]:
+        """Those there are now, oldest first."""
+        with self._lock:
+            return list(self._by_id.values())
+
+
+def _unknown(context_id: int, worker_name: str) -> ContextError:
+    return ContextError(
+        f"expected the id of a live context on worker {worker_name!r}, got {context_id}; it was "
+        "never used here or is released: call this inside of `with context() as context_id`"
+    )

@@ -1,0 +1,106 @@
+"""Where a value left this worker, and where one arrived: the nodes at the two ends of a message.
+
+A message has one id on both sides. The *send node* stands where tensors were given away: gradients
+for it come from outside, and run on to the nodes of those tensors. The *recv node* stands where they
+arrived: its cotangent leaves this worker. Each tensor that arrived is an output of it.
+
+Pure data: nothing here sends anything.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from telegrad.graph import Cotangent, NodeHooks, next_key
+from telegrad.tensors import LEAF, Tensor, wrap
+from telegrad.tensors.hooked import Hooked
+from telegrad.tensors.recorded import OutputNode
+
+__all__ = ["Path", "RecvNode", "SendNode"]
+
+Path = tuple[int, ...]
+"""Where in the program a message was made: the ordinals of the calls that led there. Total order."""
+
+
+class _Fields(msgspec.Struct, eq=False, kw_only=True, weakref=True):
+    hooks: NodeHooks | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class SendNode(_Fields, Hooked, eq=False):
+    """Tensors that were given away in one message."""
+
+    edges: tuple[Any, ...]
+    key: int
+    message_id: int
+    path: Path
+    peer: str
+    """Who got them."""
+
+    freed: ClassVar[bool] = False
+    is_leaf: ClassVar[bool] = False
+    is_boundary: ClassVar[bool] = False
+
+    @classmethod
+    def of(cls, tensors: Sequence[Tensor], message_id: int, path: Path, peer: str) -> "SendNode":
+        """The node for giving away these tensors, all of which require grad."""
+        edges = tuple(x if x.node is LEAF else x.node for x in tensors)
+        return cls(edges, next_key(), message_id, path, peer)
+
+    def name(self) -> str:
+        return "SendRpcBackward"
+
+    def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        return tuple(cotangent)
+
+    pull_recorded = pull
+
+    def release(self) -> None:
+        return
+
+
+class RecvNode(_Fields, Hooked, eq=False):
+    """Tensors that arrived in one message; `context` is the Context that recorded them."""
+
+    key: int
+    message_id: int
+    path: Path
+    peer: str
+    """Who gave them away."""
+    facts: list[tuple[tuple[int, ...], Any]]
+    """Shape and dtype of each tensor."""
+    context: Any
+
+    edges: ClassVar[tuple[Any, ...]] = ()
+    freed: ClassVar[bool] = True  # For a pass of this process alone it can't run.
+    is_leaf: ClassVar[bool] = False
+    is_boundary: ClassVar[bool] = True
+
+    @classmethod
+    def of(
+        cls, values: Sequence[Tensor], message_id: int, path: Path, peer: str, context: Any
+    ) -> tuple["RecvNode", list[Tensor]]:
+        """The node for values that arrived, and the values joined to it."""
+        facts = [(value.shape, value.dtype) for value in values]
+        node = cls(next_key(), message_id, path, peer, facts, context)
+        outputs = [
+            wrap(
+                value.array,
+                OutputNode((node,), next_key(), i, len(values)),
+                value.tangents,
+            )
+            for i, value in enumerate(values)
+        ]
+        return node, outputs
+
+    def name(self) -> str:
+        return "RecvRpcBackward"
+
+    def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        return ()
+
+    pull_recorded = pull
+
+    def release(self) -> None:
+        return

@@ -1,0 +1,209 @@
+"""One worker's part of a distributed pass: what is decided, without sending anything.
+
+A part is made on first contact: the root's by ``start``, another worker's when the first gradient (or
+search) of that pass comes. It counts dependencies once, from the roots and from every send of the
+context; then gradients are fed, what is ready runs, and what leaves is collected as departures for
+the carrier to send.
+
+Gradients are staged here and become the context's when the pass has succeeded everywhere.
+"""
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from telegrad.distributed.contexts import Context
+from telegrad.distributed.nodes import RecvNode, SendNode
+from telegrad.engine import OrderedTask
+from telegrad.errors import ContextError, GraphFreedError
+from telegrad.graph import Bundle
+from telegrad.rpc.future import Future
+from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.accumulating import own
+from telegrad.tensors.modes import ModeScope
+
+__all__ = ["Departure", "Part", "Plan"]
+
+Feed = tuple[int, Sequence[Any]]
+"""A message id and a gradient for each tensor of that message, None where there is none."""
+
+
+class Plan(msgspec.Struct, array_like=True, frozen=True):
+    """What every worker in a pass is told about it."""
+
+    context_id: int
+    pass_id: int
+    ordinal: int
+    """Which pass of its context this is, counted by the root."""
+    keep_graph: bool
+    recorded: bool
+    targets: list[tuple[int, int]] | None
+    """(owner, reference) for each input that lives elsewhere; None if all leaves are wanted."""
+
+
+class Departure(msgspec.Struct, gc=False):
+    """A gradient that leaves this worker."""
+
+    to: str
+    recv: RecvNode
+    parts: Sequence[Any]
+
+
+class Part:
+    """This worker's state in one pass."""
+
+    def __init__(self, context: Context, plan: Plan, worker_name: str) -> None:
+        self.context = context
+        self.plan = plan
+        self.ended: Future[None] = Future()
+        """Settled when the gradients became visible, or never will."""
+        self.staged: dict[Tensor, Tensor] = {}
+        self.captured: dict[Any, Tensor] = {}
+        self.targets: dict[Any, Any] = {}
+        """Nodes whose gradient was asked for, with the name under which it is captured."""
+        self._worker_name = worker_name
+        self._lock = threading.Lock()
+        self._departures: list[Departure] = []
+        self._phase = 1
+        self._reported = 0
+        self._counted = False
+        self._error: BaseException | None = None
+        self._task = OrderedTask(
+            self._deliver,
+            self._depart,
+            keep_graph=plan.keep_graph,
+            recorded=plan.recorded,
+            targets=self.targets,
+        )
+
+    # Steps 1 and 4: count, on first contact.
+
+    def _count(self, roots: Iterable[Any] = ()) -> None:
+        if self._counted:
+            return
+        self._counted = True
+        sends = sorted(list(self.context.sends.values()), key=lambda send: send.path)
+        self._task.count([*roots, *sends])
+
+    # Steps 2 and 3: run, and collect what leaves.
+
+    def start(self, roots: dict[Any, Any]) -> tuple[list[Departure], int]:
+        """Runs from the roots; returns what leaves and by how much the number waiting changed."""
+        with self._lock:
+            self._count(roots)
+            for root, cotangent in roots.items():
+                self._task.feed(root, cotangent)
+            return self._run()
+
+    def receive(self, feeds: Iterable[Feed], phase: int) -> tuple[list[Departure], int]:
+        """Runs from the sends whose gradients came."""
+        with self._lock:
+            self._count()
+            self._enter(phase)
+            for message_id, parts in feeds:
+                self._task.feed(self._send_of(message_id), Bundle(parts))
+            return self._run()
+
+    def resume(self) -> tuple[list[Departure], int]:
+        """Runs on after the correction."""
+        with self._lock:
+            self._enter(2)
+            return self._run()
+
+    def _run(self) -> tuple[list[Departure], int]:
+        if self._error is not None:
+            raise self._error
+        try:
+            with ModeScope(recording=self.plan.recorded):
+                self._task.run()
+        except BaseException as error:
+            self._error = error
+            raise
+        departures, self._departures = self._departures, []
+        waiting = len(self._task.sums)
+        change, self._reported = waiting - self._reported, waiting
+        return departures, change
+
+    def _send_of(self, message_id: int) -> SendNode:
+        send = self.context.sends.get(message_id)
+        if send is None:
+            raise GraphFreedError(
+                f"expected a graph that still has its saved values on worker "
+                f"{self._worker_name!r}, but message {message_id} was freed by an earlier pass of "
+                "this context; pass retain_graph=True to that earlier call"
+            )
+        return send
+
+    def _depart(self, recv: RecvNode, cotangent: Bundle) -> None:
+        if recv.context is not self.context:
+            raise ContextError(
+                f"expected tensors recorded in context {self.context.id}, got one that arrived in "
+                f"context {recv.context.id}; use one context for the whole of a forward pass"
+            )
+        if recv.peer == self._worker_name:
+            # A call to oneself: the other end is here.
+            self._task.feed(self._send_of(recv.message_id), cotangent)
+        else:
+            self._departures.append(Departure(recv.peer, recv, cotangent))
+
+    def _deliver(self, node: Any, gradient: Any, is_alone: bool) -> None:
+        name = self.targets.get(node)
+        if name is None and self.plan.targets is not None:
+            return
+        if not isinstance(gradient, Tensor):
+            gradient = wrap(own(gradient, is_alone))
+        if name is not None:
+            self.captured[name] = gradient
+        else:
+            self.staged[node] = gradient
+
+    # Step 6: which sends are live?
+
+    def discover(self, message_ids: Iterable[int] | None) -> list[RecvNode]:
+        """Marks as live what these messages, or the waiting nodes, reach; returns new boundaries."""
+        with self._lock:
+            self._count()
+            if message_ids is None:
+                return self._follow_own(self._task.discover(list(self._task.sums)))
+            sends = [self._send_of(message_id) for message_id in message_ids]
+            return self._follow_own(self._task.discover(sends))
+
+    def _follow_own(self, boundaries: list[Any]) -> list[RecvNode]:
+        """Goes on at the other end of calls to oneself; returns the boundaries to others."""
+        others = []
+        while boundaries:
+            recv = boundaries.pop()
+            if recv.peer == self._worker_name:
+                boundaries.extend(self._task.discover([self._send_of(recv.message_id)]))
+            else:
+                others.append(recv)
+        return others
+
+    def unused(self) -> list[SendNode]:
+        """The messages of this worker that no gradient has come for."""
+        done = self._task.done
+        return [send for send in self.context.sends.values() if send not in done]
+
+    def _enter(self, phase: int) -> None:
+        if phase > self._phase:
+            self._phase = phase
+            self._task.drop_dead()
+
+    # Step 7: all or nothing.
+
+    def settle(self, succeeded: bool) -> None:
+        """Makes the staged gradients visible, or drops them."""
+        with self._lock:
+            if succeeded:
+                self.context.add_gradients(self.staged)
+                if not self.plan.keep_graph:
+                    self._forget_spent()
+            self.staged = {}
+        self.ended._settle(None, None)
+
+    def _forget_spent(self) -> None:
+        """Sends that ran without being kept can't run again: later passes need not count them."""
+        for send in [s for s in self.context.sends.values() if s in self._task.done]:
+            self.context.sends.pop(send.message_id, None)
