@@ -42,6 +42,8 @@ def pad(
 
 
 def _widths(pad_width: Any, x: Tensor) -> tuple[tuple[int, int], ...]:
+    if not x.ndim:
+        return ()
     try:
         pairs = np.broadcast_to(np.asarray(pad_width, dtype=np.int64), (x.ndim, 2)).tolist()
     except (ValueError, TypeError):

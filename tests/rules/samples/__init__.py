@@ -51,7 +51,10 @@ from tests.rules.samples import (
     reductions,
     selection,
     shaping,
+    softmax,
+    special,
     trigonometric,
+    windows,
 )
 from tests.rules.samples.sample import Entry
 
@@ -62,11 +65,14 @@ FAMILIES = (
     exponential,
     trigonometric,
     activations,
+    special,
+    softmax,
     selection,
     reductions,
     shaping,
     indexing,
     products,
+    windows,
 )
 
 SAMPLES: dict[str, Entry] = {
