@@ -23,10 +23,11 @@ def differentiable(array: Any) -> bool:
 class Layout:
     """The shapes and dtypes of some arrays: how they lie in a real vector."""
 
-    __slots__ = ("_is_complex", "_shapes")
+    __slots__ = ("_dtypes", "_is_complex", "_shapes")
 
     def __init__(self, arrays: Sequence[Array]) -> None:
         self._shapes = [array.shape for array in arrays]
+        self._dtypes = [array.dtype for array in arrays]
         self._is_complex = [array.dtype.kind == "c" for array in arrays]
 
     @property
@@ -56,9 +57,11 @@ class Layout:
     def apart(self, vector: Array) -> list[Array]:
         """The arrays that lie in the vector; a complex vector gives complex arrays."""
         arrays, start = [], 0
-        for shape, two, length in zip(self._shapes, self._is_complex, self._lengths()):
+        for shape, dtype, length in zip(self._shapes, self._dtypes, self._lengths()):
             part = vector[start : start + length].copy()
-            arrays.append((part.view(np.complex128) if two else part).reshape(shape))
+            if vector.dtype.kind != "c":
+                part = (part.view(np.complex128) if dtype.kind == "c" else part).astype(dtype)
+            arrays.append(part.reshape(shape))
             start += length
         return arrays
 
