@@ -99,13 +99,13 @@ class Opening:
 
     def _explain(self, error: PeerError | OSError) -> PeerError:
         """Return the error that says where, and what was expected."""
-        if isinstance(error, ssl.SSLError):
-            return AuthenticationFailed(
-                f"{self.address}: TLS failed ({error.reason or error}): {_TLS_ADVICE}"
-            )
         if self._was_hung_up_on_after_tls(error):
             return AuthenticationFailed(
                 f"{self.address}: the listener hung up at our certificate: {_TLS_ADVICE}"
+            )
+        if isinstance(error, ssl.SSLError):
+            return AuthenticationFailed(
+                f"{self.address}: TLS failed ({error.reason or error}): {_TLS_ADVICE}"
             )
         if isinstance(error, PeerError):
             return type(error)(f"{self.address}: {error}")
@@ -124,7 +124,7 @@ class Opening:
             and self._side is Side.DIALLER
             and self._handshake is not None
             and self._handshake.peer is None
-            and isinstance(error, ConnectionError)
+            and isinstance(error, ConnectionError | ssl.SSLEOFError)
             and not isinstance(error, AuthenticationFailed)
         )
 
