@@ -1,6 +1,14 @@
 """What users differentiate with."""
 
+from telegrad.autograd import forward_ad, functional
 from telegrad.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from telegrad.autograd.backward import backward, grad
 
-__all__ = ["backward", "detect_anomaly", "grad", "set_detect_anomaly"]
+__all__ = [
+    "backward",
+    "detect_anomaly",
+    "forward_ad",
+    "functional",
+    "grad",
+    "set_detect_anomaly",
+]

@@ -4,6 +4,10 @@ For each level, outermost first, the row's jvp rules run on Tensors whose tangen
 of those further in are taken off. Those Tensors may still carry tangents of levels further out and
 may require grad, and the rules are ordinary recorded code; so nested levels and any mixture with
 reverse mode are recursion.
+
+``join`` and ``split`` add and take apart ``x + e t``, where `e` is the infinitesimal of a level. A tangent `t` that
+itself carries tangents of levels further in is allowed: ``e t`` with ``t = t0 + d t1`` is written
+``e t0 + d (e t1)``, so that the rule "only levels further out" holds for what is stored.
 """
 
 from collections.abc import Sequence
@@ -11,16 +15,68 @@ from types import SimpleNamespace
 from typing import Any
 
 from telegrad.errors import NotDifferentiable
+from telegrad.graph import next_key
 from telegrad.rules import LINEAR, SAME, ZERO, Primitive
 from telegrad.rules.primitive import Word
 from telegrad.tensors.lent import lent
-from telegrad.tensors.levels import Level
+from telegrad.tensors.levels import Level, Tangents
 from telegrad.tensors.modes import MODE
-from telegrad.tensors.recorded import OutputNode
+from telegrad.tensors.recorded import OutputNode, RowNode, variant
 from telegrad.tensors.saving import stored
 from telegrad.tensors.tensor import LEAF, Tensor, wrap
 
-__all__ = ["attach", "carry_tangents", "restricted"]
+__all__ = ["alias", "alias_node", "attach", "carry_tangents", "join", "restricted", "split"]
+
+ALIAS = Primitive("alias", vjp=(SAME,), jvp=(SAME,))
+"""The same value as another Tensor."""
+
+
+def alias_node(*edges: Any) -> RowNode:
+    """A node that passes its cotangent on to one edge, or ends there: a variable of its own."""
+    return variant(ALIAS, 1, False)(edges, next_key())
+
+
+def alias(x: Tensor, tangents: dict[Level, Tensor]) -> Tensor:
+    """The value of `x` with these tangents instead of its own; recorded where `x` requires grad."""
+    node = None
+    if x.node is not None and MODE.get().recording:
+        node = alias_node(x if x.node is LEAF else x.node)
+    return wrap(x.array, node, Tangents(tangents) if tangents else None)
+
+
+def join(x: Tensor, level: Level, tangent: Tensor) -> Tensor:
+    """``x + e tangent`` for the infinitesimal `e` of `level`."""
+    tangents = dict(x.tangents or {})
+    for inner, mixed in (tangent.tangents or {}).items():
+        if inner.depth > level.depth:
+            base = tangents.get(inner)
+            base = lent.namespace.zeros_like(x) if base is None else base
+            tangents[inner] = join(base, level, mixed)
+    own = restricted(tangent, level)
+    before = tangents.get(level)
+    tangents[level] = own if before is None else before + own
+    return alias(x, tangents)
+
+
+def split(x: Tensor, level: Level) -> tuple[Tensor, Tensor | None]:
+    """The parts of ``x = primal + e tangent``; no tangent where `x` has none at `level`."""
+    if not x.tangents:
+        return x, None
+    rest: dict[Level, Tensor] = {}
+    mixed: dict[Level, Tensor] = {}
+    for each, tangent in x.tangents.items():
+        if each.depth < level.depth:
+            rest[each] = tangent
+        elif each is not level:
+            rest[each], part = split(tangent, level)
+            if part is not None:
+                mixed[each] = part
+    own = x.tangents.get(level)
+    primal = alias(x, rest)
+    if not mixed:
+        return primal, own
+    own = lent.namespace.zeros_like(x) if own is None else own
+    return primal, alias(own, {**(own.tangents or {}), **mixed})
 
 
 def restricted(x: Tensor, level: Level) -> Tensor:
@@ -28,15 +84,12 @@ def restricted(x: Tensor, level: Level) -> Tensor:
     if x.tangents is None:
         return x
     outer = {at: t for at, t in x.tangents.items() if at.depth < level.depth}
-    return wrap(x.array, x if x.node is LEAF else x.node, outer or None)
+    return wrap(x.array, x if x.node is LEAF else x.node, Tangents(outer) if outer else None)
 
 
 def attach(tensor: Tensor, level: Level, tangent: Tensor) -> None:
-    """Gives `tensor` a tangent at `level`."""
-    if tensor.tangents is None:
-        tensor.tangents = {}
-    tensor.tangents[level] = tangent
-    level.remember(tensor)
+    """Gives `tensor` itself a tangent at `level`, one that carries none of levels further in."""
+    tensor.tangents = Tangents({**(tensor.tangents or {}), level: tangent})
 
 
 def carry_tangents(
@@ -45,8 +98,8 @@ def carry_tangents(
     """The result of a call as Tensors with their tangents; `node` recorded it, or None."""
     if isinstance(row.jvp, Word):
         raise NotDifferentiable(
-            f"{row.name} has no forward-mode derivative; call detach_tangents() or unpack_dual() on "
-            "its argument first if its tangent should be ignored"
+            f"{row.name} has no forward-mode derivative; give it unpack_dual(x).primal if the "
+            "tangent of its argument should be ignored"
         )
     levels = {level for x in inputs for level in (x.tangents or ())}
     parts = result if row.outputs else (result,)
@@ -65,9 +118,6 @@ def carry_tangents(
         for name, output in zip(row.outputs or ("out",), outputs):
             if name in node.saved_values:
                 setattr(node, name, stored(output, mode, row.name))
-                kept = getattr(node, name)
-                for level in output.tangents or () if isinstance(kept, Tensor) else ():
-                    level.remember(kept)
     return tuple(outputs) if row.outputs else outputs[0]
 
 

@@ -59,7 +59,7 @@ lent.takes = takes
 def _as_input(name: str, index: int, x: Any, dtype: np.dtype[Any] | None, xp: Any) -> Tensor:
     if isinstance(x, Tensor):
         return x
-    if isinstance(x, NUMBERS):
+    if isinstance(x, NUMBERS) and not isinstance(x, np.generic):
         chosen = default_dtype(x) if dtype is None else number_dtype(x, dtype)
         array = np.asarray(x, dtype=chosen)
         return wrap(array if xp is None or xp.is_numpy else xp.asarray(x, dtype=chosen))

@@ -2,16 +2,21 @@
 
 A level is an object; the stack is per thread and async task, and the integers that users see index
 it. A tensor's ``tangents`` maps levels to tangents. The tangent at a level may itself carry tangents of the levels
-further out, never of those further in: that is the mixed derivative. Leaving a level takes
-its tangents off every tensor that still has one, so dual tensors become ordinary again.
+further out, never of those further in: that is the mixed derivative.
+
+Every such map is a ``Tangents``, and every ``Tangents`` is known to its levels. So closing a
+level takes its tangents off everything, copies and saved values included, and dual tensors become
+ordinary again; a tangent can't outlive its level by being copied.
 """
 
+import threading
 import weakref
-from contextvars import ContextVar
+from collections.abc import Mapping
+from contextvars import ContextVar, Token
 from itertools import count
 from typing import Any
 
-__all__ = ["LEVELS", "Level"]
+__all__ = ["LEVELS", "Level", "Tangents"]
 
 _next_depth = count().__next__
 
@@ -19,33 +24,49 @@ _next_depth = count().__next__
 class Level:
     """One forward-mode derivative under way."""
 
-    __slots__ = ("_holders", "_prune_at", "depth", "is_open")
+    __slots__ = ("_holders", "_lock", "_prune_at", "depth", "is_open", "token")
 
     def __init__(self) -> None:
         self.depth = _next_depth()
         """Later levels are further in; total over all threads, so mixtures have one order."""
         self.is_open = True
-        self._holders: list[weakref.ref[Any]] = []
+        self.token: Token[tuple[Level, ...]] | None = None
+        """What the stack was before; only the thread or task that entered can use it."""
+        self._holders: list[weakref.ref[Tangents]] = []
+        self._lock = threading.Lock()
         self._prune_at = 4096
 
-    def remember(self, tensor: Any) -> None:
-        """Notes that `tensor` has a tangent here, to take it off when the level closes."""
-        holders = self._holders
-        holders.append(weakref.ref(tensor))
-        if len(holders) > self._prune_at:
-            self._holders = [ref for ref in holders if ref() is not None]
-            self._prune_at = max(4096, 2 * len(self._holders))
+    def remember(self, tangents: "Tangents") -> None:
+        """Notes that `tangents` has an entry of this level, to take it out when the level closes."""
+        with self._lock:
+            self._holders.append(weakref.ref(tangents))
+            if len(self._holders) > self._prune_at:
+                self._holders = [ref for ref in self._holders if ref() is not None]
+                self._prune_at = max(4096, 2 * len(self._holders))
 
     def close(self) -> None:
         """Takes the tangents of this level off everything."""
         self.is_open = False
-        for ref in self._holders:
-            tensor = ref()
-            if tensor is not None and tensor.tangents is not None:
-                tensor.tangents.pop(self, None)
-                if not tensor.tangents:
-                    tensor.tangents = None
-        self._holders.clear()
+        with self._lock:
+            holders, self._holders = self._holders, []
+        for ref in holders:
+            tangents = ref()
+            if tangents is not None:
+                tangents.pop(self, None)
+
+
+class Tangents(dict[Level, Any]):
+    """Tangents by level. Entries of a closed level are gone, and can't be put in."""
+
+    __slots__ = ("__weakref__",)
+
+    def __init__(self, entries: Mapping[Level, Any]) -> None:
+        super().__init__(entries)
+        for level in entries:
+            level.remember(self)
+            if not level.is_open:
+                # After remembering, so that a thread that closes the level meanwhile misses nothing.
+                self.pop(level, None)
 
 
 LEVELS: ContextVar[tuple[Level, ...]] = ContextVar("telegrad.levels", default=())

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.errors import GradientError, SavedValueChanged
+from telegrad.tensors.levels import Tangents
 from telegrad.tensors.modes import Mode
 from telegrad.tensors.shared import SharedArray, plain
 from telegrad.tensors.tensor import Tensor, wrap
@@ -46,7 +47,7 @@ def restorer(inputs: Sequence[Tensor], mode: Mode) -> Callable[[Any], Tensor] | 
 
 def stored(tensor: Tensor, mode: Mode, name: str) -> Any:
     """The form in which a value of the operation `name` is saved."""
-    bare = wrap(tensor.array, None, dict(tensor.tangents) if tensor.tangents else None)
+    bare = wrap(tensor.array, None, Tangents(tensor.tangents) if tensor.tangents else None)
     if mode.pack is not None:
         pack, unpack = mode.pack
         bare.array = plain(bare.array)

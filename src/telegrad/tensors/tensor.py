@@ -23,6 +23,7 @@ from telegrad.rules import Primitive
 from telegrad.tensors import printing
 from telegrad.tensors.hooked import run_before
 from telegrad.tensors.lent import lent
+from telegrad.tensors.levels import Tangents
 from telegrad.tensors.methods import Methods
 from telegrad.tensors.modes import MODE
 from telegrad.tensors.operators import Operators
@@ -161,7 +162,7 @@ class Tensor(Operators, Methods):
     @property
     def grad_fn(self) -> Any:
         """The node that recorded this tensor; None for leaves and constants."""
-        return None if self.node is LEAF else self.node
+        return None if self.node is None or self.node is LEAF else self.node.as_function()
 
     @property
     def is_leaf(self) -> bool:
@@ -187,7 +188,7 @@ class Tensor(Operators, Methods):
         """The same value as a constant for reverse mode; forward-mode tangents stay."""
         tangents = self.tangents
         if tangents:
-            tangents = {level: tangent.detach() for level, tangent in tangents.items()}
+            tangents = Tangents({level: each.detach() for level, each in tangents.items()})
         return wrap(self.array, None, tangents)
 
     def backward(

@@ -1,0 +1,193 @@
+"""Forward mode for users: levels are entered and left, duals made and taken apart.
+
+Here arguments are checked; ``tensors.duals`` does the work. A level belongs to the thread or async
+task that entered it, and levels are left in reverse order. ``make_dual`` gives a new Tensor: the
+one it was made from stays as it was.
+"""
+
+from contextlib import ContextDecorator
+from typing import Any, NamedTuple
+
+from telegrad.arrays import backend_of
+from telegrad.errors import DeviceError, DTypeError, LevelError, ShapeError
+from telegrad.tensors import Tensor
+from telegrad.tensors.duals import join, split
+from telegrad.tensors.levels import LEVELS, Level
+
+__all__ = [
+    "UnpackedDualTensor",
+    "dual_level",
+    "enter_dual_level",
+    "exit_dual_level",
+    "make_dual",
+    "unpack_dual",
+]
+
+
+class UnpackedDualTensor(NamedTuple):
+    """The two parts of a dual tensor; the tangent is None where there is none."""
+
+    primal: Tensor
+    tangent: Tensor | None
+
+
+def enter_dual_level() -> int:
+    """Enters a new innermost level; the number that it returns names it until it is left."""
+    level = Level()
+    stack = LEVELS.get()
+    level.token = LEVELS.set((*stack, level))
+    return len(stack)
+
+
+def exit_dual_level(level: int | None = None) -> None:
+    """Leaves the innermost level: its tangents are gone, and its duals are ordinary tensors again.
+
+    `level` says which one is meant; any but the innermost is refused.
+    """
+    stack = LEVELS.get()
+    if not stack:
+        raise LevelError(
+            "expected an open dual level to leave, got none; was it left already, or entered in "
+            "another thread? use `with dual_level():` to pair both"
+        )
+    innermost = len(stack) - 1
+    if level is not None and level != innermost:
+        if 0 <= level < innermost:
+            advice = f"leave levels {innermost} to {level + 1} first"
+        else:
+            advice = "that one was left already, or never entered"
+        raise LevelError(
+            f"expected level {innermost}, the innermost, as the one to leave, got {level}; {advice}"
+        )
+    _leave(stack[-1], innermost)
+
+
+def _leave(level: Level, number: int) -> None:
+    try:
+        LEVELS.reset(level.token)  # type: ignore[arg-type]
+    except (ValueError, RuntimeError) as error:
+        raise LevelError(
+            f"expected a level entered by this thread or async task, got level {number}, inherited "
+            "from the one that started this; leave it there, where it was entered"
+        ) from error
+    level.close()
+
+
+class dual_level(ContextDecorator):
+    """Enters a level for a block, and leaves it at the end, also by an exception.
+
+    ``with dual_level() as level:`` binds the level's number.
+    """
+
+    def __init__(self) -> None:
+        self._entered: list[Level] = []
+
+    def _recreate_cm(self) -> "dual_level":
+        return dual_level()
+
+    def __enter__(self) -> int:
+        number = enter_dual_level()
+        self._entered.append(LEVELS.get()[-1])
+        return number
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        mine = self._entered.pop()
+        stack = LEVELS.get()
+        if mine not in stack:
+            if kind is None:
+                raise LevelError(
+                    "expected the level of this block to be open at its end, got it left already; "
+                    "leave it to the with statement, or use enter_dual_level and exit_dual_level"
+                )
+            return
+        # What was entered inside and never left goes too: an exception must not leave levels open.
+        left_open = len(stack) - 1 - stack.index(mine)
+        for number in range(len(stack) - 1, stack.index(mine) - 1, -1):
+            _leave(stack[number], number)
+        if left_open and kind is None:
+            raise LevelError(
+                f"expected every level entered in this block to be left in it, got {left_open} still "
+                "open (now closed); call exit_dual_level for each enter_dual_level"
+            )
+
+
+def _find(level: int | None, purpose: str) -> Level:
+    stack = LEVELS.get()
+    if not stack:
+        raise LevelError(
+            f"expected an open dual level to {purpose}, got none in this thread or async task; call "
+            "enter_dual_level() or use `with dual_level():` first"
+        )
+    number = len(stack) - 1 if level is None else level
+    if not 0 <= number < len(stack):
+        raise LevelError(
+            f"expected a level from 0 to {len(stack) - 1} to {purpose}, got {level}; those are the "
+            "levels open here"
+        )
+    found = stack[number]
+    if not found.is_open:
+        raise LevelError(
+            f"expected an open level to {purpose}, got level {number}, which the thread or async "
+            "task that entered it has left"
+        )
+    return found
+
+
+def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
+    """A tensor with the value of `tensor` and this tangent at `level` (default: the innermost).
+
+    It is differentiable with respect to both: history and outer tangents stay.
+    """
+    found = _find(level, "make a dual tensor")
+    for name, value in (("tensor", tensor), ("tangent", tangent)):
+        if not isinstance(value, Tensor):
+            raise DTypeError(
+                f"expected a Tensor as {name} of make_dual, got {type(value).__name__}; convert it "
+                "with telegrad.tensor"
+            )
+    if tensor.dtype.kind not in "fc":
+        raise DTypeError(
+            f"expected a primal of floating or complex dtype, got {tensor.dtype}; only such values "
+            "have derivatives, convert it first, e.g. with .to(telegrad.float32)"
+        )
+    check_tangent(tensor, tangent, "the tangent of make_dual")
+    number = LEVELS.get().index(found)
+    for name, value in (("tensor", tensor), ("tangent", tangent)):
+        if found in (value.tangents or ()):
+            raise LevelError(
+                f"expected a {name} without a tangent at level {number}, got one that has it; a "
+                "second derivative needs a level of its own: enter_dual_level() again"
+            )
+    return join(tensor, found, tangent)
+
+
+def check_tangent(primal: Tensor, tangent: Tensor, name: str) -> None:
+    """Raises where the tangent is not of the primal's shape, dtype and device."""
+    if tangent.shape != primal.shape:
+        raise ShapeError(
+            f"expected shape {primal.shape}, that of the primal, for {name}, got {tangent.shape}; "
+            "broadcast_to it first"
+        )
+    if tangent.dtype != primal.dtype:
+        raise DTypeError(
+            f"expected dtype {primal.dtype}, that of the primal, for {name}, got {tangent.dtype}; "
+            f"convert it with .to({str(primal.dtype)!r})"
+        )
+    if backend_of(tangent.array) is not backend_of(primal.array) or tangent.device != primal.device:
+        raise DeviceError(
+            f"expected device {primal.device} of {backend_of(primal.array).name}, that of the "
+            f"primal, for {name}, got {tangent.device} of {backend_of(tangent.array).name}; move it "
+            "with .to(device=...)"
+        )
+
+
+def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
+    """The primal and the tangent at `level` (default: the innermost); outer tangents stay on both.
+
+    The tangent is None where the tensor has none, and where no level is open.
+    """
+    if not isinstance(tensor, Tensor):
+        raise DTypeError(f"expected a Tensor for unpack_dual, got {type(tensor).__name__}")
+    if level is None and not LEVELS.get():
+        return UnpackedDualTensor(tensor, None)
+    return UnpackedDualTensor(*split(tensor, _find(level, "unpack a dual tensor")))

@@ -1,0 +1,108 @@
+"""The arguments and results of a user's function, as transforms take them apart.
+
+``argnums`` says which positional arguments are differentiated: a number, or a tuple of numbers; the
+derivative has the same form. Each may be a tensor or a nesting of tuples, lists and dicts.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from telegrad.autograd.forward_ad import check_tangent
+from telegrad.autograd.functional.trees import Tree, flatten, same_structure, unflatten
+from telegrad.autograd.functional.variables import as_variable
+from telegrad.errors import DTypeError, UsageError
+from telegrad.tensors import Tensor
+
+__all__ = ["Argnums", "Chosen", "as_tensors", "name_of", "outputs_of", "paired", "with_aux"]
+
+Argnums: TypeAlias = int | tuple[int, ...]
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """What errors call a user's function."""
+    return getattr(function, "__name__", None) or repr(function)
+
+
+class Chosen:
+    """The arguments picked by `argnums`, flattened, and how to put them back."""
+
+    def __init__(self, args: tuple[Any, ...], argnums: Argnums, caller: str) -> None:
+        numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+        for number in numbers:
+            if not -len(args) <= number < len(args):
+                raise UsageError(
+                    f"expected argnums of {caller} to name positional arguments, got {argnums} for "
+                    f"a call with {len(args)}; options by keyword are not differentiated"
+                )
+        self._args = args
+        self._numbers = tuple(number % len(args) for number in numbers)
+        if not numbers or len(set(self._numbers)) != len(numbers):
+            raise UsageError(f"expected each argument once in argnums of {caller}, got {argnums}")
+        picked = tuple(args[number] for number in self._numbers)
+        leaves, structure = flatten(picked)
+        self.values = [as_variable(leaf, f"an argument of {caller}") for leaf in leaves]
+        self._structure = structure
+        self._is_single = not isinstance(argnums, tuple)
+
+    def arguments(self, values: Sequence[Any]) -> list[Any]:
+        """All arguments, with these in place of the picked ones."""
+        args = list(self._args)
+        for number, value in zip(self._numbers, unflatten(self._structure, values)):
+            args[number] = value
+        return args
+
+    def shaped(self, values: Sequence[Any]) -> Tree:
+        """One value for each picked leaf, in the form that `argnums` has."""
+        picked = unflatten(self._structure, values)
+        return picked[0] if self._is_single else picked
+
+
+def with_aux(function: Callable[..., Any], result: Any, has_aux: bool) -> tuple[Any, Any]:
+    """The result to differentiate, and what comes beside it."""
+    if not has_aux:
+        return result, None
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise UsageError(
+            f"expected a pair (output, aux) from {name_of(function)} with has_aux=True, got "
+            f"{type(result).__name__}"
+        )
+    return result
+
+
+def outputs_of(function: Callable[..., Any], output: Tree) -> tuple[list[Tensor], Tree]:
+    """The tensors that a function returned, and their structure."""
+    leaves, structure = flatten(output)
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            raise DTypeError(
+                f"expected tensors, in tuples, lists or dicts, from {name_of(function)}, got "
+                f"{type(leaf).__name__}; return other values with has_aux=True"
+            )
+    return leaves, structure
+
+
+def as_tensors(tree: Tree, like: Sequence[Tensor], structure: Tree, name: str) -> list[Tensor]:
+    """The leaves of cotangents or tangents, checked against the values they belong to."""
+    leaves, given = flatten(tree)
+    if not same_structure(given, structure):
+        raise UsageError(
+            f"expected the structure of the values for the {name}, {structure!r}, got {given!r} "
+            "(leaves shown by number)"
+        )
+    made = [as_variable(leaf, f"the {name}") for leaf in leaves]
+    for value, each in zip(like, made):
+        check_tangent(value, each, f"the {name}")
+    return made
+
+
+def paired(
+    primals: Any, tangents: Any, caller: str
+) -> tuple[tuple[Any, ...], list[Tensor], Tree, list[Tensor]]:
+    """Positional arguments, their leaves and structure, and a tangent for each leaf."""
+    args = tuple(primals) if isinstance(primals, (tuple, list)) else (primals,)
+    given = tuple(tangents) if isinstance(tangents, (tuple, list)) else (tangents,)
+    if not args:
+        raise UsageError(f"expected at least one argument to differentiate {caller} at, got none")
+    leaves, structure = flatten(args)
+    values = [as_variable(leaf, f"an argument of {caller}") for leaf in leaves]
+    return args, values, structure, as_tensors(given, values, structure, f"tangents of {caller}")

@@ -1,0 +1,76 @@
+"""Forward mode as functions: ``jvp``, and ``linearize`` for many tangents at one point."""
+
+from collections.abc import Callable
+from typing import Any
+
+from telegrad import ops
+from telegrad.autograd.functional.arguments import (
+    Chosen,
+    as_tensors,
+    name_of,
+    outputs_of,
+    paired,
+    with_aux,
+)
+from telegrad.autograd.functional.trees import Tree, map_leaves, unflatten
+from telegrad.autograd.functional.variables import Variables
+from telegrad.tensors import Tensor
+from telegrad.tensors.duals import join, split
+from telegrad.tensors.levels import Level
+
+__all__ = ["jvp", "linearize"]
+
+
+def jvp(
+    function: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool = False
+) -> tuple[Any, ...]:
+    """The value at `primals` and its derivative along `tangents`: ``(value, tangent)``.
+
+    `primals` is a tuple of the positional arguments (or a tensor, where there is one), `tangents` the
+    same with a tangent for each tensor. With `has_aux`, `function` returns (output, aux) and aux comes third.
+    """
+    _, values, structure, given = paired(primals, tangents, name_of(function))
+    # Not on the stack that forward_ad numbers: a pure function does not see the level.
+    level = Level()
+    try:
+        duals = [join(value, level, tangent) for value, tangent in zip(values, given)]
+        result = function(*unflatten(structure, duals))
+        output, aux = with_aux(function, result, has_aux)
+        outputs, out_structure = outputs_of(function, output)
+        parts = [split(y, level) for y in outputs]
+        aux = map_leaves(lambda x: split(x, level)[0] if isinstance(x, Tensor) else x, aux)
+    finally:
+        level.close()
+    value = unflatten(out_structure, [primal for primal, _ in parts])
+    tangent = unflatten(out_structure, [ops.zeros_like(p) if t is None else t for p, t in parts])
+    return (value, tangent, aux) if has_aux else (value, tangent)
+
+
+def linearize(
+    function: Callable[..., Any], *primals: Any, has_aux: bool = False
+) -> tuple[Any, ...]:
+    """The value at `primals`, and the linear function from tangents to the value's tangent there.
+
+    ``out, push = linearize(f, x, y)``; ``push(dx, dy)``, as often as you like: `function` itself runs
+    only once. With `has_aux` aux comes third.
+    """
+    # The gradient J^T u is linear in u, so its own transpose at any t is J t; both are recorded once.
+    chosen = Chosen(primals, tuple(range(len(primals))), name_of(function))
+    variables = Variables(chosen.values)
+    with variables.recording():
+        result = function(*chosen.arguments(variables.tensors))
+        output, aux = with_aux(function, result, has_aux)
+        outputs, structure = outputs_of(function, output)
+        weights = Variables([ops.ones_like(y) for y in outputs])
+        transposed = variables.pull(outputs, weights.tensors, again=True)
+    argument_structure = tuple(chosen.shaped(range(len(chosen.values))))
+
+    def push(*tangents: Any) -> Tree:
+        """The value's tangent for a tangent of each primal."""
+        given = as_tensors(
+            tangents, chosen.values, argument_structure, f"tangents of {name_of(function)}"
+        )
+        return unflatten(structure, variables.settle(weights.pull(transposed, given, again=True)))
+
+    value = variables.settle(output)
+    return (value, push, variables.settle(aux)) if has_aux else (value, push)

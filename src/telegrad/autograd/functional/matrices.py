@@ -1,0 +1,160 @@
+"""Whole matrices of derivatives: ``jacobian`` and ``hessian``.
+
+The derivative of an output `y` by an input `x` has the shape ``y.shape + x.shape``, and stands where
+`x` stands in the arguments, inside of where `y` stands in the result.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from telegrad import ops
+from telegrad.arrays import backend_of
+from telegrad.autograd.functional.arguments import (
+    Argnums,
+    Chosen,
+    name_of,
+    outputs_of,
+    with_aux,
+)
+from telegrad.autograd.functional.forward import jvp
+from telegrad.autograd.functional.trees import unflatten
+from telegrad.autograd.functional.variables import Variables
+from telegrad.errors import NotDifferentiable, UsageError
+from telegrad.tensors import Tensor, wrap
+
+__all__ = ["hessian", "jacobian"]
+
+
+def jacobian(
+    function: Callable[..., Any],
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    mode: str = "reverse",
+) -> Callable[..., Any]:
+    """A function that gives all first derivatives of `function`.
+
+    ``mode="reverse"`` runs one backward pass for each number in the result, ``mode="forward"`` runs
+    `function` once for each number in the arguments: take the smaller. With `has_aux`, `function`
+    returns (output, aux) and the result is ``(jacobian, aux)``.
+    """
+    if mode not in ("reverse", "forward"):
+        raise UsageError(f"expected mode 'reverse' or 'forward' for jacobian, got {mode!r}")
+    compute = _by_rows if mode == "reverse" else _by_columns
+
+    @wraps(function)
+    def differentiated(*args: Any, **options: Any) -> Any:
+        chosen = Chosen(args, argnums, name_of(function))
+        matrix, aux = compute(function, chosen, options, has_aux)
+        return (matrix, aux) if has_aux else matrix
+
+    return differentiated
+
+
+def hessian(
+    function: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False
+) -> Callable[..., Any]:
+    """A function that gives all second derivatives of `function`, forward over reverse.
+
+    For several arguments, the derivative by the i-th and then the j-th stands at ``[i][j]``.
+    """
+    first = jacobian(function, argnums, has_aux=has_aux, mode="reverse")
+    return jacobian(first, argnums, has_aux=has_aux, mode="forward")
+
+
+def _by_rows(
+    function: Callable[..., Any], chosen: Chosen, options: dict[str, Any], has_aux: bool
+) -> tuple[Any, Any]:
+    variables = Variables(chosen.values)
+    with variables.recording():
+        result = function(*chosen.arguments(variables.tensors), **options)
+    output, aux = with_aux(function, result, has_aux)
+    outputs, structure = outputs_of(function, output)
+    matrices = []
+    for y in outputs:
+        _check_real(function, chosen.values, [y], "forward", 0)
+        rows = [variables.pull([y], [unit], again=True) for unit in _units(y)]
+        matrices.append(
+            chosen.shaped(
+                [
+                    _conjugated(_stacked([row[i] for row in rows], y.shape + x.shape, x, axis=0))
+                    for i, x in enumerate(chosen.values)
+                ]
+            )
+        )
+    return unflatten(structure, matrices), variables.settle(aux)
+
+
+def _by_columns(
+    function: Callable[..., Any], chosen: Chosen, options: dict[str, Any], has_aux: bool
+) -> tuple[Any, Any]:
+    structure: Any = None
+    aux: Any = None
+
+    def flat(*values: Any) -> tuple[Any, Any]:
+        nonlocal structure
+        result = function(*chosen.arguments(values), **options)
+        output, beside = with_aux(function, result, has_aux)
+        outputs, structure = outputs_of(function, output)
+        return tuple(outputs), beside
+
+    values = chosen.values
+    columns: list[list[tuple[Tensor, ...]]] = []
+    outputs: tuple[Tensor, ...] | None = None
+    for i, x in enumerate(values):
+        columns.append([])
+        for unit in _units(x):
+            tangents = [ops.zeros_like(v) for v in values]
+            tangents[i] = unit
+            outputs, pushed, aux = jvp(flat, tuple(values), tuple(tangents), has_aux=True)
+            columns[-1].append(pushed)
+    if outputs is None:
+        outputs, aux = flat(*values)
+    _check_real(function, values, outputs, "reverse", 1)
+    matrices = [
+        chosen.shaped(
+            [
+                _stacked([c[j] for c in columns[i]], y.shape + x.shape, y, axis=y.ndim)
+                for i, x in enumerate(values)
+            ]
+        )
+        for j, y in enumerate(outputs)
+    ]
+    return unflatten(structure, matrices), aux
+
+
+def _units(x: Tensor) -> list[Tensor]:
+    """For each element of `x`, a tensor of its shape that is 1 there and 0 elsewhere."""
+    units = np.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape)
+    xp = backend_of(x.array)
+    return [wrap(unit if xp.is_numpy else xp.asarray(unit)) for unit in units]
+
+
+def _stacked(parts: Sequence[Tensor], shape: tuple[int, ...], like: Tensor, *, axis: int) -> Tensor:
+    if not parts:
+        return ops.zeros(shape, dtype=like.dtype)
+    return ops.reshape(ops.stack(list(parts), axis=axis), shape)
+
+
+def _conjugated(matrix: Tensor) -> Tensor:
+    # A pull gives J^H g; the rows of J are the conjugates.
+    return ops.conj(matrix) if matrix.dtype.kind == "c" else matrix
+
+
+def _check_real(
+    function: Callable[..., Any],
+    values: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    other: str,
+    real_side: int,
+) -> None:
+    """Raises where this mode would see only half of the derivative: real one side, complex the other."""
+    real, mixed = (values, outputs) if real_side == 0 else (outputs, values)
+    if any(r.dtype.kind == "f" for r in real) and any(m.dtype.kind == "c" for m in mixed):
+        raise NotDifferentiable(
+            f"expected arguments and results of {name_of(function)} to be all real or all complex in "
+            f"this mode of jacobian, got both kinds; use mode={other!r}"
+        )

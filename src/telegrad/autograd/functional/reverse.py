@@ -1,0 +1,98 @@
+"""Reverse mode as functions: ``vjp``, ``grad``, ``value_and_grad``."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from telegrad.autograd.functional.arguments import (
+    Argnums,
+    Chosen,
+    as_tensors,
+    name_of,
+    outputs_of,
+    with_aux,
+)
+from telegrad.autograd.functional.trees import Tree
+from telegrad.autograd.functional.variables import Variables
+from telegrad.errors import GradientError
+from telegrad.tensors import Tensor
+
+__all__ = ["grad", "value_and_grad", "vjp"]
+
+
+def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """The value at `primals`, and a function from a cotangent to the gradients of all primals.
+
+    ``out, pull = vjp(f, x, y)``; ``dx, dy = pull(cotangent)``, as often as you like. With `has_aux`,
+    `function` returns (output, aux) and aux comes third.
+    """
+    chosen = Chosen(primals, tuple(range(len(primals))), name_of(function))
+    variables = Variables(chosen.values)
+    with variables.recording():
+        result = function(*chosen.arguments(variables.tensors))
+    output, aux = with_aux(function, result, has_aux)
+    outputs, structure = outputs_of(function, output)
+    value = variables.settle(output)
+
+    def pull(cotangents: Tree) -> tuple[Any, ...]:
+        """The gradients for a cotangent of the value's structure, one for each primal."""
+        given = as_tensors(cotangents, outputs, structure, f"cotangents of {name_of(function)}")
+        found: tuple[Any, ...] = chosen.shaped(variables.pull(outputs, given, again=True))
+        return found
+
+    return (value, pull, variables.settle(aux)) if has_aux else (value, pull)
+
+
+def value_and_grad(
+    function: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False
+) -> Callable[..., Any]:
+    """A function that gives the value of `function` and its gradient: ``(value, gradient)``.
+
+    With `has_aux`, `function` returns (output, aux) and the result is ``((value, aux), gradient)``.
+    """
+
+    @wraps(function)
+    def differentiated(*args: Any, **options: Any) -> Any:
+        chosen = Chosen(args, argnums, name_of(function))
+        variables = Variables(chosen.values)
+        with variables.recording():
+            result = function(*chosen.arguments(variables.tensors), **options)
+        output, aux = with_aux(function, result, has_aux)
+        _check_scalar(function, output)
+        # The value first: the pull frees the graph, not the value's place in it.
+        value = variables.settle(output)
+        aux = variables.settle(aux)
+        gradient = chosen.shaped(variables.pull([output], [None], again=False))
+        return ((value, aux), gradient) if has_aux else (value, gradient)
+
+    return differentiated
+
+
+def grad(
+    function: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False
+) -> Callable[..., Any]:
+    """A function that gives the gradient of `function`, which returns one real number.
+
+    With `has_aux`, `function` returns (output, aux) and the result is ``(gradient, aux)``.
+    """
+    both = value_and_grad(function, argnums, has_aux=has_aux)
+
+    @wraps(function)
+    def differentiated(*args: Any, **options: Any) -> Any:
+        value, gradient = both(*args, **options)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return differentiated
+
+
+def _check_scalar(function: Callable[..., Any], output: Any) -> None:
+    if not isinstance(output, Tensor) or output.size != 1 or output.dtype.kind != "f":
+        shown = (
+            f"shape {output.shape} of {output.dtype}"
+            if isinstance(output, Tensor)
+            else type(output).__name__
+        )
+        raise GradientError(
+            f"expected one real number from {name_of(function)} to take the gradient of, got "
+            f"{shown}; reduce it, e.g. with .sum(), or use jacobian or vjp"
+        )

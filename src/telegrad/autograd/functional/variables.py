@@ -1,0 +1,123 @@
+"""The variables of one transform: its inputs as fresh nodes, and its results made ordinary again.
+
+A transform differentiates with respect to *its* variables only, whatever else its inputs hang on. So
+each input becomes a node of its own with the same value. Where the input requires grad outside,
+that node passes on to it, so results stay differentiable from outside; elsewhere it ends there.
+
+After the function has run, one walk over its graph tells whether anything outside is reached (a
+leaf, or a variable of a transform further out). If not, the derivative need not be recorded, and what
+leaves the transform is a constant. That is what makes transforms pure and nesting them exact.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from telegrad import ops
+from telegrad.autograd.backward import grad
+from telegrad.autograd.functional.trees import Tree, map_leaves
+from telegrad.errors import DTypeError
+from telegrad.tensors import LEAF, Tensor, wrap
+from telegrad.tensors.duals import alias_node
+from telegrad.tensors.levels import Tangents
+from telegrad.tensors.modes import MODE, ModeScope
+
+__all__ = ["Variables", "as_variable"]
+
+
+def as_variable(value: Any, name: str) -> Tensor:
+    """A value to differentiate with respect to: a Tensor, or data that makes one."""
+    made = value if isinstance(value, Tensor) else None
+    if made is None:
+        try:
+            made = ops.asarray(value)
+        except (TypeError, ValueError) as error:
+            raise DTypeError(
+                f"expected tensors or numbers, in tuples, lists or dicts, as {name}, got "
+                f"{type(value).__name__}"
+            ) from error
+    if made.dtype.kind not in "fc":
+        raise DTypeError(
+            f"expected floating or complex values as {name}, got {made.dtype}; convert them, or "
+            "leave them out with argnums"
+        )
+    return made
+
+
+class Variables:
+    """Fresh variables for some values; see the module's docstring."""
+
+    def __init__(self, values: Sequence[Tensor]) -> None:
+        self._records_outside = MODE.get().recording
+        self._free: set[Any] = set()
+        self._inside: set[Any] = set()
+        """Nodes known to reach nothing outside."""
+        self.tensors = [self._fresh(value) for value in values]
+
+    def _fresh(self, value: Tensor) -> Tensor:
+        if value.node is not None and self._records_outside:
+            node = alias_node(value if value.node is LEAF else value.node)
+        else:
+            node = alias_node()
+            self._free.add(node)
+        return wrap(value.array, node, value.tangents)
+
+    def recording(self) -> ModeScope:
+        """The mode in which the function runs: recorded, also under ``no_grad``."""
+        return ModeScope(recording=True, inference=False)
+
+    def pull(
+        self, outputs: Sequence[Tensor], cotangents: Sequence[Tensor | None], *, again: bool
+    ) -> list[Tensor]:
+        """The gradients of the outputs, so weighted, for each variable; zeros where there is none.
+
+        With `again` the graph stays for another pull.
+        """
+        pairs = [(y, g) for y, g in zip(outputs, cotangents) if y.node is not None]
+        if not pairs:
+            return [ops.zeros_like(x) for x in self.tensors]
+        create = self._records_outside and any(
+            self._reaches_outside(y.node if y.node is not LEAF else y)
+            or (g is not None and g.node is not None)
+            for y, g in pairs
+        )
+        found = grad(
+            [y for y, _ in pairs],
+            self.tensors,
+            [g for _, g in pairs],
+            retain_graph=again or create,
+            create_graph=create,
+            materialize_grads=True,
+        )
+        return list(found)
+
+    def settle(self, tree: Tree) -> Tree:
+        """What leaves the transform: a constant where it depends on nothing outside."""
+        return map_leaves(lambda x: self._settled(x) if isinstance(x, Tensor) else x, tree)
+
+    def _settled(self, x: Tensor) -> Tensor:
+        node = x if x.node is LEAF else x.node
+        if x.tangents:
+            tangents = Tangents({level: self._settled(t) for level, t in x.tangents.items()})
+        else:
+            tangents = None
+        if node is None or (self._records_outside and self._reaches_outside(node)):
+            return x if tangents is None else wrap(x.array, node, tangents)
+        return wrap(x.array, None, tangents)
+
+    def _reaches_outside(self, node: Any) -> bool:
+        inside, free = self._inside, self._free
+        if node in inside:
+            return False
+        stack = [node]
+        seen = {node}
+        while stack:
+            node = stack.pop()
+            edges = node.edges
+            if not edges and node not in free:
+                return True
+            for edge in edges:
+                if edge not in seen and edge not in inside:
+                    seen.add(edge)
+                    stack.append(edge)
+        inside |= seen
+        return False
