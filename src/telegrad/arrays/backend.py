@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.arrays import extras, numpy_extras
+from telegrad.arrays import extras, numpy_extras, numpy_standard
 from telegrad.arrays.standard import CREATION, DTYPED, ELEMENTWISE, FFT, LINALG, OTHER
 from telegrad.errors import DTypeError
 
@@ -43,7 +43,7 @@ class Backend:
 
     def _translate_dtypes(self, namespace: Any) -> None:
         def own(dtype: Any) -> Any:
-            return getattr(namespace, np.dtype(dtype).name) if dtype is not None else None
+            return getattr(namespace, _as_ours(dtype).name)
 
         def taking(function: Callable[..., Any]) -> Callable[..., Any]:
             def call(*args: Any, dtype: Any = None, **options: Any) -> Any:
@@ -56,7 +56,8 @@ class Backend:
         for each in DTYPED:
             setattr(self, each, taking(getattr(namespace, each)))
         self.astype = lambda x, dtype, /, **options: namespace.astype(x, own(dtype), **options)
-        self.isdtype = np.isdtype
+        # Rules ask with the dtypes of raw arrays too.
+        self.isdtype = lambda dtype, kind: np.isdtype(_as_ours(dtype), kind)
         self.finfo = lambda dtype: np.finfo(_as_ours(dtype))
 
     def dtype_of(self, array: Any) -> np.dtype[Any]:
@@ -77,10 +78,12 @@ def _pick(namespace: Any, names: tuple[str, ...]) -> SimpleNamespace:
 
 
 def _as_ours(dtype: Any) -> np.dtype[Any]:
-    return dtype if isinstance(dtype, np.dtype) else np.dtype(str(dtype).rsplit(".", 1)[-1])
+    if isinstance(dtype, (np.dtype, type)):
+        return np.dtype(dtype)
+    return np.dtype(str(dtype).rsplit(".", 1)[-1])
 
 
-NUMPY = Backend("numpy", np, numpy_extras.OVERRIDES)
+NUMPY = Backend("numpy", np, {**numpy_standard.OVERRIDES, **numpy_extras.OVERRIDES})
 _BY_TYPE: dict[type, Any] = {np.ndarray: NUMPY, np.bool_: NUMPY}
 _BY_TYPE.update((kind, NUMPY) for kind in np.sctypeDict.values())
 

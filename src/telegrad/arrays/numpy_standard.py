@@ -1,4 +1,4 @@
-"""Where NumPy's functions differ from the array API standard: those functions as the standard has them."""
+"""Functions of the array API standard that NumPy has otherwise, or not at all."""
 
 from typing import Any
 

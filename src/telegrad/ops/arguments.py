@@ -1,21 +1,74 @@
 """Checking and completing the arguments of public functions."""
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from telegrad.errors import ShapeError
-from telegrad.tensors import Tensor
-from telegrad.tensors.inputs import as_inputs
+import numpy as np
 
-__all__ = ["ArrayLike", "Axis", "as_tensor", "normalized_axes", "normalized_axis"]
+from telegrad.errors import DeviceError, DTypeError, ShapeError
+from telegrad.rules.shaping import ASTYPE
+from telegrad.tensors import Tensor, apply
+from telegrad.tensors.inputs import as_inputs, promote
+
+__all__ = [
+    "ArrayLike",
+    "Axis",
+    "as_dtype",
+    "as_tensor",
+    "check_device",
+    "normalized_axes",
+    "normalized_axis",
+    "promoted",
+    "shape_of",
+]
 
 ArrayLike: TypeAlias = Any
 """A Tensor, or a Python number beside one."""
 Axis: TypeAlias = int | tuple[int, ...] | None
 
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float32", "float64", "complex64", "complex128"),
+)
+_KNOWN = frozenset(np.dtype(name) for name in DTYPES)
+
 
 def as_tensor(x: Any, name: str) -> Tensor:
     """`x` itself if it is a Tensor; a number or NumPy array as a constant; else an error."""
     return x if isinstance(x, Tensor) else as_inputs(name, (x,))[0]
+
+
+def as_dtype(dtype: Any) -> np.dtype[Any]:
+    """A dtype that tensors have, from one or from its name."""
+    try:
+        found = np.dtype(dtype).newbyteorder("=")
+    except TypeError as error:
+        raise DTypeError(f"expected a dtype such as telegrad.float32, got {dtype!r}") from error
+    if found not in _KNOWN:
+        raise DTypeError(f"expected one of the dtypes {', '.join(DTYPES)}, got {found}")
+    return found
+
+
+def check_device(device: Any) -> None:
+    """Raises unless `device` is where new tensors are made."""
+    if device is not None and str(device) != "cpu":
+        raise DeviceError(f"expected the device 'cpu', got {device!r}; no other is known here")
+
+
+def promoted(name: str, inputs: Sequence[Any]) -> list[Tensor]:
+    """The inputs as Tensors of one dtype, with their history."""
+    tensors = as_inputs(name, inputs)
+    joint = tensors[0].dtype
+    for other in tensors[1:]:
+        joint = promote(joint, other.dtype)
+    return [x if x.dtype == joint else apply(ASTYPE, x, dtype=joint) for x in tensors]
+
+
+def shape_of(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """A shape given as a number or as a sequence of numbers."""
+    if isinstance(shape, Sequence):
+        return tuple(int(length) for length in shape)
+    return (int(shape),)
 
 
 def normalized_axis(axis: int, ndim: int, name: str) -> int:

@@ -1,100 +1,111 @@
-"""Making tensors from data."""
+"""Making tensors from data: Python numbers, NumPy arrays, arrays of other libraries.
+
+Data is copied unless the caller asks for sharing; shared memory is marked (``tensors.shared``).
+"""
 
 from typing import Any
 
 import numpy as np
 
+from telegrad.arrays import backend_of
 from telegrad.errors import DTypeError
+from telegrad.ops.arguments import as_dtype, check_device
+from telegrad.ops.filling import made
+from telegrad.ops.joining import stack
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.modes import MODE
 from telegrad.tensors.shared import share
 
-__all__ = ["asarray", "full", "full_like", "ones", "ones_like", "tensor", "zeros", "zeros_like"]
+__all__ = ["asarray", "from_dlpack", "tensor"]
 
 _DEFAULTS = {"f": np.dtype("float32"), "c": np.dtype("complex64"), "i": np.dtype("int64")}
 
 
 def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor with a copy of the data; Python numbers become float32, complex64, int64 or bool."""
-    made = asarray(data, dtype=dtype, copy=True)
-    if made.node is not None:
-        made = made.detach()
-    return made.requires_grad_() if requires_grad else made
+    result = asarray(data, dtype=dtype, copy=True)
+    if result.node is not None:
+        result = result.detach()
+    return result.requires_grad_() if requires_grad else result
 
 
 def asarray(
     obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None
 ) -> Tensor:
-    """A tensor of the data: copied unless ``copy=False`` is possible and asked for."""
+    """A tensor of the data: copied unless ``copy=False`` is possible and asked for.
+
+    A Tensor is itself, with its history, unless its dtype changes or a copy is asked for. A list
+    of Tensors is stacked, with their histories.
+    """
+    check_device(device)
+    dtype = None if dtype is None else as_dtype(dtype)
     if isinstance(obj, Tensor):
-        if dtype is not None and np.dtype(dtype) != obj.dtype:
-            if copy is False:
-                raise ValueError(f"expected dtype {obj.dtype} without a copy, got {dtype}")
+        if dtype is not None and dtype != obj.dtype:
+            _refuse_cast(obj.dtype, dtype, copy)
             return obj.to(dtype)
         return obj.clone() if copy else obj
     if isinstance(obj, np.ndarray):
         if copy is False:
-            if dtype is not None and obj.dtype != dtype:
-                raise ValueError(f"expected dtype {obj.dtype} without a copy, got {dtype}")
+            as_dtype(obj.dtype)
+            _refuse_cast(obj.dtype, dtype, copy)
             return wrap(share(obj))
-        return wrap(np.array(obj, dtype=dtype))
+        return made(np.array(obj, dtype=as_dtype(obj.dtype) if dtype is None else dtype))
+    if hasattr(obj, "__array_namespace__"):
+        xp = backend_of(obj)
+        _refuse_cast(xp.dtype_of(obj), dtype, copy)
+        return made(xp.asarray(obj, dtype=dtype, copy=copy is not False))
     if copy is False:
-        raise ValueError("expected an array to share without a copy, got Python data")
-    return _made(wrap(np.asarray(_numbers(obj), dtype=dtype) if dtype else _defaulted(obj)))
+        raise ValueError(
+            f"expected an array to share without a copy, got {type(obj).__name__}; its elements "
+            "have to be copied"
+        )
+    if _has_history(obj):
+        result = stack([asarray(part) for part in obj])
+        return result if dtype is None else result.to(dtype)
+    return made(_from_python(obj, dtype))
+
+
+def _refuse_cast(own: np.dtype[Any], dtype: np.dtype[Any] | None, copy: bool | None) -> None:
+    if copy is False and dtype is not None and dtype != own:
+        raise ValueError(f"expected dtype {own} without a copy, got {dtype}")
+
+
+def _has_history(obj: Any) -> bool:
+    if isinstance(obj, Tensor):
+        return obj.requires_grad or obj.is_dual
+    return isinstance(obj, (list, tuple)) and any(_has_history(part) for part in obj)
+
+
+def _from_python(obj: Any, dtype: np.dtype[Any] | None) -> Any:
+    try:
+        array = np.array(_numbers(obj), dtype=dtype)
+    except ValueError as error:
+        raise DTypeError(f"expected numbers in a regular nesting, got {obj!r}: {error}") from error
+    if array.dtype == object:
+        raise DTypeError(f"expected numbers in a regular nesting, got {obj!r}")
+    if dtype is None and isinstance(_first(obj), (bool, int, float, complex)):
+        return array.astype(_DEFAULTS.get(array.dtype.kind, array.dtype), copy=False)
+    return array.astype(as_dtype(array.dtype), copy=False)
 
 
 def _numbers(obj: Any) -> Any:
-    return [_numbers(part) for part in obj] if isinstance(obj, (list, tuple)) else _bare(obj)
+    if isinstance(obj, Tensor):
+        return np.asarray(obj.array)
+    return [_numbers(part) for part in obj] if isinstance(obj, (list, tuple)) else obj
 
 
-def _bare(obj: Any) -> Any:
-    return obj.array if isinstance(obj, Tensor) else obj
+def _first(obj: Any) -> Any:
+    """The first element of a nesting: NumPy's numbers and Tensors bring a dtype, Python's don't."""
+    while isinstance(obj, (list, tuple)) and obj:
+        obj = obj[0]
+    # NumPy's float64 is a Python float, too; an empty list has the dtype of a Python number.
+    return 0.0 if isinstance(obj, (list, tuple)) else None if isinstance(obj, np.generic) else obj
 
 
-def _defaulted(obj: Any) -> Any:
-    array = np.asarray(_numbers(obj))
-    if array.dtype == object:
-        raise DTypeError(f"expected numbers in a regular nesting, got {obj!r}")
-    if isinstance(obj, np.generic):
-        return array
-    return array.astype(_DEFAULTS.get(array.dtype.kind, array.dtype), copy=False)
-
-
-def _made(made: Tensor) -> Tensor:
-    if MODE.get().inference:
-        made.states().inference = True
-    return made
-
-
-def zeros(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None) -> Tensor:
-    """A tensor of zeros."""
-    return wrap(np.zeros(shape, dtype=dtype or np.float32))
-
-
-def ones(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None) -> Tensor:
-    """A tensor of ones."""
-    return wrap(np.ones(shape, dtype=dtype or np.float32))
-
-
-def full(
-    shape: int | tuple[int, ...], fill_value: Any, *, dtype: Any = None, device: Any = None
-) -> Tensor:
-    """A tensor with one value everywhere."""
-    if dtype is None:
-        dtype = _defaulted(fill_value).dtype
-    return wrap(np.full(shape, fill_value, dtype=dtype))
-
-
-def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Zeros of the shape and dtype of x."""
-    return wrap(np.zeros(x.shape, dtype=dtype or x.dtype))
-
-
-def ones_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Ones of the shape and dtype of x."""
-    return wrap(np.ones(x.shape, dtype=dtype or x.dtype))
-
-
-def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """One value everywhere, of the shape and dtype of x."""
-    return wrap(np.full(x.shape, fill_value, dtype=dtype or x.dtype))
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor of an array of another library, in the same memory unless a copy is asked for."""
+    check_device(device)
+    if isinstance(x, Tensor):
+        return x.clone() if copy else x
+    array = np.from_dlpack(x, device=device, copy=copy)
+    as_dtype(array.dtype)
+    return wrap(array if copy else share(array))

@@ -3,15 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from telegrad.errors import ShapeError
-from telegrad.ops.arguments import ArrayLike, as_tensor
-from telegrad.ops.shaping import astype
+import numpy as np
+
+from telegrad.errors import DTypeError, ShapeError
+from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis
+from telegrad.ops.shaping import astype, broadcast_to, reshape
 from telegrad.rules import indexing as _rows
-from telegrad.rules import selection as _selection
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.tensor import refuse_in_place
 
-__all__ = ["getitem", "in_place", "index_add", "index_set", "setitem", "where"]
+__all__ = ["getitem", "in_place", "index_add", "index_set", "setitem", "take", "take_along_axis"]
 
 
 def raw_index(index: Any) -> Any:
@@ -34,8 +35,45 @@ def index_add(x: Tensor, values: ArrayLike, *, index: Any) -> Tensor:
 
 
 def index_set(x: Tensor, values: ArrayLike, *, index: Any) -> Tensor:
-    """A copy of x with `values` at `index`."""
-    return apply(_rows.INDEX_SET, x, values, index=raw_index(index))  # type: ignore[no-any-return]
+    """A copy of x with `values` at `index`; of several for one place the last one stays."""
+    index = raw_index(index)
+    if isinstance(values, Tensor) and (values.requires_grad or values.is_dual):
+        x = as_tensor(x, "index_set")
+        values = _as_chosen(x, values, index)
+        if _has_integers(index):
+            return _set_once(x, values, index)
+    return apply(_rows.INDEX_SET, x, values, index=index)  # type: ignore[no-any-return]
+
+
+def _as_chosen(x: Tensor, values: Tensor, index: Any) -> Tensor:
+    """`values` without leading axes of length 1 that what they replace does not have."""
+    ndim = len(x.array[index].shape)
+    extra = values.ndim - ndim
+    if extra > 0 and values.shape[:extra] == (1,) * extra:
+        return reshape(values, values.shape[extra:])
+    return values
+
+
+def _has_integers(index: Any) -> bool:
+    """Whether an index holds integer arrays, which may name a place twice."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(
+        isinstance(part, list) or (getattr(part, "shape", ()) != () and part.dtype.kind in "iu")
+        for part in parts
+    )
+
+
+def _set_once(x: Tensor, values: Tensor, index: Any) -> Tensor:
+    """The same where places may be named twice: only the values that stay receive a gradient."""
+    places = np.arange(x.size).reshape(x.shape)[index]
+    flat = places.reshape(-1)
+    _, last = np.unique(flat[::-1], return_index=True)
+    if last.size == flat.size:
+        return apply(_rows.INDEX_SET, x, values, index=index)  # type: ignore[no-any-return]
+    stays = np.sort(flat.size - 1 - last)
+    chosen = getitem(reshape(broadcast_to(values, places.shape), (-1,)), stays)
+    result = apply(_rows.INDEX_SET, reshape(x, (-1,)), chosen, index=flat[stays])
+    return reshape(result, x.shape)
 
 
 def setitem(x: Tensor, index: Any, value: ArrayLike) -> None:
@@ -43,6 +81,9 @@ def setitem(x: Tensor, index: Any, value: ArrayLike) -> None:
     refuse_in_place(x, "an assignment")
     value = as_tensor(value, "an assignment")
     x.rebind(index_set(x, astype(value, x.dtype, copy=False), index=index))
+
+
+_RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
 
 def in_place(x: Tensor, symbol: str, compute: Callable[[Tensor], Tensor]) -> Tensor:
@@ -54,10 +95,41 @@ def in_place(x: Tensor, symbol: str, compute: Callable[[Tensor], Tensor]) -> Ten
             f"expected a result of shape {x.shape} for {symbol}, got {result.shape}; the left side "
             "can't be stretched in place"
         )
-    x.rebind(result if result.dtype == x.dtype else astype(result, x.dtype))
+    if _RANK[result.dtype.kind] > _RANK[x.dtype.kind]:
+        raise DTypeError(
+            f"expected a result that fits {x.dtype} for {symbol}, got {result.dtype}; convert the "
+            "left side first"
+        )
+    x.rebind(astype(result, x.dtype, copy=False))
     return x
 
 
-def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """``x1`` where the condition is true, ``x2`` elsewhere."""
-    return apply(_selection.WHERE, condition, x1, x2)  # type: ignore[no-any-return]
+def take(x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Tensor:
+    """The elements or layers at some places along an axis; a place may be named twice."""
+    x = as_tensor(x, "take")
+    if axis is None:
+        if x.ndim != 1:
+            raise ShapeError(f"expected one axis, or the axis to take from, got shape {x.shape}")
+        axis = 0
+    axis = normalized_axis(axis, x.ndim, "take")
+    return getitem(x, (*(slice(None),) * axis, _integers(indices, "take")))
+
+
+def take_along_axis(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Tensor:
+    """For each place of `indices`, the element at that index of the axis in the same line."""
+    x = as_tensor(x, "take_along_axis")
+    indices = _integers(indices, "take_along_axis")
+    if indices.ndim != x.ndim:
+        raise ShapeError(
+            f"expected as many axes in indices as in x, {x.ndim}, in take_along_axis, got "
+            f"{indices.ndim}"
+        )
+    axis = normalized_axis(axis, x.ndim, "take_along_axis")
+    return apply(_rows.TAKE_ALONG_AXIS, x, indices, axis=axis)  # type: ignore[no-any-return]
+
+
+def _integers(indices: ArrayLike, name: str) -> Tensor:
+    indices = as_tensor(indices, name)
+    if indices.dtype.kind not in "iu":
+        raise DTypeError(f"expected integers as indices in {name}, got {indices.dtype}")
+    return indices  # type: ignore[no-any-return]

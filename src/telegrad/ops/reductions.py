@@ -1,43 +1,95 @@
-"""Sums and their kin."""
+"""Many values to fewer: sums, products, averages, extremes and their kin."""
 
 from typing import Any
 
-from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, normalized_axes
+from telegrad.ops.arguments import ArrayLike, Axis, as_dtype, as_tensor, normalized_axes
+from telegrad.rules import cumulative as _cumulative
 from telegrad.rules import reductions as _rows
+from telegrad.rules import searching as _searching
+from telegrad.rules import statistics as _statistics
+from telegrad.rules.primitive import Primitive
 from telegrad.tensors import Tensor, apply
 
-__all__ = ["max", "mean", "min", "sum"]
+__all__ = [
+    "all",
+    "any",
+    "count_nonzero",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "std",
+    "sum",
+    "var",
+]
+
+
+def _reduced(row: Primitive, x: ArrayLike, axis: Axis, keepdims: bool, **options: Any) -> Tensor:
+    x = as_tensor(x, row.name)
+    if axis is not None:
+        axis = normalized_axes(axis, x.ndim, row.name)
+    return apply(row, x, axis=axis, keepdims=keepdims, **options)  # type: ignore[no-any-return]
+
+
+def _cast(x: ArrayLike, dtype: Any, name: str) -> Tensor:
+    return as_tensor(x, name).to(as_dtype(dtype))
 
 
 def sum(x: ArrayLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """The sum over some axes, or over all of them."""
-    x = as_tensor(x, "sum")
     if dtype is not None:
-        x = x.to(dtype)
-    if axis is not None:
-        axis = normalized_axes(axis, x.ndim, "sum")
-    return apply(_rows.SUM, x, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+        return _reduced(_rows.SUM, _cast(x, dtype, "sum"), axis, keepdims).to(dtype)
+    return _reduced(_rows.SUM, x, axis, keepdims)
+
+
+def prod(
+    x: ArrayLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False
+) -> Tensor:
+    """The product over some axes, or over all of them."""
+    if dtype is not None:
+        return _reduced(_cumulative.PROD, _cast(x, dtype, "prod"), axis, keepdims).to(dtype)
+    return _reduced(_cumulative.PROD, x, axis, keepdims)
 
 
 def mean(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The average over some axes, or over all of them."""
-    x = as_tensor(x, "mean")
-    if axis is not None:
-        axis = normalized_axes(axis, x.ndim, "mean")
-    return apply(_rows.MEAN, x, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+    return _reduced(_rows.MEAN, x, axis, keepdims)
+
+
+def var(
+    x: ArrayLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+) -> Tensor:
+    """The variance: squared deviations summed, over their number less `correction`."""
+    return _reduced(_statistics.VAR, x, axis, keepdims, correction=correction)
+
+
+def std(
+    x: ArrayLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+) -> Tensor:
+    """The standard deviation: the root of ``var``."""
+    return _reduced(_statistics.STD, x, axis, keepdims, correction=correction)
 
 
 def max(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The largest element over some axes; equal ones share the gradient."""
-    x = as_tensor(x, "max")
-    if axis is not None:
-        axis = normalized_axes(axis, x.ndim, "max")
-    return apply(_rows.AMAX, x, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+    return _reduced(_rows.AMAX, x, axis, keepdims)
 
 
 def min(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The smallest element over some axes; equal ones share the gradient."""
-    x = as_tensor(x, "min")
-    if axis is not None:
-        axis = normalized_axes(axis, x.ndim, "min")
-    return apply(_rows.AMIN, x, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+    return _reduced(_rows.AMIN, x, axis, keepdims)
+
+
+def all(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Whether all elements over some axes are true."""
+    return _reduced(_searching.ALL, x, axis, keepdims)
+
+
+def any(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Whether some element over some axes is true."""
+    return _reduced(_searching.ANY, x, axis, keepdims)
+
+
+def count_nonzero(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """How many elements over some axes are not zero."""
+    return _reduced(_searching.COUNT_NONZERO, x, axis, keepdims)

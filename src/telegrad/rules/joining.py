@@ -1,7 +1,7 @@
 """Joining values, and taking them apart again.
 
-A row has a fixed number of inputs and outputs, so there is one row for each number of parts, made when
-first used. The table shows those of three parts for all.
+A row has a fixed number of inputs and outputs, so there is one row for each number of parts,
+made when first used. The table shows those of three parts for all.
 """
 
 import functools

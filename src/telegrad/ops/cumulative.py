@@ -1,0 +1,80 @@
+"""Running sums, products and differences along one axis."""
+
+from typing import Any
+
+from telegrad.errors import ShapeError, UsageError
+from telegrad.ops.arguments import ArrayLike, as_dtype, as_tensor, normalized_axis
+from telegrad.ops.joining import concat
+from telegrad.rules import cumulative as _rows
+from telegrad.rules.primitive import Primitive
+from telegrad.tensors import Tensor, apply
+
+__all__ = ["cumulative_prod", "cumulative_sum", "diff"]
+
+
+def _running(
+    row: Primitive, x: ArrayLike, axis: int | None, dtype: Any, include_initial: bool
+) -> Tensor:
+    x = as_tensor(x, row.name)
+    if axis is None:
+        if x.ndim != 1:
+            raise ShapeError(
+                f"expected one axis, or the axis to run along, in {row.name}, got shape {x.shape}"
+            )
+        axis = 0
+    axis = normalized_axis(axis, x.ndim, row.name)
+    if dtype is not None:
+        dtype = as_dtype(dtype)
+        x = x.to(dtype)
+    result = apply(row, x, axis=axis, include_initial=include_initial)
+    return result if dtype is None else result.to(dtype)  # type: ignore[no-any-return]
+
+
+def cumulative_sum(
+    x: ArrayLike,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+) -> Tensor:
+    """The sum of each element and all before it; `include_initial` starts with a zero."""
+    return _running(_rows.CUMULATIVE_SUM, x, axis, dtype, include_initial)
+
+
+def cumulative_prod(
+    x: ArrayLike,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+) -> Tensor:
+    """The product of each element and all before it; `include_initial` starts with a one."""
+    return _running(_rows.CUMULATIVE_PROD, x, axis, dtype, include_initial)
+
+
+def diff(
+    x: ArrayLike,
+    /,
+    *,
+    axis: int = -1,
+    n: int = 1,
+    prepend: ArrayLike | None = None,
+    append: ArrayLike | None = None,
+) -> Tensor:
+    """Each element less the one before it, `n` times over."""
+    if n < 0:
+        raise UsageError(f"expected how often to take differences, 0 or more, got n={n}")
+    x = as_tensor(x, "diff")
+    axis = normalized_axis(axis, x.ndim, "diff")
+    if n == 0:
+        return x  # type: ignore[no-any-return]
+    parts = [part for part in (prepend, x, append) if part is not None]
+    if len(parts) > 1:
+        x = concat(parts, axis=axis)
+    before = (slice(None),) * axis
+    for _ in range(n):
+        later, earlier = x[(*before, slice(1, None))], x[(*before, slice(0, -1))]
+        x = later != earlier if x.dtype.kind == "b" else later - earlier
+    return x  # type: ignore[no-any-return]

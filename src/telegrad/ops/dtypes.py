@@ -1,0 +1,131 @@
+"""Dtypes: NumPy's dtype objects by the standard's names, and how they combine.
+
+Where the standard leaves a mixture undefined (an integer with a floating dtype) the floating one wins, as
+everywhere in telegrad (``tensors.inputs``).
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from telegrad.errors import DTypeError
+from telegrad.ops.arguments import as_dtype
+from telegrad.tensors import Tensor
+from telegrad.tensors.inputs import default_dtype, number_dtype, promote
+
+__all__ = [
+    "FloatInfo",
+    "IntegerInfo",
+    "bool",
+    "can_cast",
+    "complex64",
+    "complex128",
+    "finfo",
+    "float32",
+    "float64",
+    "iinfo",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "isdtype",
+    "result_type",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+]
+
+bool: Final = np.dtype("bool")
+int8: Final = np.dtype("int8")
+int16: Final = np.dtype("int16")
+int32: Final = np.dtype("int32")
+int64: Final = np.dtype("int64")
+uint8: Final = np.dtype("uint8")
+uint16: Final = np.dtype("uint16")
+uint32: Final = np.dtype("uint32")
+uint64: Final = np.dtype("uint64")
+float32: Final = np.dtype("float32")
+float64: Final = np.dtype("float64")
+complex64: Final = np.dtype("complex64")
+complex128: Final = np.dtype("complex128")
+
+
+class FloatInfo(NamedTuple):
+    """The limits of a floating dtype; of a complex one, those of its parts."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: np.dtype[Any]
+
+
+class IntegerInfo(NamedTuple):
+    """The limits of an integer dtype."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: np.dtype[Any]
+
+
+def _dtype_of(type: Any) -> np.dtype[Any]:
+    return type.dtype if isinstance(type, Tensor) else as_dtype(type)
+
+
+def finfo(type: Any, /) -> FloatInfo:
+    """The limits of a floating dtype, or of that of a tensor."""
+    dtype = _dtype_of(type)
+    if dtype.kind not in "fc":
+        raise DTypeError(f"expected a floating or complex dtype in finfo, got {dtype}; see iinfo")
+    info = np.finfo(dtype)
+    return FloatInfo(
+        info.bits,
+        float(info.eps),
+        float(info.max),
+        float(info.min),
+        float(info.smallest_normal),
+        np.dtype(info.dtype),
+    )
+
+
+def iinfo(type: Any, /) -> IntegerInfo:
+    """The limits of an integer dtype, or of that of a tensor."""
+    dtype = _dtype_of(type)
+    if dtype.kind not in "iu":
+        raise DTypeError(f"expected an integer dtype in iinfo, got {dtype}; see finfo")
+    info = np.iinfo(dtype)
+    return IntegerInfo(info.bits, int(info.max), int(info.min), dtype)
+
+
+def isdtype(dtype: Any, kind: Any) -> "np.bool_ | Any":
+    """Whether a dtype is of a kind: a dtype, a word such as 'real floating', or a tuple of those."""
+    try:
+        return np.isdtype(as_dtype(dtype), kind)
+    except (TypeError, ValueError) as error:
+        raise DTypeError(f"expected a dtype or the name of a kind, got {kind!r}") from error
+
+
+def can_cast(from_: Any, to: Any, /) -> "np.bool_ | Any":
+    """Whether promotion can turn one dtype into the other."""
+    target = as_dtype(to)
+    source = _dtype_of(from_)
+    return promote(source, target) == target
+
+
+def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
+    """The dtype that values of these dtypes, tensors and Python numbers have when combined."""
+    if not arrays_and_dtypes:
+        raise DTypeError("expected at least one tensor or dtype in result_type, got none")
+    numbers = [x for x in arrays_and_dtypes if type(x) in (int, float, complex, type(True))]
+    dtypes = [_dtype_of(x) for x in arrays_and_dtypes if not any(x is n for n in numbers)]
+    if not dtypes:
+        dtypes, numbers = [default_dtype(n) for n in numbers], []
+    joint = dtypes[0]
+    for other in dtypes[1:]:
+        joint = promote(joint, other)
+    for number in numbers:
+        joint = number_dtype(number, joint)
+    return joint

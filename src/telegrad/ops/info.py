@@ -1,0 +1,50 @@
+"""What this namespace can do: ``__array_namespace_info__`` of the array API standard."""
+
+from typing import Any
+
+import numpy as np
+
+from telegrad.ops.arguments import DTYPES, check_device
+
+__all__ = ["NamespaceInfo", "namespace_info"]
+
+
+class NamespaceInfo:
+    """The standard's inspection functions."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """Which optional behaviours are there."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+
+    def default_device(self) -> str:
+        """Where tensors are made."""
+        return "cpu"
+
+    def devices(self) -> list[Any]:
+        """Where tensors can be made."""
+        return ["cpu"]
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype[Any]]:
+        """The dtypes of Python numbers and of indices."""
+        check_device(device)
+        return {
+            "real floating": np.dtype("float32"),
+            "complex floating": np.dtype("complex64"),
+            "integral": np.dtype("int64"),
+            "indexing": np.dtype("int64"),
+        }
+
+    def dtypes(
+        self, *, device: Any = None, kind: str | tuple[str, ...] | None = None
+    ) -> dict[str, np.dtype[Any]]:
+        """The dtypes by name, all or those of a kind."""
+        check_device(device)
+        found = {name: np.dtype(name) for name in DTYPES}
+        if kind is None:
+            return found
+        return {name: dtype for name, dtype in found.items() if np.isdtype(dtype, kind)}
+
+
+def namespace_info() -> NamespaceInfo:
+    """What this namespace can do."""
+    return NamespaceInfo()

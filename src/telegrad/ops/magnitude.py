@@ -1,0 +1,47 @@
+"""Magnitudes, signs and the parts of complex values, element by element."""
+
+from telegrad.ops.arguments import ArrayLike, as_tensor
+from telegrad.ops.filling import zeros_like
+from telegrad.rules import complex_parts as _parts
+from telegrad.rules import magnitude as _rows
+from telegrad.tensors import Tensor, apply
+from telegrad.tensors.hot import binary, unary
+
+__all__ = ["abs", "conj", "copysign", "imag", "real", "sign"]
+
+_abs = unary(_rows.ABS)
+_sign = unary(_rows.SIGN)
+_copysign = binary(_rows.COPYSIGN)
+
+
+def abs(x: ArrayLike, /) -> Tensor:
+    """The magnitude of each element."""
+    return _abs(x)
+
+
+def sign(x: ArrayLike, /) -> Tensor:
+    """-1, 0 or 1; for complex elements the number of magnitude 1 in their direction, or 0."""
+    return _sign(x)
+
+
+def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """The magnitude of ``x1`` with the sign of ``x2``."""
+    return _copysign(x1, x2)
+
+
+def conj(x: ArrayLike, /) -> Tensor:
+    """The complex conjugate of each element; a real tensor itself."""
+    x = as_tensor(x, "conj")
+    return apply(_parts.CONJ, x) if x.dtype.kind == "c" else x  # type: ignore[no-any-return]
+
+
+def real(x: ArrayLike, /) -> Tensor:
+    """The real part of each element; a real tensor itself."""
+    x = as_tensor(x, "real")
+    return apply(_parts.REAL, x) if x.dtype.kind == "c" else x  # type: ignore[no-any-return]
+
+
+def imag(x: ArrayLike, /) -> Tensor:
+    """The imaginary part of each element; zeros for a real tensor."""
+    x = as_tensor(x, "imag")
+    return apply(_parts.IMAG, x) if x.dtype.kind == "c" else zeros_like(x)  # type: ignore[no-any-return]

@@ -1,0 +1,42 @@
+"""Where something is. Positions have no derivative."""
+
+from telegrad.errors import ShapeError, UsageError
+from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis
+from telegrad.rules import searching as _rows
+from telegrad.tensors import Tensor, apply
+
+__all__ = ["argmax", "argmin", "nonzero", "searchsorted"]
+
+
+def argmax(x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Where the largest element along an axis is; the first of equal ones."""
+    x = as_tensor(x, "argmax")
+    if axis is not None:
+        axis = normalized_axis(axis, x.ndim, "argmax")
+    return apply(_rows.ARGMAX, x, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+
+def argmin(x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Where the smallest element along an axis is; the first of equal ones."""
+    x = as_tensor(x, "argmin")
+    if axis is not None:
+        axis = normalized_axis(axis, x.ndim, "argmin")
+    return apply(_rows.ARGMIN, x, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+
+def nonzero(x: ArrayLike, /) -> tuple[Tensor, ...]:
+    """Where the elements that are not zero are: their indices, one tensor an axis."""
+    x = as_tensor(x, "nonzero")
+    if not x.ndim:
+        raise ShapeError("expected a tensor with axes in nonzero, got a 0-d tensor")
+    return apply(_rows.NONZERO, x)  # type: ignore[no-any-return]
+
+
+def searchsorted(
+    x1: ArrayLike, x2: ArrayLike, /, *, side: str = "left", sorter: Tensor | None = None
+) -> Tensor:
+    """Where each of ``x2`` would have to stand in ``x1`` to keep its order."""
+    if side not in ("left", "right"):
+        raise UsageError(f"expected 'left' or 'right' as side in searchsorted, got {side!r}")
+    order = None if sorter is None else as_tensor(sorter, "searchsorted").array
+    return apply(_rows.SEARCHSORTED, x1, x2, side=side, sorter=order)  # type: ignore[no-any-return]

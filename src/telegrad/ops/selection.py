@@ -1,0 +1,53 @@
+"""Choosing between values, element by element."""
+
+from typing import Any
+
+from telegrad.errors import ShapeError
+from telegrad.ops.arguments import ArrayLike, as_tensor, promoted
+from telegrad.rules import selection as _rows
+from telegrad.tensors import Tensor, apply
+from telegrad.tensors.inputs import as_inputs
+
+__all__ = ["clip", "tril", "triu", "where"]
+
+
+def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """``x1`` where the condition is true, ``x2`` elsewhere."""
+    return apply(_rows.WHERE, condition, *promoted("where", (x1, x2)))  # type: ignore[no-any-return]
+
+
+def clip(
+    x: ArrayLike,
+    /,
+    min: ArrayLike | None = None,
+    max: ArrayLike | None = None,
+) -> Tensor:
+    """Each element, or the nearer bound where it lies outside; a bound that is None is open."""
+    result = as_tensor(x, "clip")
+    if min is not None:
+        result = apply(_rows.CLIP_LOW, result, _bound(min, result))
+    if max is not None:
+        result = apply(_rows.CLIP_HIGH, result, _bound(max, result))
+    return result.clone() if result is x else result
+
+
+def _bound(bound: Any, x: Tensor) -> Tensor:
+    """A bound as a Tensor beside x."""
+    return as_inputs("clip", (x, bound))[1]
+
+
+def tril(x: ArrayLike, /, *, k: int = 0) -> Tensor:
+    """The part of each matrix on and below diagonal `k`, zeros above."""
+    return apply(_rows.TRIL, _matrices(x, "tril"), k=k)  # type: ignore[no-any-return]
+
+
+def triu(x: ArrayLike, /, *, k: int = 0) -> Tensor:
+    """The part of each matrix on and above diagonal `k`, zeros below."""
+    return apply(_rows.TRIU, _matrices(x, "triu"), k=k)  # type: ignore[no-any-return]
+
+
+def _matrices(x: Any, name: str) -> Tensor:
+    x = as_tensor(x, name)
+    if x.ndim < 2:
+        raise ShapeError(f"expected matrices, at least two axes, in {name}, got shape {x.shape}")
+    return x  # type: ignore[no-any-return]

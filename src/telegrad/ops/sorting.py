@@ -1,0 +1,26 @@
+"""Sorting along an axis."""
+
+from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis
+from telegrad.rules import searching as _searching
+from telegrad.rules import sorting as _rows
+from telegrad.tensors import Tensor, apply
+
+__all__ = ["argsort", "sort"]
+
+
+def sort(
+    x: ArrayLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Tensor:
+    """The elements in order along an axis."""
+    x = as_tensor(x, "sort")
+    axis = normalized_axis(axis, x.ndim, "sort")
+    return apply(_rows.SORT, x, axis=axis, descending=descending, stable=stable)  # type: ignore[no-any-return]
+
+
+def argsort(
+    x: ArrayLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Tensor:
+    """The indices that put an axis in order; not differentiable."""
+    x = as_tensor(x, "argsort")
+    axis = normalized_axis(axis, x.ndim, "argsort")
+    return apply(_searching.ARGSORT, x, axis=axis, descending=descending, stable=stable)  # type: ignore[no-any-return]
