@@ -16,13 +16,15 @@ _kept: dict[tuple[float, Any], Any] = {}
 
 
 def scalar_like(number: Any, array: Any) -> Any:
-    """`number` in a form that combines with the NumPy array `array` as the number itself would."""
+    """`number` in a form that combines with `array` as the number itself would."""
     dtype = array.dtype
     key = (number, dtype)
     found = _kept.get(key)
     if found is not None:
         return found
-    if dtype.kind != "f" or type(number) not in (int, float) or not number or number != number:
+    if type(array) is not np.ndarray or dtype.kind != "f":
+        return number
+    if type(number) not in (int, float) or not number or number != number:
         return number
     value = np.asarray(number, dtype=dtype)
     value.flags.writeable = False
