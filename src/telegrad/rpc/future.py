@@ -93,7 +93,12 @@ class Future(Generic[T]):
         if not self._done:
             self._wait(timeout)
         if self._error is not None:
-            raise self._error
+            try:
+                raise self._error
+            finally:
+                # The traceback holds this frame: without its future there is no cycle, and what
+                # the frames below hold (references, arrays) goes with the exception.
+                del self
         return cast(T, self._value)
 
     def _wait(self, timeout: float | None) -> None:

@@ -203,6 +203,8 @@ class Incoming:
                 value.set_result(result)
         except BaseException as error:
             value.set_exception(error)
+            # The traceback holds this frame; see Future.wait.
+            del value
 
     def _answer(self, endpoint: Endpoint, number: int, result: Any, call_extra: Any) -> None:
         worker = self._worker

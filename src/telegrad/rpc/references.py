@@ -37,7 +37,7 @@ class References:
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
         self._lock = threading.Lock()
-        self._table = ReferenceTable(worker.name)
+        self._table = ReferenceTable(worker.name, Future)
         # Forks in calls that were given up, and in answers, by path and number.
         self._unresolved: dict[tuple[Endpoint, int], Call] = {}
         self._answered: dict[tuple[Endpoint, int], list[int]] = {}
@@ -63,15 +63,14 @@ class References:
 
     def create_for(self, rref: int, user: str) -> Future[Any]:
         """Keep a place for a value that a user has asked for; return its future."""
-        future: Future[Any] = Future()
         with self._lock:
-            self._table.own(rref, future, user)
+            future: Future[Any] = self._table.create(rref, user)
         return future
 
     def ask_for(self, rref: int, owner: WorkerInfo) -> RRef:
         """Return the handle of a value that the owner is about to be asked to create."""
         with self._lock:
-            self._table.hold(rref, rref, owner.name, None, State.PENDING)
+            self._table.hold(rref, rref, owner.name, None, State.PENDING, is_early=True)
         return RRef.handle(self._worker, owner, rref, rref)
 
     def asked(self, rref: int, error: BaseException | None) -> None:
@@ -159,34 +158,32 @@ class References:
             held = None if reference._fork is None else self._table.held.get(reference._fork)
             if held is not None and held.state is State.GONE:
                 raise WorkerLost(f"{reference!r} can't be passed on: {held.why_gone}")
+            if held is None and reference._rref not in self._table.owned:
+                raise WorkerLost(f"{reference!r} can't be passed on: its value is gone")
+            is_early = self._table.is_early(reference._fork)
             self._table.give(reference._rref, reference._fork, fork, endpoint.peer.name)
             if isinstance(carrier, Call):
                 carrier.forks = [*(carrier.forks or ()), fork]
             else:
                 self._answered.setdefault((endpoint, carrier), []).append(fork)
         owner = reference._owner
-        return [reference._rref, fork, owner.name, owner.id, owner.incarnation]
+        return [reference._rref, fork, owner.name, owner.id, owner.incarnation, is_early]
 
     def acceptor(self, endpoint: Endpoint) -> Callable[[list[Any]], Any]:
         """Return what turns descriptors into references."""
         return partial(self._accept, endpoint)
 
     def _accept(self, endpoint: Endpoint, fields: list[Any]) -> RRef:
-        rref, fork, name, number, incarnation = fields
+        rref, fork, name, number, incarnation, is_early = fields
         owner = WorkerInfo(name, number, incarnation)
         parent = endpoint.peer.name
         with self._lock:
             if name == self._worker.name:
-                effects = self._table.came_home(fork, parent)
-                is_known = rref in self._table.owned
-                if is_known:
-                    self._table.open_handle(rref)
+                _, effects = self._table.came_home(rref, fork, parent, is_early)
+                handle = RRef.handle(self._worker, self._worker.info, rref, None)
             else:
-                effects = self._table.arrived(rref, fork, name, parent)
-        if name == self._worker.name:
-            self._perform(effects)
-            return RRef.handle(self._worker, self._worker.info, rref, None)
-        handle = RRef.handle(self._worker, owner, rref, fork)
+                effects = self._table.arrived(rref, fork, name, parent, is_early)
+                handle = RRef.handle(self._worker, owner, rref, fork)
         self._perform(effects)
         return handle
 
@@ -282,6 +279,6 @@ class References:
     def close(self) -> None:
         """Forget everything."""
         with self._lock:
-            self._table = ReferenceTable(self._worker.name)
+            self._table = ReferenceTable(self._worker.name, Future)
             self._unresolved.clear()
             self._answered.clear()

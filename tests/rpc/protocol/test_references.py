@@ -48,7 +48,7 @@ def test_a_user_that_passes_a_reference_on_keeps_it_until_the_child_is_counted()
     user.give(1, 1, 9, "child")
     assert user.release(1) == []
     (add,) = child.arrived(1, 9, "owner", "user")
-    assert add == Send("owner", (ADD, 1, 9))
+    assert add == Send("owner", (ADD, 1, 9, False))
     (confirm,) = owner.handle("child", add.message)
     assert confirm == Send("child", (CONFIRM, 9, True))
     (told,) = child.handle("owner", confirm.message)
@@ -63,7 +63,7 @@ def test_a_child_released_before_it_is_confirmed_deletes_only_afterwards():
     child = ReferenceTable("child")
     child.arrived(1, 9, "owner", "user")
     assert child.release(9) == []
-    (confirm,) = owner.handle("child", (ADD, 1, 9))
+    (confirm,) = owner.handle("child", (ADD, 1, 9, False))
     effects = child.handle("owner", confirm.message)
     assert effects == [Send("user", (CHILD, 9)), Send("owner", (DELETE, 1, 9))]
 
@@ -96,9 +96,18 @@ def test_the_loss_of_the_owner_makes_references_say_so():
 def test_a_fork_of_an_unknown_value_is_told_so():
     owner, child = ReferenceTable("owner"), ReferenceTable("child")
     child.arrived(5, 9, "owner", "user")
-    (confirm,) = owner.handle("child", (ADD, 5, 9))
+    (confirm,) = owner.handle("child", (ADD, 5, 9, False))
     child.handle("owner", confirm.message)
     assert child.held[9].state is State.GONE
+
+
+def test_an_early_fork_keeps_a_place_that_the_creation_fills():
+    owner = ReferenceTable("owner", list)
+    (confirm,) = owner.handle("child", (ADD, 5, 9, True))
+    assert confirm == Send("child", (CONFIRM, 9, True))
+    place = owner.owned[5].value
+    assert owner.create(5, "user") is place
+    assert owner.owned[5].users == {9: "child", 5: "user"}
 
 
 def test_nonsense_is_refused():
@@ -126,7 +135,9 @@ def test_whatever_the_order_of_messages_the_value_goes_with_its_last_holder(seed
             if message[0] == "travels":
                 fork = message[1]
                 if to == "owner":
-                    post(to, tables[to].came_home(fork, frm))
+                    _, effects = tables[to].came_home(0, fork, frm)
+                    tables[to].close_handle(0)
+                    post(to, effects)
                 else:
                     post(to, tables[to].arrived(0, fork, "owner", frm))
                     holders.append((to, fork))
@@ -149,7 +160,9 @@ def test_whatever_the_order_of_messages_the_value_goes_with_its_last_holder(seed
             if message[0] != "travels":
                 post(to, tables[to].handle(frm, message))
             elif to == "owner":
-                post(to, tables[to].came_home(message[1], frm))
+                _, effects = tables[to].came_home(0, message[1], frm)
+                tables[to].close_handle(0)
+                post(to, effects)
             else:
                 post(to, tables[to].arrived(0, message[1], "owner", frm))
                 holders.append((to, message[1]))

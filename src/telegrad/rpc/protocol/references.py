@@ -10,6 +10,8 @@ and the number of its own handles. The steps:
 3. Then it tells the sender CHILD, which lets go of what it held.
 4. A user whose last handle is gone says DELETE, but never before it is confirmed and its own
    children are.
+   A user may pass on a value whose creation it has asked for but not seen confirmed; such a fork
+   is early: it may reach the owner before the creation does, which then finds its place taken.
 5. A fork whose message never arrived is taken back: the sender learns so from the other side.
 6. The forks of a lost worker are dropped, and so is what was held for it.
 
@@ -19,6 +21,7 @@ method calls, effects are the messages they return.
 """
 
 import enum
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -55,6 +58,7 @@ class Held(msgspec.Struct):
     owner: str
     parent: str | None
     state: State
+    is_early: bool = False
     children: int = 0
     is_released: bool = False
     why_gone: BaseException | None = None
@@ -78,8 +82,10 @@ class Send(msgspec.Struct, frozen=True):
 class ReferenceTable:
     """One worker's part."""
 
-    def __init__(self, me: str) -> None:
+    def __init__(self, me: str, new_value: Callable[[], Any] = object) -> None:
+        """`new_value` makes the place of a value that is still to be created."""
         self._me = me
+        self._new_value = new_value
         self.owned: dict[int, Owned] = {}
         self.held: dict[int, Held] = {}
         self.given: dict[int, Given] = {}
@@ -89,6 +95,18 @@ class ReferenceTable:
     def own(self, rref: int, value: Any, user: str | None = None) -> Owned:
         """Keep a value; a user that asked for its creation has the fork of the same number."""
         entry = self.owned[rref] = Owned(value, {rref: user} if user is not None else {})
+        return entry
+
+    def create(self, rref: int, user: str) -> Any:
+        """Keep a place for a value that a user asked for, and return it: early forks may have."""
+        entry = self.owned.get(rref) or self.own(rref, self._new_value())
+        entry.users[rref] = user
+        return entry.value
+
+    def _find(self, rref: int, is_early: bool) -> Owned | None:
+        entry = self.owned.get(rref)
+        if entry is None and is_early:
+            entry = self.own(rref, self._new_value())
         return entry
 
     def open_handle(self, rref: int) -> None:
@@ -110,10 +128,23 @@ class ReferenceTable:
 
     # A user.
 
-    def hold(self, rref: int, fork: int, owner: str, parent: str | None, state: State) -> Held:
+    def hold(
+        self,
+        rref: int,
+        fork: int,
+        owner: str,
+        parent: str | None,
+        state: State,
+        is_early: bool = False,
+    ) -> Held:
         """Enter a fork of this worker."""
-        entry = self.held[fork] = Held(rref, fork, owner, parent, state)
+        entry = self.held[fork] = Held(rref, fork, owner, parent, state, is_early)
         return entry
+
+    def is_early(self, fork: int | None) -> bool:
+        """Say whether the value of a fork may not have been created yet."""
+        entry = None if fork is None else self.held.get(fork)
+        return entry is not None and entry.is_early and entry.state is State.PENDING
 
     def confirmed(self, fork: int, error: BaseException | None) -> list[Send]:
         """The owner counts the fork, or it is gone."""
@@ -173,23 +204,33 @@ class ReferenceTable:
         entry.children -= 1
         return self._delete_if_due(entry)
 
-    def arrived(self, rref: int, fork: int, owner: str, parent: str) -> list[Send]:
+    def arrived(
+        self, rref: int, fork: int, owner: str, parent: str, is_early: bool = False
+    ) -> list[Send]:
         """A fork came from `parent`, for this worker, which does not own the value."""
         if parent == owner:
             self.hold(rref, fork, owner, None, State.CONFIRMED)
             return [Send(parent, (CHILD, fork))]
-        self.hold(rref, fork, owner, parent, State.PENDING)
-        return [Send(owner, (ADD, rref, fork))]
+        self.hold(rref, fork, owner, parent, State.PENDING, is_early)
+        return [Send(owner, (ADD, rref, fork, is_early))]
 
-    def came_home(self, fork: int, parent: str) -> list[Send]:
-        """A fork came from `parent` for this worker, which owns the value."""
-        return [Send(parent, (CHILD, fork))]
+    def came_home(
+        self, rref: int, fork: int, parent: str, is_early: bool = False
+    ) -> tuple[bool, list[Send]]:
+        """A fork came from `parent` for this worker, which owns the value: one more handle.
+
+        Also return whether there is such a value.
+        """
+        entry = self._find(rref, is_early)
+        if entry is not None:
+            entry.handles += 1
+        return entry is not None, [Send(parent, (CHILD, fork))]
 
     def handle(self, frm: str, message: tuple[Any, ...]) -> list[Send]:
         """Another worker's message came."""
         match message:
-            case (str() as kind, int() as rref, int() as fork) if kind == ADD:
-                entry = self.owned.get(rref)
+            case (str() as kind, int() as rref, int() as fork, bool() as is_early) if kind == ADD:
+                entry = self._find(rref, is_early)
                 if entry is not None:
                     entry.users[fork] = frm
                 return [Send(frm, (CONFIRM, fork, entry is not None))]

@@ -1,0 +1,62 @@
+"""Functions that simulated workers call on each other; importable, so that they go by name."""
+
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.future import Future
+from telegrad.rpc.incoming import async_execution
+
+RUNS: dict[str, int] = {}
+KEPT: dict[str, object] = {}
+
+
+def who():
+    return current_worker().name
+
+
+def count(key):
+    RUNS[key] = RUNS.get(key, 0) + 1
+    return RUNS[key]
+
+
+def bounce(other, depth):
+    worker = current_worker()
+    if depth == 0:
+        return 0
+    return 1 + worker.rpc_sync(other, bounce, (worker.name, depth - 1))
+
+
+def fail(text):
+    raise KeyError(text)
+
+
+def keep(key, value):
+    KEPT[key] = value
+
+
+def drop(key):
+    KEPT.pop(key, None)
+
+
+def pass_on(to, key, reference):
+    current_worker().rpc_sync(to, keep, (key, reference))
+
+
+def fetch(reference):
+    return reference.to_here()
+
+
+def make(value):
+    return current_worker().make_rref(value)
+
+
+@async_execution
+def later(to):
+    return current_worker().rpc_async(to, who).then(lambda future: f"via {future.value()}")
+
+
+@async_execution
+def not_a_future():
+    return 3
+
+
+def never():
+    Future().wait()
