@@ -1,9 +1,10 @@
 """Dtypes: NumPy's dtype objects by the standard's names, and how they combine.
 
-Where the standard leaves a mixture undefined (an integer with a floating dtype) the floating one wins, as
-everywhere in telegrad (``tensors.inputs``).
+Where the standard leaves a mixture undefined (an integer with a floating dtype) the floating one
+wins, as everywhere in telegrad (``tensors.inputs``).
 """
 
+import builtins
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -100,26 +101,26 @@ def iinfo(type: Any, /) -> IntegerInfo:
     return IntegerInfo(info.bits, int(info.max), int(info.min), dtype)
 
 
-def isdtype(dtype: Any, kind: Any) -> "np.bool_ | Any":
-    """Whether a dtype is of a kind: a dtype, a word such as 'real floating', or a tuple of those."""
+def isdtype(dtype: Any, kind: Any) -> builtins.bool:
+    """Whether a dtype is of a kind: a dtype, a word such as 'real floating', a tuple of those."""
     try:
-        return np.isdtype(as_dtype(dtype), kind)
+        return builtins.bool(np.isdtype(as_dtype(dtype), kind))
     except (TypeError, ValueError) as error:
         raise DTypeError(f"expected a dtype or the name of a kind, got {kind!r}") from error
 
 
-def can_cast(from_: Any, to: Any, /) -> "np.bool_ | Any":
+def can_cast(from_: Any, to: Any, /) -> builtins.bool:
     """Whether promotion can turn one dtype into the other."""
     target = as_dtype(to)
     source = _dtype_of(from_)
-    return promote(source, target) == target
+    return builtins.bool(promote(source, target) == target)
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     """The dtype that values of these dtypes, tensors and Python numbers have when combined."""
     if not arrays_and_dtypes:
         raise DTypeError("expected at least one tensor or dtype in result_type, got none")
-    numbers = [x for x in arrays_and_dtypes if type(x) in (int, float, complex, type(True))]
+    numbers = [x for x in arrays_and_dtypes if isinstance(x, (int, float, complex))]
     dtypes = [_dtype_of(x) for x in arrays_and_dtypes if not any(x is n for n in numbers)]
     if not dtypes:
         dtypes, numbers = [default_dtype(n) for n in numbers], []

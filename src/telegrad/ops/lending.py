@@ -1,10 +1,9 @@
-"""Lends the public functions to Tensor's methods and, as a namespace, to rules that run on Tensors."""
+"""Lends the public functions to Tensor's methods and, as a namespace, to rules on Tensors."""
 
 from types import SimpleNamespace
 
-import numpy as np
-
 from telegrad import ops
+from telegrad.ops import constants
 from telegrad.tensors.lent import lent
 
 __all__ = ["NAMESPACE"]
@@ -15,10 +14,11 @@ NAMESPACE = SimpleNamespace(
     name="telegrad",
     is_numpy=False,
     dtype_of=lambda x: x.dtype,
-    inf=float("inf"),
-    nan=float("nan"),
-    pi=np.pi,
-    newaxis=None,
+    e=constants.e,
+    inf=constants.inf,
+    nan=constants.nan,
+    pi=constants.pi,
+    newaxis=constants.newaxis,
 )
 
 lent.namespace = NAMESPACE

@@ -143,7 +143,8 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
         return x
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         raise DTypeError(
-            f"expected a complex dtype for complex values, got {dtype}; take real(x) or abs(x) first"
+            f"expected a complex dtype for complex values, got {dtype}; take real(x) or abs(x) of "
+            "them first"
         )
     return apply(_rows.ASTYPE, x, dtype=dtype)  # type: ignore[no-any-return]
 

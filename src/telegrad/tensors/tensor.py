@@ -21,6 +21,7 @@ from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.graph import Handle, NodeHooks
 from telegrad.rules import Primitive
 from telegrad.tensors import printing
+from telegrad.tensors.exchange import Exchange
 from telegrad.tensors.hooked import run_before
 from telegrad.tensors.lent import lent
 from telegrad.tensors.levels import Tangents
@@ -46,7 +47,7 @@ class State:
         self.name: str | None = None
 
 
-class Tensor(Operators, Methods):
+class Tensor(Operators, Methods, Exchange):
     """An n-dimensional array that remembers how it was computed. Made by ``telegrad.tensor``."""
 
     __slots__ = ("__weakref__", "array", "node", "state", "tangents")
@@ -55,6 +56,9 @@ class Tensor(Operators, Methods):
     node: Any
     tangents: dict[Any, "Tensor"] | None
     state: State | None
+
+    # ``ndarray + Tensor`` is the Tensor's to compute: NumPy would drop its history and tangents.
+    __array_priority__ = 1000
 
     # The protocol of a node, for leaves.
     edges = ()

@@ -1,0 +1,73 @@
+"""How a Tensor shows itself to other array libraries: the standard's namespace, and DLPack.
+
+What leaves by DLPack is a constant. Values do not alias: a consumer that can be told so gets the
+memory read-only, any other gets a copy.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from telegrad.errors import GradientError, UsageError
+
+__all__ = ["Exchange"]
+
+_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+_READ_ONLY_SINCE = (1, 0)
+"""The version of DLPack that can say that memory is read-only."""
+
+
+class Exchange:
+    """Mixed into Tensor, which see."""
+
+    __slots__ = ()
+
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+        """The module whose functions take this tensor: telegrad."""
+        if api_version is not None and api_version not in _VERSIONS:
+            raise UsageError(
+                f"expected one of the versions {', '.join(_VERSIONS)} of the array API standard, "
+                f"got {api_version!r}"
+            )
+        return sys.modules["telegrad"]
+
+    def __dlpack__(
+        self: Any,
+        /,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The value as a DLPack capsule."""
+        if self.node is not None:
+            raise GradientError(
+                "expected a tensor that does not require grad for DLPack, got one that does; use "
+                "detach() to leave the graph on purpose"
+            )
+        array = self.array
+        if not isinstance(array, np.ndarray):
+            return array.__dlpack__(
+                stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+            )
+        versioned = max_version is not None and max_version >= _READ_ONLY_SINCE
+        if copy is False and not versioned:
+            raise BufferError(
+                "expected a consumer that knows read-only memory (DLPack 1.0) for copy=False; "
+                "allow a copy"
+            )
+        view = array.view(np.ndarray)
+        if copy or not versioned:
+            view = view.copy()
+        else:
+            view.flags.writeable = False
+        return view.__dlpack__(
+            stream=stream, max_version=max_version, dl_device=dl_device, copy=None
+        )
+
+    def __dlpack_device__(self: Any, /) -> tuple[Any, int]:
+        """The kind of device and its number, as DLPack counts them."""
+        device: tuple[Any, int] = self.array.__dlpack_device__()
+        return device
