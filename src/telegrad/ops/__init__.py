@@ -125,6 +125,18 @@ from telegrad.ops.products import (
     matmul,
     matrix_transpose,
 )
+from telegrad.ops.random import (
+    Generator,
+    bernoulli,
+    default_generator,
+    manual_seed,
+    permutation,
+    rand,
+    rand_like,
+    randint,
+    randn,
+    randn_like,
+)
 from telegrad.ops.reductions import (
     all,
     any,
@@ -144,6 +156,7 @@ from telegrad.ops.rounding import (
     round,
     trunc,
 )
+from telegrad.ops.scattering import gather, put_along_axis, scatter, scatter_add
 from telegrad.ops.searching import (
     argmax,
     argmin,
@@ -218,6 +231,7 @@ from telegrad.ops.transcendental import (
     tan,
     tanh,
 )
+from telegrad.ops.updates import at
 from telegrad.ops.windows import (
     overlap_add,
     pad,
@@ -226,6 +240,7 @@ from telegrad.ops.windows import (
 
 __all__ = [
     "FloatInfo",
+    "Generator",
     "IntegerInfo",
     "UniqueAll",
     "UniqueCounts",
@@ -244,9 +259,11 @@ __all__ = [
     "asin",
     "asinh",
     "astype",
+    "at",
     "atan",
     "atan2",
     "atanh",
+    "bernoulli",
     "bitwise_and",
     "bitwise_invert",
     "bitwise_left_shift",
@@ -271,6 +288,7 @@ __all__ = [
     "count_nonzero",
     "cumulative_prod",
     "cumulative_sum",
+    "default_generator",
     "diff",
     "digamma",
     "divide",
@@ -292,6 +310,7 @@ __all__ = [
     "from_dlpack",
     "full",
     "full_like",
+    "gather",
     "gelu",
     "getitem",
     "greater",
@@ -326,6 +345,7 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "logsumexp",
+    "manual_seed",
     "matmul",
     "matrix_transpose",
     "max",
@@ -344,11 +364,18 @@ __all__ = [
     "ones_like",
     "overlap_add",
     "pad",
+    "permutation",
     "permute_dims",
     "polygamma",
     "positive",
     "pow",
     "prod",
+    "put_along_axis",
+    "rand",
+    "rand_like",
+    "randint",
+    "randn",
+    "randn_like",
     "real",
     "reciprocal",
     "relu",
@@ -358,6 +385,8 @@ __all__ = [
     "result_type",
     "roll",
     "round",
+    "scatter",
+    "scatter_add",
     "searchsorted",
     "setitem",
     "sigmoid",

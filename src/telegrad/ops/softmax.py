@@ -36,7 +36,7 @@ def _real(x: ArrayLike, name: str) -> Tensor:
     kind = values.dtype.kind
     if kind == "c":
         raise DTypeError(
-            f"expected real values in {name}, got {values.dtype}: complex numbers have no largest one"
+            f"expected real values in {name}, got {values.dtype}, among which none is the largest"
         )
     return values if kind == "f" else values.to(np.float32)
 

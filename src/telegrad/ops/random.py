@@ -1,0 +1,202 @@
+"""Random tensors from seeded generators.
+
+A ``Generator`` is a stream of random numbers: the same seed gives the same numbers, bit for bit, on
+every machine. Functions take one as ``generator=``; without it they draw from the one
+generator of this process, which ``manual_seed`` starts anew.
+
+The streams are NumPy's Philox, which is made for many independent ones (``spawn``).
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from telegrad.errors import DTypeError, UsageError
+from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.modes import MODE
+
+__all__ = [
+    "Generator",
+    "bernoulli",
+    "default_generator",
+    "manual_seed",
+    "permutation",
+    "rand",
+    "rand_like",
+    "randint",
+    "randn",
+    "randn_like",
+]
+
+Shape: TypeAlias = int | Sequence[int]
+
+
+class Generator:
+    """A stream of random numbers; safe to share between threads, which then share the stream."""
+
+    __slots__ = ("_numbers", "_seeds")
+
+    def __init__(self, seed: int | None = None) -> None:
+        if seed is not None and seed < 0:
+            raise UsageError(f"expected a seed of 0 or more, or None for any, got {seed}")
+        self._start(np.random.SeedSequence(seed))
+
+    def _start(self, seeds: np.random.SeedSequence) -> None:
+        self._seeds = seeds
+        self._numbers = np.random.Generator(np.random.Philox(seeds))
+
+    def manual_seed(self, seed: int) -> "Generator":
+        """Starts the stream of this seed, from its beginning."""
+        self._start(Generator(seed)._seeds)
+        return self
+
+    @property
+    def initial_seed(self) -> int:
+        """The seed that this stream began with."""
+        return int(self._seeds.entropy)  # type: ignore[arg-type]
+
+    def spawn(self, count: int) -> list["Generator"]:
+        """New streams that are independent of this one and of each other, e.g. one a worker."""
+        made = []
+        for seeds in self._seeds.spawn(count):
+            child = Generator.__new__(Generator)
+            child._start(seeds)
+            made.append(child)
+        return made
+
+    def get_state(self) -> dict[str, Any]:
+        """Where the stream is: numbers and small arrays that can be saved."""
+        return copy.deepcopy(dict(self._numbers.bit_generator.state))
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes back, or on, to where ``get_state`` was called."""
+        self._numbers.bit_generator.state = state
+
+    @property
+    def numpy(self) -> np.random.Generator:
+        """The same stream as NumPy's generator, for distributions that are not here."""
+        return self._numbers
+
+    def __repr__(self) -> str:
+        return f"Generator(seed={self.initial_seed})"
+
+
+_DEFAULT = Generator()
+
+
+def default_generator() -> Generator:
+    """The generator of this process, from which functions draw that are given none."""
+    return _DEFAULT
+
+
+def manual_seed(seed: int) -> Generator:
+    """Starts the generator of this process anew."""
+    return _DEFAULT.manual_seed(seed)
+
+
+def rand(
+    *shape: Any,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Numbers from 0 up to, not including, 1, all equally likely."""
+    numbers = _stream(generator).random(_shape(shape), dtype=_real(dtype, "rand"))
+    return _made(numbers, requires_grad)
+
+
+def randn(
+    *shape: Any,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Numbers from the normal distribution of mean 0 and variance 1; complex ones have that too."""
+    numbers, size = _stream(generator), _shape(shape)
+    kind = np.dtype(np.float32 if dtype is None else dtype)
+    if kind.kind != "c":
+        return _made(numbers.standard_normal(size, dtype=_real(dtype, "randn")), requires_grad)
+    part = np.dtype(f"float{kind.itemsize * 4}")
+    pairs = numbers.standard_normal((*size, 2), dtype=_real(part, "randn"))
+    return _made((pairs * part.type(np.sqrt(0.5))).view(kind)[..., 0], requires_grad)
+
+
+def randint(
+    low: int,
+    high: int | None = None,
+    shape: Shape = (),
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+) -> Tensor:
+    """Whole numbers from `low` up to, not including, `high` (from 0 to `low` without it)."""
+    if high is None:
+        low, high = 0, low
+    if low >= high:
+        raise UsageError(f"expected high above low in randint, got {low} and {high}")
+    kind = np.dtype(np.int64 if dtype is None else dtype)
+    if kind.kind not in "iu":
+        raise DTypeError(f"expected an integer dtype in randint, got {kind}")
+    return _made(_stream(generator).integers(low, high, _shape((shape,)), dtype=kind.type), False)
+
+
+def permutation(n: int, /, *, generator: Generator | None = None) -> Tensor:
+    """The numbers from 0 to n - 1 in a random order."""
+    return _made(_stream(generator).permutation(n).astype(np.int64, copy=False), False)
+
+
+def bernoulli(
+    probability: float, shape: Shape = (), *, generator: Generator | None = None, dtype: Any = None
+) -> Tensor:
+    """Ones with this probability, zeros otherwise."""
+    if not 0 <= probability <= 1:
+        raise UsageError(f"expected a probability from 0 to 1 in bernoulli, got {probability}")
+    hit = _stream(generator).random(_shape((shape,))) < probability
+    return _made(np.asarray(hit).astype(np.float32 if dtype is None else dtype), False)
+
+
+def rand_like(
+    x: Tensor, /, *, generator: Generator | None = None, requires_grad: bool = False
+) -> Tensor:
+    """``rand`` in the shape and dtype of x."""
+    return rand(x.shape, generator=generator, dtype=x.dtype, requires_grad=requires_grad)
+
+
+def randn_like(
+    x: Tensor, /, *, generator: Generator | None = None, requires_grad: bool = False
+) -> Tensor:
+    """``randn`` in the shape and dtype of x."""
+    return randn(x.shape, generator=generator, dtype=x.dtype, requires_grad=requires_grad)
+
+
+def _stream(generator: Generator | None) -> np.random.Generator:
+    if generator is None:
+        return _DEFAULT.numpy
+    if not isinstance(generator, Generator):
+        raise DTypeError(
+            f"expected a telegrad.Generator as generator, got {type(generator).__name__}"
+        )
+    return generator.numpy
+
+
+def _shape(shape: tuple[Any, ...]) -> tuple[int, ...]:
+    """A shape given as several numbers, or as one tuple or number."""
+    if len(shape) == 1 and isinstance(shape[0], Sequence):
+        shape = tuple(shape[0])
+    return tuple(int(length) for length in shape)
+
+
+def _real(dtype: Any, name: str) -> Any:
+    kind = np.dtype(np.float32 if dtype is None else dtype)
+    if kind not in (np.float32, np.float64):
+        raise DTypeError(f"expected float32 or float64 in {name}, got {kind}")
+    return kind.type
+
+
+def _made(numbers: Any, requires_grad: bool) -> Tensor:
+    made = wrap(np.asarray(numbers))
+    if MODE.get().inference:
+        made.states().inference = True
+    return made.requires_grad_() if requires_grad else made

@@ -1,0 +1,155 @@
+"""``x.at[index].add(values)`` and its kin: a copy of x with some of its places changed.
+
+Unlike ``x[index] += values``, a place that the index names several times is changed several times,
+in the order of the index; ``set`` leaves the last value there. Gradients follow exactly.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from telegrad.errors import DTypeError, ShapeError
+from telegrad.ops.arguments import ArrayLike, as_tensor
+from telegrad.ops.arithmetic import divide, maximum, minimum, multiply, negative, pow
+from telegrad.ops.indexing import getitem, index_add, index_set, raw_index
+from telegrad.ops.shaping import astype, broadcast_to, reshape
+from telegrad.tensors import Tensor
+from telegrad.tensors.inputs import as_inputs
+
+__all__ = ["At", "Places", "at"]
+
+_RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+
+
+def at(x: ArrayLike, /) -> "At":
+    """What ``x.at`` is: index it, then say what happens to these places of a copy of x."""
+    return At(as_tensor(x, "at"))
+
+
+class At:
+    """A tensor that waits for an index."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    def __getitem__(self, index: Any) -> "Places":
+        return Places(self._tensor, index)
+
+
+class Places:
+    """Some places of a tensor. Every method but ``get`` gives a changed copy of the tensor."""
+
+    __slots__ = ("_index", "_tensor")
+
+    def __init__(self, tensor: Tensor, index: Any) -> None:
+        self._tensor = tensor
+        self._index = _kept(raw_index(index))
+
+    def get(self) -> Tensor:
+        """The values at these places."""
+        return getitem(self._tensor, self._index)
+
+    def set(self, values: ArrayLike) -> Tensor:
+        """`values` in place of what is there."""
+        x, new = self._tensor, self._fitting(values, "set")
+        if _names_each_once(self._index):
+            return index_set(x, new, index=self._index)
+        return self._changed(new, lambda old, value: value, only_last=True)
+
+    def add(self, values: ArrayLike) -> Tensor:
+        """`values` added to what is there."""
+        return index_add(self._tensor, self._fitting(values, "add"), index=self._index)
+
+    def subtract(self, values: ArrayLike) -> Tensor:
+        """`values` subtracted from what is there."""
+        new = self._fitting(values, "subtract")
+        return index_add(self._tensor, negative(new), index=self._index)
+
+    def multiply(self, values: ArrayLike) -> Tensor:
+        """What is there times `values`."""
+        return self._changed(self._fitting(values, "multiply"), multiply)
+
+    def divide(self, values: ArrayLike) -> Tensor:
+        """What is there divided by `values`."""
+        return self._changed(self._fitting(values, "divide"), divide)
+
+    def power(self, values: ArrayLike) -> Tensor:
+        """What is there to the power of `values`."""
+        return self._changed(self._fitting(values, "power"), pow)
+
+    def min(self, values: ArrayLike) -> Tensor:
+        """The smaller of what is there and `values`."""
+        return self._changed(self._fitting(values, "min"), minimum)
+
+    def max(self, values: ArrayLike) -> Tensor:
+        """The larger of what is there and `values`."""
+        return self._changed(self._fitting(values, "max"), maximum)
+
+    def apply(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """``function`` of what is there, once for each time that the index names a place."""
+        return self._changed(self.get(), lambda old, _: function(old))
+
+    def _fitting(self, values: ArrayLike, name: str) -> Tensor:
+        """`values` in the dtype of the tensor, which must be able to hold them."""
+        x, new = as_inputs(f"at[...].{name}", (self._tensor, values))
+        if _RANK[new.dtype.kind] > _RANK[x.dtype.kind]:
+            raise DTypeError(
+                f"expected values that a tensor of {x.dtype} can hold in at[...].{name}, got "
+                f"{new.dtype}; convert one of them first"
+            )
+        return astype(new, x.dtype, copy=False)
+
+    def _changed(
+        self,
+        values: Tensor,
+        change: Callable[[Tensor, Tensor], Tensor],
+        *,
+        only_last: bool = False,
+    ) -> Tensor:
+        """Changes each place, in rounds: within one, no place is named twice."""
+        x = self._tensor
+        places = np.arange(x.size).reshape(x.shape)[self._index]
+        try:
+            flat_values = reshape(broadcast_to(values, places.shape), (-1,))
+        except ShapeError:
+            raise ShapeError(
+                f"expected values that broadcast to the {places.shape} places of at[...], got "
+                f"shape {values.shape}"
+            ) from None
+        flat = reshape(x, (-1,))
+        for chosen in _rounds(places.reshape(-1), only_last):
+            there = places.reshape(-1)[chosen]
+            changed = change(getitem(flat, there), getitem(flat_values, chosen))
+            flat = index_set(flat, astype(changed, x.dtype, copy=False), index=there)
+        return reshape(flat, x.shape)
+
+
+def _rounds(places: Any, only_last: bool) -> Iterator[Any]:
+    """Which values come in each round: the first for every place, then the second, …"""
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    if only_last:
+        ends = np.append(starts[1:], len(ordered)) - 1
+        yield np.sort(order[ends[: len(starts)]])
+        return
+    lengths = np.diff(starts, append=len(ordered))
+    turn = np.arange(len(ordered)) - np.repeat(starts, lengths)
+    for k in range(int(lengths.max(initial=0))):
+        yield np.sort(order[turn == k])
+
+
+def _kept(index: Any) -> Any:
+    """An index that nobody else can change before the backward pass."""
+    if isinstance(index, tuple):
+        return tuple(_kept(part) for part in index)
+    return np.array(index) if isinstance(index, (np.ndarray, list)) else index
+
+
+def _names_each_once(index: Any) -> bool:
+    """Whether the index can't name a place twice: without arrays of integers."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return not any(isinstance(p, np.ndarray) and p.dtype.kind in "iu" and p.size > 1 for p in parts)
