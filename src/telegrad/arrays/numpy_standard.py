@@ -21,4 +21,30 @@ def sort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = Tru
     return np.flip(result, axis=axis) if descending else result
 
 
-OVERRIDES: dict[str, Any] = {"argsort": argsort, "sort": sort}
+def expm1(x: Any) -> Any:
+    """Complex infinities, NaNs and zeros as the standard has them: as ``exp(x) - 1``."""
+    result = np.expm1(x)
+    if result.dtype.kind != "c":
+        return result
+    with np.errstate(all="ignore"):
+        return np.where(np.isfinite(x), result + 0.0, np.exp(x) - 1)
+
+
+def floor_divide(x: Any, y: Any) -> Any:
+    """Infinities as in ``floor(x / y)``, where NumPy has NaN or -1."""
+    result = np.floor_divide(x, y)
+    if result.dtype.kind != "f":
+        return result
+    infinite = np.isinf(x) | np.isinf(y)
+    if not infinite.any():
+        return result
+    with np.errstate(all="ignore"):
+        return np.where(infinite, np.floor(np.divide(x, y)), result)
+
+
+OVERRIDES: dict[str, Any] = {
+    "argsort": argsort,
+    "expm1": expm1,
+    "floor_divide": floor_divide,
+    "sort": sort,
+}

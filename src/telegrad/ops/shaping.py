@@ -114,7 +114,7 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Tensor]:
     ]
 
 
-def expand_dims(x: ArrayLike, /, *, axis: int = 0) -> Tensor:
+def expand_dims(x: ArrayLike, /, axis: int = 0) -> Tensor:
     """`x` with a new axis of length 1."""
     x = as_tensor(x, "expand_dims")
     if not -x.ndim - 1 <= axis <= x.ndim:

@@ -1,7 +1,8 @@
 """How a Tensor shows itself to other array libraries: the standard's namespace, and DLPack.
 
 What leaves by DLPack is a constant. Values do not alias: a consumer that can be told so gets the
-memory read-only, any other gets a copy.
+memory read-only, any other gets a copy; one that insists on the memory itself gets it, and it
+counts as shared from then on (``shared.py``).
 """
 
 import sys
@@ -10,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from telegrad.errors import GradientError, UsageError
+from telegrad.tensors.shared import share
 
 __all__ = ["Exchange"]
 
 _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
-_READ_ONLY_SINCE = (1, 0)
-"""The version of DLPack that can say that memory is read-only."""
 
 
 class Exchange:
@@ -52,22 +52,22 @@ class Exchange:
             return array.__dlpack__(
                 stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
             )
-        versioned = max_version is not None and max_version >= _READ_ONLY_SINCE
-        if copy is False and not versioned:
-            raise BufferError(
-                "expected a consumer that knows read-only memory (DLPack 1.0) for copy=False; "
-                "allow a copy"
-            )
         view = array.view(np.ndarray)
-        if copy or not versioned:
+        if copy or (copy is None and not _knows_read_only(max_version)):
             view = view.copy()
-        else:
+        elif _knows_read_only(max_version):
             view.flags.writeable = False
-        return view.__dlpack__(
-            stream=stream, max_version=max_version, dl_device=dl_device, copy=None
-        )
+        else:
+            # Somebody may write to this memory now, on the caller's word.
+            self.array = share(array)
+        return view.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self: Any, /) -> tuple[Any, int]:
         """The kind of device and its number, as DLPack counts them."""
         device: tuple[Any, int] = self.array.__dlpack_device__()
         return device
+
+
+def _knows_read_only(max_version: tuple[int, int] | None) -> bool:
+    """Whether a consumer speaks a version of DLPack that can say that memory is read-only."""
+    return max_version is not None and max_version >= (1, 0)
