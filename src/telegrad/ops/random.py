@@ -1,13 +1,15 @@
 """Random tensors from seeded generators.
 
-A ``Generator`` is a stream of random numbers: the same seed gives the same numbers, bit for bit, on
-every machine. Functions take one as ``generator=``; without it they draw from the one
+A ``Generator`` is a stream of random numbers: the same seed gives the same numbers, bit for bit, with
+the same version of NumPy. Functions take one as ``generator=``; without it they draw from the one
 generator of this process, which ``manual_seed`` starts anew.
 
-The streams are NumPy's Philox, which is made for many independent ones (``spawn``).
+The streams are NumPy's Philox, which is made for many independent ones (``spawn``). NumPy loads its
+random numbers when first used, and so does this module.
 """
 
 import copy
+import functools
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -43,7 +45,7 @@ class Generator:
             raise UsageError(f"expected a seed of 0 or more, or None for any, got {seed}")
         self._start(np.random.SeedSequence(seed))
 
-    def _start(self, seeds: np.random.SeedSequence) -> None:
+    def _start(self, seeds: "np.random.SeedSequence") -> None:
         self._seeds = seeds
         self._numbers = np.random.Generator(np.random.Philox(seeds))
 
@@ -75,7 +77,7 @@ class Generator:
         self._numbers.bit_generator.state = state
 
     @property
-    def numpy(self) -> np.random.Generator:
+    def numpy(self) -> "np.random.Generator":
         """The same stream as NumPy's generator, for distributions that are not here."""
         return self._numbers
 
@@ -83,17 +85,15 @@ class Generator:
         return f"Generator(seed={self.initial_seed})"
 
 
-_DEFAULT = Generator()
-
-
+@functools.cache
 def default_generator() -> Generator:
     """The generator of this process, from which functions draw that are given none."""
-    return _DEFAULT
+    return Generator()
 
 
 def manual_seed(seed: int) -> Generator:
     """Starts the generator of this process anew."""
-    return _DEFAULT.manual_seed(seed)
+    return default_generator().manual_seed(seed)
 
 
 def rand(
@@ -171,9 +171,9 @@ def randn_like(
     return randn(x.shape, generator=generator, dtype=x.dtype, requires_grad=requires_grad)
 
 
-def _stream(generator: Generator | None) -> np.random.Generator:
+def _stream(generator: Generator | None) -> "np.random.Generator":
     if generator is None:
-        return _DEFAULT.numpy
+        return default_generator().numpy
     if not isinstance(generator, Generator):
         raise DTypeError(
             f"expected a telegrad.Generator as generator, got {type(generator).__name__}"
