@@ -10,17 +10,21 @@ from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis
 from telegrad.ops.shaping import astype, broadcast_to, reshape
 from telegrad.rules import indexing as _rows
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.inputs import as_inputs
 from telegrad.tensors.tensor import refuse_in_place
 
 __all__ = ["getitem", "in_place", "index_add", "index_set", "setitem", "take", "take_along_axis"]
 
 
 def raw_index(index: Any) -> Any:
-    """An index with its Tensors replaced by raw arrays."""
+    """An index with its Tensors replaced by raw arrays, which nobody else can change."""
     if isinstance(index, Tensor):
         return index.array
     if isinstance(index, tuple):
         return tuple(raw_index(part) for part in index)
+    if isinstance(index, (np.ndarray, list)):
+        # A copy: whoever owns it may write to it before the backward pass reads it.
+        return np.array(index)
     return index
 
 
@@ -79,7 +83,7 @@ def _set_once(x: Tensor, values: Tensor, index: Any) -> Tensor:
 def setitem(x: Tensor, index: Any, value: ArrayLike) -> None:
     """``x[index] = value``: gives x a new value and history."""
     refuse_in_place(x, "an assignment")
-    value = as_tensor(value, "an assignment")
+    _, value = as_inputs("an assignment", (x, value))
     x.rebind(index_set(x, astype(value, x.dtype, copy=False), index=index))
 
 

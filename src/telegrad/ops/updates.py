@@ -46,7 +46,7 @@ class Places:
 
     def __init__(self, tensor: Tensor, index: Any) -> None:
         self._tensor = tensor
-        self._index = _kept(raw_index(index))
+        self._index = raw_index(index)
 
     def get(self) -> Tensor:
         """The values at these places."""
@@ -54,10 +54,7 @@ class Places:
 
     def set(self, values: ArrayLike) -> Tensor:
         """`values` in place of what is there."""
-        x, new = self._tensor, self._fitting(values, "set")
-        if _names_each_once(self._index):
-            return index_set(x, new, index=self._index)
-        return self._changed(new, lambda old, value: value, only_last=True)
+        return index_set(self._tensor, self._fitting(values, "set"), index=self._index)
 
     def add(self, values: ArrayLike) -> Tensor:
         """`values` added to what is there."""
@@ -102,13 +99,7 @@ class Places:
             )
         return astype(new, x.dtype, copy=False)
 
-    def _changed(
-        self,
-        values: Tensor,
-        change: Callable[[Tensor, Tensor], Tensor],
-        *,
-        only_last: bool = False,
-    ) -> Tensor:
+    def _changed(self, values: Tensor, change: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """Changes each place, in rounds: within one, no place is named twice."""
         x = self._tensor
         places = np.arange(x.size).reshape(x.shape)[self._index]
@@ -120,36 +111,19 @@ class Places:
                 f"shape {values.shape}"
             ) from None
         flat = reshape(x, (-1,))
-        for chosen in _rounds(places.reshape(-1), only_last):
+        for chosen in _rounds(places.reshape(-1)):
             there = places.reshape(-1)[chosen]
             changed = change(getitem(flat, there), getitem(flat_values, chosen))
             flat = index_set(flat, astype(changed, x.dtype, copy=False), index=there)
         return reshape(flat, x.shape)
 
 
-def _rounds(places: Any, only_last: bool) -> Iterator[Any]:
+def _rounds(places: Any) -> Iterator[Any]:
     """Which values come in each round: the first for every place, then the second, …"""
     order = np.argsort(places, kind="stable")
     ordered = places[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    if only_last:
-        ends = np.append(starts[1:], len(ordered)) - 1
-        yield np.sort(order[ends[: len(starts)]])
-        return
     lengths = np.diff(starts, append=len(ordered))
     turn = np.arange(len(ordered)) - np.repeat(starts, lengths)
     for k in range(int(lengths.max(initial=0))):
         yield np.sort(order[turn == k])
-
-
-def _kept(index: Any) -> Any:
-    """An index that nobody else can change before the backward pass."""
-    if isinstance(index, tuple):
-        return tuple(_kept(part) for part in index)
-    return np.array(index) if isinstance(index, (np.ndarray, list)) else index
-
-
-def _names_each_once(index: Any) -> bool:
-    """Whether the index can't name a place twice: without arrays of integers."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return not any(isinstance(p, np.ndarray) and p.dtype.kind in "iu" and p.size > 1 for p in parts)
