@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.contraction import einsum
+from telegrad.arrays.matrices import cofactor, diagonal_matrix, expm
 from telegrad.arrays.sliding import overlap_add, pad, windows
 from telegrad.arrays.special import (
     digamma,
@@ -23,9 +25,13 @@ from telegrad.arrays.special import (
 
 __all__ = [
     "NAMES",
+    "cofactor",
+    "diagonal_matrix",
     "digamma",
+    "einsum",
     "erf",
     "erfc",
+    "expm",
     "getitem",
     "index_add",
     "index_set",

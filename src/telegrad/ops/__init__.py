@@ -29,6 +29,7 @@ from telegrad.ops.arranging import (
     roll,
     tile,
 )
+from telegrad.ops.contraction import einsum
 from telegrad.ops.creation import (
     asarray,
     from_dlpack,
@@ -122,8 +123,16 @@ from telegrad.ops.magnitude import (
     sign,
 )
 from telegrad.ops.products import (
+    diag,
+    diagonal,
+    diagonal_matrix,
+    kron,
     matmul,
     matrix_transpose,
+    outer,
+    tensordot,
+    trace,
+    vecdot,
 )
 from telegrad.ops.random import (
     Generator,
@@ -289,9 +298,13 @@ __all__ = [
     "cumulative_prod",
     "cumulative_sum",
     "default_generator",
+    "diag",
+    "diagonal",
+    "diagonal_matrix",
     "diff",
     "digamma",
     "divide",
+    "einsum",
     "empty",
     "empty_like",
     "equal",
@@ -329,6 +342,7 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "kron",
     "less",
     "less_equal",
     "lgamma",
@@ -362,6 +376,7 @@ __all__ = [
     "not_equal",
     "ones",
     "ones_like",
+    "outer",
     "overlap_add",
     "pad",
     "permutation",
@@ -410,8 +425,10 @@ __all__ = [
     "tan",
     "tanh",
     "tensor",
+    "tensordot",
     "tile",
     "to_device",
+    "trace",
     "tril",
     "triu",
     "trunc",
@@ -425,6 +442,7 @@ __all__ = [
     "unique_values",
     "unstack",
     "var",
+    "vecdot",
     "where",
     "windows",
     "zeros",

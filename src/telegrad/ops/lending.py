@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from telegrad import ops
-from telegrad.ops import constants
+from telegrad.ops import constants, fft, linalg
 from telegrad.tensors.lent import lent
 
 __all__ = ["NAMESPACE"]
@@ -11,6 +11,10 @@ __all__ = ["NAMESPACE"]
 
 NAMESPACE = SimpleNamespace(
     **{name: getattr(ops, name) for name in ops.__all__},
+    linalg=linalg,
+    fft=fft,
+    cofactor=linalg.cofactor,
+    expm=linalg.expm,
     name="telegrad",
     is_numpy=False,
     dtype_of=lambda x: x.dtype,

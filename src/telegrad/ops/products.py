@@ -1,15 +1,45 @@
-"""Products of matrices and vectors."""
+"""Products of matrices and vectors, and the diagonals of matrices."""
+
+from collections.abc import Sequence
+from typing import Any
 
 from telegrad.errors import ShapeError
-from telegrad.ops.arguments import ArrayLike, as_tensor
+from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axes
+from telegrad.ops.filling import zeros
+from telegrad.ops.indexing import index_set
+from telegrad.ops.shaping import astype, reshape
+from telegrad.rules import contraction as _contraction
 from telegrad.rules import products as _rows
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.hot import product
+from telegrad.tensors.inputs import as_inputs, promote
 
-__all__ = ["matmul", "matrix_transpose"]
+__all__ = [
+    "cross",
+    "diag",
+    "diagonal",
+    "diagonal_matrix",
+    "kron",
+    "matmul",
+    "matrix_transpose",
+    "outer",
+    "tensordot",
+    "trace",
+    "vecdot",
+]
 
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 _matrix_product = product(_rows.MATRIX_PRODUCT)
+
+
+def of_one_dtype(name: str, *values: ArrayLike) -> list[Tensor]:
+    """The values as Tensors, promoted to their joint dtype."""
+    tensors = as_inputs(name, values)
+    joint = tensors[0].dtype
+    for x in tensors[1:]:
+        joint = promote(joint, x.dtype)
+    return [x if x.dtype == joint else astype(x, joint) for x in tensors]
 
 
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -18,6 +48,7 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
         made = _matrix_product(x1, x2)
         if made is not None:
             return made
+    x1, x2 = of_one_dtype("matmul", x1, x2)
     return apply(_rows.MATMUL, x1, x2)  # type: ignore[no-any-return]
 
 
@@ -27,3 +58,141 @@ def matrix_transpose(x: ArrayLike, /) -> Tensor:
     if x.ndim < 2:
         raise ShapeError(f"expected at least two axes in matrix_transpose, got shape {x.shape}")
     return apply(_rows.MATRIX_TRANSPOSE, x)  # type: ignore[no-any-return]
+
+
+def tensordot(
+    x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
+) -> Tensor:
+    """The sum of products over pairs of axes: the last of x1 with the first of x2, or as given."""
+    x1, x2 = of_one_dtype("tensordot", x1, x2)
+    left, right = _paired_axes(x1, x2, axes)
+    for a, b in zip(left, right, strict=True):
+        if x1.shape[a] != x2.shape[b]:
+            raise ShapeError(
+                f"expected paired axes of one length in tensordot, got {x1.shape[a]} (axis {a} of "
+                f"{x1.shape}) and {x2.shape[b]} (axis {b} of {x2.shape})"
+            )
+    letters = iter(_LETTERS)
+    labels1 = [next(letters) for _ in range(x1.ndim)]
+    labels2 = [next(letters) for _ in range(x2.ndim)]
+    for a, b in zip(left, right):
+        labels2[b] = labels1[a]
+    free = [c for a, c in enumerate(labels1) if a not in left]
+    free += [c for b, c in enumerate(labels2) if b not in right]
+    subscripts = f"{''.join(labels1)},{''.join(labels2)}->{''.join(free)}"
+    return apply(_contraction.EINSUM, x1, x2, subscripts=subscripts)  # type: ignore[no-any-return]
+
+
+def _paired_axes(x1: Tensor, x2: Tensor, axes: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if isinstance(axes, int):
+        if not 0 <= axes <= min(x1.ndim, x2.ndim):
+            raise ShapeError(
+                f"expected axes from 0 to {min(x1.ndim, x2.ndim)} in tensordot, got {axes}: the "
+                f"shapes are {x1.shape} and {x2.shape}"
+            )
+        return tuple(range(x1.ndim - axes, x1.ndim)), tuple(range(axes))
+    first, second = (tuple(part) for part in axes)
+    if len(first) != len(second):
+        raise ShapeError(
+            f"expected as many axes of x1 as of x2 in tensordot, got {first} and {second}"
+        )
+    return (
+        normalized_axes(first, x1.ndim, "tensordot"),
+        normalized_axes(second, x2.ndim, "tensordot"),
+    )
+
+
+def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
+    """The dot products of vectors along an axis; the first argument is conjugated."""
+    x1, x2 = of_one_dtype("vecdot", x1, x2)
+    axis = _common_axis(x1, x2, axis, "vecdot")
+    if x1.shape[axis] != x2.shape[axis]:
+        raise ShapeError(
+            f"expected vectors of one length in vecdot, got {x1.shape[axis]} and {x2.shape[axis]}"
+        )
+    return apply(_rows.VECDOT, x1, x2, axis=axis)  # type: ignore[no-any-return]
+
+
+def _common_axis(x1: Tensor, x2: Tensor, axis: int, name: str) -> int:
+    """The axis counted from the end, where both arguments have it."""
+    least = min(x1.ndim, x2.ndim)
+    from_end = axis if axis < 0 else axis - max(x1.ndim, x2.ndim)
+    if not -least <= from_end <= -1:
+        raise ShapeError(
+            f"expected an axis of both arguments in {name}, got {axis} for the shapes {x1.shape} "
+            f"and {x2.shape}; count it from the end, from {-least} to -1"
+        )
+    return from_end
+
+
+def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """All products of an element of one vector and an element of another."""
+    x1, x2 = of_one_dtype("outer", x1, x2)
+    if x1.ndim != 1 or x2.ndim != 1:
+        raise ShapeError(f"expected two vectors in outer, got shapes {x1.shape} and {x2.shape}")
+    return apply(_contraction.EINSUM, x1, x2, subscripts="a,b->ab")  # type: ignore[no-any-return]
+
+
+def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
+    """The cross products of vectors of three elements along an axis."""
+    x1, x2 = of_one_dtype("cross", x1, x2)
+    axis = _common_axis(x1, x2, axis, "cross")
+    if x1.shape[axis] != 3 or x2.shape[axis] != 3:
+        raise ShapeError(
+            f"expected vectors of 3 elements in cross, got {x1.shape[axis]} and {x2.shape[axis]}"
+        )
+    return apply(_rows.CROSS, x1, x2, axis=axis)  # type: ignore[no-any-return]
+
+
+def kron(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """The Kronecker product: every element of x1 times a whole copy of x2."""
+    x1, x2 = of_one_dtype("kron", x1, x2)
+    ndim = max(x1.ndim, x2.ndim)
+    shape1 = (1,) * (ndim - x1.ndim) + x1.shape
+    shape2 = (1,) * (ndim - x2.ndim) + x2.shape
+    blocks = reshape(x1, tuple(n for length in shape1 for n in (length, 1)))
+    copies = reshape(x2, tuple(n for length in shape2 for n in (1, length)))
+    return reshape(blocks * copies, tuple(a * b for a, b in zip(shape1, shape2)))
+
+
+def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
+    """The diagonals of matrices; a positive offset counts above the main one."""
+    x = _matrix(x, "diagonal")
+    return apply(_rows.DIAGONAL, x, offset=offset)  # type: ignore[no-any-return]
+
+
+def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
+    """The sums of the diagonals of matrices."""
+    x = _matrix(x, "trace")
+    if dtype is not None:
+        x = astype(x, dtype, copy=False)
+    return apply(_rows.TRACE, x, offset=offset)  # type: ignore[no-any-return]
+
+
+def _matrix(x: ArrayLike, name: str) -> Tensor:
+    x = as_tensor(x, name)
+    if x.ndim < 2:
+        raise ShapeError(f"expected a matrix or a stack of matrices in {name}, got shape {x.shape}")
+    return x
+
+
+def diagonal_matrix(x: ArrayLike, /) -> Tensor:
+    """Square matrices with the last axis of x on the diagonal and zeros elsewhere."""
+    x = as_tensor(x, "diagonal_matrix")
+    if not x.ndim:
+        raise ShapeError("expected at least one axis in diagonal_matrix, got a 0-d tensor")
+    return apply(_rows.DIAGONAL_MATRIX, x)  # type: ignore[no-any-return]
+
+
+def diag(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
+    """The diagonal of a matrix, or the matrix with a vector on its diagonal."""
+    x = as_tensor(x, "diag")
+    if x.ndim != 1:
+        return diagonal(x, offset=offset)
+    square = diagonal_matrix(x)
+    if not offset:
+        return square
+    n = x.shape[0]
+    top, left = max(-offset, 0), max(offset, 0)
+    whole = zeros((n + abs(offset), n + abs(offset)), dtype=x.dtype)
+    return index_set(whole, square, index=(slice(top, top + n), slice(left, left + n)))

@@ -1,10 +1,21 @@
-"""Products of matrices and vectors."""
+"""Products of matrices and vectors, and the diagonals of matrices."""
 
 from typing import Any
 
+from telegrad.rules.hermitian import conj
 from telegrad.rules.primitive import LINEAR, Primitive
 
-__all__ = ["MATMUL", "MATRIX_PRODUCT", "MATRIX_TRANSPOSE", "ROWS"]
+__all__ = [
+    "CROSS",
+    "DIAGONAL",
+    "DIAGONAL_MATRIX",
+    "MATMUL",
+    "MATRIX_PRODUCT",
+    "MATRIX_TRANSPOSE",
+    "ROWS",
+    "TRACE",
+    "VECDOT",
+]
 
 MATRIX_TRANSPOSE = Primitive(
     "matrix_transpose", vjp=(lambda xp, g, s: g.mT,), jvp=(LINEAR,), exact=True
@@ -46,4 +57,80 @@ MATRIX_PRODUCT = Primitive(
     jvp=(LINEAR, LINEAR),
 )
 
-ROWS = (MATMUL, MATRIX_PRODUCT, MATRIX_TRANSPOSE)
+# The sum of conj(x) * y along an axis, counted from the end, so that it survives broadcasting.
+VECDOT = Primitive(
+    "vecdot",
+    saves=("y", "x"),
+    vjp=(
+        lambda xp, g, s: xp.expand_dims(conj(xp, g), axis=s.axis) * s.y,
+        lambda xp, g, s: xp.expand_dims(g, axis=s.axis) * s.x,
+    ),
+    jvp=(LINEAR, LINEAR),
+    options=("axis",),
+    holomorphic=False,
+)
+
+CROSS = Primitive(
+    "cross",
+    forward="linalg.cross",
+    saves=("y", "x"),
+    vjp=(
+        lambda xp, g, s: xp.linalg.cross(s.y, g, axis=s.axis),
+        lambda xp, g, s: xp.linalg.cross(g, s.x, axis=s.axis),
+    ),
+    jvp=(LINEAR, LINEAR),
+    options=("axis",),
+)
+
+
+def _on_diagonal(xp: Any, g: Any, s: Any) -> Any:
+    """A matrix of the argument's shape with `g` on the diagonal that was taken, zero elsewhere."""
+    square = xp.diagonal_matrix(g)
+    length, rows = g.shape[-1], s.x_shape[-2:]
+    if not s.offset and rows == (length, length):
+        return square
+    top, left = max(-s.offset, 0), max(s.offset, 0)
+    index = (Ellipsis, slice(top, top + length), slice(left, left + length))
+    return xp.index_set(xp.zeros(s.x_shape, dtype=xp.dtype_of(g)), square, index=index)
+
+
+DIAGONAL = Primitive(
+    "diagonal",
+    forward="linalg.diagonal",
+    saves=("x.shape",),
+    vjp=(_on_diagonal,),
+    jvp=(LINEAR,),
+    options=("offset",),
+)
+
+# Beyond the standard: matrices with the argument on their diagonal.
+DIAGONAL_MATRIX = Primitive(
+    "diagonal_matrix", vjp=(lambda xp, g, s: xp.linalg.diagonal(g),), jvp=(LINEAR,)
+)
+
+
+def _trace_vjp(xp: Any, g: Any, s: Any) -> Any:
+    rows, columns = s.x_shape[-2:]
+    ones = xp.eye(rows, columns, k=s.offset, dtype=xp.dtype_of(g))
+    return xp.reshape(g, (*g.shape, 1, 1)) * ones
+
+
+TRACE = Primitive(
+    "trace",
+    forward="linalg.trace",
+    saves=("x.shape",),
+    vjp=(_trace_vjp,),
+    jvp=(LINEAR,),
+    options=("offset",),
+)
+
+ROWS = (
+    MATMUL,
+    MATRIX_PRODUCT,
+    MATRIX_TRANSPOSE,
+    VECDOT,
+    CROSS,
+    DIAGONAL,
+    DIAGONAL_MATRIX,
+    TRACE,
+)

@@ -1,0 +1,49 @@
+"""Functions of matrices beyond the standard, over the standard alone."""
+
+from typing import Any
+
+__all__ = ["cofactor", "diagonal_matrix", "expm"]
+
+
+def cofactor(xp: Any, x: Any) -> Any:
+    """The gradient of the determinant: ``det(x) inv(x)^T``, also where x has no inverse.
+
+    By singular values: between the singular vectors x is diagonal, and the cofactors of a diagonal
+    matrix are the products of all its other values.
+    """
+    u, values, vh = xp.linalg.svd(x, full_matrices=False)
+    values = xp.expand_dims(values, axis=-2)
+    others = xp.where(xp.eye(x.shape[-1], dtype=bool), xp.ones_like(values), values)
+    scale = xp.expand_dims(xp.prod(others, axis=-1), axis=-2)
+    phase = xp.linalg.det(u) * xp.linalg.det(vh)
+    inner = xp.matmul(xp.conj(u) * scale, xp.conj(vh))
+    return xp.reshape(phase, (*phase.shape, 1, 1)) * inner
+
+
+def diagonal_matrix(xp: Any, x: Any) -> Any:
+    """Square matrices with the last axis of x on the diagonal and zeros elsewhere."""
+    on = xp.eye(x.shape[-1], dtype=bool)
+    return xp.where(on, xp.expand_dims(x, axis=-1), xp.zeros((), dtype=xp.dtype_of(x)))
+
+
+_TERMS = 18
+"""Enough for double precision where the norm is at most a half: 2**-18 / 18! is below 1e-21."""
+
+
+def expm(xp: Any, x: Any) -> Any:
+    """The exponential of square matrices: a Taylor sum of a scaled matrix, then squared back."""
+    if 0 in x.shape:
+        return x
+    largest = float(xp.max(xp.linalg.matrix_norm(x, ord=float("inf"))))
+    halvings = 0
+    while largest > 0.5 and halvings < 1100:
+        largest /= 2
+        halvings += 1
+    small = x * 0.5**halvings
+    one = xp.eye(x.shape[-1], dtype=xp.dtype_of(x))
+    total = one + small * (1.0 / _TERMS)
+    for k in range(_TERMS - 1, 0, -1):
+        total = one + xp.matmul(small, total) * (1.0 / k)
+    for _ in range(halvings):
+        total = xp.matmul(total, total)
+    return total

@@ -1,0 +1,155 @@
+"""Einstein's sum convention: the general form, reduced to products of two operands at a time.
+
+1. The subscripts are made explicit: the ellipsis gets letters, the result is written out.
+2. Axes of length 1 where other operands are longer are taken away (they broadcast).
+3. Three and more operands are contracted pair by pair, in a cheap order. What a pair has in
+   common with nothing else is summed at once, so backward passes are as cheap as forward ones.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from telegrad.errors import ShapeError, UsageError
+from telegrad.ops.arguments import ArrayLike
+from telegrad.ops.products import of_one_dtype
+from telegrad.ops.shaping import reshape
+from telegrad.rules import contraction as _rows
+from telegrad.tensors import Tensor, apply
+
+__all__ = ["einsum"]
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
+    """A sum of products by named axes: ``einsum("bij,bjk->bik", x, y)``.
+
+    Each letter names an axis; letters that the result does not have are summed over. A letter named
+    twice for one operand takes its diagonal. ``...`` stands for any further axes, which broadcast.
+    Without ``->`` the result has the letters that occur once, in alphabetical order.
+    """
+    if not isinstance(subscripts, str):
+        raise UsageError(
+            f"expected subscripts such as 'ij,jk->ik' as the first argument of einsum, got "
+            f"{type(subscripts).__name__}"
+        )
+    if not operands:
+        raise UsageError(f"expected an operand for {subscripts!r} in einsum, got none")
+    tensors = of_one_dtype("einsum", *operands)
+    terms, result = _explicit(subscripts, [x.ndim for x in tensors])
+    return _contracted(*_unstretched(tensors, terms, subscripts), result)
+
+
+def _explicit(subscripts: str, ndims: list[int]) -> tuple[list[str], str]:
+    """One letter for each axis of each operand, and the letters of the result."""
+    left, arrow, right = subscripts.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ndims):
+        raise UsageError(
+            f"expected {len(terms)} operands for {subscripts!r} in einsum, got {len(ndims)}"
+        )
+    used = set(subscripts)
+    spare = [c for c in _LETTERS if c not in used]
+    widest = 0
+    hidden: list[int] = []
+    for i, (term, ndim) in enumerate(zip(terms, ndims)):
+        named = term.replace("...", "", 1)
+        if not all(c in _LETTERS for c in named):
+            raise UsageError(
+                f"expected letters and at most one '...' for each operand in einsum, got {term!r} "
+                f"in {subscripts!r}"
+            )
+        count = ndim - len(named)
+        if count < 0 or (count and "..." not in term):
+            raise ShapeError(
+                f"expected operand {i} of {subscripts!r} to have {len(named)} axes in einsum, got "
+                f"{ndim}"
+            )
+        hidden.append(count)
+        widest = max(widest, count)
+    if widest > len(spare):
+        raise UsageError(f"expected at most 52 different axes in einsum, got {subscripts!r}")
+    broadcast = "".join(spare[:widest])
+    full = [term.replace("...", broadcast[widest - count :]) for term, count in zip(terms, hidden)]
+    if not arrow:
+        named = "".join(terms).replace(".", "")
+        once = sorted(c for c in set(named) if named.count(c) == 1)
+        return full, broadcast + "".join(once)
+    return full, _result(right.replace("...", broadcast, 1), full, subscripts)
+
+
+def _result(result: str, terms: list[str], subscripts: str) -> str:
+    unknown = [c for c in result if not any(c in term for term in terms)]
+    if unknown or len(set(result)) != len(result):
+        raise UsageError(
+            f"expected each letter of the result once, and of an operand, in einsum, got "
+            f"{subscripts!r}"
+        )
+    return result
+
+
+def _unstretched(
+    tensors: list[Tensor], terms: list[str], subscripts: str
+) -> tuple[list[Tensor], list[str]]:
+    """Without the axes of length 1 that stand beside longer ones of the same letter."""
+    lengths: dict[str, int] = {}
+    for x, term in zip(tensors, terms):
+        for label, length in zip(term, x.shape):
+            known = lengths.setdefault(label, length)
+            if known == 1:
+                lengths[label] = length
+            elif length not in (1, known):
+                raise ShapeError(
+                    f"expected axes of one length for a letter in einsum({subscripts!r}), got "
+                    f"{known} and {length}; the shapes are {[y.shape for y in tensors]}"
+                )
+    kept: list[Tensor] = []
+    labels: list[str] = []
+    for x, term in zip(tensors, terms):
+        stays = [n == lengths[c] for c, n in zip(term, x.shape)]
+        if not all(stays):
+            x = reshape(x, tuple(n for n, stay in zip(x.shape, stays) if stay))
+            term = "".join(c for c, stay in zip(term, stays) if stay)
+        kept.append(x)
+        labels.append(term)
+    return kept, labels
+
+
+def _contracted(tensors: list[Tensor], terms: list[str], result: str) -> Tensor:
+    for pair in _order(tensors, terms, result):
+        chosen = sorted(pair, reverse=True)
+        taken = [(tensors.pop(i), terms.pop(i)) for i in chosen][::-1]
+        still = set(result).union(*terms)
+        named = "".join(term for _, term in taken)
+        kept = result if not terms else "".join(c for c in dict.fromkeys(named) if c in still)
+        tensors.append(_step([x for x, _ in taken], [term for _, term in taken], kept))
+        terms.append(kept)
+    return tensors[0]
+
+
+def _step(tensors: list[Tensor], terms: list[str], result: str) -> Tensor:
+    subscripts = f"{','.join(terms)}->{result}"
+    row: Any = _rows.EINSUM if len(tensors) == 2 else _rows.EINSUM_ONE
+    return apply(row, *tensors, subscripts=subscripts)  # type: ignore[no-any-return]
+
+
+def _order(tensors: list[Tensor], terms: list[str], result: str) -> list[tuple[int, ...]]:
+    """Which operands to contract, step by step; each result goes to the end of the list."""
+    if len(tensors) <= 2:
+        return [tuple(range(len(tensors)))]
+    shapes = [np.broadcast_to(np.float64(0), x.shape) for x in tensors]
+    path: Any = np.einsum_path(f"{','.join(terms)}->{result}", *shapes, optimize="greedy")[0]
+    steps: list[tuple[int, ...]] = []
+    for step in path[1:]:
+        # A step of three or more is done from its end, so the places of the others stay.
+        *rest, last = sorted(step)
+        if not rest:
+            steps.append((last,))
+            continue
+        steps.append((rest.pop(), last))
+        total = len(tensors) - sum(len(each) - 1 for each in steps)
+        while rest:
+            steps.append((rest.pop(), total - 1))
+            total -= 1
+    return steps

@@ -1,0 +1,262 @@
+"""Linear algebra: the ``linalg`` extension of the array API standard, and ``expm``.
+
+Every function takes matrices in the last two axes and stacks of them in the others. Which
+derivatives are undefined (equal eigenvalues, phases of complex vectors) says ``rules.spectra``.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+from telegrad.errors import DTypeError, ShapeError, UsageError
+from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, normalized_axes
+from telegrad.ops.filling import eye
+from telegrad.ops.magnitude import abs
+from telegrad.ops.products import (
+    cross,
+    diagonal,
+    matmul,
+    matrix_transpose,
+    of_one_dtype,
+    outer,
+    tensordot,
+    trace,
+    vecdot,
+)
+from telegrad.ops.reductions import max, min, sum
+from telegrad.ops.shaping import broadcast_to, reshape
+from telegrad.rules import decompositions as _decompositions
+from telegrad.rules import norms as _norms
+from telegrad.rules import solving as _solving
+from telegrad.rules import spectra as _spectra
+from telegrad.tensors import Tensor, apply
+
+__all__ = [
+    "EighResult",
+    "QRResult",
+    "SVDResult",
+    "SlogdetResult",
+    "cholesky",
+    "cofactor",
+    "cross",
+    "det",
+    "diagonal",
+    "eigh",
+    "eigvalsh",
+    "expm",
+    "inv",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "matrix_transpose",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "svdvals",
+    "tensordot",
+    "trace",
+    "vecdot",
+    "vector_norm",
+]
+
+
+class EighResult(NamedTuple):
+    """What ``eigh`` gives."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class QRResult(NamedTuple):
+    """What ``qr`` gives."""
+
+    Q: Tensor
+    R: Tensor
+
+
+class SlogdetResult(NamedTuple):
+    """What ``slogdet`` gives."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
+class SVDResult(NamedTuple):
+    """What ``svd`` gives."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+def _floating(x: ArrayLike, name: str) -> Tensor:
+    x = as_tensor(x, name)
+    if x.dtype.kind not in "fc":
+        raise DTypeError(
+            f"expected a floating dtype in {name}, got {x.dtype}; convert it, e.g. with "
+            ".to(telegrad.float32)"
+        )
+    return x
+
+
+def _matrix(x: ArrayLike, name: str) -> Tensor:
+    x = _floating(x, name)
+    if x.ndim < 2:
+        raise ShapeError(f"expected a matrix or a stack of matrices in {name}, got shape {x.shape}")
+    return x
+
+
+def _square(x: ArrayLike, name: str) -> Tensor:
+    x = _matrix(x, name)
+    if x.shape[-1] != x.shape[-2]:
+        raise ShapeError(f"expected a square matrix in {name}, got shape {x.shape}")
+    return x
+
+
+# Inverses and determinants
+
+
+def inv(x: ArrayLike, /) -> Tensor:
+    """The inverse of a square matrix."""
+    return apply(_solving.INV, _square(x, "inv"))  # type: ignore[no-any-return]
+
+
+def pinv(x: ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> Tensor:
+    """The pseudo-inverse; singular values up to `rtol` times the largest count as zero."""
+    return apply(_solving.PINV, _matrix(x, "pinv"), rtol=_raw(rtol))  # type: ignore[no-any-return]
+
+
+def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """The solution of ``x1 @ x = x2``; a right side with one axis is a vector, else matrices."""
+    a, b = of_one_dtype("solve", _square(x1, "solve"), _floating(x2, "solve"))
+    if not b.ndim or b.shape[-1 if b.ndim == 1 else -2] != a.shape[-1]:
+        raise ShapeError(
+            f"expected a right side with {a.shape[-1]} rows in solve, got shape {b.shape}"
+        )
+    return apply(_solving.SOLVE, a, b)  # type: ignore[no-any-return]
+
+
+def det(x: ArrayLike, /) -> Tensor:
+    """The determinant; its derivatives are exact for singular matrices too."""
+    return apply(_solving.DET, _square(x, "det"))  # type: ignore[no-any-return]
+
+
+def cofactor(x: ArrayLike, /) -> Tensor:
+    """The matrix of cofactors, ``det(x) inv(x)^T``, also of matrices without an inverse."""
+    return apply(_solving.COFACTOR, _square(x, "cofactor"))  # type: ignore[no-any-return]
+
+
+def slogdet(x: ArrayLike, /) -> SlogdetResult:
+    """The sign of the determinant and the logarithm of its size."""
+    return SlogdetResult(*apply(_solving.SLOGDET, _square(x, "slogdet")))
+
+
+def matrix_rank(x: ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> Tensor:
+    """How many singular values are larger than `rtol` times the largest. Has no derivative."""
+    x = _matrix(x, "matrix_rank")
+    return apply(_solving.MATRIX_RANK, x, rtol=_raw(rtol))  # type: ignore[no-any-return]
+
+
+def _raw(rtol: Any) -> Any:
+    return rtol.array if isinstance(rtol, Tensor) else rtol
+
+
+def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
+    """A square matrix to an integer power; a negative one takes the inverse."""
+    x = _square(x, "matrix_power")
+    if n < 0:
+        x, n = inv(x), -n
+    if n == 0:
+        return broadcast_to(eye(x.shape[-1], dtype=x.dtype), x.shape)
+    result = None
+    while True:
+        if n & 1:
+            result = x if result is None else matmul(result, x)
+        n >>= 1
+        if not n:
+            assert result is not None
+            return result
+        x = matmul(x, x)
+
+
+def expm(x: ArrayLike, /) -> Tensor:
+    """The exponential of a square matrix."""
+    return apply(_solving.EXPM, _square(x, "expm"))  # type: ignore[no-any-return]
+
+
+# Decompositions
+
+
+def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tensor:
+    """The triangular factor L of a positive definite matrix ``L @ L^H`` (or U of ``U^H @ U``)."""
+    x = _square(x, "cholesky")
+    return apply(_decompositions.CHOLESKY, x, upper=bool(upper))  # type: ignore[no-any-return]
+
+
+def qr(x: ArrayLike, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
+    """A matrix with orthonormal columns and an upper triangular one, whose product is x."""
+    if mode not in ("reduced", "complete"):
+        raise UsageError(f"expected the mode 'reduced' or 'complete' in qr, got {mode!r}")
+    return QRResult(*apply(_decompositions.QR, _matrix(x, "qr"), mode=mode))
+
+
+def eigh(x: ArrayLike, /) -> EighResult:
+    """The eigenvalues, in rising order, and eigenvectors of a Hermitian matrix."""
+    return EighResult(*apply(_spectra.EIGH, _square(x, "eigh")))
+
+
+def eigvalsh(x: ArrayLike, /) -> Tensor:
+    """The eigenvalues of a Hermitian matrix, in rising order."""
+    return apply(_spectra.EIGVALSH, _square(x, "eigvalsh"))  # type: ignore[no-any-return]
+
+
+def svd(x: ArrayLike, /, *, full_matrices: bool = True) -> SVDResult:
+    """Singular vectors and values: ``x = U @ diag(S) @ Vh``.
+
+    With `full_matrices` U and Vh are square; where x is not, only S has a derivative then.
+    """
+    x = _matrix(x, "svd")
+    return SVDResult(*apply(_spectra.SVD, x, full_matrices=bool(full_matrices)))
+
+
+def svdvals(x: ArrayLike, /) -> Tensor:
+    """The singular values, in falling order."""
+    return apply(_spectra.SVDVALS, _matrix(x, "svdvals"))  # type: ignore[no-any-return]
+
+
+# Norms
+
+
+def vector_norm(
+    x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2
+) -> Tensor:
+    """The norm of vectors along some axes, or of all elements; any order, also inf and -inf."""
+    x = _floating(x, "vector_norm")
+    if axis is not None:
+        axis = normalized_axes(axis, x.ndim, "vector_norm")
+    return apply(  # type: ignore[no-any-return]
+        _norms.VECTOR_NORM, x, axis=axis, keepdims=bool(keepdims), ord=ord
+    )
+
+
+def matrix_norm(
+    x: ArrayLike, /, *, keepdims: bool = False, ord: float | Literal["fro", "nuc"] | None = "fro"
+) -> Tensor:
+    """The norm of matrices: 'fro', 'nuc', 1, -1, 2, -2, inf or -inf."""
+    x = _matrix(x, "matrix_norm")
+    if ord in ("fro", None):
+        return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
+    if ord == "nuc":
+        result = sum(svdvals(x), axis=-1)
+    elif ord in (2, -2):
+        result = (max if ord == 2 else min)(svdvals(x), axis=-1)
+    elif ord in (1, -1, float("inf"), float("-inf")):
+        sums = sum(abs(x), axis=-2 if ord in (1, -1) else -1)
+        result = (max if ord in (1, float("inf")) else min)(sums, axis=-1)
+    else:
+        raise UsageError(
+            f"expected 'fro', 'nuc', 1, -1, 2, -2, inf or -inf as ord of matrix_norm, got {ord!r}"
+        )
+    return reshape(result, (*result.shape, 1, 1)) if keepdims else result

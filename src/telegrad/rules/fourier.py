@@ -1,0 +1,120 @@
+"""Fourier transforms.
+
+The transform over several axes is a row; that of a single axis is the same with one. Every option
+is written out: ``s`` are the lengths that the axes are cut or padded with zeros to (in ``irfftn``,
+the lengths of the result), ``axes`` count from 0.
+
+The matrix of a transform is symmetric, so its plain transpose is itself. Transforms between real
+values and half a spectrum are linear over the real numbers only and write their adjoints: the other
+direction with ``norm`` exchanged, which takes its scale away, and a weight for the frequencies that
+stand for two.
+"""
+
+from typing import Any
+
+from telegrad.rules.primitive import LINEAR, Primitive
+
+__all__ = ["FFTN", "FFTSHIFT", "IFFTN", "IFFTSHIFT", "IRFFTN", "RFFTN", "ROWS"]
+
+_EXCHANGED = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+
+
+def _resized(xp: Any, x: Any, shape: tuple[int, ...]) -> Any:
+    """`x` cut or padded with zeros at the end of its axes."""
+    if tuple(x.shape) == shape:
+        return x
+    index = tuple(slice(0, min(a, b)) for a, b in zip(x.shape, shape))
+    x = xp.getitem(x, index=index)
+    if tuple(x.shape) == shape:
+        return x
+    return xp.index_set(xp.zeros(shape, dtype=xp.dtype_of(x)), x, index=index)
+
+
+def _transposed(name: str) -> Any:
+    def vjp(xp: Any, g: Any, s: Any) -> Any:
+        transform = getattr(xp.fft, name)
+        return _resized(xp, transform(g, axes=s.axes, norm=s.norm), s.x_shape)
+
+    return vjp
+
+
+FFTN = Primitive(
+    "fftn",
+    forward="fft.fftn",
+    saves=("x.shape",),
+    vjp=(_transposed("fftn"),),
+    jvp=(LINEAR,),
+    options=("s", "axes", "norm"),
+)
+
+IFFTN = Primitive(
+    "ifftn",
+    forward="fft.ifftn",
+    saves=("x.shape",),
+    vjp=(_transposed("ifftn"),),
+    jvp=(LINEAR,),
+    options=("s", "axes", "norm"),
+)
+
+
+def _weights(xp: Any, length: int, middle: float, x: Any, axis: int) -> Any:
+    """1 for the frequencies that half a spectrum of `length` has once, `middle` for the others."""
+    half = length // 2 + 1
+    once = [k == 0 or 2 * k == length for k in range(half)]
+    dtype = xp.dtype_of(xp.real(x))
+    values = xp.asarray([1.0 if only else middle for only in once], dtype=dtype)
+    return xp.reshape(values, tuple(half if a == axis else 1 for a in range(len(x.shape))))
+
+
+def _rfftn_vjp(xp: Any, g: Any, s: Any) -> Any:
+    weighted = g * _weights(xp, s.s[-1], 0.5, g, s.axes[-1])
+    back = xp.fft.irfftn(weighted, s=s.s, axes=s.axes, norm=_EXCHANGED[s.norm])
+    return _resized(xp, back, s.x_shape)
+
+
+RFFTN = Primitive(
+    "rfftn",
+    forward="fft.rfftn",
+    saves=("x.shape",),
+    vjp=(_rfftn_vjp,),
+    jvp=(LINEAR,),
+    options=("s", "axes", "norm"),
+    holomorphic=False,
+)
+
+
+def _irfftn_vjp(xp: Any, g: Any, s: Any) -> Any:
+    spectrum = xp.fft.rfftn(g, axes=s.axes, norm=_EXCHANGED[s.norm])
+    weighted = spectrum * _weights(xp, s.s[-1], 2.0, spectrum, s.axes[-1])
+    return _resized(xp, weighted, s.x_shape)
+
+
+IRFFTN = Primitive(
+    "irfftn",
+    forward="fft.irfftn",
+    saves=("x.shape",),
+    vjp=(_irfftn_vjp,),
+    jvp=(LINEAR,),
+    options=("s", "axes", "norm"),
+    holomorphic=False,
+)
+
+FFTSHIFT = Primitive(
+    "fftshift",
+    forward="fft.fftshift",
+    vjp=(lambda xp, g, s: xp.fft.ifftshift(g, axes=s.axes),),
+    jvp=(LINEAR,),
+    options=("axes",),
+    exact=True,
+)
+
+IFFTSHIFT = Primitive(
+    "ifftshift",
+    forward="fft.ifftshift",
+    vjp=(lambda xp, g, s: xp.fft.fftshift(g, axes=s.axes),),
+    jvp=(LINEAR,),
+    options=("axes",),
+    exact=True,
+)
+
+ROWS = (FFTN, IFFTN, RFFTN, IRFFTN, FFTSHIFT, IFFTSHIFT)

@@ -1,0 +1,69 @@
+"""Words that the rules of linear algebra share: adjoints, and a matrix's parts under them.
+
+Everything here works on real matrices at no cost: there the adjoint is the transpose.
+"""
+
+from typing import Any
+
+__all__ = [
+    "adjoint",
+    "conj",
+    "diagonal_part",
+    "hermitian_part",
+    "identity_like",
+    "imag",
+    "is_complex",
+    "lower_half",
+    "real",
+    "skew_part",
+]
+
+
+def is_complex(xp: Any, x: Any) -> bool:
+    """Whether the elements are complex."""
+    return bool(xp.dtype_of(x).kind == "c")
+
+
+def conj(xp: Any, x: Any) -> Any:
+    """The conjugate; a real array itself."""
+    return xp.conj(x) if is_complex(xp, x) else x
+
+
+def real(xp: Any, x: Any) -> Any:
+    """The real part; a real array itself."""
+    return xp.real(x) if is_complex(xp, x) else x
+
+
+def imag(xp: Any, x: Any) -> Any:
+    """The imaginary part of a complex array as a complex array: ``1j`` times a real number."""
+    return (x - xp.conj(x)) * 0.5
+
+
+def adjoint(xp: Any, x: Any) -> Any:
+    """The conjugate of the transposed matrix."""
+    return conj(xp, x).mT
+
+
+def hermitian_part(xp: Any, x: Any) -> Any:
+    """``(x + x^H) / 2``."""
+    return (x + adjoint(xp, x)) * 0.5
+
+
+def skew_part(xp: Any, x: Any) -> Any:
+    """``x - x^H``, without the half."""
+    return x - adjoint(xp, x)
+
+
+def identity_like(xp: Any, x: Any) -> Any:
+    """The identity matrix that multiplies x from the left."""
+    return xp.eye(x.shape[-2], dtype=xp.dtype_of(x))
+
+
+def diagonal_part(xp: Any, x: Any) -> Any:
+    """A square matrix with everything off the diagonal zero."""
+    return x * identity_like(xp, x)
+
+
+def lower_half(xp: Any, x: Any) -> Any:
+    """The lower triangle with half of the diagonal: what, plus its adjoint, makes a Hermitian x."""
+    return xp.tril(x) - diagonal_part(xp, x) * 0.5

@@ -1,0 +1,180 @@
+"""Inverses, determinants and the solution of linear systems."""
+
+from typing import Any
+
+from telegrad.rules.hermitian import adjoint, conj, imag, is_complex, real
+from telegrad.rules.primitive import LINEAR, NOT_DIFFERENTIABLE, Primitive
+
+__all__ = ["COFACTOR", "DET", "EXPM", "INV", "MATRIX_RANK", "PINV", "ROWS", "SLOGDET", "SOLVE"]
+
+INV = Primitive(
+    "inv",
+    forward="linalg.inv",
+    saves=("out",),
+    vjp=(lambda xp, g, s: -xp.matmul(s.out.mT, xp.matmul(g, s.out.mT)),),
+    jvp=(lambda xp, t, s: -xp.matmul(s.out, xp.matmul(t, s.out)),),
+)
+
+
+def _solved(xp: Any, a: Any, b: Any, is_vector: bool) -> Any:
+    """``a^-1 b``, where b may be a stack of vectors."""
+    if is_vector:
+        return xp.linalg.solve(a, xp.expand_dims(b, axis=-1))[..., 0]
+    return xp.linalg.solve(a, b)
+
+
+def _solve_by_matrix(xp: Any, g: Any, s: Any) -> Any:
+    if len(s.y_shape) == 1:
+        right = _solved(xp, s.x.mT, g, True)
+        return -xp.expand_dims(right, axis=-1) * xp.expand_dims(s.out, axis=-2)
+    return -xp.matmul(_solved(xp, s.x.mT, g, False), s.out.mT)
+
+
+def _solve_jvp_by_matrix(xp: Any, t: Any, s: Any) -> Any:
+    is_vector = len(s.y_shape) == 1
+    if is_vector:
+        moved = xp.matmul(t, xp.expand_dims(s.out, axis=-1))[..., 0]
+    else:
+        moved = xp.matmul(t, s.out)
+    return -_solved(xp, s.x, moved, is_vector)
+
+
+# A right side with one axis is a vector, with more a stack of matrices, as the standard says.
+SOLVE = Primitive(
+    "solve",
+    forward="linalg.solve",
+    saves=("x out y.shape", "x y.shape"),
+    vjp=(
+        _solve_by_matrix,
+        lambda xp, g, s: _solved(xp, s.x.mT, g, len(s.y_shape) == 1),
+    ),
+    jvp=(_solve_jvp_by_matrix, LINEAR),
+)
+
+
+def _over_matrix(xp: Any, value: Any) -> Any:
+    """A number for each matrix, in a shape that multiplies the matrix."""
+    return xp.reshape(value, (*value.shape, 1, 1))
+
+
+DET = Primitive(
+    "det",
+    forward="linalg.det",
+    saves=("x",),
+    vjp=(lambda xp, g, s: _over_matrix(xp, g) * xp.cofactor(s.x),),
+    jvp=(lambda xp, t, s: xp.sum(t * xp.cofactor(s.x), axis=(-2, -1)),),
+)
+
+
+def _products_without_two(xp: Any, values: Any) -> Any:
+    """At (i, j) the product of all values but the i-th and the j-th; zero for i = j."""
+    n = values.shape[-1]
+    one = xp.eye(n, dtype=xp.dtype_of(values))
+    left_out = xp.reshape(one, (n, 1, n)) + xp.reshape(one, (1, n, n))
+    spread = xp.reshape(values, (*values.shape[:-1], 1, 1, n))
+    factors = xp.where(left_out > 0, xp.ones_like(spread), spread)
+    return xp.prod(factors, axis=-1) * (1.0 - one)
+
+
+def _cofactor_derivative(xp: Any, v: Any, s: Any) -> Any:
+    # The cofactors are the gradient of the determinant, so their derivative is a Hessian, which is
+    # symmetric: one formula is vjp and jvp. Between the singular vectors x is diagonal, and there
+    # the Hessian is products of singular values: nothing is divided by, so x may be singular.
+    u, values, vh = xp.linalg.svd(s.x, full_matrices=False)
+    pairs = xp.astype(_products_without_two(xp, values), xp.dtype_of(s.x))
+    inner = xp.matmul(adjoint(xp, u), xp.matmul(v, adjoint(xp, vh)))
+    on_diagonal = xp.matmul(pairs, xp.expand_dims(xp.linalg.diagonal(inner), axis=-1))
+    turned = on_diagonal * xp.eye(values.shape[-1], dtype=xp.dtype_of(s.x)) - pairs * inner.mT
+    phase = _over_matrix(xp, xp.linalg.det(u) * xp.linalg.det(vh))
+    return phase * xp.matmul(conj(xp, u), xp.matmul(turned, conj(xp, vh)))
+
+
+COFACTOR = Primitive(
+    "cofactor",
+    saves=("x",),
+    vjp=(_cofactor_derivative,),
+    jvp=(_cofactor_derivative,),
+)
+
+
+def _slogdet_vjp(xp: Any, g: Any, s: Any) -> Any:
+    g_sign, g_log = g
+    if is_complex(xp, s.x):
+        # The sign turns by i Im(tr(x^-1 dx)).
+        g_log = xp.astype(g_log, xp.dtype_of(s.x)) - imag(xp, s.sign * conj(xp, g_sign))
+    return _over_matrix(xp, g_log) * adjoint(xp, xp.linalg.inv(s.x))
+
+
+def _slogdet_jvp(xp: Any, t: Any, s: Any) -> Any:
+    slope = xp.linalg.trace(xp.linalg.solve(s.x, t))
+    if is_complex(xp, s.x):
+        return s.sign * imag(xp, slope), real(xp, slope)
+    return xp.zeros_like(s.sign), slope
+
+
+SLOGDET = Primitive(
+    "slogdet",
+    forward="linalg.slogdet",
+    saves=("x sign",),
+    vjp=(_slogdet_vjp,),
+    jvp=(_slogdet_jvp,),
+    outputs=("sign", "logabsdet"),
+    holomorphic=False,
+)
+
+
+def _outside(xp: Any, left: Any, right: Any) -> Any:
+    """The projector onto what ``left @ right`` does not reach."""
+    projected = xp.matmul(left, right)
+    return xp.eye(projected.shape[-1], dtype=xp.dtype_of(projected)) - projected
+
+
+def _pinv_vjp(xp: Any, g: Any, s: Any) -> Any:
+    p, ph, gh = s.out, adjoint(xp, s.out), adjoint(xp, g)
+    inside = -xp.matmul(ph, xp.matmul(g, ph))
+    rows = xp.matmul(_outside(xp, s.x, p), xp.matmul(gh, xp.matmul(p, ph)))
+    columns = xp.matmul(xp.matmul(xp.matmul(ph, p), gh), _outside(xp, p, s.x))
+    return inside + rows + columns
+
+
+def _pinv_jvp(xp: Any, t: Any, s: Any) -> Any:
+    p, ph, th = s.out, adjoint(xp, s.out), adjoint(xp, t)
+    inside = -xp.matmul(p, xp.matmul(t, p))
+    rows = xp.matmul(xp.matmul(p, ph), xp.matmul(th, _outside(xp, s.x, p)))
+    columns = xp.matmul(_outside(xp, p, s.x), xp.matmul(th, xp.matmul(ph, p)))
+    return inside + rows + columns
+
+
+# As long as the rank stays what it is; where it changes, the pseudo-inverse jumps.
+PINV = Primitive(
+    "pinv",
+    forward="linalg.pinv",
+    saves=("x out",),
+    vjp=(_pinv_vjp,),
+    jvp=(_pinv_jvp,),
+    options=("rtol",),
+    holomorphic=False,
+)
+
+MATRIX_RANK = Primitive(
+    "matrix_rank", forward="linalg.matrix_rank", vjp=NOT_DIFFERENTIABLE, options=("rtol",)
+)
+
+
+def _expm_derivative(xp: Any, x: Any, v: Any) -> Any:
+    """The derivative of the exponential at x towards v: a corner of a matrix twice as large."""
+    zeros = xp.zeros_like(x)
+    upper, lower = xp.concat([x, v], axis=-1), xp.concat([zeros, x], axis=-1)
+    n = x.shape[-1]
+    return xp.expm(xp.concat([upper, lower], axis=-2))[..., :n, n:]
+
+
+# Beyond the standard.
+EXPM = Primitive(
+    "expm",
+    saves=("x",),
+    vjp=(lambda xp, g, s: _expm_derivative(xp, s.x.mT, g),),
+    jvp=(lambda xp, t, s: _expm_derivative(xp, s.x, t),),
+)
+
+ROWS = (INV, SOLVE, DET, COFACTOR, SLOGDET, PINV, MATRIX_RANK, EXPM)
