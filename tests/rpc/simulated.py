@@ -3,6 +3,7 @@
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.future import Future
 from telegrad.rpc.incoming import async_execution
+from telegrad.rpc.wire.functions import expose
 
 RUNS: dict[str, int] = {}
 KEPT: dict[str, object] = {}
@@ -60,3 +61,41 @@ def not_a_future():
 
 def never():
     Future().wait()
+
+
+class Counter:
+    def __init__(self, value):
+        self.value = value
+
+    def add(self, more):
+        self.value += more
+        return self.value
+
+
+def add_to(reference, more):
+    return reference.rpc_sync().add(more)
+
+
+def fetch_first(tree):
+    return tree["deep"][0]
+
+
+def fail_with(_):
+    raise KeyError("with")
+
+
+@expose
+def shown(items):
+    return len(items)
+
+
+GATE: "list[Future[str]]" = [Future()]
+
+
+def wait_for_gate():
+    return GATE[0].wait()
+
+
+def open_gate():
+    gate, GATE[0] = GATE[0], Future()
+    gate.set_result("open")

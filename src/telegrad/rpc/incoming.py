@@ -20,7 +20,7 @@ from telegrad.rpc.service import Arrays, Service, ServiceRequest, open_message, 
 from telegrad.rpc.wire import frames
 from telegrad.rpc.wire.codec import Sealed
 from telegrad.rpc.wire.failures import dump_failure
-from telegrad.rpc.wire.frames import Frame
+from telegrad.rpc.wire.frames import Buffer, Frame
 
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
@@ -154,10 +154,12 @@ class Incoming:
             )
             interceptor = worker.interceptor
             if interceptor is None:
-                self._run_function(endpoint, frame, sealed, slots)
+                answer = self._run_function(endpoint, frame, sealed, slots)
             else:
                 with interceptor.incoming_call(endpoint.peer, sealed.extra, slots):
-                    self._run_function(endpoint, frame, sealed, slots)
+                    answer = self._run_function(endpoint, frame, sealed, slots)
+            if answer is not None:
+                self._send_answer(endpoint, frame.ident, answer)
         except BaseException as error:
             self.answer_failure(endpoint, frame.ident, error)
         finally:
@@ -165,13 +167,14 @@ class Incoming:
 
     def _run_function(
         self, endpoint: Endpoint, frame: Frame, sealed: Sealed, slots: list[Any]
-    ) -> None:
+    ) -> tuple[bytes, list[Buffer]] | None:
+        """Return the answer, ready to be sent; None if it comes later."""
         function, args, kwargs = self._worker.codec.open_call(sealed, slots, frame.buffers)
         result = function(*args, **kwargs)
         if is_async_execution(function):
             self._answer_later(endpoint, frame.ident, result, sealed.extra)
-        else:
-            self._answer(endpoint, frame.ident, result, sealed.extra)
+            return None
+        return self._seal_answer(endpoint, frame.ident, result, sealed.extra)
 
     def _serve_creation(self, endpoint: Endpoint, frame: Frame, value: Future[Any]) -> None:
         self.running += 1
@@ -206,19 +209,29 @@ class Incoming:
             # The traceback holds this frame; see Future.wait.
             del value
 
-    def _answer(self, endpoint: Endpoint, number: int, result: Any, call_extra: Any) -> None:
+    def _seal_answer(
+        self, endpoint: Endpoint, number: int, result: Any, call_extra: Any
+    ) -> tuple[bytes, list[Buffer]] | None:
         worker = self._worker
         if number in endpoint.unwanted:
             endpoint.is_wanted(number)
-            return
+            return None
         parcel = worker.codec.pack_result(result)
         extra = None
         if worker.interceptor is not None:
             extra = worker.interceptor.outgoing_result(endpoint.peer, call_extra, parcel.slots)
         export = worker.references.exporter(endpoint, number) if parcel.slots else None
-        header, buffers = worker.codec.seal(parcel, extra, export)
-        endpoint.is_wanted(number)
-        self._send(endpoint, frames.ANSWER, number, header, buffers)
+        try:
+            return worker.codec.seal(parcel, extra, export)
+        except BaseException:
+            worker.references.unanswered(endpoint, number)
+            raise
+
+    def _send_answer(
+        self, endpoint: Endpoint, number: int, answer: tuple[bytes, list[Buffer]]
+    ) -> None:
+        if endpoint.is_wanted(number):
+            self._send(endpoint, frames.ANSWER, number, *answer)
 
     def _answer_later(self, endpoint: Endpoint, number: int, result: Any, call_extra: Any) -> None:
         _check_future(result)
@@ -227,7 +240,11 @@ class Incoming:
 
         def answer(done: Future[Any]) -> None:
             try:
-                context.run(self._answer, endpoint, number, done.value(), call_extra)
+                sealed = context.run(
+                    self._seal_answer, endpoint, number, done.value(), call_extra
+                )
+                if sealed is not None:
+                    self._send_answer(endpoint, number, sealed)
             except BaseException as error:
                 self.answer_failure(endpoint, number, error)
 

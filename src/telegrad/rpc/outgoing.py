@@ -114,10 +114,8 @@ class Outgoing:
         owner = worker.find(to).info
         number = worker.next_id()
         if owner.name == worker.name:
-            value = worker.references.create_for(number, worker.name)
-            handle = worker.references.adopt(number)
-            call = self.call(to, function, args, kwargs, timeout, waits=False)
-            call.add_done_callback(Quick(lambda done: value._settle(done._value, done._error)))
+            handle = worker.references.reserve(number)
+            self.call(to, function, args, kwargs, timeout, waits=False, creates=number)
             return handle
         handle = worker.references.ask_for(number, owner)
         call = self.call(to, function, args, kwargs, timeout, waits=False, creates=number)

@@ -79,14 +79,10 @@ class References:
             effects = self._table.confirmed(rref, error)
         self._perform(effects)
 
-    def adopt(self, rref: int) -> RRef:
-        """Return the handle of a value that this worker was asked, by itself, to create."""
+    def reserve(self, rref: int) -> RRef:
+        """Return the handle of a value that this worker is about to ask itself to create."""
         with self._lock:
-            self._table.owned[rref].users.clear()
-        return self._own_handle(rref)
-
-    def _own_handle(self, rref: int) -> RRef:
-        with self._lock:
+            self._table.create(rref, self._worker.name)
             self._table.open_handle(rref)
         return RRef.handle(self._worker, self._worker.info, rref, None)
 
@@ -200,6 +196,12 @@ class References:
         """A call could not be sent at all."""
         self._take_back(call.forks or [])
 
+    def unanswered(self, endpoint: Endpoint, number: int) -> None:
+        """An answer could not be sealed after all."""
+        with self._lock:
+            forks = self._answered.pop((endpoint, number), [])
+        self._take_back(forks)
+
     def _take_back(self, forks: list[int]) -> None:
         with self._lock:
             effects = [effect for fork in forks for effect in self._table.take_back(fork)]
@@ -210,9 +212,7 @@ class References:
         unseen = endpoint.requests.accept(number)
         endpoint.cancelled(number)
         self._worker.outgoing.notify_on(endpoint, _SERVICE, [_FATE, number, unseen])
-        with self._lock:
-            forks = self._answered.pop((endpoint, number), [])
-        self._take_back(forks)
+        self.unanswered(endpoint, number)
 
     def _on_fate(self, endpoint: Endpoint, number: int, unseen: bool) -> None:
         with self._lock:
@@ -239,7 +239,7 @@ class References:
             with self._lock:
                 effects = self._table.handle(request.frm.name, tuple(request.header))
                 given = self._table.given
-                for key in [k for k, forks in self._answered.items() if k[0] is request.via]:
+                for key in [key for key in self._answered if key[0].peer.name == request.frm.name]:
                     if not any(fork in given for fork in self._answered[key]):
                         del self._answered[key]
         except (ValueError, TypeError, KeyError) as error:

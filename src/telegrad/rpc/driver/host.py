@@ -1,18 +1,19 @@
 """What carries a worker in the real world: a listener, links, threads, the clock."""
 
+import _thread
 import logging
 import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from telegrad.errors import PeerError, WorkerLost
+from telegrad.errors import NotInitialized, PeerError, WorkerLost
 from telegrad.rpc.call import Call
 from telegrad.rpc.driver.link import Link, serving
 from telegrad.rpc.driver.monitor import Monitor
 from telegrad.rpc.driver.pool import Pool
 from telegrad.rpc.endpoint import Endpoint
-from telegrad.rpc.future import Future
+from telegrad.rpc.future import Future, wake
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.segments import SEGMENTS, SegmentMap, SegmentPool
@@ -37,6 +38,7 @@ class SocketHost:
         self._listener: Listener | None = None
         self._lock = threading.Lock()
         self._ended: list[Link] = []
+        self._sleepers: dict[_thread.LockType, None] = {}
         self._closed = False
         self._pool = Pool(identity.name)
         self.monitor = Monitor(self)
@@ -91,7 +93,7 @@ class SocketHost:
         if held is not None and held is not link:
             held.yield_lead(serving.token)
         if not isinstance(link, Link):
-            future._sleep(timeout)
+            self._sleep(future, timeout)
             return
         deadline: float | None = None if timeout is None else self.now() + timeout
         assert isinstance(future, Call)
@@ -106,11 +108,26 @@ class SocketHost:
             if deadline is not None and now >= deadline:
                 return
 
+    def _sleep(self, future: Future[Any], timeout: float | None) -> None:
+        """Wait for something that no link brings; shutting down ends it."""
+        sleeper = future._new_sleeper()
+        if sleeper is None:
+            return
+        self._sleepers[sleeper] = None
+        try:
+            if not self._closed:
+                sleeper.acquire(True, -1 if timeout is None else timeout)
+            if self._closed and not future._done:
+                raise NotInitialized(
+                    f"worker {self.identity.name!r} was shut down while this thread waited"
+                )
+        finally:
+            del self._sleepers[sleeper]
+
     def expect_answer(self, endpoint: Endpoint) -> None:
         """See to it that an answer nobody waits for is read."""
-        assert isinstance(endpoint, Link)
-        if not endpoint.watched:
-            endpoint._offer_lead()
+        if isinstance(endpoint, Link) and not endpoint.watched:
+            endpoint.offer_lead()
 
     def rouse(self, deadline: float) -> None:
         """Let timers be looked at before the deadline."""
@@ -143,6 +160,8 @@ class SocketHost:
         """End threads and sockets; the worker has given up its endpoints."""
         with self._lock:
             self._closed = True
+        for sleeper in list(self._sleepers):
+            wake(sleeper)
         if self._listener is not None:
             self._listener.close()
         self.monitor.close()

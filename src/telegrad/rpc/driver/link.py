@@ -292,7 +292,7 @@ class Link(Endpoint):
         except ValueError:
             # The lead was offered to us. If we don't need it any more, it goes to the next.
             if future._done or not woken or waiting.tasks:
-                self._offer_lead()
+                self.offer_lead()
         if can_nest:
             with self._mutex:
                 del self._waiting[number]
@@ -304,9 +304,10 @@ class Link(Endpoint):
         """Release the lead and see to it that somebody reads on."""
         self._lead.release()
         self._host.at("lead released")
-        self._offer_lead()
+        self.offer_lead()
 
-    def _offer_lead(self) -> None:
+    def offer_lead(self) -> None:
+        """If nobody leads, let somebody: a follower, the pool, or whoever the monitor starts."""
         if self._lead.locked():
             return
         try:

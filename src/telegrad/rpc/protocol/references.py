@@ -100,7 +100,8 @@ class ReferenceTable:
     def create(self, rref: int, user: str) -> Any:
         """Keep a place for a value that a user asked for, and return it: early forks may have."""
         entry = self.owned.get(rref) or self.own(rref, self._new_value())
-        entry.users[rref] = user
+        if user != self._me:
+            entry.users[rref] = user
         return entry.value
 
     def _find(self, rref: int, is_early: bool) -> Owned | None:

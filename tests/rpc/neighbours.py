@@ -1,0 +1,43 @@
+"""Several workers over real sockets in one process."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.options import Options
+from telegrad.rpc.starting import start_worker
+from telegrad.rpc.transport import PrivateDirectory
+from telegrad.rpc.worker import Worker
+
+__all__ = ["eventually", "neighbours"]
+
+
+@contextlib.contextmanager
+def neighbours(*names: str, options: Options | None = None, tcp: bool = False) -> Iterator[list]:
+    """Yield workers that know each other."""
+    key = ClusterKey.fresh()
+    workers: list[Worker] = []
+    with PrivateDirectory.make() as directory:
+        try:
+            for number, name in enumerate(names):
+                address = "tcp://127.0.0.1:0" if tcp else directory.socket_address(name)
+                workers.append(start_worker(name, number, address, key, options))
+            for worker in workers:
+                for other in workers:
+                    if other is not worker:
+                        worker.add_peer(other.info, other.address)
+            yield workers
+        finally:
+            for worker in workers:
+                worker.close()
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    """Say whether the condition comes true in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.002)
+    return True

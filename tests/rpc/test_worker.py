@@ -1,0 +1,410 @@
+"""Calls between workers over real sockets, several of them in this process."""
+
+import asyncio
+import operator
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from telegrad.errors import (
+    CallTimeout,
+    NotInitialized,
+    Refused,
+    UnknownWorker,
+    Unserializable,
+    UsageError,
+    WorkerLost,
+)
+from telegrad.rpc.future import Future, collect_all, wait_all
+from telegrad.rpc.introduction import Limits
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.options import Options
+from telegrad.rpc.wire.frames import CALL, pack
+from tests.rpc import simulated
+from tests.rpc.neighbours import eventually, neighbours
+
+
+@pytest.fixture
+def pair():
+    with neighbours("a", "b") as workers:
+        yield workers
+
+
+@pytest.mark.parametrize("to", ["b", 1, WorkerInfo("b", 1)])
+def test_a_worker_is_called_by_name_rank_or_info(pair, to):
+    assert pair[0].rpc_sync(to, simulated.who) == "b"
+
+
+def test_arrays_arrive_by_value_and_writable(pair):
+    x = np.arange(9.0).reshape(3, 3)
+    y = pair[0].rpc_sync("b", operator.add, (x, x))
+    assert np.array_equal(y, 2 * x)
+    y[0, 0] = 5
+
+
+@pytest.mark.parametrize("size", [100_000, 300_000, 3_000_000])
+@pytest.mark.parametrize("tcp", [False, True])
+def test_large_arrays_make_the_round_trip(size, tcp):
+    with neighbours("a", "b", tcp=tcp) as (a, _):
+        sent = np.arange(size // 8, dtype=np.float64)
+        for _ in range(4):
+            got = a.rpc_sync("b", np.negative, (sent,))
+            assert np.array_equal(got, -sent)
+            got += 1
+
+
+def test_without_shared_memory_large_arrays_go_over_the_socket():
+    with neighbours("a", "b", options=Options(segments=False)) as (a, _):
+        sent = np.arange(200_000.0)
+        assert np.array_equal(a.rpc_sync("b", np.negative, (sent,)), -sent)
+
+
+def test_shared_memory_is_used_again_when_arrays_are_gone(pair):
+    a, _ = pair
+    for _ in range(50):
+        a.rpc_sync("b", np.negative, (np.ones(100_000),))
+    assert len(a.host.segment_pool) <= 4
+
+
+def test_calls_back_to_the_caller_nest_to_any_depth_with_few_threads(pair):
+    a, _ = pair
+    before = threading.active_count()
+    assert a.rpc_sync("b", simulated.bounce, ("a", 300)) == 300
+    assert threading.active_count() - before < 60
+
+
+def test_many_calls_in_flight_come_back_to_whoever_asked(pair):
+    a, _ = pair
+    calls = [a.rpc_async("b", operator.neg, (number,)) for number in range(300)]
+    assert wait_all(calls) == [-number for number in range(300)]
+
+
+def test_threads_share_a_connection(pair):
+    a, b = pair
+    wrong = []
+
+    def work(worker, to, base):
+        for number in range(200):
+            if worker.rpc_sync(to, operator.add, (base, number)) != base + number:
+                wrong.append((base, number))
+
+    threads = [threading.Thread(target=work, args=(a, "b", 1000 * n)) for n in range(4)]
+    threads += [threading.Thread(target=work, args=(b, "a", 1000 * n)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert wrong == []
+
+
+def test_a_slow_handler_does_not_keep_others_waiting(pair):
+    a, b = pair
+    release = threading.Event()
+    b.register_service("hold", lambda request: (release.wait(20), request.reply()))
+    held = a.send_service("b", "hold")
+    assert a.rpc_sync("b", simulated.who, timeout=10) == "b"
+    assert not held.done()
+    release.set()
+    held.wait(10)
+
+
+def test_a_deadline_fires_although_the_callee_never_answers(pair):
+    began = time.monotonic()
+    with pytest.raises(CallTimeout, match="worker 'b' did not answer 'never'"):
+        pair[0].rpc_sync("b", simulated.never, timeout=0.2)
+    assert time.monotonic() - began < 5
+
+
+def test_a_deadline_of_a_call_nobody_waits_for_fires_too(pair):
+    call = pair[0].rpc_async("b", simulated.never, timeout=0.1)
+    assert eventually(call.done)
+    with pytest.raises(CallTimeout):
+        call.value()
+
+
+def test_waiting_for_a_future_with_a_timeout_leaves_the_call_alone(pair):
+    call = pair[0].rpc_async("b", simulated.never, timeout=30)
+    with pytest.raises(CallTimeout, match="not settled within"):
+        call.wait(0.05)
+    assert not call.done()
+
+
+def test_a_remote_exception_has_its_type_its_traceback_and_the_workers_name(pair):
+    with pytest.raises(KeyError, match="nope") as caught:
+        pair[0].rpc_sync("b", simulated.fail, ("nope",))
+    note = caught.value.__notes__[0]
+    assert "raised on worker 'b'" in note
+    assert "in fail" in note
+
+
+def test_a_callback_may_call_again(pair):
+    a, _ = pair
+    following = a.rpc_async("b", operator.neg, (1,)).then(
+        lambda done: a.rpc_sync("b", operator.neg, (done.value(),))
+    )
+    assert following.wait(10) == 1
+
+
+def test_futures_can_be_awaited_and_collected(pair):
+    a, _ = pair
+
+    async def together():
+        calls = [a.rpc_async("b", operator.neg, (number,)) for number in range(3)]
+        return [await call for call in calls]
+
+    assert asyncio.run(together()) == [0, -1, -2]
+    calls = [a.rpc_async("b", operator.neg, (number,)) for number in range(3)]
+    assert [call.value() for call in collect_all(calls).wait(10)] == [0, -1, -2]
+    assert collect_all([]).wait(1) == []
+
+
+def test_async_execution_answers_with_the_futures_value(pair):
+    a, b = pair
+    assert a.rpc_sync("b", simulated.later, ("a",)) == "via a"
+    with pytest.raises(TypeError, match="expected a Future"):
+        a.rpc_sync("b", simulated.not_a_future)
+    assert a.remote("b", simulated.later, ("a",)).to_here() == "via a"
+
+
+def test_calls_to_oneself_copy(pair):
+    a, _ = pair
+    x = np.zeros(3)
+    y = a.rpc_sync("a", np.asarray, (x,))
+    y += 1
+    assert x.tolist() == [0, 0, 0]
+    assert a.rpc_async("a", simulated.who).wait(10) == "a"
+    assert a.remote("a", simulated.who).to_here() == "a"
+    with pytest.raises(KeyError):
+        a.rpc_sync("a", simulated.fail, ("x",))
+    with pytest.raises(Unserializable):
+        a.rpc_sync("a", operator.neg, (threading.Lock(),))
+
+
+def test_a_result_that_cannot_be_sent_is_the_callers_error(pair):
+    with pytest.raises(Unserializable, match=r"result can't travel: lock"):
+        pair[0].rpc_sync("b", threading.Lock)
+
+
+def test_an_unknown_worker_is_an_error_with_the_known_names(pair):
+    for to in ("c", 7):
+        with pytest.raises(UnknownWorker, match="the workers are 'a', 'b'"):
+            pair[0].rpc_sync(to, simulated.who)
+
+
+def test_a_negative_timeout_is_refused(pair):
+    with pytest.raises(UsageError, match="timeout"):
+        pair[0].rpc_sync("b", simulated.who, timeout=-3)
+
+
+def test_a_worker_that_shut_down_fails_open_calls_and_new_ones():
+    with neighbours("a", "b") as (a, b):
+        lost = []
+        a.on_worker_lost(lambda who, error: lost.append((who.name, type(error))))
+        call = a.rpc_async("b", simulated.never)
+        assert eventually(lambda: bool(b.peers.get("a").incoming))
+        b.close()
+        with pytest.raises(WorkerLost, match="worker 'b' was lost: it has shut down"):
+            call.wait(10)
+        with pytest.raises(WorkerLost):
+            a.rpc_sync("b", simulated.who, timeout=5)
+        with pytest.raises(NotInitialized, match="'b' has shut down"):
+            b.rpc_sync("a", simulated.who)
+        assert lost == [("b", WorkerLost)]
+
+
+def test_the_callers_own_shutdown_fails_its_open_calls():
+    with neighbours("a", "b") as (a, _):
+        call = a.rpc_async("b", simulated.never)
+        a.close()
+        with pytest.raises(NotInitialized):
+            call.wait(10)
+
+
+def test_services_answer_later_and_from_another_thread(pair):
+    a, b = pair
+    requests = []
+    b.register_service("later", requests.append, inline=True)
+    b.register_service("fails", lambda request: 1 / 0, inline=True)
+    call = a.send_service("b", "later", {"k": [1, 2]}, [np.arange(3)])
+    assert eventually(lambda: bool(requests))
+    assert requests[0].frm.name == "a"
+    assert requests[0].header == {"k": [1, 2]}
+    thread = threading.Thread(target=requests[0].reply, args=("done", [requests[0].arrays[0] * 2]))
+    thread.start()
+    header, (array,) = call.wait(10)
+    thread.join()
+    assert header == "done"
+    assert array.tolist() == [0, 2, 4]
+    with pytest.raises(ZeroDivisionError):
+        a.ask_service("b", "fails")
+    with pytest.raises(Refused, match="no service 'nothing'"):
+        a.ask_service("b", "nothing")
+
+
+def test_the_interceptor_sees_and_replaces_values_at_all_four_points(pair):
+    a, b = pair
+    seen = []
+
+    class Interceptor:
+        def __init__(self, name):
+            self.name = name
+
+        def outgoing_call(self, to, values):
+            seen.append((self.name, "outgoing call", to.name, len(values)))
+            values[0] = values[0] + 1
+            return {"id": 7}
+
+        def incoming_call(self, frm, extra, values):
+            seen.append((self.name, "incoming call", frm.name, extra))
+            values[0] = values[0] * 10
+            return self
+
+        def __enter__(self):
+            seen.append((self.name, "enter"))
+
+        def __exit__(self, *_):
+            seen.append((self.name, "exit"))
+
+        def outgoing_result(self, to, extra, values):
+            seen.append((self.name, "outgoing result", extra, len(values)))
+            return "back"
+
+        def incoming_result(self, frm, call_extra, extra, values):
+            seen.append((self.name, "incoming result", call_extra, extra))
+            values[0] = -values[0]
+
+        def failed_call(self, to, call_extra, error):
+            seen.append((self.name, "failed", call_extra, type(error)))
+
+    a.install(Interceptor("a"))
+    b.install(Interceptor("b"))
+    result = a.rpc_sync("b", simulated.fetch_first, ({"deep": [np.zeros(1)]},))
+    assert result.tolist() == [-10.0]
+    assert seen == [
+        ("a", "outgoing call", "b", 1),
+        ("b", "incoming call", "a", {"id": 7}),
+        ("b", "enter"),
+        ("b", "outgoing result", {"id": 7}, 1),
+        ("b", "exit"),
+        ("a", "incoming result", {"id": 7}, "back"),
+    ]
+    seen.clear()
+    with pytest.raises(KeyError):
+        a.rpc_sync("b", simulated.fail_with, (np.zeros(1),))
+    assert ("a", "failed", {"id": 7}, KeyError) in seen
+    with pytest.raises(UsageError, match="interceptor already"):
+        a.install(Interceptor("c"))
+
+
+def test_references_are_made_used_passed_and_freed():
+    with neighbours("a", "b", "c") as (a, b, c):
+        reference = a.remote("b", simulated.Counter, (5,))
+        assert reference.rpc_sync().add(2) == 7
+        assert reference.rpc_async().add(1).wait(10) == 8
+        assert reference.remote().add(1).to_here() == 9
+        assert a.rpc_sync("c", simulated.add_to, (reference, 1)) == 10
+        assert reference.owner_name() == "b"
+        assert not reference.is_owner()
+        assert eventually(reference.confirmed_by_owner)
+        with pytest.raises(UsageError, match="to_here"):
+            reference.local_value()
+        own = a.make_rref([1])
+        assert own.is_owner()
+        assert own.local_value() is own.to_here()
+        assert a.rpc_sync("b", simulated.fetch, (own,)) == [1]
+        del reference, own
+        empty = {"owned": 0, "held": 0, "given": 0}
+        for worker in (a, b, c):
+            assert eventually(lambda worker=worker: worker.references.counts() == empty)
+
+
+def test_a_reference_to_a_failed_value_raises_its_error(pair):
+    reference = pair[0].remote("b", simulated.fail, ("broken",))
+    with pytest.raises(KeyError, match="broken"):
+        reference.to_here()
+
+
+def test_a_reference_is_not_pickled(pair):
+    import pickle
+
+    with pytest.raises(Unserializable, match="would not be counted"):
+        pickle.dumps(pair[0].make_rref(1))
+
+
+def test_a_strict_worker_serves_what_is_exposed_and_nothing_else():
+    with neighbours("a", "b", options=Options(strict=True)) as (a, _):
+        assert a.rpc_sync("b", simulated.shown, ([1, {"x": np.ones(2)}],)) == 2
+        with pytest.raises(Refused, match=r"@rpc\.expose"):
+            a.rpc_sync("b", operator.neg, (1,))
+        reference = a.remote("b", simulated.shown, ([1],))
+        assert reference.to_here() == 1
+
+
+def test_two_threads_may_wait_for_one_future():
+    future: Future[int] = Future()
+    results: list[int] = []
+    threads = [threading.Thread(target=lambda: results.append(future.wait(10))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    future.set_result(4)
+    for thread in threads:
+        thread.join(10)
+    assert results == [4, 4, 4]
+    with pytest.raises(UsageError, match="settled already"):
+        future.set_result(5)
+
+
+def test_a_peer_that_sends_garbage_after_the_handshake_is_cut_off_and_others_are_not(caplog):
+    with neighbours("a", "b", "c") as (a, b, c):
+        a.rpc_sync("b", simulated.who)
+        c.rpc_sync("b", simulated.who)
+        link = a.peers.get("b").outgoing
+        link.connection.send([b"\xff" * 64])
+        with pytest.raises(WorkerLost):
+            a.rpc_sync("b", simulated.never, timeout=10)
+        assert c.rpc_sync("b", simulated.who) == "b"
+        assert eventually(lambda: "expected a frame of kind" in caplog.text)
+        assert a.rpc_sync("b", simulated.who) == "b"
+
+
+def test_an_announced_size_beyond_the_limits_ends_the_connection():
+    with neighbours("a", "b") as (a, b):
+        a.rpc_sync("b", simulated.who)
+        link = a.peers.get("b").outgoing
+        prefix = bytearray(pack(CALL, 0, 9, 0, b"", [b"x"])[0])
+        prefix[8:16] = (Limits().payload_bytes + 1).to_bytes(8, "little")
+        link.connection.send([bytes(prefix)])
+        assert eventually(lambda: not b.peers.get("a").incoming)
+
+
+def test_strangers_at_the_port_disturb_nobody():
+    with neighbours("a", "b", tcp=True) as (a, b):
+        host, port = b.address.removeprefix("tcp://").rsplit(":", 1)
+        with socket.create_connection((host, int(port))) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert a.rpc_sync("b", simulated.who) == "b"
+            stranger.settimeout(10)
+            assert stranger.recv(100) in (b"",) or True
+
+
+def test_a_broken_connection_loses_the_peer_at_once_and_a_new_one_is_made():
+    with neighbours("a", "b") as (a, b):
+        call = a.rpc_async("b", simulated.never)
+        assert eventually(lambda: bool(b.peers.get("a").incoming))
+        b.peers.get("a").incoming[0].connection.shutdown()
+        with pytest.raises(WorkerLost, match="worker 'b' was lost"):
+            call.wait(10)
+        assert a.rpc_sync("b", simulated.who) == "b"
+
+
+def test_wait_for_a_call_that_blocks_in_a_handler_does_not_stop_the_reader(pair):
+    a, b = pair
+    # Each handler on b waits for a plain future that a later request settles.
+    assert a.rpc_async("b", simulated.wait_for_gate) is not None
+    waiting = [a.rpc_async("b", simulated.wait_for_gate) for _ in range(20)]
+    a.rpc_sync("b", simulated.open_gate, timeout=20)
+    assert wait_all(waiting, timeout=20) == ["open"] * 20
