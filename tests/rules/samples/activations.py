@@ -37,7 +37,8 @@ SAMPLES = {
     "silu": Entry(
         (*of_one(complex_draw=complex_normal), _far),
         numpy=lambda x: x / (1 + np.exp(-x)),
-        torch=lambda torch, x: torch.nn.functional.silu(x),
+        # PyTorch's silu has no complex derivative.
+        torch=lambda torch, x: x * torch.sigmoid(x),
     ),
     "gelu": Entry(
         (*of_one(), _far),
