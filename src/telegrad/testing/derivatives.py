@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from telegrad.autograd import grad
+from telegrad.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from telegrad.graph import reachable
 from telegrad.ops import zeros_like
 from telegrad.tensors import LEAF, Tensor, wrap
-from telegrad.tensors.duals import attach
-from telegrad.tensors.levels import LEVELS, Level
 
 __all__ = ["Tensors", "names_of_nodes", "pulled", "pushed"]
 
@@ -31,26 +30,14 @@ def pulled(
 
 def pushed(f: Tensors, inputs: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The Jacobian of `f` at the inputs, times the tangents."""
-    level = Level()
-    token = LEVELS.set((*LEVELS.get(), level))
-    try:
-        duals = [_as_dual(x, level, t) for x, t in zip(inputs, tangents, strict=True)]
-        outputs = f(*duals)
-        found = [(y.tangents or {}).get(level) for y in outputs]
-        return tuple(zeros_like(y) if t is None else t for y, t in zip(outputs, found))
-    finally:
-        LEVELS.reset(token)
-        level.close()
+    with dual_level():
+        duals = [make_dual(x, t) for x, t in zip(inputs, tangents, strict=True)]
+        parts = [unpack_dual(y) for y in f(*duals)]
+        return tuple(zeros_like(y) if t is None else t for y, t in parts)
 
 
 def _as_leaf(x: Tensor) -> Tensor:
-    return wrap(x.array, LEAF, dict(x.tangents) if x.tangents else None)
-
-
-def _as_dual(x: Tensor, level: Level, tangent: Tensor) -> Tensor:
-    dual = wrap(x.array, x if x.node is LEAF else x.node, dict(x.tangents or {}))
-    attach(dual, level, tangent)
-    return dual
+    return wrap(x.array, LEAF, x.tangents)
 
 
 def names_of_nodes(outputs: Sequence[Tensor]) -> list[str]:
