@@ -158,6 +158,23 @@ def test_workers_meet_over_the_key_and_the_port_they_were_given(script: Script) 
     assert sorted(done.stdout.splitlines()) == ["[ps]      met trainer", "[trainer] met ps"]
 
 
+def test_a_script_needs_no_more_than_init_rpc(script: Script) -> None:
+    path = script(
+        """
+        import operator
+        from telegrad.distributed import rpc
+        rpc.init_rpc()
+        me = rpc.get_worker_info().name
+        if me != "ps":
+            print(rpc.rpc_sync("ps", operator.add, args=(40, 2)))
+        rpc.shutdown()
+        """
+    )
+    done = run("--workers", "ps,t0,t1", path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["[t0] 42", "[t1] 42"]
+
+
 def test_the_first_failure_ends_all_and_is_the_exit_code(script: Script) -> None:
     path = script(
         """

@@ -2,12 +2,16 @@
 
 python -m tests.rpc.namespaced_worker DIRECTORY listen ADDRESS    echoes whatever comes
 python -m tests.rpc.namespaced_worker DIRECTORY dial ADDRESS      obeys `dial`, `echo TEXT`, `read`
+python -m tests.rpc.namespaced_worker DIRECTORY join RANK         a worker of two; obeys `call`
 """
 
+import operator
+import os
 import select
 import sys
 import threading
 
+from telegrad.distributed import rpc
 from telegrad.errors import TelegradError
 from telegrad.rpc.tls import Credentials
 from telegrad.rpc.transport import Connection, Identity, connect, listen
@@ -57,8 +61,25 @@ def obey(identity: Identity, address: str) -> None:
         print(reply, flush=True)
 
 
+def join(directory: str, name: str, rank: int) -> None:
+    """Be a worker of a cluster of two, found by MASTER_ADDR and MASTER_PORT."""
+    os.environ["TELEGRAD_CREDENTIALS"] = directory
+    rpc.init_rpc(name, rank=rank, world_size=2, options=rpc.Options(lost_after=1.0))
+    print("joined", flush=True)
+    for _ in sys.stdin:
+        try:
+            reply = str(rpc.rpc_sync("ps", operator.add, args=(40, 2)))
+        except TelegradError as error:
+            reply = f"{type(error).__name__}: {error}"
+        print(reply, flush=True)
+
+
 if __name__ == "__main__":
     directory, task, where = sys.argv[1:]
     credentials = Credentials(directory)
-    me = Identity(credentials.directory.name, 1, credentials.load_key(), credentials=credentials)
-    (serve if task == "listen" else obey)(me, where)
+    name = credentials.directory.name
+    if task == "join":
+        join(directory, name, int(where))
+    else:
+        me = Identity(name, 1, credentials.load_key(), credentials=credentials)
+        (serve if task == "listen" else obey)(me, where)

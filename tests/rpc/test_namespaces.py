@@ -6,6 +6,7 @@ import select
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,6 +54,7 @@ class Talker:
             stdout=subprocess.PIPE,
             bufsize=0,
             cwd=Path(__file__).parents[2],
+            env={**os.environ, "MASTER_ADDR": PS_HOST, "MASTER_PORT": "29500"},
         )
 
     def hear(self) -> str:
@@ -93,6 +95,26 @@ def test_a_tls_connection_survives_a_link_that_is_cut_and_healed(
         assert trainer.ask("read") == "during", "what was sent into the cut arrives when it heals"
         assert trainer.ask("echo after") == "after"
         assert trainer.ask("dial") == "connected to ps"
+
+
+def test_calls_fail_while_the_link_is_cut_and_work_again_when_it_is_healed(
+    link: None, tmp_path: Path
+) -> None:
+    mint_cluster(tmp_path / "cluster", "ps", "trainer")
+    with (
+        contextlib.closing(Talker(PS, tmp_path / "cluster/ps", "join", "0")) as ps,
+        contextlib.closing(Talker(TRAINER, tmp_path / "cluster/trainer", "join", "1")) as trainer,
+    ):
+        assert (ps.hear(), trainer.hear()) == ("joined", "joined")
+        assert trainer.ask("call") == "42"
+        ip("-n", PS, "link", "set", "cable", "down")
+        failure = trainer.ask("call")
+        assert failure.startswith("WorkerLost")
+        assert "ps" in failure
+        ip("-n", PS, "link", "set", "cable", "up")
+        deadline = time.monotonic() + PATIENCE
+        while (answer := trainer.ask("call")) != "42":
+            assert time.monotonic() < deadline, answer
 
 
 def test_plain_tcp_is_refused_on_an_address_that_others_can_reach(link: None) -> None:
