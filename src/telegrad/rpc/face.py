@@ -59,6 +59,8 @@ class _Membership:
         self._rendezvous: Rendezvous | None = None
         self._leaving: dict[str, ServiceRequest | None] = {}
         self._left = threading.Event()
+        # Known before the members are: a quick worker may leave while rank 0 still counts them.
+        self._size = size
         if credentials is not None:
             address = f"tls://{options.host or _own_host(host, port)}:0"
         elif UNIX_SOCKETS and options.unix_sockets:
@@ -108,7 +110,7 @@ class _Membership:
         with _lock:
             before = self._leaving.get(name)
             self._leaving[name] = request or before
-            if self._rendezvous is None or len(self._leaving) < len(self.members):
+            if self._rendezvous is None or len(self._leaving) < self._size:
                 return
             requests = [each for each in self._leaving.values() if each is not None]
         for each in requests:
