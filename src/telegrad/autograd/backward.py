@@ -8,7 +8,7 @@ from typing import Any
 
 from telegrad.autograd.anomaly import watcher
 from telegrad.autograd.roots import Gradients, Tensors, checked_roots, listed, node_of
-from telegrad.engine import GraphTask
+from telegrad.engine import BoundaryReached, GraphTask
 from telegrad.errors import GradientError, UsageError
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.accumulating import accumulate, own
@@ -105,8 +105,12 @@ def _run(
         targets=targets,
         watch=watcher(MODE.get()),
     )
-    with ModeScope(recording=create_graph):
-        task.run_to_end(roots)
+    try:
+        with ModeScope(recording=create_graph):
+            task.run_to_end(roots)
+    except BoundaryReached as met:
+        # Found before anything ran: part of the graph is elsewhere, and knows how to go on.
+        met.node.take_over(roots, deliver, keep, create_graph, targets)
 
 
 def _accumulate_at(targets: dict[Any, Tensor], node: Any, gradient: Any, is_alone: bool) -> None:

@@ -1,52 +1,40 @@
 """Differentiating programs whose parts run on several workers.
 
-The names and meaning of ``torch.distributed.autograd``, and beyond: any root, any order, inputs, and a pass
-that is exact and ends whether or not every call was used. ``README.md`` beside this file has the
-algorithm.
+The names and meaning of ``torch.distributed.autograd``, and beyond: any root, any order, chosen inputs, and a
+pass that is exact and ends whether or not every call was used. ``README.md`` beside this file has
+the algorithm.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from contextvars import Token
+from typing import Any, Final
 
 from telegrad.autograd.roots import checked_roots, listed, node_of
-from telegrad.distributed.carrying import Carrier
 from telegrad.distributed.contexts import CURRENT, Context, Place
-from telegrad.distributed.passes import Plan
-from telegrad.distributed.recording import Recorder
-from telegrad.errors import ContextError, UsageError
+from telegrad.distributed.equipment import Autograd, autograd_of
+from telegrad.distributed.passes import Part
+from telegrad.errors import ContextError, DTypeError, GradientError, UsageError
 from telegrad.rpc.current import current_worker
-from telegrad.rpc.worker import Worker
+from telegrad.rpc.rref import RRef
+from telegrad.rpc.wire.functions import expose
 from telegrad.tensors import Tensor
+from telegrad.tensors.lent import lent
 
-__all__ = ["backward", "context", "get_gradients", "grad"]
+__all__ = ["DistAutogradContext", "backward", "context", "get_gradients", "grad"]
 
-MODES = ("smart", "fast")
-
-
-def recorder_of(worker: Worker) -> Recorder:
-    """The recorder that ``equip`` installed on a worker."""
-    recorder = worker.interceptor
-    if not isinstance(recorder, Recorder):
-        raise UsageError(f"worker {worker.name!r} was started without distributed autograd")
-    return recorder
-
-
-def _carrier() -> Carrier:
-    carrier: Carrier = recorder_of(current_worker()).carrier
-    return carrier
+_AFTER: Final = 1 << 62
 
 
 @contextmanager
 def context() -> Iterator[int]:
     """Records the remote calls made inside; gives the id of a new context, released at the end."""
-    made = _new_context()
-    token = CURRENT.set(Place(made, ()))
+    made, token = _enter_new()
     try:
         yield made.id
     finally:
         CURRENT.reset(token)
-        _release_context(made.id)
+        _here().leases.release(made.id)
 
 
 def backward(
@@ -62,42 +50,31 @@ def backward(
     """Runs the backward pass over all workers that took part, and returns when it has ended.
 
     Gradients of leaves go to the context, on the worker of each leaf; see ``get_gradients``. With
-    ``mode="fast"`` a call whose result was not used is an error instead of a correction.
+    `inputs`, only those tensors (of this worker) receive one. `retain_graph` defaults to
+    `create_graph`. With ``mode="fast"`` a call whose result was not used is an error instead of a
+    correction.
     """
     found = _live(context_id)
     starts = checked_roots(listed(roots, "roots"), grad_tensors, "grad_tensors", create_graph)
-    targets: dict[Any, Any] | None = None
+    targets = None
     if inputs is not None:
-        chosen = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+        chosen = listed(inputs, "inputs")
         if not chosen:
             raise UsageError("expected at least one tensor in inputs, got an empty sequence")
         targets = {node_of(x, "inputs"): x for x in chosen}
-    run_pass(found, starts, retain_graph, create_graph, targets, mode)
 
+    def keep_captured(part: Part) -> None:
+        part.staged.update(part.captured)
 
-def run_pass(
-    found: Context,
-    starts: dict[Any, Any],
-    retain_graph: bool | None,
-    create_graph: bool,
-    targets: dict[Any, Any] | None,
-    mode: str,
-) -> Any:
-    """Runs a pass from checked roots; the result's ``captured`` has the gradients of targets."""
-    if mode not in MODES:
-        raise UsageError(f"expected a mode of {MODES}, got {mode!r}")
-    with found.lock:
-        ordinal = found.pass_count
-        found.pass_count += 1
-    plan = Plan(
-        found.id,
-        current_worker().next_id(),
-        ordinal,
-        create_graph if retain_graph is None else retain_graph,
-        create_graph,
-        None if targets is None else [],
+    _here().runner.run(
+        found,
+        starts,
+        retain_graph=retain_graph,
+        create_graph=create_graph,
+        targets=targets,
+        mode=mode,
+        finish=keep_captured,
     )
-    return _carrier().run(found, starts, plan, targets or {}, mode)
 
 
 def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
@@ -109,29 +86,205 @@ def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
         return dict(found.gradients)
 
 
-def grad(*args: Any, **kwargs: Any) -> Any:
-    raise NotImplementedError
+def grad(
+    context_id: int,
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+    materialize_grads: bool = False,
+    *,
+    mode: str = "smart",
+    as_rrefs: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of the outputs' sum with respect to each input, which the context does not keep.
+
+    An input is a tensor of this worker, or an RRef to a tensor of another; its gradient comes back
+    as a value, or with `as_rrefs` as an RRef on the worker that has the input.
+    """
+    found = _live(context_id)
+    chosen = [inputs] if isinstance(inputs, (Tensor, RRef)) else list(inputs)
+    if not chosen:
+        raise UsageError("expected at least one tensor or RRef in inputs, got an empty sequence")
+    starts = checked_roots(listed(outputs, "outputs"), grad_outputs, "grad_outputs", create_graph)
+    chosen = [x.local_value() if isinstance(x, RRef) and x.is_owner() else x for x in chosen]
+    targets: dict[Any, Any] = {}
+    remote: list[tuple[int, int]] = []
+    for i, x in enumerate(chosen):
+        if isinstance(x, RRef):
+            remote.append((x.owner().id, x._rref))
+        elif isinstance(x, Tensor):
+            targets.setdefault(node_of(x, f"inputs[{i}]"), len(targets))
+        else:
+            raise DTypeError(
+                f"expected a Tensor or an RRef to one as inputs[{i}], got {type(x).__name__}"
+            )
+    results: list[Any] = []
+
+    def collect(part: Part) -> None:
+        place = Place(found, (_AFTER, part.plan.ordinal))
+        token = CURRENT.set(place)
+        try:
+            for x in chosen:
+                if isinstance(x, RRef):
+                    args = (found.id, part.plan.pass_id, x._rref, as_rrefs)
+                    results.append(current_worker().rpc_sync(x.owner(), _captured_here, args))
+                else:
+                    results.append(part.captured.get(targets[node_of(x, "inputs")]))
+        finally:
+            CURRENT.reset(token)
+
+    _here().runner.run(
+        found,
+        starts,
+        retain_graph=retain_graph,
+        create_graph=create_graph,
+        targets=targets,
+        remote_targets=remote,
+        mode=mode,
+        finish=collect,
+    )
+    return _complete(results, chosen, allow_unused, materialize_grads)
+
+
+@expose
+def _captured_here(context_id: int, pass_id: int, reference: int, as_rref: bool) -> Any:
+    """The gradient that this worker's part of a pass captured for a reference, or None."""
+    part = _live(context_id).passes.get(pass_id)
+    gradient = None if part is None else part.captured.get(reference)
+    return current_worker().make_rref(gradient) if as_rref and gradient is not None else gradient
+
+
+def _complete(
+    results: list[Any], inputs: list[Any], allow_unused: bool, materialize: bool
+) -> tuple[Any, ...]:
+    missing = [i for i, result in enumerate(results) if result is None]
+    if missing and materialize:
+        for i in missing:
+            x = inputs[i]
+            like = x.to_here() if isinstance(x, RRef) else x
+            results[i] = lent.namespace.zeros_like(like)
+    elif missing and not allow_unused:
+        raise GradientError(
+            f"expected outputs that depend on every input, but inputs {missing} were not used in "
+            "computing them; pass allow_unused=True to get None for those, or "
+            "materialize_grads=True to get zeros"
+        )
+    return tuple(results)
+
+
+def backward_from(reference: RRef, context_id: int = -1, retain_graph: bool = False) -> None:
+    """Runs a pass from the value of a reference, on the worker that has it."""
+    args = (reference, context_id, retain_graph)
+    current_worker().rpc_sync(reference.owner(), _backward_here, args)
+
+
+@expose
+def _backward_here(reference: RRef, context_id: int, retain_graph: bool) -> None:
+    value = reference.local_value()
+    if not isinstance(value, Tensor):
+        raise DTypeError(
+            f"expected an RRef to a Tensor to run backward from, got one to {type(value).__name__}"
+        )
+    if context_id == -1:
+        value.backward(retain_graph=retain_graph)
+    else:
+        backward(context_id, [value], retain_graph)
+
+
+def _here() -> Autograd:
+    return autograd_of(current_worker())
 
 
 def _live(context_id: int) -> Context:
     if not isinstance(context_id, int):
         raise ContextError(f"expected the id of a context, an int, got {type(context_id).__name__}")
-    return recorder_of(current_worker()).contexts.get(context_id)
+    return _here().recorder.contexts.get(context_id)
 
 
-# The names that users of PyTorch know.
-
-
-def _new_context() -> Context:
-    if CURRENT.get() is not None:
+def _enter_new() -> tuple[Context, Token[Place | None]]:
+    current = CURRENT.get()
+    if current is not None and not current.context.released:
         raise ContextError(
-            "expected no context to be open here, got a nested one; leave the first before "
-            "opening another"
+            f"expected no context to be open here, got the nested one {current.context.id}; leave "
+            "it before opening another"
         )
-    worker = current_worker()
-    return recorder_of(worker).contexts.open(worker.next_id(), None)
+    made = _here().recorder.contexts.open(current_worker().next_id(), None)
+    return made, CURRENT.set(Place(made, ()))
+
+
+# The names that users of PyTorch's distributed autograd know.
+
+
+class DistAutogradContext:
+    """A context as PyTorch's users look at it."""
+
+    def __init__(self, found: Context) -> None:
+        self._found = found
+
+    def _context_id(self) -> int:
+        return self._found.id
+
+    def _send_functions(self) -> dict[int, Any]:
+        """The send nodes of this worker, by message id."""
+        return dict(self._found.sends)
+
+    def _recv_functions(self) -> dict[int, Any]:
+        """The recv nodes of this worker, by message id."""
+        return dict(self._found.recvs)
+
+    def _known_worker_ids(self) -> set[int]:
+        """The ids of the workers that messages of this context went to or came from."""
+        return {worker.id for worker in self._found.known.values()}
+
+
+def _new_context() -> DistAutogradContext:
+    """Opens a context in this thread until ``_release_context``."""
+    return DistAutogradContext(_enter_new()[0])
 
 
 def _release_context(context_id: int) -> None:
-    if not _carrier().release(context_id):
-        raise ContextError(f"expected the id of a live context, got {context_id}")
+    """Ends a context everywhere."""
+    _live(context_id)
+    _here().leases.release(context_id)
+    current = CURRENT.get()
+    if current is not None and current.context.id == context_id:
+        CURRENT.set(None)
+
+
+def _retrieve_context(context_id: int) -> DistAutogradContext:
+    """The context of that id on this worker."""
+    return DistAutogradContext(_live(context_id))
+
+
+def _current_context() -> DistAutogradContext:
+    """The context in which calls are recorded here and now."""
+    current = CURRENT.get()
+    if current is None:
+        raise ContextError("expected a context to be open here; use `with context() as context_id`")
+    return DistAutogradContext(current.context)
+
+
+def _is_valid_context(context_id: int) -> bool:
+    """Whether a context is live on this worker."""
+    return _here().recorder.contexts.find(context_id) is not None
+
+
+def _get_max_id() -> int:
+    """The largest id that this worker can give to a context."""
+    return current_worker().id << 48 | (1 << 48) - 1
+
+
+def _init(worker_id: int) -> None:
+    """Nothing to do: a worker has distributed autograd from its start."""
+
+
+def _get_debug_info() -> dict[str, str]:
+    """How many passes run and how many contexts there are on this worker."""
+    here = _here()
+    return {
+        "num_current_backward_passes": str(here.carrier.running),
+        "num_autograd_contexts": str(len(here.recorder.contexts)),
+    }

@@ -10,6 +10,7 @@ in the program: the ordinals of the calls that led here. It follows a call into 
 """
 
 import threading
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -27,7 +28,8 @@ _REMEMBERED = 4096
 class Context:
     """One worker's part of a context."""
 
-    def __init__(self, context_id: int, introduced_by: str | None) -> None:
+    def __init__(self, contexts: "Contexts", context_id: int, introduced_by: str | None) -> None:
+        self._contexts = contexts
         self.id = context_id
         self.introduced_by = introduced_by
         """Who first called with this context; None at home."""
@@ -48,6 +50,21 @@ class Context:
     def home_id(self) -> int:
         """The id of the worker that opened the context."""
         return self.id >> _COUNTER_BITS
+
+    def take_over(self, *pass_: Any) -> None:
+        """Runs a pass that began as one of this process alone; see ``running.Runner``."""
+        if self.released:
+            raise ContextError(
+                f"expected values of a live context, but the backward pass reached one that came "
+                f"from another worker in context {self.id}, which is released; call backward "
+                "inside of the `with context()` block that recorded it"
+            )
+        self._contexts.take_over(self, *pass_)
+
+    def meet(self, worker: WorkerInfo) -> None:
+        """Notes that messages of this context go to or come from a worker."""
+        if worker.name not in self.known:
+            self.known[worker.name] = worker
 
     def add_gradients(self, staged: dict[Tensor, Tensor]) -> None:
         """Makes the gradients of a pass that succeeded visible."""
@@ -81,6 +98,8 @@ class Contexts:
 
     def __init__(self, worker_name: str) -> None:
         self._worker_name = worker_name
+        self.take_over: Callable[..., None]
+        """Set when the worker is equipped."""
         self._lock = threading.Lock()
         self._by_id: dict[int, Context] = {}
         self._released: dict[int, None] = {}
@@ -97,9 +116,9 @@ class Contexts:
                 if context_id in self._released:
                     raise _unknown(context_id, self._worker_name)
                 name = None if introduced_by is None else introduced_by.name
-                found = self._by_id[context_id] = Context(context_id, name)
-        if introduced_by is not None and introduced_by.name not in found.known:
-            found.known[introduced_by.name] = introduced_by
+                found = self._by_id[context_id] = Context(self, context_id, name)
+        if introduced_by is not None:
+            found.meet(introduced_by)
         return found
 
     def get(self, context_id: int) -> Context:

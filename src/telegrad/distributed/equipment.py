@@ -4,17 +4,46 @@ Whatever starts a worker (init_rpc, LocalCluster and its children, the simulated
 `equip` before the first call can come.
 """
 
+from typing import NamedTuple
+
 from telegrad.distributed import travelling
 from telegrad.distributed.carrying import Carrier
 from telegrad.distributed.recording import Recorder
+from telegrad.distributed.releasing import Leases
+from telegrad.distributed.running import Runner
+from telegrad.errors import UsageError
 from telegrad.rpc.worker import Worker
 
-__all__ = ["equip"]
+__all__ = ["Autograd", "autograd_of", "equip"]
+
+
+class Autograd(NamedTuple):
+    """Distributed autograd on one worker."""
+
+    recorder: Recorder
+    carrier: Carrier
+    leases: Leases
+    runner: Runner
 
 
 def equip(worker: Worker) -> None:
     """Attach the layers above RPC to a new worker."""
     travelling.register()
     recorder = Recorder(worker)
-    recorder.carrier = Carrier(recorder)
+    carrier = Carrier(recorder)
+    runner = Runner(worker, carrier)
+    recorder.contexts.take_over = runner.take_over
+    recorder.autograd = Autograd(recorder, carrier, Leases(recorder), runner)
     worker.install(recorder)
+
+
+def autograd_of(worker: Worker) -> Autograd:
+    """What `equip` attached to a worker."""
+    recorder = worker.interceptor
+    if not isinstance(recorder, Recorder):
+        raise UsageError(
+            f"worker {worker.name!r} was started without distributed autograd: start it with "
+            "init_rpc or LocalCluster"
+        )
+    attached: Autograd = recorder.autograd
+    return attached

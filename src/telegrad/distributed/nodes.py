@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from telegrad.graph import Cotangent, NodeHooks, next_key
-from telegrad.tensors import LEAF, Tensor, wrap
+from telegrad.tensors import LEAF, Tensor
 from telegrad.tensors.hooked import Hooked
 from telegrad.tensors.recorded import OutputNode
 
@@ -78,21 +78,15 @@ class RecvNode(_Fields, Hooked, eq=False):
     is_boundary: ClassVar[bool] = True
 
     @classmethod
-    def of(
-        cls, values: Sequence[Tensor], message_id: int, path: Path, peer: str, context: Any
-    ) -> tuple["RecvNode", list[Tensor]]:
-        """The node for values that arrived, and the values joined to it."""
-        facts = [(value.shape, value.dtype) for value in values]
+    def join(
+        cls, tensors: Sequence[Tensor], message_id: int, path: Path, peer: str, context: Any
+    ) -> "RecvNode":
+        """The node for tensors that arrived and nobody has seen yet; makes them its outputs."""
+        facts = [(tensor.shape, tensor.dtype) for tensor in tensors]
         node = cls(next_key(), message_id, path, peer, facts, context)
-        outputs = [
-            wrap(
-                value.array,
-                OutputNode((node,), next_key(), i, len(values)),
-                value.tangents,
-            )
-            for i, value in enumerate(values)
-        ]
-        return node, outputs
+        for i, tensor in enumerate(tensors):
+            tensor.node = OutputNode((node,), next_key(), i, len(tensors))
+        return node
 
     def name(self) -> str:
         return "RecvRpcBackward"
@@ -104,3 +98,7 @@ class RecvNode(_Fields, Hooked, eq=False):
 
     def release(self) -> None:
         return
+
+    def take_over(self, *pass_: Any) -> None:
+        """Runs a pass that began as one of this process alone; see ``Context.take_over``."""
+        self.context.take_over(*pass_)

@@ -1,27 +1,35 @@
 """Recording calls: the interceptor that gives every message with gradients an id on both sides.
 
-Inside a context, a call's extra is ``[context id, message id, slots, path]`` and a result's ``[message id,
-slots, path]``, where `slots` lists which values of the message were tensors that require grad. Such a
-message has a send node where it left and a recv node where it arrived. Message id 0 means that
-none did: the context still follows the call, since its result may require grad.
+Inside a context, a call's extra is ``[context id, message id, slots, path, levels]`` and a result's
+``[message id, slots, path]``. `slots` lists which of the message's tensors (tangents counted after their
+primals) require grad: such a message has a send node where it left and a recv node where it arrived.
+Message id 0 means that none did: the context still follows the call, since its result may require
+grad. `levels` are the caller's open dual levels, which have shadows in the handler.
 
-Under ``no_grad`` the extra is False: nothing is recorded, and what comes back is constant.
+Context id 0 stands for no context, -1 for ``no_grad`` inside one: nothing is recorded, and what comes
+back is constant. An extra of None, the usual one outside of contexts and levels, costs a byte.
 """
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Token
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from telegrad.distributed.contexts import CURRENT, Context, Contexts, Place
+from telegrad.distributed.levels import LevelBook
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
+from telegrad.distributed.travelling import CarriedDual, flatten
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.levels import LEVELS, Level
 from telegrad.tensors.modes import MODE
 
 __all__ = ["Recorder"]
 
+NO_CONTEXT: Final = 0
+NO_GRAD: Final = -1
 _NOTHING: AbstractContextManager[Any] = nullcontext()
 
 
@@ -31,41 +39,47 @@ class Recorder:
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.contexts = Contexts(worker.name)
-        self.carrier: Any = None
-        """What runs passes over these contexts; see carrying.py."""
+        self.levels = LevelBook(worker)
+        self.autograd: Any = None
+        """What `equip` attached together with this recorder."""
 
     # The caller's side.
 
     def outgoing_call(self, to: WorkerInfo, values: list[Any]) -> Any:
         place = CURRENT.get()
-        if place is None:
+        levels = LEVELS.get()
+        if place is None and not levels:
+            self._carry_duals(to.name, values)
             return None
-        if not MODE.get().recording:
-            return False
+        shared = [self.levels.share(level, to.name) for level in levels]
+        if place is None or not MODE.get().recording:
+            self._carry_duals(to.name, values)
+            return [NO_CONTEXT if place is None else NO_GRAD, 0, [], (), shared]
         context = place.context
         path = place.step()
-        slots = _recorded(values)
-        context.known.setdefault(to.name, to)
-        message_id = self._give(context, to, values, slots, path) if slots else 0
-        return [context.id, message_id, slots, path]
+        context.meet(to)
+        message_id, slots = self._give(context, to.name, values, path)
+        return [context.id, message_id, slots, path, shared]
 
     def incoming_result(
         self, frm: WorkerInfo, call_extra: Any, extra: Any, values: list[Any]
     ) -> None:
-        if call_extra is False:
-            for i, value in enumerate(values):
-                if isinstance(value, Tensor):
-                    values[i] = value.detach()
+        self._arrive_duals(values)
+        if call_extra is None:
+            return
+        context_id = call_extra[0]
+        if context_id == NO_GRAD:
+            _make_constant(values)
         elif extra is not None:
-            context = self.contexts.find(call_extra[0])
-            message_id, slots, path = extra
-            if context is not None:
-                self._take(context, frm, message_id, values, slots, tuple(path))
+            context = self.contexts.find(context_id)
+            if context is None:
+                _make_constant(values)
             else:
-                _detach(values, slots)
+                message_id, slots, path = extra
+                self._take(context, frm.name, message_id, values, slots, tuple(path))
 
     def failed_call(self, to: WorkerInfo, call_extra: Any, error: BaseException) -> None:
-        if call_extra and call_extra[1]:
+        if call_extra is not None and call_extra[1]:
             context = self.contexts.find(call_extra[0])
             if context is not None:
                 # Nobody received it, so nobody will send a gradient for it.
@@ -76,90 +90,123 @@ class Recorder:
     def incoming_call(
         self, frm: WorkerInfo, extra: Any, values: list[Any]
     ) -> AbstractContextManager[Any]:
-        if not extra:
+        shadows: list[Level | None] = []
+        if extra is not None and extra[4]:
+            shadows = self.levels.meet(extra[4])
+        self._arrive_duals(values)
+        if extra is None:
             return _NOTHING
-        context_id, message_id, slots, path = extra
+        context_id, message_id, slots, path, _ = extra
+        open_levels = tuple(level for level in shadows if level is not None)
+        if context_id in (NO_CONTEXT, NO_GRAD):
+            return _Inside(None, open_levels)
         context = self.contexts.open(context_id, frm)
         path = tuple(path)
         if message_id:
-            self._take(context, frm, message_id, values, slots, path)
-        return _InPlace(Place(context, path))
+            self._take(context, frm.name, message_id, values, slots, path)
+        return _Inside(Place(context, path), open_levels)
 
     def outgoing_result(self, to: WorkerInfo, extra: Any, values: list[Any]) -> Any:
         place = CURRENT.get()
         if place is None:
-            if extra is False:
-                _detach(values, range(len(values)))
-            return None
-        slots = _recorded(values)
-        if not slots:
+            self._carry_duals(to.name, values)
             return None
         path = place.step()
-        return [self._give(place.context, to, values, slots, path), slots, path]
+        message_id, slots = self._give(place.context, to.name, values, path)
+        return [message_id, slots, path] if message_id else None
 
     # Gradients of a recorded pass are messages too.
 
-    def give(self, context: Context, to: WorkerInfo, values: list[Any], path: Path) -> Any:
+    def give(self, context: Context, to: str, values: list[Any], path: Path) -> Any:
         """Records Tensors that leave outside of a call; returns what the other side needs."""
-        slots = _recorded(values)
+        flat = [t for value in values if isinstance(value, Tensor) for t in flatten(value)]
+        slots = [i for i, t in enumerate(flat) if t.node is not None]
         if not slots:
             return None
-        return [self._give(context, to, values, slots, path), slots, path, self.worker.name]
+        message_id = self._send_node(context, to, [flat[i] for i in slots], path)
+        return [message_id, slots, path, self.worker.name]
 
     def take(self, context: Context, extra: Any, values: list[Any]) -> None:
         """Joins Tensors that arrived so to their message."""
         message_id, slots, path, frm = extra
-        self._take(context, self.worker.find(frm).info, message_id, values, slots, tuple(path))
+        self._take(context, frm, message_id, values, slots, tuple(path))
 
-    # Both.
+    def tell(self, name: str, service: str, header: Any) -> None:
+        """Sends a notice that is repeated until it arrives, if its worker lives."""
+        try:
+            self.worker.notify_service(name, service, header)
+        except Exception:
+            # It is lost: what it had of the context went with it.
+            return
+
+    # Both sides.
 
     def _give(
-        self, context: Context, to: WorkerInfo, values: list[Any], slots: list[int], path: Path
-    ) -> int:
+        self, context: Context, to: str, values: list[Any], path: Path
+    ) -> tuple[int, list[int]]:
+        """Records what leaves; the values are replaced by what travels."""
+        tensors = [(i, value) for i, value in enumerate(values) if isinstance(value, Tensor)]
+        if not tensors:
+            return 0, []
+        flat = [t for _, value in tensors for t in flatten(value)]
+        slots = [i for i, t in enumerate(flat) if t.node is not None]
+        message_id = 0
+        if slots:
+            message_id = self._send_node(context, to, [flat[i] for i in slots], path)
+        for i, value in tensors:
+            if value.node is not None:
+                values[i] = wrap(value.array, None, value.tangents)
+        self._carry_duals(to, values)
+        return message_id, slots
+
+    def _send_node(self, context: Context, to: str, tensors: list[Tensor], path: Path) -> int:
         message_id = self.worker.next_id()
-        node = SendNode.of([values[i] for i in slots], message_id, path, to.name)
-        for i in slots:
-            values[i] = wrap(values[i].array, None, values[i].tangents)
-        context.sends[message_id] = node
+        context.sends[message_id] = SendNode.of(tensors, message_id, path, to)
         return message_id
 
     def _take(
         self,
         context: Context,
-        frm: WorkerInfo,
+        frm: str,
         message_id: int,
-        values: list[Any],
+        values: Iterable[Any],
         slots: list[int],
         path: Path,
     ) -> None:
-        arrived = [values[i] for i in slots]
-        node, outputs = RecvNode.of(arrived, message_id, path, frm.name, context)
-        for i, output in zip(slots, outputs):
-            values[i] = output
-        context.recvs[message_id] = node
+        flat = [t for value in values if isinstance(value, Tensor) for t in flatten(value)]
+        context.recvs[message_id] = RecvNode.join(
+            [flat[i] for i in slots], message_id, path, frm, context
+        )
+
+    def _carry_duals(self, to: str, values: list[Any]) -> None:
+        for i, value in enumerate(values):
+            if isinstance(value, Tensor) and value.tangents:
+                values[i] = CarriedDual.of(value, self.levels, to)
+
+    def _arrive_duals(self, values: list[Any]) -> None:
+        for i, value in enumerate(values):
+            if isinstance(value, CarriedDual):
+                values[i] = value.arrive(self.levels)
 
 
-def _recorded(values: list[Any]) -> list[int]:
-    return [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.node is not None]
+def _make_constant(values: list[Any]) -> None:
+    for i, value in enumerate(values):
+        if isinstance(value, Tensor):
+            values[i] = value.detach()
 
 
-def _detach(values: list[Any], slots: Any) -> None:
-    for i in slots:
-        if isinstance(values[i], Tensor):
-            values[i] = values[i].detach()
+class _Inside:
+    """Makes a place and the caller's levels current while a handler runs."""
 
+    __slots__ = ("_levels", "_place", "_tokens")
 
-class _InPlace:
-    """Makes a place current while a handler runs."""
-
-    __slots__ = ("_place", "_token")
-
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place | None, levels: tuple[Level, ...]) -> None:
         self._place = place
-        self._token: Token[Place | None] | None = None
+        self._levels = levels
+        self._tokens: tuple[Token[Any], Token[Any]] | None = None
 
     def __enter__(self) -> None:
-        self._token = CURRENT.set(self._place)
+        self._tokens = CURRENT.set(self._place), LEVELS.set(self._levels)
 
     def __exit__(
         self,
@@ -167,5 +214,6 @@ class _InPlace:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._token is not None:
-            CURRENT.reset(self._token)
+        if self._tokens is not None:
+            CURRENT.reset(self._tokens[0])
+            LEVELS.reset(self._tokens[1])

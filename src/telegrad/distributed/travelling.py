@@ -1,29 +1,90 @@
-"""How a Tensor travels: its raw array, and whether it requires grad.
+"""How a Tensor travels: its raw array, and whether it requires grad; with tangents, theirs too.
 
 What a context adds to that (messages, nodes) is in ``recording.py``. Without one, a tensor arrives as
 a new leaf with the same ``requires_grad``.
+
+A dual tensor is sent as a ``CarriedDual``: the arrays of primal and tangents, and a tree that says which
+level each tangent belongs to. Only a worker can name levels, so it is made and undone by the worker's
+recorder, not by the serialiser.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from telegrad.distributed.levels import LevelBook
 from telegrad.rpc.wire import kinds
 from telegrad.tensors import LEAF, Tensor, wrap
+from telegrad.tensors.levels import Tangents
 
-__all__ = ["register"]
+__all__ = ["CarriedDual", "flatten", "rebuilt", "register"]
+
+
+class CarriedDual:
+    """A dual tensor between two workers."""
+
+    __slots__ = ("arrays", "facts", "requires_grad")
+
+    def __init__(self, arrays: list[Any], facts: list[Any], requires_grad: bool) -> None:
+        self.arrays = arrays
+        self.facts = facts
+        self.requires_grad = requires_grad
+
+    @classmethod
+    def of(cls, tensor: Tensor, book: LevelBook, to: str) -> "CarriedDual":
+        """The form in which a dual tensor leaves for `to`."""
+        arrays = [tensor.array]
+        facts = book.facts_of(tensor.tangents, to, arrays)
+        return cls([np.asarray(a) for a in arrays], facts, tensor.node is not None)
+
+    def arrive(self, book: LevelBook) -> Tensor:
+        """The dual tensor, its tangents at this worker's levels."""
+        rest = iter(self.arrays)
+        tensor = rebuilt(rest, self.facts, book)
+        tensor.node = LEAF if self.requires_grad else None
+        return tensor
+
+
+def rebuilt(rest: Iterator[Any], facts: list[Any] | None, book: LevelBook) -> Tensor:
+    """A tensor from the arrays that are next, with tangents as `facts` says."""
+    array = next(rest)
+    if not facts:
+        return wrap(array)
+    levels = book.meet([number for number, _ in facts])
+    tangents = [rebuilt(rest, inner, book) for _, inner in facts]
+    entries = {level: t for level, t in zip(levels, tangents) if level is not None}
+    return wrap(array, None, Tangents(entries) if entries else None)
+
+
+def flatten(tensor: Tensor) -> list[Tensor]:
+    """A tensor and its tangents, theirs included, in an order that both sides share."""
+    if not tensor.tangents:
+        return [tensor]
+    flat = [tensor]
+    for level in sorted(tensor.tangents, key=lambda each: each.depth):
+        flat.extend(flatten(tensor.tangents[level]))
+    return flat
 
 
 def register() -> None:
     """Makes Tensors known to the serialiser; doing it again changes nothing."""
-    kinds.register(Tensor, to_parts, from_parts, tag="telegrad.Tensor")
+    kinds.register(Tensor, _to_parts, _from_parts, tag="telegrad.Tensor")
+    kinds.register(CarriedDual, _dual_to_parts, _dual_from_parts, tag="telegrad.CarriedDual")
 
 
-def to_parts(tensor: Tensor) -> tuple[list[Any], bool]:
-    """The raw array and whether it requires grad."""
+def _to_parts(tensor: Tensor) -> tuple[list[Any], bool]:
     return [np.asarray(tensor.array)], tensor.node is not None
 
 
-def from_parts(parts: list[Any], requires_grad: bool) -> Tensor:
-    """A constant, or a new leaf."""
+def _from_parts(parts: list[Any], requires_grad: bool) -> Tensor:
     return wrap(parts[0], LEAF if requires_grad else None)
+
+
+def _dual_to_parts(dual: CarriedDual) -> tuple[list[Any], Any]:
+    return dual.arrays, [dual.facts, dual.requires_grad]
+
+
+def _dual_from_parts(parts: list[Any], metadata: Any) -> CarriedDual:
+    facts, requires_grad = metadata
+    return CarriedDual(parts, facts, requires_grad)

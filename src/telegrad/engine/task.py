@@ -115,6 +115,9 @@ class GraphTask:
         for node in reversed(reachable(entries)):
             if node in targets or any(edge in missing for edge in node.edges):
                 missing[node] = 0
+            elif node.is_boundary and self.depart is None:
+                # What lies behind it may well lead to a target.
+                raise BoundaryReached(node)
         for node in missing:
             if self._ends_at(node):
                 continue

@@ -11,7 +11,7 @@ ordinary again; a tangent can't outlive its level by being copied.
 
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from itertools import count
 from typing import Any
@@ -24,7 +24,7 @@ _next_depth = count().__next__
 class Level:
     """One forward-mode derivative under way."""
 
-    __slots__ = ("_holders", "_lock", "_prune_at", "depth", "is_open", "token")
+    __slots__ = ("_holders", "_lock", "_prune_at", "depth", "is_open", "token", "watchers")
 
     def __init__(self) -> None:
         self.depth = _next_depth()
@@ -32,6 +32,8 @@ class Level:
         self.is_open = True
         self.token: Token[tuple[Level, ...]] | None = None
         """What the stack was before; only the thread or task that entered can use it."""
+        self.watchers: list[Callable[[Level], object]] = []
+        """Called when the level closes, with the level."""
         self._holders: list[weakref.ref[Tangents]] = []
         self._lock = threading.Lock()
         self._prune_at = 4096
@@ -53,6 +55,8 @@ class Level:
             tangents = ref()
             if tangents is not None:
                 tangents.pop(self, None)
+        for watcher in self.watchers:
+            watcher(self)
 
 
 class Tangents(dict[Level, Any]):

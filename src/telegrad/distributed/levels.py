@@ -1,0 +1,108 @@
+"""Dual levels that reach over workers: the caller's levels have shadows on the others.
+
+A level that is shared gets an id. A worker that meets the id makes a *shadow*: a Level of its own in
+the same order, open as long as the original. Closing a level closes its shadows, by notices that go
+the way the level went; losing the worker that entered it closes them too. What arrives after its level
+has closed is ordinary.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.service import ServiceRequest
+from telegrad.rpc.worker import Worker
+from telegrad.tensors.levels import Level
+
+__all__ = ["LevelBook"]
+
+CLOSED: Final = "autograd.level_closed"
+_REMEMBERED: Final = 4096
+
+
+class LevelBook:
+    """The levels that one worker shares with others: its own, and shadows of theirs."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._lock = threading.Lock()
+        self._by_id: dict[int, Level] = {}
+        self._ids: dict[Level, int] = {}
+        self._told: dict[int, dict[str, None]] = {}
+        self._closed: dict[int, None] = {}
+        worker.register_service(CLOSED, self._on_closed, inline=True)
+        worker.on_worker_lost(self._on_lost)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def share(self, level: Level, to: str) -> int:
+        """The id of a level that a message to another worker mentions."""
+        with self._lock:
+            number = self._ids.get(level)
+            if number is None:
+                number = self._worker.next_id()
+                self._enter(number, level)
+            self._told[number][to] = None
+        return number
+
+    def meet(self, numbers: Sequence[int]) -> list[Level | None]:
+        """The levels of these ids, outermost first, shadows made where needed; None if closed."""
+        with self._lock:
+            return [self._meet(number) for number in numbers]
+
+    def _meet(self, number: int) -> Level | None:
+        found = self._by_id.get(number)
+        if found is None and number not in self._closed:
+            found = Level()
+            self._enter(number, found)
+        return found
+
+    def _enter(self, number: int, level: Level) -> None:
+        self._by_id[number] = level
+        self._ids[level] = number
+        self._told[number] = {}
+        level.watchers.append(self._forget)
+
+    def _forget(self, level: Level) -> None:
+        """A level closed: so do its shadows elsewhere."""
+        with self._lock:
+            number = self._ids.pop(level, None)
+            if number is None:
+                return
+            del self._by_id[number]
+            told = self._told.pop(number)
+            self._closed[number] = None
+            if len(self._closed) > _REMEMBERED:
+                del self._closed[next(iter(self._closed))]
+        for name in told:
+            try:
+                self._worker.notify_service(name, CLOSED, number)
+            except Exception:
+                # It is lost, and its shadows with it.
+                continue
+
+    def _on_closed(self, request: ServiceRequest) -> None:
+        self._close(request.header)
+
+    def _close(self, number: int) -> None:
+        with self._lock:
+            level = self._by_id.get(number)
+            self._closed[number] = None
+        if level is not None:
+            level.close()
+
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
+        for number in [n for n in list(self._by_id) if n >> 48 == who.id]:
+            self._close(number)
+
+    def facts_of(self, tangents: Any, to: str, arrays: list[Any]) -> list[Any]:
+        """Describes tangents for a message to `to`; appends their arrays."""
+        facts = []
+        for level in sorted(tangents, key=lambda each: each.depth):
+            tangent = tangents[level]
+            arrays.append(tangent.array)
+            inner = self.facts_of(tangent.tangents, to, arrays) if tangent.tangents else None
+            facts.append([self.share(level, to), inner])
+        return facts

@@ -1,0 +1,107 @@
+"""Questions of a pass: asked once, answered when all they set off has ended, however long that takes.
+
+A pass may run for hours, so a question has no deadline of its own. A worker that dies or stops is found
+by its heartbeat. What is left is a message that was lost although both workers live: whoever has
+waited for a call's timeout asks whether the question is still being worked on, and gives up
+if it is not. So a wait always ends: with the answer, or with an error that names the worker.
+"""
+
+import threading
+from typing import Any, Final
+
+from telegrad.errors import CallTimeout
+from telegrad.rpc.call import Call
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.service import ServiceRequest
+from telegrad.rpc.worker import Worker
+
+__all__ = ["Question", "Questions"]
+
+WORKING: Final = "autograd.working"
+_AGES: Final = 30 * 24 * 3600.0
+
+
+class Question:
+    """One that was asked and not answered yet."""
+
+    __slots__ = ("_asked_by", "_call", "_number")
+
+    def __init__(self, asked_by: "Questions", call: Call, number: int) -> None:
+        self._asked_by = asked_by
+        self._call = call
+        self._number = number
+
+    def wait(self) -> tuple[Any, list[Any]]:
+        """The answer's header and arrays; the other side's exception if it failed."""
+        patience = self._asked_by.patience
+        while True:
+            try:
+                answer: tuple[Any, list[Any]] = self._call.wait(patience)
+                return answer
+            except CallTimeout:
+                if self._call.done():
+                    raise
+                if not self._asked_by.is_working(self._call.to, self._number):
+                    if self._call.done():
+                        continue
+                    raise CallTimeout(
+                        f"worker {self._call.to.name!r} did not answer a message of a backward "
+                        f"pass within {patience} s and no longer works on it: the message or its "
+                        "answer was lost; run the pass again (with retain_graph=True the first "
+                        "time, so that it can be)"
+                    ) from None
+
+
+class Questions:
+    """One worker's: those it asked, and those it works on."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._lock = threading.Lock()
+        self._working: set[int] = set()
+        worker.register_service(WORKING, self._on_working, inline=True)
+
+    @property
+    def patience(self) -> float | None:
+        """After how long a wait asks whether anyone still works on it; None for never."""
+        return self._worker.options.rpc_timeout or None
+
+    def ask(self, to: str | WorkerInfo, service: str, body: Any, arrays: Any = ()) -> Question:
+        """Asks; the answer is waited for later."""
+        number = self._worker.next_id()
+        call = self._worker.send_service(to, service, [number, body], arrays, timeout=_AGES)
+        return Question(self, call, number)
+
+    def work_on(self, request: ServiceRequest) -> "_Work":
+        """Notes, for a ``with`` block, that the request's question is being worked on."""
+        return _Work(self, request.header[0])
+
+    def is_working(self, on: WorkerInfo, number: int) -> bool:
+        """Whether that worker still works on the question."""
+        answer, _ = self._worker.ask_service(on, WORKING, number)
+        return bool(answer)
+
+    def _on_working(self, request: ServiceRequest) -> None:
+        request.reply(request.header in self._working)
+
+    def begin(self, number: int) -> None:
+        with self._lock:
+            self._working.add(number)
+
+    def end(self, number: int) -> None:
+        with self._lock:
+            self._working.discard(number)
+
+
+class _Work:
+    __slots__ = ("_number", "_questions")
+
+    def __init__(self, questions: Questions, number: int) -> None:
+        self._questions = questions
+        self._number = number
+
+    def __enter__(self) -> None:
+        self._questions.begin(self._number)
+
+    def __exit__(self, *exception: object) -> None:
+        self._questions.end(self._number)

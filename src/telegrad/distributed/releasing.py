@@ -1,0 +1,63 @@
+"""The end of a context, everywhere: contexts are leases.
+
+The home releases a context by notices that every worker passes on to those it knows in that context.
+Losing the home releases its contexts. Losing the worker that introduced a context breaks the way
+that the home's notice would come, so the home is then told directly who else has it.
+"""
+
+from typing import Any, Final
+
+from telegrad.distributed.recording import Recorder
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.service import ServiceRequest
+
+__all__ = ["Leases"]
+
+RELEASE: Final = "autograd.release"
+HELD: Final = "autograd.held"
+
+
+class Leases:
+    """Releases one worker's contexts."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._worker = worker = recorder.worker
+        worker.register_service(RELEASE, self._on_release, inline=True)
+        worker.register_service(HELD, self._on_held, inline=True)
+        worker.on_worker_lost(self._on_lost)
+
+    def release(self, context_id: int, heard_from: str | None = None) -> bool:
+        """Forgets a context here and on every worker it reached from here."""
+        context = self._recorder.contexts.drop(context_id)
+        if context is None:
+            return False
+        for part in list(context.passes.values()):
+            part.settle(False)
+        for name in list(context.known):
+            if name not in (self._worker.name, heard_from):
+                self._recorder.tell(name, RELEASE, context_id)
+        return True
+
+    def _on_release(self, request: ServiceRequest) -> None:
+        self.release(request.header, request.frm.name)
+
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
+        for context in self._recorder.contexts.all():
+            if context.home_id == who.id:
+                self.release(context.id)
+                continue
+            context.known.pop(who.name, None)
+            if context.introduced_by == who.name:
+                self._tell_home(context.home_id, context.id)
+
+    def _tell_home(self, home_id: int, context_id: int) -> None:
+        home: Any = home_id
+        self._recorder.tell(home, HELD, context_id)
+
+    def _on_held(self, request: ServiceRequest) -> None:
+        context = self._recorder.contexts.find(request.header)
+        if context is None:
+            self._recorder.tell(request.frm.name, RELEASE, request.header)
+        else:
+            context.meet(request.frm)

@@ -1,0 +1,35 @@
+"""What an answer tells besides gradients: who took part, and how the number of waiting nodes changed.
+
+The changes of all workers add up to how many nodes wait where, so at rest the root knows it without
+asking anyone.
+"""
+
+__all__ = ["Report"]
+
+
+class Report:
+    """The sum of what one question set off."""
+
+    __slots__ = ("waiting", "workers")
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, int] = {}
+        self.workers: dict[str, None] = {}
+        """In the order in which they were met."""
+
+    def change(self, worker: str, by: int) -> None:
+        """A worker took part, and that many more nodes wait there."""
+        self.workers[worker] = None
+        if by:
+            self.waiting[worker] = self.waiting.get(worker, 0) + by
+
+    def merge(self, waiting: dict[str, int], workers: list[str]) -> None:
+        """Adds the report of an answer."""
+        for worker in workers:
+            self.workers[worker] = None
+        for worker, by in waiting.items():
+            self.change(worker, by)
+
+    def who_waits(self) -> list[str]:
+        """The workers where some node waits."""
+        return [worker for worker, count in self.waiting.items() if count]

@@ -1,0 +1,81 @@
+"""Starting passes on one worker: from checked roots to a pass that has ended everywhere."""
+
+from collections.abc import Callable
+from typing import Any
+
+from telegrad.distributed.carrying import Carrier
+from telegrad.distributed.contexts import Context
+from telegrad.distributed.passes import Part, Plan
+from telegrad.errors import UsageError
+from telegrad.rpc.worker import Worker
+from telegrad.tensors import Tensor
+
+__all__ = ["Runner"]
+
+MODES = ("smart", "fast")
+
+
+class Runner:
+    """Runs the passes whose roots are on one worker."""
+
+    def __init__(self, worker: Worker, carrier: Carrier) -> None:
+        self._worker = worker
+        self._carrier = carrier
+
+    def run(
+        self,
+        context: Context,
+        roots: dict[Any, Any],
+        *,
+        retain_graph: bool | None,
+        create_graph: bool,
+        targets: dict[Any, Any] | None = None,
+        remote_targets: list[tuple[int, int]] | None = None,
+        mode: str = "smart",
+        finish: Callable[[Part], None] | None = None,
+    ) -> None:
+        """Runs a pass and returns when it has ended everywhere; with targets, only they count."""
+        if mode not in MODES:
+            raise UsageError(f"expected a mode of {' or '.join(MODES)}, got {mode!r}")
+        with context.lock:
+            ordinal = context.pass_count
+            context.pass_count += 1
+        only = None if targets is None and remote_targets is None else (remote_targets or [])
+        plan = Plan(
+            context.id,
+            self._worker.next_id(),
+            ordinal,
+            create_graph if retain_graph is None else retain_graph,
+            create_graph,
+            only,
+        )
+        self._carrier.run(context, roots, plan, targets or {}, mode, finish)
+
+    def take_over(
+        self,
+        context: Context,
+        roots: dict[Any, Any],
+        deliver: Callable[[Any, Any, bool], None],
+        keep_graph: bool,
+        recorded: bool,
+        targets: dict[Any, Any] | None,
+    ) -> None:
+        """Runs a pass that began as one of this process alone and met a value of this context.
+
+        The context receives the gradients as always, and `deliver` those of this worker's leaves.
+        """
+        here: dict[Tensor, Tensor] = {}
+
+        def finish(part: Part) -> None:
+            here.update(part.staged if targets is None else part.captured)
+
+        self.run(
+            context,
+            roots,
+            retain_graph=keep_graph,
+            create_graph=recorded,
+            targets=None if targets is None else {node: node for node in targets},
+            finish=finish,
+        )
+        for node, gradient in here.items():
+            deliver(node, gradient, False)
