@@ -16,7 +16,7 @@ from telegrad.tensors.modes import Mode
 from telegrad.tensors.shared import SharedArray, plain
 from telegrad.tensors.tensor import Tensor, wrap
 
-__all__ = ["restorer", "stored"]
+__all__ = ["restored", "restorer", "stored"]
 
 
 class _Packed:
@@ -39,9 +39,9 @@ class _Watched:
 def restorer(inputs: Sequence[Tensor], mode: Mode) -> Callable[[Any], Tensor] | None:
     """How to restore what ``stored`` kept, or None where bare references will do."""
     if mode.pack is not None:
-        return _restore
+        return restored
     if any(x.tangents or type(x.array) is SharedArray for x in inputs):
-        return _restore
+        return restored
     return None
 
 
@@ -57,7 +57,8 @@ def stored(tensor: Tensor, mode: Mode, name: str) -> Any:
     return bare
 
 
-def _restore(kept: Any) -> Tensor:
+def restored(kept: Any) -> Tensor:
+    """The value that ``stored`` kept."""
     if isinstance(kept, _Packed):
         value = kept.unpack(kept.content)
         if isinstance(value, np.ndarray):

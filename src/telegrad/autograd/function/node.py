@@ -1,0 +1,182 @@
+"""The node of a Function's call: runs the user's backward and checks what it gives back.
+
+Users see Tensors, the engine may carry raw arrays: what comes in is wrapped, what goes out is
+raw again unless the pass is recorded or carries tangents.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from telegrad.arrays import backend_of, fit
+from telegrad.autograd.function.context import FunctionCtx
+from telegrad.errors import DTypeError, GradientError, NotDifferentiable, ShapeError
+from telegrad.graph import Bundle, Cotangent, NodeHooks, next_key
+from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.hooked import Hooked
+from telegrad.tensors.lent import lent
+from telegrad.tensors.recorded import OutputNode
+
+__all__ = ["FunctionNode", "RefusingNode", "describe"]
+
+
+class FunctionNode(Hooked):
+    """One recorded call of a Function."""
+
+    __slots__ = (
+        "__weakref__",
+        "arguments",
+        "context",
+        "edges",
+        "freed",
+        "function",
+        "hooks",
+        "key",
+        "metadata",
+        "outputs",
+        "wanted",
+    )
+
+    is_leaf = False
+    is_boundary = False
+
+    def __init__(
+        self,
+        function: Any,
+        context: FunctionCtx,
+        edges: tuple[Any, ...],
+        wanted: tuple[int, ...],
+        arguments: tuple[Any, ...],
+    ) -> None:
+        self.function = function
+        self.context = context
+        self.edges = edges
+        self.wanted = wanted
+        """Which argument each edge stands for."""
+        self.arguments = arguments
+        """For each argument (shape, dtype), or None where it was no Tensor."""
+        self.outputs: tuple[Any, ...] = ()
+        """For each result (shape, dtype, backend), or None where it was no Tensor."""
+        self.key = next_key()
+        self.hooks: NodeHooks | None = None
+        self.freed = False
+        self.metadata: dict[str, Any] | None = None
+
+    def name(self) -> str:
+        return f"{self.function.__name__}Backward"
+
+    @property
+    def input_count(self) -> int:
+        return len(self.arguments)
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What the call saved for its backward."""
+        return self.context.saved_tensors
+
+    def of_output(self, index: int) -> Any:
+        """The node of one result: this one where it is the only one."""
+        if len(self.outputs) == 1:
+            return self
+        return OutputNode((self,), next_key(), index, len(self.outputs))
+
+    def release(self) -> None:
+        if self.context.saves_anything():
+            self.context.release()
+            self.freed = True
+
+    def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        return [
+            g.array if g is not None and not g.is_dual else g for g in self.pull_recorded(cotangent)
+        ]
+
+    def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        parts = cotangent if type(cotangent) is Bundle else (cotangent,)
+        answer = self.function.backward(self.context, *map(self._shown, parts, self.outputs))
+        gradients = self._counted(answer)
+        return [self._checked(i, gradients[i]) for i in self.wanted]
+
+    def _shown(self, part: Any, output: Any) -> Any:
+        if part is not None:
+            return part if isinstance(part, Tensor) else wrap(part)
+        if output is None or not self.context.materialize_grads:
+            return None
+        shape, dtype, xp = output
+        return wrap(xp.zeros(shape, dtype=dtype))
+
+    def _counted(self, answer: Any) -> tuple[Any, ...]:
+        gradients = tuple(answer) if isinstance(answer, (tuple, list)) else (answer,)
+        expected = len(self.arguments)
+        if len(gradients) > expected and all(g is None for g in gradients[expected:]):
+            gradients = gradients[:expected]
+        if len(gradients) != expected:
+            raise GradientError(
+                f"expected {expected} gradients from {self.function.__name__}.backward, one for each "
+                f"argument of forward, got {len(gradients)}; return None for those without"
+            )
+        for i, (gradient, argument) in enumerate(zip(gradients, self.arguments)):
+            if gradient is not None and argument is None:
+                raise GradientError(
+                    f"expected None from {self.function.__name__}.backward for argument {i}, which "
+                    f"was no Tensor, got {type(gradient).__name__}"
+                )
+        return gradients
+
+    def _checked(self, index: int, gradient: Any) -> Tensor | None:
+        if gradient is None:
+            return None
+        where = f"from {self.function.__name__}.backward for argument {index}"
+        if not isinstance(gradient, Tensor):
+            raise DTypeError(
+                f"expected a Tensor or None {where}, got {type(gradient).__name__}; wrap it with "
+                "telegrad.asarray"
+            )
+        shape, dtype = self.arguments[index]
+        if not _reduces_to(gradient.shape, shape):
+            raise ShapeError(
+                f"expected a gradient of shape {shape}, that of the argument, {where}, got shape "
+                f"{gradient.shape}"
+            )
+        return fit(lent.namespace, gradient, shape, dtype)  # type: ignore[no-any-return]
+
+
+def _reduces_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Whether broadcasting stretches `target` to `shape`, so that summing leads back."""
+    if len(shape) < len(target):
+        return False
+    ends = shape[len(shape) - len(target) :]
+    return all(length in (wide, 1) for length, wide in zip(target, ends))
+
+
+def describe(output: Any) -> Any:
+    """What a node remembers of a result, to make zeros like it."""
+    if not isinstance(output, Tensor):
+        return None
+    return output.shape, output.dtype, backend_of(output.array)
+
+
+class RefusingNode(Hooked):
+    """Stands for a derivative that can't be differentiated again; says so when that is tried."""
+
+    __slots__ = ("__weakref__", "_message", "edges", "hooks", "key", "metadata")
+
+    is_leaf = False
+    is_boundary = False
+    freed = False
+
+    def __init__(self, edges: tuple[Any, ...], message: str) -> None:
+        self.edges = edges
+        self.key = next_key()
+        self.hooks: NodeHooks | None = None
+        self.metadata: dict[str, Any] | None = None
+        self._message = message
+
+    def name(self) -> str:
+        return "OnceDifferentiable"
+
+    def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        raise NotDifferentiable(self._message)
+
+    pull_recorded = pull
+
+    def release(self) -> None:
+        return

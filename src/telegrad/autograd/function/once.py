@@ -1,0 +1,45 @@
+"""``once_differentiable``: for a backward written with code that telegrad can't see into."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from telegrad.autograd.function.context import history_of
+from telegrad.autograd.function.node import RefusingNode
+from telegrad.errors import NotDifferentiable
+from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.modes import MODE, no_grad
+
+__all__ = ["once_differentiable"]
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks a ``backward`` whose result can't be differentiated again: trying to raises.
+
+    It runs unrecorded. Without this mark, a backward that leaves telegrad (for NumPy, say) would
+    give a second derivative of zero.
+    """
+
+    @wraps(backward)
+    def wrapper(ctx: Any, *cotangents: Any) -> Any:
+        name = ctx._name
+        message = (
+            f"{name}.backward is marked once_differentiable, so its result has no derivative; write "
+            "it with telegrad's functions and take the mark off"
+        )
+        values = [x for x in (*cotangents, *ctx.saved_tensors) if isinstance(x, Tensor)]
+        if any(x.is_dual for x in values):
+            raise NotDifferentiable(message)
+        with no_grad():
+            answer = backward(ctx, *cotangents)
+        if not MODE.get().recording:
+            return answer
+        edges = tuple(history_of(x) for x in values if x.node is not None)
+        parts = answer if isinstance(answer, (tuple, list)) else (answer,)
+        refused = tuple(
+            wrap(p.array, RefusingNode(edges, message)) if isinstance(p, Tensor) and edges else p
+            for p in parts
+        )
+        return refused if isinstance(answer, (tuple, list)) else refused[0]
+
+    return wrapper
