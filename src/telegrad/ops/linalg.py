@@ -92,27 +92,29 @@ class SVDResult(NamedTuple):
 
 
 def _floating(x: ArrayLike, name: str) -> Tensor:
-    x = as_tensor(x, name)
-    if x.dtype.kind not in "fc":
+    tensor = as_tensor(x, name)
+    if tensor.dtype.kind not in "fc":
         raise DTypeError(
-            f"expected a floating dtype in {name}, got {x.dtype}; convert it, e.g. with "
+            f"expected a floating dtype in {name}, got {tensor.dtype}; convert it, e.g. with "
             ".to(telegrad.float32)"
         )
-    return x
+    return tensor
 
 
 def _matrix(x: ArrayLike, name: str) -> Tensor:
-    x = _floating(x, name)
-    if x.ndim < 2:
-        raise ShapeError(f"expected a matrix or a stack of matrices in {name}, got shape {x.shape}")
-    return x
+    matrix = _floating(x, name)
+    if matrix.ndim < 2:
+        raise ShapeError(
+            f"expected a matrix or a stack of matrices in {name}, got shape {matrix.shape}"
+        )
+    return matrix
 
 
 def _square(x: ArrayLike, name: str) -> Tensor:
-    x = _matrix(x, name)
-    if x.shape[-1] != x.shape[-2]:
-        raise ShapeError(f"expected a square matrix in {name}, got shape {x.shape}")
-    return x
+    matrix = _matrix(x, name)
+    if matrix.shape[-1] != matrix.shape[-2]:
+        raise ShapeError(f"expected a square matrix in {name}, got shape {matrix.shape}")
+    return matrix
 
 
 # Inverses and determinants
@@ -165,20 +167,20 @@ def _raw(rtol: Any) -> Any:
 
 def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
     """A square matrix to an integer power; a negative one takes the inverse."""
-    x = _square(x, "matrix_power")
-    if n < 0:
-        x, n = inv(x), -n
+    base = _square(x, "matrix_power")
     if n == 0:
-        return broadcast_to(eye(x.shape[-1], dtype=x.dtype), x.shape)
-    result = None
-    while True:
+        return broadcast_to(eye(base.shape[-1], dtype=base.dtype), base.shape)
+    if n < 0:
+        base, n = inv(base), -n
+    # Squared once for each binary digit of n; the squares whose digit is 1 are multiplied.
+    while not n & 1:
+        base, n = matmul(base, base), n >> 1
+    result = base
+    while n > 1:
+        base, n = matmul(base, base), n >> 1
         if n & 1:
-            result = x if result is None else matmul(result, x)
-        n >>= 1
-        if not n:
-            assert result is not None
-            return result
-        x = matmul(x, x)
+            result = matmul(result, base)
+    return result
 
 
 def expm(x: ArrayLike, /) -> Tensor:

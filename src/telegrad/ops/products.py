@@ -170,10 +170,12 @@ def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
 
 
 def _matrix(x: ArrayLike, name: str) -> Tensor:
-    x = as_tensor(x, name)
-    if x.ndim < 2:
-        raise ShapeError(f"expected a matrix or a stack of matrices in {name}, got shape {x.shape}")
-    return x
+    matrix = as_tensor(x, name)
+    if matrix.ndim < 2:
+        raise ShapeError(
+            f"expected a matrix or a stack of matrices in {name}, got shape {matrix.shape}"
+        )
+    return matrix
 
 
 def diagonal_matrix(x: ArrayLike, /) -> Tensor:

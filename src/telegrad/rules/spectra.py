@@ -103,9 +103,9 @@ EIGVALSH = Primitive(
 
 def _refuse_full(s: Any) -> None:
     raise NotDifferentiable(
-        f"the singular vectors of svd(full_matrices=True) of a matrix that is not square, but "
-        f"{s.U.shape[-2]} by {s.Vh.shape[-1]}, have no derivative, since the additional ones are not "
-        "determined; use full_matrices=False, or svdvals for the values alone"
+        "the singular vectors of svd(full_matrices=True) of a matrix that is not square, but "
+        f"{s.U.shape[-2]} by {s.Vh.shape[-1]}, have no derivative, since the additional ones are "
+        "not determined; use full_matrices=False, or svdvals for the values alone"
     )
 
 
@@ -164,12 +164,12 @@ def _phases(xp: Any, turning_u: Any, turning_v: Any, values: Any) -> Any:
 
     Turning together they give the same matrix, so what depends on that is refused.
     """
-    left = None if turning_u is None else diagonal_part(xp, imag(xp, turning_u))
-    right = None if turning_v is None else diagonal_part(xp, imag(xp, turning_v))
-    together = left if right is None else right if left is None else left + right
-    _refuse_phase(xp, together, "singular vectors")
-    against = left if right is None else -right if left is None else left - right
-    return against * 0.5 / xp.expand_dims(values, axis=-1)
+    left, right = (
+        0.0 if turning is None else diagonal_part(xp, imag(xp, turning))
+        for turning in (turning_u, turning_v)
+    )
+    _refuse_phase(xp, left + right, "singular vectors")
+    return (left - right) * 0.5 / xp.expand_dims(values, axis=-1)
 
 
 def _svd_jvp(xp: Any, t: Any, s: Any) -> Any:
