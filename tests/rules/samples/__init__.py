@@ -45,14 +45,21 @@ An entry::
 from tests.rules.samples import (
     activations,
     arithmetic,
+    complex_parts,
+    cumulative,
     exponential,
     indexing,
+    joining,
+    magnitude,
     products,
     reductions,
+    rounding,
     selection,
     shaping,
     softmax,
+    sorting,
     special,
+    statistics,
     trigonometric,
     windows,
 )
@@ -73,6 +80,13 @@ FAMILIES = (
     indexing,
     products,
     windows,
+    rounding,
+    magnitude,
+    complex_parts,
+    cumulative,
+    statistics,
+    sorting,
+    joining,
 )
 
 SAMPLES: dict[str, Entry] = {

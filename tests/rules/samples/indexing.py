@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from tests.rules.samples.sample import Entry, complex_normal, normal, sample
+from tests.rules.samples.sample import Entry, complex_normal, constant, normal, sample, whole
 
 __all__ = ["SAMPLES"]
 
@@ -81,5 +81,15 @@ SAMPLES = {
         ),
         numpy=_set,
         torch=_torch_set,
+    ),
+    "take_along_axis": Entry(
+        (
+            sample("plain", normal(2, 3), whole(0, 3, 2, 4), axis=1),
+            sample("first axis", normal(3, 2), whole(0, 3, 2, 2), axis=0),
+            sample("one line for all", normal(2, 3), constant([[2, 0]]), axis=1),
+            sample("zero-size", normal(0, 3), whole(0, 3, 0, 2), axis=1),
+            sample("complex", complex_normal(2, 3), whole(0, 3, 2, 2), axis=1),
+        ),
+        torch=lambda torch, x, indices, *, axis: torch.take_along_dim(x, indices, axis),
     ),
 }

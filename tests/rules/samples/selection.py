@@ -3,6 +3,7 @@
 from tests.rules.samples.families import of_two
 from tests.rules.samples.sample import (
     Entry,
+    Sample,
     complex_normal,
     constant,
     distinct,
@@ -18,6 +19,17 @@ _TIES = {
     "forward": "equal values: one-sided slopes differ, so finite differences mean nothing",
     "second": "equal values: one-sided slopes differ, so finite differences mean nothing",
 }
+
+
+def _triangles() -> tuple[Sample, ...]:
+    return (
+        sample("square", normal(3, 3), k=0),
+        sample("wide", normal(2, 3), k=1),
+        sample("batched", normal(2, 3, 2), k=-1),
+        sample("zero-size", normal(0, 2, 2), k=0),
+        sample("complex", complex_normal(2, 2), k=0),
+    )
+
 
 SAMPLES = {
     "where": Entry(
@@ -52,4 +64,22 @@ SAMPLES = {
         ),
         torch="minimum",
     ),
+    "clip_low": Entry(
+        (
+            *of_two(normal, distinct),
+            sample("on the bound", constant([1.0, 2.0]), constant([1.0, 3.0]), without=_TIES),
+        ),
+        numpy="maximum",
+        torch=lambda torch, x, low: torch.clamp(x, min=low),
+    ),
+    "clip_high": Entry(
+        (
+            *of_two(normal, distinct),
+            sample("on the bound", constant([1.0, 2.0]), constant([1.0, 3.0]), without=_TIES),
+        ),
+        numpy="minimum",
+        torch=lambda torch, x, high: torch.clamp(x, max=high),
+    ),
+    "tril": Entry(_triangles(), torch=lambda torch, x, *, k: torch.tril(x, k)),
+    "triu": Entry(_triangles(), torch=lambda torch, x, *, k: torch.triu(x, k)),
 }

@@ -60,4 +60,24 @@ SAMPLES = {
         numpy=lambda x, *, dtype: x.astype(dtype),
         torch=_astype_twin,
     ),
+    "flip": Entry(
+        (
+            sample("one axis", normal(3), axis=(0,)),
+            sample("two of three axes", normal(2, 3, 2), axis=(0, 2)),
+            sample("0-d", normal(), axis=()),
+            sample("zero-size", normal(0, 3), axis=(1,)),
+            sample("complex", complex_normal(2, 2), axis=(1,)),
+        ),
+        torch=lambda torch, x, *, axis: torch.flip(x, axis),
+    ),
+    "roll": Entry(
+        (
+            sample("flattened", normal(2, 3), shift=2, axis=None),
+            sample("one axis", normal(2, 3), shift=-1, axis=1),
+            sample("two axes", normal(2, 3), shift=(1, 2), axis=(0, 1)),
+            sample("zero-size", normal(0, 3), shift=1, axis=1),
+            sample("complex", complex_normal(3), shift=1, axis=0),
+        ),
+        torch=lambda torch, x, *, shift, axis: torch.roll(x, shift, axis),
+    ),
 }
