@@ -5,11 +5,12 @@ so the hot path is one identity check against PLAIN.
 """
 
 from collections.abc import Callable
-from contextlib import ContextDecorator
-from contextvars import ContextVar, Token
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Self
 
 import msgspec
+
+from telegrad.tensors.decorating import decorated
 
 __all__ = [
     "MODE",
@@ -48,58 +49,114 @@ def changed(mode: Mode, **changes: Any) -> Mode:
     return PLAIN if new == PLAIN else _QUIET if new == _QUIET else new
 
 
-class ModeScope(ContextDecorator):
+class ModeScope:
     """Enters a mode and restores what was before; a context manager and a decorator."""
 
-    __slots__ = ("_changes", "_tokens")
+    __slots__ = ("_before", "_changes")
 
     def __init__(self, **changes: Any) -> None:
         self._changes = changes
-        self._tokens: list[Token[Mode]] = []
+        self._before: list[Mode] = []
 
-    def _recreate_cm(self) -> "ModeScope":
-        # A decorated function may run in many threads at once: each call gets a scope of its own.
-        fresh = ModeScope(**self._changes)
-        return fresh
+    def fresh(self) -> Self:
+        """The same scope, not entered: a decorated function may run in many threads at once."""
+        twin = object.__new__(type(self))
+        ModeScope.__init__(twin, **self._changes)
+        return twin
 
-    def __enter__(self) -> "ModeScope":
-        self._tokens.append(MODE.set(changed(MODE.get(), **self._changes)))
+    def _changed(self, mode: Mode) -> Mode:
+        return changed(mode, **self._changes)
+
+    def __enter__(self) -> Self:
+        before = MODE.get()
+        MODE.set(self._changed(before))
+        self._before.append(before)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        MODE.reset(self._tokens.pop())
+        # Not by a token: a generator may be finished in another context than it began in.
+        MODE.set(self._before.pop())
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` as one that runs in this mode; generators and async functions too."""
+        return decorated(function, self.fresh)
 
 
-class no_grad(ModeScope):
+class _Bare(ModeScope):
+    """A scope that also decorates without parentheses: ``@no_grad``."""
+
+    __slots__ = ()
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        return object.__new__(cls) if function is None else cls()(function)
+
+
+class no_grad(_Bare):
     """Records nothing inside: results are constants, whatever went in."""
+
+    __slots__ = ()
 
     def __init__(self) -> None:
         super().__init__(recording=False)
 
 
-class enable_grad(ModeScope):
-    """Records again inside of ``no_grad``."""
+class enable_grad(_Bare):
+    """Records again inside of ``no_grad``; inside of ``inference_mode`` it changes nothing."""
+
+    __slots__ = ()
 
     def __init__(self) -> None:
-        super().__init__(recording=True, inference=False)
+        super().__init__(recording=True)
+
+    def _changed(self, mode: Mode) -> Mode:
+        return mode if mode.inference else super()._changed(mode)
 
 
 class inference_mode(ModeScope):
-    """Like ``no_grad``, and what is made inside can't be made to require grad later."""
+    """Like ``no_grad``, and what is made inside can't be made to require grad later.
+
+    ``inference_mode(False)`` is the ordinary mode again, whatever was around it.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
+        return cls()(mode) if callable(mode) else object.__new__(cls)
 
     def __init__(self, mode: bool = True) -> None:
-        super().__init__(**({"recording": False, "inference": True} if mode else {}))
+        super().__init__(recording=not mode, inference=bool(mode))
 
 
 class set_grad_enabled(ModeScope):
-    """Turns recording on or off, at once, and back again when used in ``with``."""
+    """Turns recording on or off, at once; used in ``with``, back again at the end."""
+
+    __slots__ = ("_is_set",)
 
     def __init__(self, mode: bool) -> None:
         super().__init__(recording=bool(mode))
-        self._tokens.append(MODE.set(changed(MODE.get(), recording=bool(mode))))
+        ModeScope.__enter__(self)
+        self._is_set = True
 
-    def __enter__(self) -> "set_grad_enabled":
-        return self
+    def _changed(self, mode: Mode) -> Mode:
+        return mode if mode.inference else super()._changed(mode)
+
+    def fresh(self) -> Self:
+        twin = super().fresh()
+        twin._is_set = False
+        return twin
+
+    def __enter__(self) -> Self:
+        if self._is_set:
+            self._is_set = False
+            return self
+        return super().__enter__()
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        # As a decorator it concerns the function alone: undo what the constructor did.
+        if self._is_set:
+            self._is_set = False
+            ModeScope.__exit__(self)
+        return super().__call__(function)
 
 
 def is_grad_enabled() -> bool:

@@ -12,7 +12,7 @@ from telegrad.autograd.functional.arguments import (
     paired,
     with_aux,
 )
-from telegrad.autograd.functional.trees import Tree, map_leaves, unflatten
+from telegrad.autograd.trees import Tree, map_leaves, unflatten
 from telegrad.autograd.functional.variables import Variables
 from telegrad.tensors import Tensor
 from telegrad.tensors.duals import join, split

@@ -20,7 +20,7 @@ from telegrad.autograd.functional.arguments import (
     with_aux,
 )
 from telegrad.autograd.functional.forward import jvp
-from telegrad.autograd.functional.trees import unflatten
+from telegrad.autograd.trees import unflatten
 from telegrad.autograd.functional.variables import Variables
 from telegrad.errors import NotDifferentiable, UsageError
 from telegrad.tensors import Tensor, wrap

@@ -6,7 +6,7 @@ from typing import Any
 from telegrad.autograd.functional.arguments import name_of, paired
 from telegrad.autograd.functional.forward import jvp
 from telegrad.autograd.functional.reverse import value_and_grad
-from telegrad.autograd.functional.trees import flatten, unflatten
+from telegrad.autograd.trees import flatten, unflatten
 from telegrad.autograd.functional.variables import Variables
 
 __all__ = ["hvp", "vhp"]

@@ -12,7 +12,7 @@ from telegrad.autograd.functional.arguments import (
     outputs_of,
     with_aux,
 )
-from telegrad.autograd.functional.trees import Tree
+from telegrad.autograd.trees import Tree
 from telegrad.autograd.functional.variables import Variables
 from telegrad.errors import GradientError
 from telegrad.tensors import Tensor

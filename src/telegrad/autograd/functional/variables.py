@@ -14,7 +14,7 @@ from typing import Any
 
 from telegrad import ops
 from telegrad.autograd.backward import grad
-from telegrad.autograd.functional.trees import Tree, map_leaves
+from telegrad.autograd.trees import Tree, map_leaves
 from telegrad.errors import DTypeError
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.duals import alias_node
