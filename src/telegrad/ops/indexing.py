@@ -22,9 +22,12 @@ def raw_index(index: Any) -> Any:
         return index.array
     if isinstance(index, tuple):
         return tuple(raw_index(part) for part in index)
-    if isinstance(index, (np.ndarray, list)):
+    if isinstance(index, np.ndarray):
         # A copy: whoever owns it may write to it before the backward pass reads it.
-        return np.array(index)
+        return index.copy()
+    if isinstance(index, list):
+        made = np.array(index)
+        return made if made.size else made.astype(np.int64)
     return index
 
 

@@ -27,6 +27,7 @@ from telegrad.tensors.lent import lent
 from telegrad.tensors.levels import Tangents
 from telegrad.tensors.methods import Methods
 from telegrad.tensors.modes import MODE
+from telegrad.tensors.numpy_protocols import NumpyProtocols
 from telegrad.tensors.operators import Operators
 
 __all__ = ["LEAF", "Tensor", "wrap"]
@@ -47,7 +48,7 @@ class State:
         self.name: str | None = None
 
 
-class Tensor(Operators, Methods, Exchange):
+class Tensor(Operators, Methods, Exchange, NumpyProtocols):
     """An n-dimensional array that remembers how it was computed. Made by ``telegrad.tensor``."""
 
     __slots__ = ("__weakref__", "array", "node", "state", "tangents")
@@ -56,9 +57,6 @@ class Tensor(Operators, Methods, Exchange):
     node: Any
     tangents: dict[Any, "Tensor"] | None
     state: State | None
-
-    # ``ndarray + Tensor`` is the Tensor's to compute: NumPy would drop its history and tangents.
-    __array_priority__ = 1000
 
     # The protocol of a node, for leaves.
     edges = ()

@@ -1,0 +1,284 @@
+"""NumPy's other functions, with NumPy's arguments, over the functions of telegrad.
+
+Each entry takes the arguments that it can serve, by NumPy's names and in NumPy's order; any other,
+such as ``out=`` or ``order=``, is refused by name.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from telegrad.errors import ShapeError
+from telegrad.tensors.lent import lent
+from telegrad.tensors.numpy_linalg import FFT, LINALG
+
+__all__ = ["FUNCTIONS"]
+
+
+def _max(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    return lent.namespace.max(a, axis=axis, keepdims=keepdims)
+
+
+def _min(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    return lent.namespace.min(a, axis=axis, keepdims=keepdims)
+
+
+def _sum(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+    return lent.namespace.sum(a, axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+def _prod(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+    return lent.namespace.prod(a, axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+def _mean(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    return lent.namespace.mean(a, axis=axis, keepdims=keepdims)
+
+
+def _var(
+    a: Any, axis: Any = None, *, ddof: float = 0, correction: float = 0, keepdims: bool = False
+) -> Any:
+    return lent.namespace.var(a, axis=axis, correction=correction or ddof, keepdims=keepdims)
+
+
+def _std(
+    a: Any, axis: Any = None, *, ddof: float = 0, correction: float = 0, keepdims: bool = False
+) -> Any:
+    return lent.namespace.std(a, axis=axis, correction=correction or ddof, keepdims=keepdims)
+
+
+def _running(name: str) -> Callable[..., Any]:
+    def running(a: Any, axis: int | None = None, dtype: Any = None) -> Any:
+        values = lent.namespace.reshape(a, (-1,)) if axis is None else a
+        return getattr(lent.namespace, name)(values, axis=axis or 0, dtype=dtype)
+
+    return running
+
+
+def _flag(name: str) -> Callable[..., Any]:
+    def flag(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+        return getattr(lent.namespace, name)(a, axis=axis, keepdims=keepdims)
+
+    return flag
+
+
+def _squeeze(a: Any, axis: Any = None) -> Any:
+    if axis is None:
+        axis = tuple(i for i, length in enumerate(a.shape) if length == 1)
+    return lent.namespace.squeeze(a, axis=axis)
+
+
+def _expand_dims(a: Any, axis: Any) -> Any:
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    ndim = a.ndim + len(axes)
+    for each in sorted(i % ndim for i in axes):
+        a = lent.namespace.expand_dims(a, axis=each)
+    return a
+
+
+def _transpose(a: Any, axes: Any = None) -> Any:
+    order = tuple(reversed(range(a.ndim))) if axes is None else tuple(axes)
+    return lent.namespace.permute_dims(a, order)
+
+
+def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    order = list(range(a.ndim))
+    order[axis1], order[axis2] = order[axis2], order[axis1]
+    return lent.namespace.permute_dims(a, tuple(order))
+
+
+def _reshape(a: Any, /, shape: Any) -> Any:
+    return lent.namespace.reshape(a, (shape,) if isinstance(shape, int) else tuple(shape))
+
+
+def _concatenate(arrays: Any, axis: int | None = 0) -> Any:
+    return lent.namespace.concat(tuple(map(lent.namespace.asarray, arrays)), axis=axis)
+
+
+def _stack(arrays: Any, axis: int = 0) -> Any:
+    return lent.namespace.stack(tuple(map(lent.namespace.asarray, arrays)), axis=axis)
+
+
+def _atleast(ndim: int) -> Callable[..., Any]:
+    def atleast(*arys: Any) -> Any:
+        xp = lent.namespace
+        made = [xp.asarray(a) for a in arys]
+        made = [xp.reshape(a, (*(1,) * (ndim - a.ndim), *a.shape)) for a in made]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    return atleast
+
+
+def _vstack(tup: Any) -> Any:
+    return _concatenate([_atleast(2)(a) for a in tup], axis=0)
+
+
+def _hstack(tup: Any) -> Any:
+    parts = [_atleast(1)(a) for a in tup]
+    return _concatenate(parts, axis=0 if parts[0].ndim == 1 else 1)
+
+
+def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    length = ary.shape[axis]
+    if isinstance(indices_or_sections, int):
+        step, rest = divmod(length, indices_or_sections)
+        if rest:
+            raise ShapeError(
+                f"expected a number that divides {length} in np.split, got {indices_or_sections}"
+            )
+        cuts = list(range(step, length, step))
+    else:
+        cuts = list(indices_or_sections)
+    before = (slice(None),) * (axis % ary.ndim)
+    return [ary[(*before, slice(a, b))] for a, b in zip([0, *cuts], [*cuts, length])]
+
+
+def _take(a: Any, indices: Any, axis: int | None = None) -> Any:
+    xp = lent.namespace
+    values = xp.reshape(a, (-1,)) if axis is None else a
+    index = (slice(None),) * ((axis or 0) % values.ndim)
+    return values[(*index, indices if isinstance(indices, int) else np.asarray(indices))]
+
+
+def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
+    values = lent.namespace.reshape(arr, (-1,)) if axis is None else arr
+    return lent.namespace.take_along_axis(values, indices, axis=axis or 0)
+
+
+def _where(condition: Any, x: Any, y: Any, /) -> Any:
+    return lent.namespace.where(condition, x, y)
+
+
+def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
+    return lent.namespace.clip(a, low, high)
+
+
+def _sort(a: Any, axis: int | None = -1, *, stable: bool = True) -> Any:
+    values = lent.namespace.reshape(a, (-1,)) if axis is None else a
+    return lent.namespace.sort(values, axis=-1 if axis is None else axis, stable=stable)
+
+
+def _argsort(a: Any, axis: int | None = -1, *, stable: bool = True) -> Any:
+    values = lent.namespace.reshape(a, (-1,)) if axis is None else a
+    return lent.namespace.argsort(values, axis=-1 if axis is None else axis, stable=stable)
+
+
+def _round(a: Any, decimals: int = 0) -> Any:
+    scale = 10.0**decimals
+    return lent.namespace.round(a * scale) / scale if decimals else lent.namespace.round(a)
+
+
+def _diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    return lent.namespace.diff(a, axis=axis, n=n, prepend=prepend, append=append)
+
+
+def _isclose(
+    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Any:
+    found = np.isclose(_values(a), _values(b), rtol=rtol, atol=atol, equal_nan=equal_nan)
+    return lent.namespace.asarray(found)
+
+
+def _allclose(
+    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
+    return bool(np.allclose(_values(a), _values(b), rtol=rtol, atol=atol, equal_nan=equal_nan))
+
+
+def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    return bool(np.array_equal(_values(a1), _values(a2), equal_nan=equal_nan))
+
+
+def _values(x: Any) -> Any:
+    """What a comparison reads; its result is a truth value, so there is no graph to leave."""
+    return x.detach().numpy() if hasattr(x, "detach") else x
+
+
+FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    # Many values to fewer
+    np.all: _flag("all"),
+    np.amax: _max,
+    np.amin: _min,
+    np.any: _flag("any"),
+    np.argmax: _flag("argmax"),
+    np.argmin: _flag("argmin"),
+    np.count_nonzero: _flag("count_nonzero"),
+    np.cumprod: _running("cumulative_prod"),
+    np.cumsum: _running("cumulative_sum"),
+    np.max: _max,
+    np.mean: _mean,
+    np.min: _min,
+    np.prod: _prod,
+    np.std: _std,
+    np.sum: _sum,
+    np.var: _var,
+    # The same values in another shape or order
+    np.astype: lambda x, dtype, /: x.to(dtype),
+    np.atleast_1d: _atleast(1),
+    np.atleast_2d: _atleast(2),
+    np.broadcast_arrays: lambda *args: lent.namespace.broadcast_arrays(*args),
+    np.broadcast_to: lambda array, shape: lent.namespace.broadcast_to(array, shape),
+    np.concatenate: _concatenate,
+    np.copy: lambda a: lent.namespace.clone(a),
+    np.expand_dims: _expand_dims,
+    np.flip: lambda m, axis=None: lent.namespace.flip(m, axis=axis),
+    np.fliplr: lambda m: lent.namespace.flip(m, axis=1),
+    np.flipud: lambda m: lent.namespace.flip(m, axis=0),
+    np.hstack: _hstack,
+    np.matrix_transpose: lambda x, /: x.mT,
+    np.moveaxis: lambda a, source, destination: lent.namespace.moveaxis(a, source, destination),
+    np.ravel: lambda a: lent.namespace.reshape(a, (-1,)),
+    np.repeat: lambda a, repeats, axis=None: lent.namespace.repeat(a, repeats, axis=axis),
+    np.reshape: _reshape,
+    np.roll: lambda a, shift, axis=None: lent.namespace.roll(a, shift, axis=axis),
+    np.split: _split,
+    np.squeeze: _squeeze,
+    np.stack: _stack,
+    np.swapaxes: _swapaxes,
+    np.tile: lambda A, reps: lent.namespace.tile(A, (reps,) if isinstance(reps, int) else reps),
+    np.transpose: _transpose,
+    np.tril: lambda m, k=0: lent.namespace.tril(m, k=k),
+    np.triu: lambda m, k=0: lent.namespace.triu(m, k=k),
+    np.unstack: lambda x, /, *, axis=0: lent.namespace.unstack(x, axis=axis),
+    np.vstack: _vstack,
+    # Choosing, finding and filling
+    np.argsort: _argsort,
+    np.clip: _clip,
+    np.diff: _diff,
+    np.empty_like: lambda prototype, dtype=None: lent.namespace.empty_like(prototype, dtype=dtype),
+    np.full_like: lambda a, fill_value, dtype=None: lent.namespace.full_like(
+        a, fill_value, dtype=dtype
+    ),
+    np.nonzero: lambda a: lent.namespace.nonzero(a),
+    np.ones_like: lambda a, dtype=None: lent.namespace.ones_like(a, dtype=dtype),
+    np.pad: lambda array, pad_width, mode="constant", *, constant_values=0: lent.namespace.pad(
+        array, pad_width, mode=mode, constant_values=constant_values
+    ),
+    np.searchsorted: lambda a, v, side="left": lent.namespace.searchsorted(
+        lent.namespace.asarray(a), lent.namespace.asarray(v), side=side
+    ),
+    np.sort: _sort,
+    np.take: _take,
+    np.take_along_axis: _take_along_axis,
+    np.where: _where,
+    np.zeros_like: lambda a, dtype=None: lent.namespace.zeros_like(a, dtype=dtype),
+    # Parts and rounding
+    np.around: _round,
+    np.imag: lambda val: lent.namespace.imag(val),
+    np.real: lambda val: lent.namespace.real(val),
+    np.round: _round,
+    # Questions, answered by plain Python values
+    np.allclose: _allclose,
+    np.array_equal: _array_equal,
+    np.isclose: _isclose,
+    np.iscomplexobj: lambda x: x.dtype.kind == "c",
+    np.isrealobj: lambda x: x.dtype.kind != "c",
+    np.ndim: lambda a: a.ndim,
+    np.result_type: lambda *arrays_and_dtypes: lent.namespace.result_type(*arrays_and_dtypes),
+    np.shape: lambda a: a.shape,
+    np.size: lambda a, axis=None: a.size if axis is None else a.shape[axis],
+    **LINALG,
+    **FFT,
+}
