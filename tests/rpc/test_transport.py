@@ -329,6 +329,18 @@ def test_an_unreachable_worker_is_an_error_with_what_was_tried() -> None:
     assert "refused" in str(caught.value)
 
 
+def test_a_socket_that_reached_itself_has_reached_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SameEnds(socket.socket):
+        def connect(self, address: object) -> None:
+            self.bind(("127.0.0.1", 0))
+            super().connect(self.getsockname())
+
+    _, trainer = identities()
+    monkeypatch.setattr(socket, "socket", SameEnds)
+    with pytest.raises(WorkerLost, match="nobody listens there"):
+        connect("tcp://127.0.0.1:1", identity=trainer)
+
+
 def test_a_listener_that_comes_late_is_found_by_patience() -> None:
     ps, trainer = identities()
     with socket.socket() as reserved:

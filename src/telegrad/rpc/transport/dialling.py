@@ -34,8 +34,8 @@ def connect(
     """Return a connection to the worker at the address.
 
     `expect` is the name it must have; None takes any worker of the cluster. `timeout` bounds one
-    attempt, its handshake included. While nobody listens at the address it is tried
-    again for `patience` seconds, as a cluster's workers start in any order.
+    attempt, its handshake included. While nobody listens at the address it is tried again for
+    `patience` seconds, as a cluster's workers start in any order.
     """
     wanted = parse_address(address)
     _check(wanted, identity)
@@ -94,6 +94,8 @@ def _begin(
         try:
             sock.settimeout(max(_FIRST_PAUSE, deadline - time.monotonic()))
             sock.connect(where)
+            if _met_itself(sock):
+                raise ConnectionRefusedError("nobody listens there")
             return Opening(
                 sock,
                 address.text,
@@ -110,6 +112,17 @@ def _begin(
             is_busy = isinstance(error, BlockingIOError)
             unreachable = _Unreachable(error.strerror or str(error), is_busy)
     raise unreachable
+
+
+def _met_itself(sock: socket.socket) -> bool:
+    """Say whether the socket reached itself.
+
+    Dialling a port of this machine that nobody listens at, TCP may choose the very same port for
+    our end; and two ends that both dial are connected.
+    """
+    return sock.family != getattr(socket, "AF_UNIX", None) and (
+        sock.getsockname() == sock.getpeername()
+    )
 
 
 def _open(opening: Opening) -> Connection:
