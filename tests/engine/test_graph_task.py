@@ -1,0 +1,205 @@
+"""A pass from its roots to its leaves, by the protocol of a node alone."""
+
+from typing import Any
+
+import pytest
+from tests.engine.fakes import FakeLeaf, FakeNode, Log
+
+from telegrad.engine import GraphTask
+from telegrad.errors import GraphFreedError
+
+
+def diamond(log: Log) -> tuple[FakeNode, FakeLeaf, FakeLeaf]:
+    """root = left + right; left = 2 x, right = 3 x + 5 y; each of them written as a node."""
+    x, y = FakeLeaf("x"), FakeLeaf("y")
+    left = FakeNode("left", (x,), (2,), log=log)
+    right = FakeNode("right", (x, y), (3, 5), log=log)
+    return FakeNode("root", (left, right), log=log), x, y
+
+
+def run_in_steps(task: GraphTask, roots: dict[Any, Any]) -> None:
+    task.count(roots)
+    for root, cotangent in roots.items():
+        task.feed(root, cotangent)
+    task.run()
+
+
+def run_at_once(task: GraphTask, roots: dict[Any, Any]) -> None:
+    task.run_to_end(roots)
+
+
+both_ways = pytest.mark.parametrize("run", [run_in_steps, run_at_once])
+
+
+def test_counts_are_the_edges_that_will_contribute() -> None:
+    root, x, y = diamond(Log())
+    left, right = root.edges
+    task = GraphTask(Log().deliver)
+    task.count([root])
+    assert task.missing == {root: 0, left: 1, right: 1, x: 2, y: 1}
+
+
+def test_an_edge_named_twice_counts_twice() -> None:
+    x = FakeLeaf("x")
+    square = FakeNode("square", (x, x), (3, 3))
+    task = GraphTask(Log().deliver)
+    task.count([square])
+    assert task.missing[x] == 2
+
+
+@both_ways
+def test_contributions_of_all_paths_are_summed_at_the_leaf(run: Any) -> None:
+    log = Log()
+    root, _, _ = diamond(log)
+    run(GraphTask(log.deliver), {root: 10})
+    assert log.delivered == {"x": 50, "y": 50}
+
+
+@both_ways
+def test_nodes_run_newest_first(run: Any) -> None:
+    log = Log()
+    root, _, _ = diamond(log)
+    run(GraphTask(log.deliver), {root: 1})
+    assert log.ran == ["root", "right", "left"]
+
+
+@both_ways
+def test_sums_are_taken_in_the_order_of_the_keys(run: Any) -> None:
+    log = Log()
+    x = FakeLeaf("x")
+    # In this order the large terms cancel before the small one comes: any other order loses it.
+    small = FakeNode("small", (x,), (1.0,))
+    minus = FakeNode("minus", (x,), (-1e17,))
+    plus = FakeNode("plus", (x,), (1e17,))
+    root = FakeNode("root", (small, minus, plus))
+    run(GraphTask(log.deliver), {root: 1.0})
+    assert log.delivered == {"x": 1.0}
+
+
+@both_ways
+def test_a_root_inside_the_graph_of_another_root_gets_both_cotangents(run: Any) -> None:
+    log = Log()
+    root, _, _ = diamond(log)
+    left, _ = root.edges
+    run(GraphTask(log.deliver), {root: 1, left: 100})
+    assert log.delivered == {"x": 2 * 101 + 3, "y": 5}
+
+
+@both_ways
+def test_a_leaf_may_be_a_root(run: Any) -> None:
+    log = Log()
+    root, x, _ = diamond(log)
+    run(GraphTask(log.deliver), {x: 7})
+    assert log.delivered == {"x": 7}
+    log = Log()
+    run(GraphTask(log.deliver), {root: 1, x: 100})
+    assert log.delivered == {"x": 105, "y": 5}
+
+
+@both_ways
+def test_where_no_contribution_comes_nothing_runs_and_nothing_is_delivered(run: Any) -> None:
+    log = Log()
+    x, y = FakeLeaf("x"), FakeLeaf("y")
+    unused = FakeNode("unused", (x,), log=log)
+    root = FakeNode("root", (unused, y), (None, 1), log=log)
+    run(GraphTask(log.deliver), {root: 1})
+    assert log.ran == ["root"]
+    assert log.delivered == {"y": 1}
+
+
+@both_ways
+def test_a_contribution_that_is_missing_on_one_path_does_not_stop_the_other(run: Any) -> None:
+    log = Log()
+    x = FakeLeaf("x")
+    silent = FakeNode("silent", (x,), (None,), log=log)
+    loud = FakeNode("loud", (x,), (4,), log=log)
+    run(GraphTask(log.deliver), {FakeNode("root", (silent, loud)): 1})
+    assert log.delivered == {"x": 4}
+
+
+@both_ways
+def test_a_recorded_pass_asks_for_contributions_that_record(run: Any) -> None:
+    log = Log()
+    root = FakeNode("root", (FakeLeaf("x"),), (2,))
+    run(GraphTask(log.deliver, recorded=True), {root: 3})
+    assert log.delivered == {"x": ("recorded", 6)}
+
+
+@both_ways
+@pytest.mark.parametrize("keep", [False, True])
+def test_nodes_that_others_know_are_released_unless_the_graph_is_kept(run: Any, keep: bool) -> None:
+    root, _, _ = diamond(Log())
+    left, right = root.edges
+    run(GraphTask(Log().deliver, keep_graph=keep), {root: 1})
+    assert [node.freed for node in (root, left, right)] == [not keep] * 3
+
+
+@both_ways
+def test_a_freed_graph_is_found_before_anything_runs(run: Any) -> None:
+    log = Log()
+    root, _, _ = diamond(log)
+    root.edges[0].freed = True
+    with pytest.raises(GraphFreedError, match=r"got left .*pass retain_graph=True"):
+        run(GraphTask(log.deliver), {root: 1})
+    assert log.ran == []
+    assert log.delivered == {}
+
+
+@both_ways
+def test_an_error_in_a_node_says_which_node_it_was(run: Any) -> None:
+    def fail(cotangent: Any) -> Any:
+        raise ZeroDivisionError("by accident")
+
+    log = Log()
+    x = FakeLeaf("x")
+    broken = FakeNode("broken", (x,), pull=fail)
+    with pytest.raises(ZeroDivisionError) as caught:
+        run(GraphTask(log.deliver), {FakeNode("root", (broken,)): 1})
+    assert caught.value.__notes__ == ["while broken ran"]
+    assert log.delivered == {}
+
+
+def test_a_watcher_sees_each_node_with_its_contributions() -> None:
+    seen = []
+    root, _, _ = diamond(Log())
+    task = GraphTask(Log().deliver, watch=lambda node, parts: seen.append((node.label, [*parts])))
+    task.run_to_end({root: 1})
+    assert seen == [("root", [1, 1]), ("right", [3, 5]), ("left", [2])]
+
+
+@both_ways
+def test_a_foreign_region_is_one_node_that_waits_for_all_its_entries(run: Any) -> None:
+    """A region has as many entries as it likes: nodes that collect what it is given."""
+    log = Log()
+    x, y = FakeLeaf("x"), FakeLeaf("y")
+    calls = []
+
+    def other_framework(cotangents: Any) -> Any:
+        calls.append(cotangents)
+        return [cotangents.get("first", 0) * 2, cotangents.get("second", 0) * 3]
+
+    class Given(dict[str, Any]):
+        """Cotangents by entry, which add as the engine wants it."""
+
+        def __add__(self, other: "Given") -> "Given":
+            return Given(self | other)
+
+    region = FakeNode("region", (x, y), pull=other_framework)
+    first = FakeNode("first", (region,), pull=lambda g: [Given(first=g)])
+    second = FakeNode("second", (region,), pull=lambda g: [Given(second=g)])
+    run(GraphTask(log.deliver), {FakeNode("root", (first, second)): 1})
+    assert calls == [{"first": 1, "second": 1}]
+    assert log.delivered == {"x": 2, "y": 3}
+
+
+@both_ways
+def test_a_chain_of_a_million_nodes_runs_without_recursion(run: Any) -> None:
+    log = Log()
+    node: Any = FakeLeaf("x")
+    for _ in range(1_000_000):
+        node = FakeNode("link", (node,))
+    run(GraphTask(log.deliver), {node: 1})
+    assert log.delivered == {"x": 1}
+    # Taken apart link by link: a million nodes that own each other in a row are Python's to free.
+    while node.edges:
+        node, node.edges = node.edges[0], ()
