@@ -32,8 +32,8 @@ def own(gradient: Any, is_alone: bool) -> Any:
 
 def accumulate(leaf: Tensor, gradient: Any, is_alone: bool) -> None:
     """Adds a complete gradient to ``leaf.grad`` and runs the hooks that wait for that."""
-    state = leaf.states()
     with _LOCKS[id(leaf) >> 6 & 63]:
+        state = leaf.states()
         old = state.grad
         if isinstance(gradient, Tensor):
             state.grad = gradient if old is None else old + gradient
