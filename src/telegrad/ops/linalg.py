@@ -219,8 +219,10 @@ def svd(x: ArrayLike, /, *, full_matrices: bool = True) -> SVDResult:
 
     With `full_matrices` U and Vh are square; where x is not, only S has a derivative then.
     """
-    x = _matrix(x, "svd")
-    return SVDResult(*apply(_spectra.SVD, x, full_matrices=bool(full_matrices)))
+    matrix = _matrix(x, "svd")
+    is_square = matrix.shape[-1] == matrix.shape[-2]
+    row = _spectra.SVD_FULL if full_matrices and not is_square else _spectra.SVD
+    return SVDResult(*apply(row, matrix))
 
 
 def svdvals(x: ArrayLike, /) -> Tensor:

@@ -26,7 +26,7 @@ from telegrad.rules.hermitian import (
 )
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["EIGH", "EIGVALSH", "ROWS", "SVD", "SVDVALS"]
+__all__ = ["EIGH", "EIGVALSH", "ROWS", "SVD", "SVDVALS", "SVD_FULL"]
 
 _PHASE_TOLERANCE = 1e-2
 
@@ -101,24 +101,6 @@ EIGVALSH = Primitive(
 )
 
 
-def _refuse_full(s: Any) -> None:
-    raise NotDifferentiable(
-        "the singular vectors of svd(full_matrices=True) of a matrix that is not square, but "
-        f"{s.U.shape[-2]} by {s.Vh.shape[-1]}, have no derivative, since the additional ones are "
-        "not determined; use full_matrices=False, or svdvals for the values alone"
-    )
-
-
-def _thin(s: Any) -> tuple[Any, Any]:
-    """The singular vectors that belong to a singular value."""
-    count = s.S.shape[-1]
-    return s.U[..., :, :count], s.Vh[..., :count, :]
-
-
-def _is_full(s: Any) -> bool:
-    return bool(s.U.shape[-1] != s.Vh.shape[-2])
-
-
 def _squares_apart(xp: Any, values: Any) -> Any:
     """At (i, j) the j-th value squared less the i-th, and 1 on the diagonal, to divide by."""
     across, down = xp.expand_dims(values, axis=-2), xp.expand_dims(values, axis=-1)
@@ -128,9 +110,7 @@ def _squares_apart(xp: Any, values: Any) -> Any:
 
 def _svd_vjp(xp: Any, g: Any, s: Any) -> Any:
     g_u, g_values, g_vh = g
-    if _is_full(s) and (g_u is not None or g_vh is not None):
-        _refuse_full(s)
-    u, vh = _thin(s)
+    u, vh = s.U, s.Vh
     parts = []
     if g_values is not None:
         parts.append(xp.matmul(u * xp.expand_dims(g_values, axis=-2), vh))
@@ -173,8 +153,6 @@ def _phases(xp: Any, turning_u: Any, turning_v: Any, values: Any) -> Any:
 
 
 def _svd_jvp(xp: Any, t: Any, s: Any) -> Any:
-    if _is_full(s):
-        _refuse_full(s)
     u, vh = s.U, s.Vh
     across, down = xp.expand_dims(s.S, axis=-2), xp.expand_dims(s.S, axis=-1)
     left = xp.matmul(adjoint(xp, u), t)
@@ -198,12 +176,11 @@ def _svd_jvp(xp: Any, t: Any, s: Any) -> Any:
 
 SVD = Primitive(
     "svd",
-    forward="linalg.svd",
+    forward=lambda xp, x: xp.linalg.svd(x, full_matrices=False),
     saves=("U S Vh",),
     vjp=(_svd_vjp,),
     jvp=(_svd_jvp,),
     outputs=("U", "S", "Vh"),
-    options=("full_matrices",),
     holomorphic=False,
     gaps=True,
 )
@@ -229,4 +206,36 @@ SVDVALS = Primitive(
     holomorphic=False,
 )
 
-ROWS = (EIGH, EIGVALSH, SVD, SVDVALS)
+
+def _svd_full_vjp(xp: Any, g: Any, s: Any) -> Any:
+    g_u, g_values, g_vh = g
+    if g_u is not None or g_vh is not None:
+        _refuse_full(s)
+    return _svdvals_vjp(xp, g_values, s)
+
+
+def _svd_full_jvp(xp: Any, t: Any, s: Any) -> Any:
+    _refuse_full(s)
+
+
+def _refuse_full(s: Any) -> None:
+    raise NotDifferentiable(
+        "the singular vectors of svd(full_matrices=True) of a matrix that is not square, but "
+        f"{s.U.shape[-2]} by {s.Vh.shape[-1]}, have no derivative, since the additional ones are "
+        "not determined; use full_matrices=False, or svdvals for the values alone"
+    )
+
+
+# Of a matrix that is not square, with further vectors that belong to no value.
+SVD_FULL = Primitive(
+    "svd_full",
+    forward=lambda xp, x: xp.linalg.svd(x, full_matrices=True),
+    saves=("x U S Vh",),
+    vjp=(_svd_full_vjp,),
+    jvp=(_svd_full_jvp,),
+    outputs=("U", "S", "Vh"),
+    holomorphic=False,
+    gaps=True,
+)
+
+ROWS = (EIGH, EIGVALSH, SVD, SVD_FULL, SVDVALS)
