@@ -42,9 +42,23 @@ def floor_divide(x: Any, y: Any) -> Any:
         return np.where(infinite, np.floor(np.divide(x, y)), result)
 
 
+def tanh(x: Any) -> Any:
+    """At complex infinities the imaginary zero has the sign of the argument's imaginary part."""
+    result = np.tanh(x)
+    if result.dtype.kind != "c":
+        return result
+    ends = np.isinf(x.real) & np.isfinite(x.imag)
+    if not ends.any():
+        return result
+    fixed = np.array(result)
+    fixed.imag = np.where(ends, np.copysign(0.0, x.imag), result.imag)
+    return fixed
+
+
 OVERRIDES: dict[str, Any] = {
     "argsort": argsort,
     "expm1": expm1,
     "floor_divide": floor_divide,
     "sort": sort,
+    "tanh": tanh,
 }

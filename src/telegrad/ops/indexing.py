@@ -11,6 +11,7 @@ from telegrad.ops.shaping import astype, broadcast_to, reshape
 from telegrad.rules import indexing as _rows
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.inputs import as_inputs
+from telegrad.tensors.inputs import as_inputs
 from telegrad.tensors.tensor import refuse_in_place
 
 __all__ = ["getitem", "in_place", "index_add", "index_set", "setitem", "take", "take_along_axis"]

@@ -14,7 +14,7 @@ __all__ = ["CUMULATIVE_PROD", "CUMULATIVE_SUM", "PROD", "ROWS"]
 
 def _along(axis: int, part: slice) -> tuple[Any, ...]:
     """The index of a part of one axis; `axis` counts from 0."""
-    return (slice(None),) * axis + (part,)
+    return (*(slice(None),) * axis, part, Ellipsis)
 
 
 def _from_behind(xp: Any, function: Any, x: Any, axis: int) -> Any:
@@ -35,6 +35,7 @@ CUMULATIVE_SUM = Primitive(
 
 def _moved(xp: Any, x: Any, axis: int, steps: int) -> Any:
     """`x` moved towards the start of the axis, zeros coming in at its end."""
+    steps = min(steps, x.shape[axis])
     rest = xp.getitem(x, index=_along(axis, slice(steps, None)))
     fresh = xp.zeros_like(xp.getitem(x, index=_along(axis, slice(0, steps))))
     return xp.concat([rest, fresh], axis=axis)

@@ -19,7 +19,7 @@ def _names(stem: str, count: int) -> tuple[str, ...]:
 def _stretch(s: Any, i: int) -> tuple[Any, ...]:
     """Where part `i` lies in the result; ``bounds`` are the ends of the parts."""
     start = s.bounds[i - 1] if i else 0
-    return (slice(None),) * s.axis + (slice(start, s.bounds[i]),)
+    return (*(slice(None),) * s.axis, slice(start, s.bounds[i]), Ellipsis)
 
 
 def _concat(xp: Any, *parts: Any, axis: int, bounds: tuple[int, ...]) -> Any:
@@ -51,7 +51,7 @@ def concat_of(count: int) -> Primitive:
 
 
 def _layer(s: Any, i: int) -> tuple[Any, ...]:
-    return (slice(None),) * s.axis + (i,)
+    return (*(slice(None),) * s.axis, i, Ellipsis)
 
 
 def _stack(xp: Any, *parts: Any, axis: int) -> Any:

@@ -42,10 +42,22 @@ def as_inputs(name: str, inputs: Sequence[Any]) -> list[Tensor]:
     """Tensors for all inputs of the function `name`; numbers take the dtype that suits the Tensors."""
     tensors = [x for x in inputs if isinstance(x, Tensor)]
     if len(tensors) == len(inputs):
-        return tensors
+        return _beside_others(tensors)
     dtype = _joint([x.dtype for x in tensors]) if tensors else None
     xp = common_backend(name, tensors) if tensors else None
     return [_as_input(name, i, x, dtype, xp) for i, x in enumerate(inputs)]
+
+
+def _beside_others(tensors: list[Tensor]) -> list[Tensor]:
+    """Constants made by NumPy go where the others are: rules make zeros without knowing where."""
+    backends = [backend_of(x.array) for x in tensors]
+    other = next((xp for xp in backends if not xp.is_numpy), None)
+    if other is None:
+        return tensors
+    return [
+        wrap(other.asarray(x.array)) if xp.is_numpy and x.node is None and not x.tangents else x
+        for x, xp in zip(tensors, backends)
+    ]
 
 
 def takes(x: Any) -> bool:
