@@ -3,15 +3,17 @@
 Here arguments are checked, wholly, before anything runs; then one GraphTask does the work.
 """
 
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
 from telegrad.autograd.anomaly import watcher
 from telegrad.autograd.roots import Gradients, Tensors, checked_roots, listed, node_of
+from telegrad.autograd.staging import Staging
 from telegrad.engine import BoundaryReached, GraphTask
 from telegrad.errors import GradientError, UsageError
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.accumulating import accumulate, own
+from telegrad.tensors.accumulating import own
 from telegrad.tensors.lent import lent
 from telegrad.tensors.modes import MODE, ModeScope
 
@@ -32,6 +34,7 @@ def backward(
     differentiated again. With `inputs` only those receive a gradient.
     """
     roots = checked_roots(listed(tensors, "tensors"), grad_tensors, "grad_tensors", create_graph)
+    staging = Staging()
     if inputs is not None:
         chosen = listed(inputs, "inputs")
         if not chosen:
@@ -40,10 +43,10 @@ def backward(
                 "None to reach all leaves"
             )
         targets = {node_of(x, "inputs"): x for x in chosen}
-
-        _run(roots, partial(_accumulate_at, targets), retain_graph, create_graph, targets)
+        _run(roots, partial(_deliver_at, staging), retain_graph, create_graph, targets, chosen)
     else:
-        _run(roots, accumulate, retain_graph, create_graph, None)
+        _run(roots, staging.deliver, retain_graph, create_graph, None)
+    staging.commit()
 
 
 def grad(
@@ -57,8 +60,8 @@ def grad(
 ) -> tuple[Any, ...]:
     """The gradients of the outputs' sum with respect to each input; ``.grad`` stays untouched.
 
-    An input that the outputs don't depend on is an error; with `allow_unused` its gradient is None, with
-    `materialize_grads` zeros.
+    An input that the outputs don't depend on is an error; with `allow_unused` its gradient is None,
+    with `materialize_grads` zeros.
     """
     chosen = listed(inputs, "inputs")
     if not chosen:
@@ -74,20 +77,27 @@ def grad(
     def deliver(node: Any, gradient: Any, is_alone: bool) -> None:
         found[node] = gradient if isinstance(gradient, Tensor) else wrap(own(gradient, is_alone))
 
-    _run(roots, deliver, retain_graph, create_graph, dict.fromkeys(nodes))
-    results = [found.get(node) for node in nodes]
-    if any(result is None for result in results):
-        if materialize_grads:
-            zeros = lent.namespace.zeros_like
-            results = [zeros(x) if r is None else r for x, r in zip(chosen, results)]
-        elif not allow_unused:
-            missing = [i for i, r in enumerate(results) if r is None]
-            raise GradientError(
-                f"expected outputs that depend on every input, but inputs {missing} were not used "
-                "in computing them; pass allow_unused=True to get None for those, or "
-                "materialize_grads=True to get zeros"
-            )
-    return tuple(results)
+    def check_used(reached: Collection[Any]) -> None:
+        if not allow_unused and not materialize_grads:
+            _refuse_unused([i for i, node in enumerate(nodes) if node not in reached])
+
+    targets = dict.fromkeys(nodes)
+    _run(roots, deliver, retain_graph, create_graph, targets, check=check_used)
+    if materialize_grads:
+        zeros = lent.namespace.zeros_like
+        return tuple(zeros(x) if n not in found else found[n] for x, n in zip(chosen, nodes))
+    # A node on the way may give no gradient; only the pass itself can tell.
+    check_used(found)
+    return tuple(found.get(node) for node in nodes)
+
+
+def _refuse_unused(unused: list[int]) -> None:
+    if unused:
+        raise GradientError(
+            f"expected outputs that depend on every input, but inputs {unused} were not used in "
+            "computing them; pass allow_unused=True to get None for those, or "
+            "materialize_grads=True to get zeros"
+        )
 
 
 def _run(
@@ -96,6 +106,8 @@ def _run(
     retain_graph: bool | None,
     create_graph: bool,
     targets: dict[Any, Any] | None,
+    retained: Sequence[Tensor] = (),
+    check: Callable[[Collection[Any]], None] | None = None,
 ) -> None:
     keep = create_graph if retain_graph is None else retain_graph
     task = GraphTask(
@@ -107,14 +119,26 @@ def _run(
     )
     try:
         with ModeScope(recording=create_graph):
-            task.run_to_end(roots)
+            if targets is None:
+                task.run_to_end(roots)
+                return
+            task.count(roots)
+            if check is not None:
+                check(task.missing)
+            for x in retained:
+                x.retain_grad()
+            for root, cotangent in roots.items():
+                task.feed(root, cotangent)
+            task.run()
     except BoundaryReached as met:
         # Found before anything ran: part of the graph is elsewhere, and knows how to go on.
         met.node.take_over(roots, deliver, keep, create_graph, targets)
 
 
-def _accumulate_at(targets: dict[Any, Tensor], node: Any, gradient: Any, is_alone: bool) -> None:
-    accumulate(targets[node], gradient, is_alone)
+def _deliver_at(staging: Staging, node: Any, gradient: Any, is_alone: bool) -> None:
+    # An input that is not a leaf has its gradient already: it retains it, as in PyTorch.
+    if node.is_leaf:
+        staging.deliver(node, gradient, is_alone)
 
 
 lent.backward = backward

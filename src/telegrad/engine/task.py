@@ -271,11 +271,13 @@ class GraphTask:
                 else:
                     hooks = node.hooks
                     if hooks is not None:
-                        cotangent = node.before(cotangent)
+                        cotangent = node.before_capture(cotangent)
                     if targets is not None and node in targets:
                         self.deliver(node, cotangent, False)
                         if self._ends_at(node):
                             continue
+                    if hooks is not None:
+                        cotangent = node.before_run(cotangent)
                     if node.is_boundary and self.depart is not None:
                         self.depart(node, cotangent)
                         continue

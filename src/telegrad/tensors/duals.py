@@ -22,7 +22,7 @@ from telegrad.tensors.lent import lent
 from telegrad.tensors.levels import Level, Tangents
 from telegrad.tensors.modes import MODE
 from telegrad.tensors.recorded import OutputNode, RowNode, variant
-from telegrad.tensors.saving import stored
+from telegrad.tensors.saving import stored_result
 from telegrad.tensors.tensor import LEAF, Tensor, wrap
 
 __all__ = ["alias", "alias_node", "attach", "carry_tangents", "join", "restricted", "split"]
@@ -117,7 +117,8 @@ def carry_tangents(
         mode = MODE.get()
         for name, output in zip(row.outputs or ("out",), outputs):
             if name in node.saved_values:
-                setattr(node, name, stored(output, mode, row.name))
+                kept = getattr(node, name)
+                setattr(node, name, stored_result(kept, output, mode, row.name))
     return tuple(outputs) if row.outputs else outputs[0]
 
 

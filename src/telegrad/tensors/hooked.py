@@ -15,29 +15,50 @@ class Hooked:
     __slots__ = ()
 
     def before(self: Any, cotangent: Cotangent) -> Cotangent:
-        """Runs the hooks that see the node's own gradient."""
+        """Runs the hooks that see the node's own gradient: both of the following."""
         return run_before(self.hooks, cotangent)
+
+    def before_capture(self: Any, cotangent: Cotangent) -> Cotangent:
+        """Runs the hooks of the value; what they leave is the gradient that is asked for here."""
+        return run_on_value(self.hooks, cotangent)
+
+    def before_run(self: Any, cotangent: Cotangent) -> Cotangent:
+        """Runs the hooks of the node, which is about to run."""
+        return run_on_node(self.hooks, cotangent)
 
     def after(
         self: Any, contributions: Sequence[Cotangent | None], cotangent: Cotangent
     ) -> Sequence[Cotangent | None]:
         """Runs the hooks that see the gradients of the inputs and may replace them."""
+        places = self.input_places()
         for hook in list(self.hooks.after.values()):
-            shown = tuple(None if c is None else _shown(c) for c in contributions)
+            given = [None if p is None else contributions[p] for p in places]
+            shown = tuple(None if c is None else _shown(c) for c in given)
             answer = hook(shown, _as_tuple(cotangent))
             if answer is None:
                 continue
             answer = answer if isinstance(answer, tuple) else (answer,)
-            if len(answer) != len(contributions):
+            if len(answer) != len(places):
                 raise GradientError(
-                    f"expected {len(contributions)} gradients from the hook {hook!r} of "
-                    f"{self.name()}, got {len(answer)}; return one for each input, or None"
+                    f"expected {len(places)} gradients from the hook {hook!r} of {self.name()}, one "
+                    f"for each input, got {len(answer)}; return None to change nothing"
                 )
             contributions = [
-                new if old is None else _replaced(old, new, hook)
-                for old, new in zip(contributions, answer)
+                answer[at] if old is None else _replaced(old, answer[at], hook)
+                for at, old in ((places.index(i), c) for i, c in enumerate(contributions))
             ]
         return contributions
+
+    def input_places(self: Any) -> list[int | None]:
+        """For each input, the place of its edge, or None where it needs no gradient."""
+        wanted = getattr(self, "wanted", None)
+        if wanted is None or len(wanted) != len(self.edges):
+            return list(range(len(self.edges)))
+        return [wanted.index(i) if i in wanted else None for i in self.inputs_shown()]
+
+    def inputs_shown(self: Any) -> Sequence[int]:
+        """The numbers of the inputs that hooks and ``next_functions`` show."""
+        return range(len(self.row.inputs))
 
     def register_hook(self: Any, hook: Callable[..., Any]) -> Handle:
         """Calls ``hook(gradients_of_inputs, gradients_of_outputs)`` after this node has run."""
@@ -57,19 +78,36 @@ class Hooked:
 
     @property
     def next_functions(self: Any) -> tuple[tuple[Any, int], ...]:
-        """The nodes of the inputs, each with 0: every node here has one value."""
-        return tuple((edge.as_function(), 0) for edge in self.edges)
+        """For each input its node and which of that node's results it is; None without gradient."""
+        return tuple(
+            (None, 0) if p is None else self.edges[p].as_input() for p in self.input_places()
+        )
 
     def as_function(self) -> Any:
+        """What ``grad_fn`` shows for a value of this node."""
         return self
+
+    def as_input(self) -> tuple[Any, int]:
+        """What ``next_functions`` shows for a value of this node."""
+        return self, 0
 
 
 def run_before(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
     """Runs the tensor hooks, keeps a retained gradient, then runs the pre-hooks."""
+    return run_on_node(hooks, run_on_value(hooks, cotangent))
+
+
+def run_on_value(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
+    """Runs the tensor hooks, then keeps a retained gradient."""
     for hook in list(hooks.tensor.values()):
         cotangent = _replaced(cotangent, hook(_shown(cotangent)), hook)
     if hooks.retain is not None:
         hooks.retain(cotangent)
+    return cotangent
+
+
+def run_on_node(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
+    """Runs the pre-hooks."""
     for hook in list(hooks.before.values()):
         answer = hook(_as_tuple(cotangent))
         if answer is not None:

@@ -272,6 +272,12 @@ class OutputNode(_Optional, Hooked, eq=False):
     def name(self) -> str:
         return str(self.edges[0].name())
 
+    def as_function(self) -> Any:
+        return self.edges[0]
+
+    def as_input(self) -> tuple[Any, int]:
+        return self.edges[0], self.index
+
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         return (Bundle.single(self.size, self.index, cotangent),)
 

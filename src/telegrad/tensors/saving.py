@@ -16,15 +16,36 @@ from telegrad.tensors.modes import Mode
 from telegrad.tensors.shared import SharedArray, plain
 from telegrad.tensors.tensor import Tensor, wrap
 
-__all__ = ["restored", "restorer", "stored"]
+__all__ = ["restored", "restorer", "stored", "stored_result"]
 
 
 class _Packed:
-    __slots__ = ("content", "unpack")
+    __slots__ = ("content", "dtype", "name", "shape", "tangents", "unpack")
 
-    def __init__(self, content: Any, unpack: Callable[[Any], Any]) -> None:
-        self.content = content
-        self.unpack = unpack
+    def __init__(self, tensor: Tensor, hooks: tuple[Callable[..., Any], ...], name: str) -> None:
+        pack, self.unpack = hooks
+        self.shape, self.dtype = tensor.shape, tensor.dtype
+        self.name = name
+        # Hooks see the value alone; its tangents stay here, for the hooks might lose them.
+        self.tangents = _copied(tensor)
+        self.content = pack(wrap(plain(tensor.array)))
+
+    def restore(self) -> Tensor:
+        value = self.unpack(self.content)
+        if isinstance(value, np.ndarray):
+            value = wrap(value)
+        if not isinstance(value, Tensor):
+            raise GradientError(
+                f"expected a Tensor from the unpack hook, got {type(value).__name__}; unpack must "
+                "give back the value that pack received"
+            )
+        if value.shape != self.shape or value.dtype != self.dtype:
+            raise GradientError(
+                f"expected the value that {self.name} saved, of shape {self.shape} and dtype "
+                f"{self.dtype}, from the unpack hook, got shape {value.shape} and dtype "
+                f"{value.dtype}; unpack must give back the value that pack received"
+            )
+        return wrap(plain(value.array), None, self.tangents)
 
 
 class _Watched:
@@ -47,28 +68,28 @@ def restorer(inputs: Sequence[Tensor], mode: Mode) -> Callable[[Any], Tensor] | 
 
 def stored(tensor: Tensor, mode: Mode, name: str) -> Any:
     """The form in which a value of the operation `name` is saved."""
-    bare = wrap(tensor.array, None, Tangents(tensor.tangents) if tensor.tangents else None)
     if mode.pack is not None:
-        pack, unpack = mode.pack
-        bare.array = plain(bare.array)
-        return _Packed(pack(bare), unpack)
-    if type(tensor.array) is SharedArray:
-        return _Watched(bare, name)
-    return bare
+        return _Packed(tensor, mode.pack, name)
+    bare = wrap(tensor.array, None, _copied(tensor))
+    return _Watched(bare, name) if type(tensor.array) is SharedArray else bare
+
+
+def stored_result(kept: Any, tensor: Tensor, mode: Mode, name: str) -> Any:
+    """The form of a result whose tangents became known after it was stored as `kept`."""
+    if isinstance(kept, _Packed):
+        kept.tangents = _copied(tensor)
+        return kept
+    return stored(tensor, mode, name)
+
+
+def _copied(tensor: Tensor) -> Tangents | None:
+    return Tangents(tensor.tangents) if tensor.tangents else None
 
 
 def restored(kept: Any) -> Tensor:
     """The value that ``stored`` kept."""
     if isinstance(kept, _Packed):
-        value = kept.unpack(kept.content)
-        if isinstance(value, np.ndarray):
-            value = wrap(value)
-        if not isinstance(value, Tensor):
-            raise GradientError(
-                f"expected a Tensor from the unpack hook, got {type(value).__name__}; unpack must "
-                "give back the value that pack received"
-            )
-        return value
+        return kept.restore()
     if isinstance(kept, _Watched):
         if _digest(kept.tensor) != kept.digest:
             raise SavedValueChanged(

@@ -263,8 +263,12 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         return "AccumulateGrad"
 
     def as_function(self) -> "AccumulateGrad":
-        """What ``next_functions`` shows for a leaf."""
+        """What stands for a leaf where nodes are shown."""
         return AccumulateGrad(self)
+
+    def as_input(self) -> "tuple[AccumulateGrad, int]":
+        """What ``next_functions`` shows for a leaf."""
+        return AccumulateGrad(self), 0
 
     # The value, outside of telegrad
 

@@ -64,9 +64,8 @@ class FunctionNode(Hooked):
     def name(self) -> str:
         return f"{self.function.__name__}Backward"
 
-    @property
-    def input_count(self) -> int:
-        return len(self.arguments)
+    def inputs_shown(self) -> Sequence[int]:
+        return [i for i, argument in enumerate(self.arguments) if argument is not None]
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:

@@ -1,0 +1,39 @@
+"""Gradients held back until the pass has succeeded: a pass that fails leaves every ``.grad`` as it was.
+
+The exception is a leaf with a post-accumulate hook: such hooks are there to use a gradient and free
+it while the pass still runs, so that leaf accumulates at once.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from telegrad.tensors.accumulating import accumulate, own
+
+__all__ = ["Staging"]
+
+
+class Staging:
+    """The gradients of one pass."""
+
+    __slots__ = ("_staged",)
+
+    def __init__(self) -> None:
+        self._staged: list[tuple[Any, Any]] = []
+
+    def deliver(self, leaf: Any, gradient: Any, is_alone: bool) -> None:
+        """Takes the complete gradient of a leaf."""
+        state = leaf.state
+        if state is not None and state.hooks is not None and state.hooks.accumulated:
+            accumulate(leaf, gradient, is_alone)
+            return
+        if (state is None or state.grad is None) and type(gradient) is np.ndarray:
+            # Now, while the engine's word holds that nothing else refers to it.
+            gradient = own(gradient, is_alone)
+        self._staged.append((leaf, gradient))
+
+    def commit(self) -> None:
+        """Adds everything to ``.grad``; called once, when nothing can fail any more."""
+        for leaf, gradient in self._staged:
+            accumulate(leaf, gradient, True)
+        self._staged.clear()
