@@ -41,7 +41,7 @@ def as_tensor(x: Any, name: str) -> Tensor:
 def as_dtype(dtype: Any) -> np.dtype[Any]:
     """A dtype that tensors have, from one or from its name."""
     try:
-        found = np.dtype(dtype).newbyteorder("=")
+        found: np.dtype[Any] = np.dtype(dtype).newbyteorder("=")
     except TypeError as error:
         raise DTypeError(f"expected a dtype such as telegrad.float32, got {dtype!r}") from error
     if found not in _KNOWN:

@@ -17,7 +17,11 @@ from telegrad.tensors.shared import share
 
 __all__ = ["asarray", "from_dlpack", "tensor"]
 
-_DEFAULTS = {"f": np.dtype("float32"), "c": np.dtype("complex64"), "i": np.dtype("int64")}
+_DEFAULTS: dict[str, np.dtype[Any]] = {
+    "f": np.dtype("float32"),
+    "c": np.dtype("complex64"),
+    "i": np.dtype("int64"),
+}
 
 
 def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:

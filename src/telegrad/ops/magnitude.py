@@ -44,4 +44,4 @@ def real(x: ArrayLike, /) -> Tensor:
 def imag(x: ArrayLike, /) -> Tensor:
     """The imaginary part of each element; zeros for a real tensor."""
     x = as_tensor(x, "imag")
-    return apply(_parts.IMAG, x) if x.dtype.kind == "c" else zeros_like(x)  # type: ignore[no-any-return]
+    return apply(_parts.IMAG, x) if x.dtype.kind == "c" else zeros_like(x)
