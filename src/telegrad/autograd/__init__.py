@@ -1,16 +1,34 @@
 """What users differentiate with."""
 
-from telegrad.autograd import forward_ad, functional
+from telegrad.autograd import forward_ad, functional, graph
 from telegrad.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from telegrad.autograd.backward import backward, grad
-from telegrad.autograd.function import Function
+from telegrad.autograd.checkpointing import checkpoint
+from telegrad.autograd.function import Function, once_differentiable
+from telegrad.tensors.modes import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
 
 __all__ = [
     "Function",
     "backward",
+    "checkpoint",
     "detect_anomaly",
+    "enable_grad",
     "forward_ad",
     "functional",
     "grad",
+    "graph",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "once_differentiable",
     "set_detect_anomaly",
+    "set_grad_enabled",
 ]

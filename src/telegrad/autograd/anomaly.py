@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from telegrad.errors import AnomalyError
+from telegrad.graph import Bundle
 from telegrad.tensors import Tensor
-from telegrad.tensors.modes import Mode, ModeScope
+from telegrad.tensors.modes import Mode, ModeScope, SetAtOnce
 
 __all__ = ["detect_anomaly", "set_detect_anomaly", "watcher"]
 
@@ -19,12 +20,16 @@ class detect_anomaly(ModeScope):
     operation; around the backward pass it looks for NaN. Both cost time: for debugging only.
     """
 
+    __slots__ = ()
+
     def __init__(self, check_nan: bool = True) -> None:
         super().__init__(anomaly=True, check_nan=check_nan)
 
 
-class set_detect_anomaly(ModeScope):
-    """``detect_anomaly`` by a flag."""
+class set_detect_anomaly(SetAtOnce):
+    """``detect_anomaly`` by a flag: at once, and back again when used in ``with``."""
+
+    __slots__ = ()
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         super().__init__(anomaly=mode, check_nan=mode and check_nan)
@@ -37,11 +42,16 @@ def watcher(mode: Mode) -> Callable[[Any, Any], None] | None:
 
 def _refuse_nan(node: Any, contributions: Any) -> None:
     for i, contribution in enumerate(contributions):
-        if contribution is None:
-            continue
-        raw = contribution.array if isinstance(contribution, Tensor) else contribution
-        if np.isnan(np.asarray(raw)).any():
+        parts = contribution if type(contribution) is Bundle else (contribution,)
+        if any(map(_has_nan, parts)):
             raise AnomalyError(
                 f"{node.name()} gave NaN as gradient {i} of {len(contributions)}; see the note for "
                 "where it was recorded (if that was under detect_anomaly)"
             )
+
+
+def _has_nan(value: Any) -> bool:
+    if value is None:
+        return False
+    raw = value.array if isinstance(value, Tensor) else value
+    return bool(np.isnan(np.asarray(raw)).any())

@@ -106,8 +106,8 @@ class dual_level(ContextDecorator):
             _leave(stack[number], number)
         if left_open and kind is None:
             raise LevelError(
-                f"expected every level entered in this block to be left in it, got {left_open} still "
-                "open (now closed); call exit_dual_level for each enter_dual_level"
+                f"expected every level entered in this block to be left in it, got {left_open} "
+                "still open (now closed); call exit_dual_level for each enter_dual_level"
             )
 
 
@@ -115,8 +115,8 @@ def _find(level: int | None, purpose: str) -> Level:
     stack = LEVELS.get()
     if not stack:
         raise LevelError(
-            f"expected an open dual level to {purpose}, got none in this thread or async task; call "
-            "enter_dual_level() or use `with dual_level():` first"
+            f"expected an open dual level to {purpose}, got none in this thread or async task; "
+            "call enter_dual_level() or use `with dual_level():` first"
         )
     number = len(stack) - 1 if level is None else level
     if not 0 <= number < len(stack):
@@ -176,8 +176,8 @@ def check_tangent(primal: Tensor, tangent: Tensor, name: str) -> None:
     if backend_of(tangent.array) is not backend_of(primal.array) or tangent.device != primal.device:
         raise DeviceError(
             f"expected device {primal.device} of {backend_of(primal.array).name}, that of the "
-            f"primal, for {name}, got {tangent.device} of {backend_of(tangent.array).name}; move it "
-            "with .to(device=...)"
+            f"primal, for {name}, got {tangent.device} of {backend_of(tangent.array).name}; move "
+            "it with .to(device=...)"
         )
 
 

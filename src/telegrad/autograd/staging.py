@@ -1,4 +1,5 @@
-"""Gradients held back until the pass has succeeded: a pass that fails leaves every ``.grad`` as it was.
+"""Gradients held back until the pass has succeeded: a pass that fails leaves every ``.grad`` as it
+was.
 
 The exception is a leaf with a post-accumulate hook: such hooks are there to use a gradient and free
 it while the pass still runs, so that leaf accumulates at once.

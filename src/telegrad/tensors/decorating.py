@@ -1,7 +1,7 @@
 """Running functions of every kind inside a scope: plain, generator, async, async generator.
 
-A generator runs in the scope only while it runs: the scope is left at each ``yield`` and entered again
-when the generator goes on, so the code between sees nothing of it.
+A generator runs in the scope only while it runs: the scope is left at each ``yield`` and entered
+again when the generator goes on, so the code between sees nothing of it.
 """
 
 import inspect

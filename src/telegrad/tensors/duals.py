@@ -5,9 +5,10 @@ of those further in are taken off. Those Tensors may still carry tangents of lev
 may require grad, and the rules are ordinary recorded code; so nested levels and any mixture with
 reverse mode are recursion.
 
-``join`` and ``split`` add and take apart ``x + e t``, where `e` is the infinitesimal of a level. A tangent `t` that
-itself carries tangents of levels further in is allowed: ``e t`` with ``t = t0 + d t1`` is written
-``e t0 + d (e t1)``, so that the rule "only levels further out" holds for what is stored.
+``join`` and ``split`` add and take apart ``x + e t``, where `e` is the infinitesimal of a level. A
+tangent `t` that itself carries tangents of levels further in is allowed: ``e t`` with ``t = t0 + d
+t1`` is written ``e t0 + d (e t1)``, so that the rule "only levels further out" holds for what is
+stored.
 """
 
 from collections.abc import Sequence

@@ -40,8 +40,8 @@ class Hooked:
             answer = answer if isinstance(answer, tuple) else (answer,)
             if len(answer) != len(places):
                 raise GradientError(
-                    f"expected {len(places)} gradients from the hook {hook!r} of {self.name()}, one "
-                    f"for each input, got {len(answer)}; return None to change nothing"
+                    f"expected {len(places)} gradients from the hook {hook!r} of {self.name()}, "
+                    f"one for each input, got {len(answer)}; return None to change nothing"
                 )
             contributions = [
                 answer[at] if old is None else _replaced(old, answer[at], hook)

@@ -1,8 +1,8 @@
 """Dual levels: which forward-mode derivatives are being taken, innermost last.
 
 A level is an object; the stack is per thread and async task, and the integers that users see index
-it. A tensor's ``tangents`` maps levels to tangents. The tangent at a level may itself carry tangents of the levels
-further out, never of those further in: that is the mixed derivative.
+it. A tensor's ``tangents`` maps levels to tangents. The tangent at a level may itself carry
+tangents of the levels further out, never of those further in: that is the mixed derivative.
 
 Every such map is a ``Tangents``, and every ``Tangents`` is known to its levels. So closing a
 level takes its tangents off everything, copies and saved values included, and dual tensors become
@@ -39,7 +39,7 @@ class Level:
         self._prune_at = 4096
 
     def remember(self, tangents: "Tangents") -> None:
-        """Notes that `tangents` has an entry of this level, to take it out when the level closes."""
+        """Notes that `tangents` has an entry of this level, to take out when the level closes."""
         with self._lock:
             self._holders.append(weakref.ref(tangents))
             if len(self._holders) > self._prune_at:
@@ -69,7 +69,7 @@ class Tangents(dict[Level, Any]):
         for level in entries:
             level.remember(self)
             if not level.is_open:
-                # After remembering, so that a thread that closes the level meanwhile misses nothing.
+                # After remembering, so that a thread closing it meanwhile misses nothing.
                 self.pop(level, None)
 
 

@@ -1,7 +1,7 @@
 """What is recorded right now: the one context variable that every operation reads.
 
-Per thread and per async task; a new thread starts with the default. Equal modes are the same object,
-so the hot path is one identity check against PLAIN.
+Per thread and per async task; a new thread starts with the default. Equal modes are the same
+object, so the hot path is one identity check against PLAIN.
 """
 
 from collections.abc import Callable
@@ -17,6 +17,7 @@ __all__ = [
     "PLAIN",
     "Mode",
     "ModeScope",
+    "SetAtOnce",
     "enable_grad",
     "inference_mode",
     "is_grad_enabled",
@@ -127,18 +128,15 @@ class inference_mode(ModeScope):
         super().__init__(recording=not mode, inference=bool(mode))
 
 
-class set_grad_enabled(ModeScope):
-    """Turns recording on or off, at once; used in ``with``, back again at the end."""
+class SetAtOnce(ModeScope):
+    """A scope whose constructor changes the mode; used in ``with``, it is back again at the end."""
 
     __slots__ = ("_is_set",)
 
-    def __init__(self, mode: bool) -> None:
-        super().__init__(recording=bool(mode))
-        ModeScope.__enter__(self)
+    def __init__(self, **changes: Any) -> None:
+        super().__init__(**changes)
+        super().__enter__()
         self._is_set = True
-
-    def _changed(self, mode: Mode) -> Mode:
-        return mode if mode.inference else super()._changed(mode)
 
     def fresh(self) -> Self:
         twin = super().fresh()
@@ -155,8 +153,20 @@ class set_grad_enabled(ModeScope):
         # As a decorator it concerns the function alone: undo what the constructor did.
         if self._is_set:
             self._is_set = False
-            ModeScope.__exit__(self)
+            self.__exit__()
         return super().__call__(function)
+
+
+class set_grad_enabled(SetAtOnce):
+    """Turns recording on or off; inside of ``inference_mode`` it changes nothing."""
+
+    __slots__ = ()
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__(recording=bool(mode))
+
+    def _changed(self, mode: Mode) -> Mode:
+        return mode if mode.inference else super()._changed(mode)
 
 
 def is_grad_enabled() -> bool:

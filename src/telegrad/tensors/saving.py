@@ -94,8 +94,8 @@ def restored(kept: Any) -> Tensor:
         if _digest(kept.tensor) != kept.digest:
             raise SavedValueChanged(
                 f"a value that {kept.name} saved for the backward pass was changed in place since: "
-                "its memory is shared with an array that was written to; pass copy=True to asarray, "
-                "or write only after backward"
+                "its memory is shared with an array that was written to; pass copy=True to "
+                "asarray, or write only after backward"
             )
         return wrap(plain(kept.tensor.array), None, kept.tensor.tangents)
     tensor: Tensor = kept

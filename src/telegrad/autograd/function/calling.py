@@ -1,15 +1,15 @@
 """``Function``: an operation with derivatives that a user writes, and how a call of it is recorded.
 
-1. ``forward`` runs unrecorded, on its arguments without their tangents. What it sees are stand-ins: writing
-   to one changes nothing outside.
+1. ``forward`` runs unrecorded, on its arguments without their tangents. What it sees are stand-ins:
+   writing to one changes nothing outside.
 2. If an argument requires grad, a FunctionNode is made, and the results become its values.
-3. For each dual level, outermost first, ``jvp`` runs on what is left when the tangents of that level
-   and of those further in are taken off; so levels nest as they do for the built-in rows.
+3. For each dual level, outermost first, ``jvp`` runs on what is left when the tangents of that
+   level and of those further in are taken off; so levels nest as for the built-in rows.
 4. What ``save_for_backward`` named is stored, tangents included.
 """
 
 from collections.abc import Sequence
-from typing import Any, Never
+from typing import Any
 
 from telegrad.autograd.function.context import FunctionCtx, history_of
 from telegrad.autograd.function.node import FunctionNode, describe
@@ -27,9 +27,10 @@ __all__ = ["Function"]
 class Function:
     """A base class: define static ``forward`` and ``backward``, call ``apply``.
 
-    Either ``forward(ctx, *args)``, or ``forward(*args)`` with ``setup_context(ctx, inputs, output)``.
-    ``backward(ctx, *cotangents)`` takes one for each result and returns a gradient (or None) for each argument.
-    ``jvp(ctx, *tangents)`` takes one for each argument and returns a tangent for each result.
+    Either ``forward(ctx, *args)``, or ``forward(*args)`` with ``setup_context(ctx, inputs,
+    output)``. ``backward(ctx, *cotangents)`` takes one for each result and returns a gradient (or
+    None) for each argument. ``jvp(ctx, *tangents)`` takes one for each argument and returns a
+    tangent for each result.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:

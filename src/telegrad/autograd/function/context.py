@@ -123,7 +123,7 @@ class FunctionCtx:
         node: Any,
         mode: Mode,
     ) -> None:
-        """Stores what is to be saved: `seen` stood for `args` in the user's code, `raw` for `outputs`."""
+        """Stores what is to be saved; the user's code saw `seen` for `args`, `raw` for `outputs`."""
         inputs = {id(s): a for s, a in zip(seen, args) if isinstance(a, Tensor)}
         places = {id(r): j for j, r in enumerate(raw) if isinstance(r, Tensor)}
         saved: list[_Saved | None] = []
@@ -167,5 +167,3 @@ class FunctionCtx:
     def release(self) -> None:
         """Drops the saved values."""
         self._saved = None
-
-

@@ -109,8 +109,8 @@ class FunctionNode(Hooked):
             gradients = gradients[:expected]
         if len(gradients) != expected:
             raise GradientError(
-                f"expected {expected} gradients from {self.function.__name__}.backward, one for each "
-                f"argument of forward, got {len(gradients)}; return None for those without"
+                f"expected {expected} gradients from {self.function.__name__}.backward, one for "
+                f"each argument of forward, got {len(gradients)}; return None for those without"
             )
         for i, (gradient, argument) in enumerate(zip(gradients, self.arguments)):
             if gradient is not None and argument is None:

@@ -24,8 +24,8 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(ctx: Any, *cotangents: Any) -> Any:
         name = ctx._name
         message = (
-            f"{name}.backward is marked once_differentiable, so its result has no derivative; write "
-            "it with telegrad's functions and take the mark off"
+            f"{name}.backward is marked once_differentiable, so its result has no derivative; "
+            "write it with telegrad's functions and take the mark off"
         )
         values = [x for x in (*cotangents, *ctx.saved_tensors) if isinstance(x, Tensor)]
         if any(x.is_dual for x in values):

@@ -12,8 +12,8 @@ from telegrad.autograd.functional.arguments import (
     paired,
     with_aux,
 )
-from telegrad.autograd.trees import Tree, map_leaves, unflatten
 from telegrad.autograd.functional.variables import Variables
+from telegrad.autograd.trees import Tree, map_leaves, unflatten
 from telegrad.tensors import Tensor
 from telegrad.tensors.duals import join, split
 from telegrad.tensors.levels import Level
@@ -26,8 +26,9 @@ def jvp(
 ) -> tuple[Any, ...]:
     """The value at `primals` and its derivative along `tangents`: ``(value, tangent)``.
 
-    `primals` is a tuple of the positional arguments (or a tensor, where there is one), `tangents` the
-    same with a tangent for each tensor. With `has_aux`, `function` returns (output, aux) and aux comes third.
+    `primals` is a tuple of the positional arguments (or a tensor, where there is one), `tangents`
+    the same with a tangent for each tensor. With `has_aux`, `function` returns (output, aux) and
+    aux comes third.
     """
     _, values, structure, given = paired(primals, tangents, name_of(function))
     # Not on the stack that forward_ad numbers: a pure function does not see the level.
@@ -51,10 +52,11 @@ def linearize(
 ) -> tuple[Any, ...]:
     """The value at `primals`, and the linear function from tangents to the value's tangent there.
 
-    ``out, push = linearize(f, x, y)``; ``push(dx, dy)``, as often as you like: `function` itself runs
-    only once. With `has_aux` aux comes third.
+    ``out, push = linearize(f, x, y)``; ``push(dx, dy)``, as often as you like: `function` itself
+    runs only once. With `has_aux` aux comes third.
     """
-    # The gradient J^T u is linear in u, so its own transpose at any t is J t; both are recorded once.
+    # The gradient J^T u is linear in u, so its own transpose at any t is J t; both are recorded
+    # once.
     chosen = Chosen(primals, tuple(range(len(primals))), name_of(function))
     variables = Variables(chosen.values)
     with variables.recording():

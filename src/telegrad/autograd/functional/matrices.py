@@ -1,7 +1,7 @@
 """Whole matrices of derivatives: ``jacobian`` and ``hessian``.
 
-The derivative of an output `y` by an input `x` has the shape ``y.shape + x.shape``, and stands where
-`x` stands in the arguments, inside of where `y` stands in the result.
+The derivative of an output `y` by an input `x` has the shape ``y.shape + x.shape``, and stands
+where `x` stands in the arguments, inside of where `y` stands in the result.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ from telegrad.autograd.functional.arguments import (
     with_aux,
 )
 from telegrad.autograd.functional.forward import jvp
-from telegrad.autograd.trees import unflatten
 from telegrad.autograd.functional.variables import Variables
+from telegrad.autograd.trees import unflatten
 from telegrad.errors import NotDifferentiable, UsageError
 from telegrad.tensors import Tensor, wrap
 
@@ -151,10 +151,10 @@ def _check_real(
     other: str,
     real_side: int,
 ) -> None:
-    """Raises where this mode would see only half of the derivative: real one side, complex the other."""
+    """Raises where this mode would see half of the derivative only: one side real, one complex."""
     real, mixed = (values, outputs) if real_side == 0 else (outputs, values)
     if any(r.dtype.kind == "f" for r in real) and any(m.dtype.kind == "c" for m in mixed):
         raise NotDifferentiable(
-            f"expected arguments and results of {name_of(function)} to be all real or all complex in "
-            f"this mode of jacobian, got both kinds; use mode={other!r}"
+            f"expected arguments and results of {name_of(function)} to be all real or all complex "
+            f"in this mode of jacobian, got both kinds; use mode={other!r}"
         )

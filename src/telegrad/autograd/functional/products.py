@@ -6,8 +6,8 @@ from typing import Any
 from telegrad.autograd.functional.arguments import name_of, paired
 from telegrad.autograd.functional.forward import jvp
 from telegrad.autograd.functional.reverse import value_and_grad
-from telegrad.autograd.trees import flatten, unflatten
 from telegrad.autograd.functional.variables import Variables
+from telegrad.autograd.trees import flatten, unflatten
 
 __all__ = ["hvp", "vhp"]
 

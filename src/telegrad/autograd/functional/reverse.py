@@ -12,8 +12,8 @@ from telegrad.autograd.functional.arguments import (
     outputs_of,
     with_aux,
 )
-from telegrad.autograd.trees import Tree
 from telegrad.autograd.functional.variables import Variables
+from telegrad.autograd.trees import Tree
 from telegrad.errors import GradientError
 from telegrad.tensors import Tensor
 
@@ -23,8 +23,8 @@ __all__ = ["grad", "value_and_grad", "vjp"]
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """The value at `primals`, and a function from a cotangent to the gradients of all primals.
 
-    ``out, pull = vjp(f, x, y)``; ``dx, dy = pull(cotangent)``, as often as you like. With `has_aux`,
-    `function` returns (output, aux) and aux comes third.
+    ``out, pull = vjp(f, x, y)``; ``dx, dy = pull(cotangent)``, as often as you like. With
+    `has_aux`, `function` returns (output, aux) and aux comes third.
     """
     chosen = Chosen(primals, tuple(range(len(primals))), name_of(function))
     variables = Variables(chosen.values)

@@ -1,12 +1,12 @@
 """The variables of one transform: its inputs as fresh nodes, and its results made ordinary again.
 
-A transform differentiates with respect to *its* variables only, whatever else its inputs hang on. So
-each input becomes a node of its own with the same value. Where the input requires grad outside,
+A transform differentiates with respect to *its* variables only, whatever else its inputs hang on.
+So each input becomes a node of its own with the same value. Where the input requires grad outside,
 that node passes on to it, so results stay differentiable from outside; elsewhere it ends there.
 
 After the function has run, one walk over its graph tells whether anything outside is reached (a
-leaf, or a variable of a transform further out). If not, the derivative need not be recorded, and what
-leaves the transform is a constant. That is what makes transforms pure and nesting them exact.
+leaf, or a variable of a transform further out). If not, the derivative need not be recorded, and
+what leaves the transform is a constant. That is what makes transforms pure and nesting them exact.
 """
 
 from collections.abc import Sequence

@@ -1,0 +1,132 @@
+"""``checkpoint``: compute again instead of keeping.
+
+1. The function runs recorded as always, but each value that would be saved for the backward pass is
+   only counted: its place in that order is kept instead.
+2. The first time the backward pass asks for one, the function runs again on the same arguments, and
+   this time the values are caught, in the same order; it is stopped after the last.
+3. Each value is handed over once. If it is asked for again (a second pass through a retained
+   graph), the function runs once more.
+
+The graph itself is that of the first run, so nothing changes for hooks, ``create_graph`` or duals.
+A checkpoint inside a checkpoint keeps its own arguments by the rules of the outer one.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from telegrad.autograd.trees import flatten, unflatten
+from telegrad.errors import GradientError
+from telegrad.tensors import LEAF, Tensor, wrap
+from telegrad.tensors.modes import MODE, Mode, ModeScope
+from telegrad.tensors.saving import restored, stored
+
+__all__ = ["checkpoint"]
+
+
+def checkpoint(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """``function(*args, **options)``, keeping nothing in between for the backward pass.
+
+    The backward pass runs the function a second time. It must then do the same: no side effects
+    that matter, no random numbers but from generators made inside.
+    """
+    mode = MODE.get()
+    if not mode.recording:
+        return function(*args, **options)
+    segment = _Segment(function, args, options, mode)
+    with ModeScope(pack=(segment.count, segment.value)):
+        return function(*args, **options)
+
+
+class _Enough(BaseException):
+    """Ends a second run: all values are there. No ``except Exception`` of the user's catches it."""
+
+
+class _KeptArgument:
+    """A tensor argument as it was at the call, kept by the rules around the checkpoint."""
+
+    __slots__ = ("history", "kept")
+
+    def __init__(self, tensor: Tensor, mode: Mode) -> None:
+        self.history = tensor if tensor.node is LEAF else tensor.node
+        self.kept = stored(tensor, mode, "checkpoint")
+
+    def restore(self) -> Tensor:
+        value = restored(self.kept)
+        return wrap(value.array, self.history, value.tangents)
+
+
+class _Segment:
+    """One checkpointed call."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        options: dict[str, Any],
+        mode: Mode,
+    ) -> None:
+        leaves, self._structure = flatten((args, options))
+        tensors = [x for x in leaves if isinstance(x, Tensor)]
+        self._levels = {level for x in tensors for level in (x.tangents or ())}
+        self._leaves = [_KeptArgument(x, mode) if isinstance(x, Tensor) else x for x in leaves]
+        self._function = function
+        self._mode = mode
+        self._saved: list[tuple[Any, Any]] = []
+        """(shape, dtype) of each value that the first run saved, in order."""
+        self._caught: dict[int, Tensor] = {}
+        self._lock = threading.RLock()
+
+    def count(self, tensor: Tensor) -> int:
+        """The pack hook of the first run."""
+        self._saved.append((tensor.shape, tensor.dtype))
+        return len(self._saved) - 1
+
+    def value(self, place: int) -> Tensor:
+        """The unpack hook of the first run."""
+        with self._lock:
+            if place not in self._caught:
+                self._caught = dict(enumerate(self._run_again()))
+            return self._caught.pop(place)
+
+    def _run_again(self) -> list[Tensor]:
+        if not all(level.is_open for level in self._levels):
+            raise GradientError(
+                "expected the dual levels of the checkpointed call to be open still, got one that "
+                "was left; run the backward pass inside of the level"
+            )
+        caught: list[Tensor] = []
+
+        def catch(tensor: Tensor) -> int:
+            place = len(caught)
+            if (tensor.shape, tensor.dtype) != self._saved[place]:
+                raise self._differs(f"value {place} has shape {tensor.shape} of {tensor.dtype}")
+            caught.append(tensor)
+            if len(caught) == len(self._saved):
+                raise _Enough
+            return place
+
+        leaves = [x.restore() if isinstance(x, _KeptArgument) else x for x in self._leaves]
+        args, options = unflatten(self._structure, leaves)
+        mode = self._mode
+        scope = ModeScope(
+            recording=True,
+            inference=False,
+            anomaly=mode.anomaly,
+            check_nan=mode.check_nan,
+            pack=(catch, caught.__getitem__),
+        )
+        try:
+            with scope:
+                self._function(*args, **options)
+        except _Enough:
+            return caught
+        raise self._differs(f"it saved {len(caught)} values")
+
+    def _differs(self, what: str) -> GradientError:
+        name = getattr(self._function, "__name__", repr(self._function))
+        return GradientError(
+            f"expected the checkpointed function {name} to do the same when run again for the "
+            f"backward pass, saving {len(self._saved)} values, but {what}; take what varies out "
+            "of it, or out of the checkpoint"
+        )
