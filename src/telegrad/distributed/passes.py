@@ -136,7 +136,9 @@ class Part:
             )
         return send
 
-    def _depart(self, recv: RecvNode, cotangent: Bundle) -> None:
+    def _depart(self, recv: RecvNode, cotangent: Bundle | None) -> None:
+        if cotangent is None:
+            cotangent = Bundle([None] * len(recv.facts))
         if recv.context is not self.context:
             raise ContextError(
                 f"expected tensors recorded in context {self.context.id}, got one that arrived in "

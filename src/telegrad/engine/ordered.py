@@ -136,6 +136,9 @@ class OrderedTask:
                 is_alone = getrefcount(cotangent) <= ALONE
                 if cotangent is None:
                     contributions: Any = (None,) * len(node.edges)
+                    if node.is_boundary:
+                        # The other side waits for it: it must hear that nothing comes.
+                        self.depart(node, None)
                 elif node.key < 0:
                     self._finish_leaf(node, cotangent, is_alone)
                     contributions = ()

@@ -1,0 +1,206 @@
+"""Random programs over workers, and what they must give.
+
+A program is a tree of steps: arithmetic on values at hand, parameters of the place where it runs, and calls
+of further programs at other places, whose results may or may not be used. A *placement* says
+which worker each place is on; with every place on one worker, each call is made to oneself, and the
+call boundaries are kept. The plain run calls the programs as functions.
+"""
+
+import random
+from collections import defaultdict
+
+import numpy as np
+
+import telegrad as tg
+from telegrad.distributed import autograd
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.wire.functions import expose
+
+PLACES = ("p0", "p1", "p2", "p3")
+RUNS = {}
+"""For each run, by name: its placement and its parameters by (place, index)."""
+
+
+class Run:
+    """One execution: where places are, and the parameters, the same for each run of a program."""
+
+    def __init__(self, name, placement, seed):
+        self.name = name
+        self.placement = placement
+        rng = np.random.default_rng(seed)
+        self.parameters = {
+            (place, i): tg.tensor(rng.standard_normal(3), requires_grad=True)
+            for place in PLACES
+            for i in range(2)
+        }
+        RUNS[name] = self
+
+
+def random_program(rng, depth=0, arguments=2):
+    """Steps of a program that starts with `arguments` values; and which values it returns."""
+    steps, size = [], arguments
+    for _ in range(rng.randint(2, 5)):
+        kind = rng.random()
+        if kind < 0.3:
+            steps.append(("parameter", rng.randrange(2)))
+            size += 1
+        elif kind < 0.65 or depth == 3:
+            operation = rng.choice(("multiply", "add", "sin", "square", "subtract"))
+            steps.append((operation, rng.randrange(size), rng.randrange(size)))
+            size += 1
+        else:
+            taken = [rng.randrange(size) for _ in range(rng.randint(1, 2))]
+            program, returned = random_program(rng, depth + 1, len(taken))
+            place = rng.choice(PLACES)
+            later = rng.random() < 0.4
+            steps.append(("call", place, taken, program, returned, later))
+            size += len(returned)
+    returned = [rng.randrange(size) for _ in range(rng.randint(1, 2))]
+    return steps, returned
+
+
+def execute(run, place, steps, returned, values, call):
+    """Runs the steps; `call(place, steps, returned, values, later)` makes the calls."""
+    values = list(values)
+    pending = []
+    for step in steps:
+        name = step[0]
+        if name == "parameter":
+            values.append(run.parameters[place, step[1]])
+        elif name == "call":
+            _, there, taken, program, outputs, later = step
+            given = [resolve(values, pending, i) for i in taken]
+            answer = call(there, program, outputs, given, later)
+            if later:
+                # A place for each result now; whoever reads one waits for it.
+                pending.append((len(values), answer, len(outputs)))
+                values.extend([None] * len(outputs))
+            else:
+                values.extend(answer)
+        else:
+            x, y = (resolve(values, pending, i) for i in step[1:])
+            values.append(getattr(tg, name)(x, y) if name in BINARY else getattr(tg, name)(x))
+    return [resolve(values, pending, i) for i in returned]
+
+
+BINARY = ("multiply", "add", "subtract")
+
+
+def resolve(values, pending, index):
+    if values[index] is None:
+        for start, answer, size in pending:
+            if start <= index < start + size:
+                values[start : start + size] = answer.wait()
+    return values[index]
+
+
+@expose
+def serve(run_name, place, steps, returned, values):
+    """The handler: a program at a place of this worker."""
+    run = RUNS[run_name]
+    worker = current_worker()
+    assert run.placement[place] == worker.name
+    return execute(run, place, steps, returned, values, caller(run, worker))
+
+
+def caller(run, worker):
+    def call(place, steps, returned, values, later):
+        args = (run.name, place, steps, returned, values)
+        to = run.placement[place]
+        if later:
+            return worker.rpc_async(to, serve, args)
+        return worker.rpc_sync(to, serve, args)
+
+    return call
+
+
+def plain_caller(run):
+    class Done:
+        def __init__(self, value):
+            self.value = value
+
+        def wait(self):
+            return self.value
+
+    def call(place, steps, returned, values, later):
+        answer = execute(run, place, steps, returned, values, call)
+        return Done(answer) if later else answer
+
+    return call
+
+
+def loss_of(outputs):
+    total = outputs[0].sum()
+    for output in outputs[1:]:
+        total = total + (output * output).sum()
+    return total
+
+
+def start_values(seed):
+    rng = np.random.default_rng(seed + 1)
+    return [tg.tensor(rng.standard_normal(3), requires_grad=True) for _ in range(2)]
+
+
+def plain_gradients(seed, program):
+    """The same program as one function of one process, differentiated locally."""
+    steps, returned = program
+    run = Run(f"plain {seed}", dict.fromkeys(PLACES, "here"), seed)
+    inputs = start_values(seed)
+    outputs = execute(run, "p0", steps, returned, inputs, plain_caller(run))
+    leaves = {**dict(enumerate(inputs)), **run.parameters}
+    loss = loss_of(outputs)
+    if not loss.requires_grad:
+        return {}
+    loss.backward()
+    return {name: leaf.grad.numpy() for name, leaf in leaves.items() if leaf.grad is not None}
+
+
+def distributed_gradients(simulation, root, run, seed, program, passes=1, mode="smart"):
+    """Runs the program from `root` over the run's placement; gradients of all leaves, by name."""
+    steps, returned = program
+    worker = simulation.worker(root)
+    inputs = start_values(seed)
+    found = {}
+
+    def main():
+        with autograd.context() as context_id:
+            outputs = execute(run, "p0", steps, returned, inputs, caller(run, worker))
+            loss = loss_of(outputs)
+            if not loss.requires_grad:
+                return
+            for i in range(passes):
+                autograd.backward(context_id, [loss], retain_graph=i + 1 < passes, mode=mode)
+            here = autograd.get_gradients(context_id)
+            found.update({i: here[x].numpy() for i, x in enumerate(inputs) if x in here})
+            by_worker = defaultdict(list)
+            for name in run.parameters:
+                by_worker[run.placement[name[0]]].append(name)
+            for name, places in by_worker.items():
+                args = (run.name, context_id, places)
+                found.update(worker.rpc_sync(name, collect, args))
+
+    simulation.run(root, main)
+    return found
+
+
+def collect(run_name, context_id, names):
+    """The gradients of this worker's parameters in a context."""
+    parameters = RUNS[run_name].parameters
+    if not autograd._is_valid_context(context_id):
+        return {}
+    gradients = autograd.get_gradients(context_id)
+    return {
+        name: np.array(gradients[parameters[name]].numpy())
+        for name in map(tuple, names)
+        if parameters[name] in gradients
+    }
+
+
+def random_placement(rng, workers):
+    placement = {place: rng.choice(workers) for place in PLACES}
+    placement["p0"] = workers[0]
+    return placement
+
+
+def program_of(seed):
+    return random_program(random.Random(seed))

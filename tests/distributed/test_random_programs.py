@@ -1,0 +1,71 @@
+"""Random programs × placements × schedules: the gradients of one process, bit for bit."""
+
+import random
+
+import numpy as np
+import pytest
+
+from telegrad.distributed.equipment import autograd_of, equip
+from telegrad.testing.simulation import Faults, Simulation
+from tests.distributed import programs
+
+WORKERS = ("w0", "w1", "w2", "w3")
+SLOW = Faults(shortest=0.0001, longest=0.05, reorder=True)
+
+
+def run_once(seed, placement, schedule, faults=SLOW, **options):
+    run = programs.Run(f"{seed} {schedule}", placement, seed)
+    try:
+        with Simulation(WORKERS, seed=schedule, faults=faults, equip=equip) as simulation:
+            program = programs.program_of(seed)
+            found = programs.distributed_gradients(simulation, "w0", run, seed, program, **options)
+            simulation.settle(5)
+            for name in WORKERS:
+                left = autograd_of(simulation.worker(name))
+                assert len(left.recorder.contexts) == 0, f"{name} still has a context"
+                assert left.carrier.running == 0
+        return found
+    finally:
+        del programs.RUNS[run.name]
+
+
+def alone(seed, **options):
+    """With every place on the root: each call is made to oneself."""
+    return run_once(seed, dict.fromkeys(programs.PLACES, "w0"), 0, **options)
+
+
+def same_bits(left, right):
+    assert left.keys() == right.keys()
+    for name in left:
+        assert left[name].tobytes() == right[name].tobytes(), name
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_any_placement_and_schedule_gives_the_bits_of_one_process(block):
+    rng = random.Random(block)
+    for seed in range(100 * block, 100 * block + 100):
+        reference = alone(seed)
+        for _ in range(3):
+            placement = programs.random_placement(rng, WORKERS)
+            same_bits(run_once(seed, placement, rng.randrange(10**6)), reference)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_the_plain_local_program_gives_the_same_up_to_rounding(seed):
+    plain = programs.plain_gradients(seed, programs.program_of(seed))
+    placement = programs.random_placement(random.Random(seed), WORKERS)
+    found = run_once(seed, placement, seed)
+    # A leaf that the loss does not reach has no entry in either.
+    assert found.keys() == plain.keys()
+    for name in plain:
+        np.testing.assert_allclose(found[name], plain[name], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_second_pass_over_a_retained_graph_adds_the_same_again(seed):
+    placement = programs.random_placement(random.Random(seed), WORKERS)
+    once = run_once(seed, placement, seed)
+    twice = run_once(seed, placement, seed + 1, passes=2)
+    assert once.keys() == twice.keys()
+    for name in once:
+        np.testing.assert_allclose(twice[name], 2 * once[name], rtol=1e-12)
