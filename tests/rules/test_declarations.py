@@ -8,6 +8,7 @@ from tests.rules.calls import leaves, tuple_of
 from tests.rules.samples import SAMPLES
 from tests.rules.samples.sample import Sample
 
+import telegrad
 from telegrad.arrays.backend import NUMPY
 from telegrad.graph import Bundle
 from telegrad.rules import LINEAR, NOT_DIFFERENTIABLE, SAME, ZERO, Primitive
@@ -35,11 +36,9 @@ def recorded(row: Primitive, sample: Sample) -> Any:
     """The node that the sample's call leaves, and its result; None where nothing is recorded."""
     inputs = leaves(row, sample.inputs())
     if sample.prepare is not None:
-        import telegrad
-
         inputs = list(sample.prepare(telegrad, *inputs))
     results = tuple_of(apply(row, *inputs, **sample.options))
-    node = results[0].grad_fn
+    node = results[0].node
     return (node.edges[0] if row.outputs and node is not None else node), results, inputs
 
 

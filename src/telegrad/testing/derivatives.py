@@ -42,6 +42,6 @@ def _as_leaf(x: Tensor) -> Tensor:
 
 def names_of_nodes(outputs: Sequence[Tensor]) -> list[str]:
     """The operations that the outputs were computed by, each name once, first to last."""
-    entries: list[Any] = [y.grad_fn for y in outputs if y.grad_fn is not None]
+    entries: list[Any] = [y.node for y in outputs if not y.is_leaf]
     names = [node.name() for node in reversed(reachable(entries)) if not node.is_leaf]
     return list(dict.fromkeys(names))
