@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from telegrad.arrays.contraction import einsum
+from telegrad.arrays.convolution import convolve, convolve_input, convolve_weight
 from telegrad.arrays.matrices import cofactor, diagonal_matrix, expm
+from telegrad.arrays.pooling import pool_max, pool_put, pool_spread, pool_sum, pool_take
 from telegrad.arrays.sliding import overlap_add, pad, windows
 from telegrad.arrays.special import (
     digamma,
@@ -26,6 +28,9 @@ from telegrad.arrays.special import (
 __all__ = [
     "NAMES",
     "cofactor",
+    "convolve",
+    "convolve_input",
+    "convolve_weight",
     "diagonal_matrix",
     "digamma",
     "einsum",
@@ -41,6 +46,11 @@ __all__ = [
     "overlap_add",
     "pad",
     "polygamma",
+    "pool_max",
+    "pool_put",
+    "pool_spread",
+    "pool_sum",
+    "pool_take",
     "sigmoid",
     "softmax",
     "windows",

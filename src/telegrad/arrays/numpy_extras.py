@@ -5,7 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.arrays import numpy_sliding, numpy_special
+from telegrad.arrays import (
+    numpy_convolution,
+    numpy_linalg,
+    numpy_pooling,
+    numpy_sliding,
+    numpy_special,
+)
 
 __all__ = ["OVERRIDES"]
 
@@ -15,8 +21,29 @@ def index_add(x: Any, values: Any, *, index: Any) -> Any:
     if _is_basic(index):
         out[index] += values
     else:
-        np.add.at(out, index, values)
+        _add_at(out, index, values)
     return out
+
+
+_MANY = 512
+
+
+def _add_at(out: Any, index: Any, values: Any) -> None:
+    """``np.add.at`` in the same order; on one axis it is about five times as fast as on several."""
+    parts = index if type(index) is tuple else (index,)
+    count = len(parts)
+    if all(type(part) is np.ndarray and part.dtype.kind in "iu" for part in parts):
+        rest = math.prod(out.shape[count:])
+        shape = np.broadcast_shapes(*(part.shape for part in parts))
+        if rest * math.prod(shape) >= _MANY:
+            lengths = out.shape[:count]
+            counted = [np.where(part < 0, part + n, part) for part, n in zip(parts, lengths)]
+            rows = np.ravel_multi_index(tuple(counted), lengths).reshape(-1, 1)
+            places = (rows * rest + np.arange(rest)).reshape(-1)
+            values = np.broadcast_to(values, (*shape, *out.shape[count:]))
+            np.add.at(out.reshape(-1), places, values.reshape(-1))
+            return
+    np.add.at(out, index, values)
 
 
 def _is_basic(index: Any) -> bool:
@@ -74,6 +101,9 @@ OVERRIDES: dict[str, Any] = {
     "mean": mean,
     "reshape": reshape,
     "sum": total,
+    **numpy_linalg.OVERRIDES,
     **numpy_special.OVERRIDES,
     **numpy_sliding.OVERRIDES,
+    **numpy_convolution.OVERRIDES,
+    **numpy_pooling.OVERRIDES,
 }

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from telegrad import ops
-from telegrad.ops import constants, fft, linalg
+from telegrad.ops import constants, convolution, fft, linalg, pooling
 from telegrad.tensors.lent import lent
 
 __all__ = ["NAMESPACE"]
@@ -15,6 +15,13 @@ NAMESPACE = SimpleNamespace(
     fft=fft,
     cofactor=linalg.cofactor,
     expm=linalg.expm,
+    convolve=convolution.convolve,
+    convolve_input=convolution.convolve_input,
+    convolve_weight=convolution.convolve_weight,
+    pool_put=pooling.pool_put,
+    pool_spread=pooling.pool_spread,
+    pool_sum=pooling.pool_sum,
+    pool_take=pooling.pool_take,
     name="telegrad",
     is_numpy=False,
     dtype_of=lambda x: x.dtype,

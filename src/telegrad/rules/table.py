@@ -2,10 +2,12 @@
 
 from telegrad.rules import (
     activations,
+    affine,
     arithmetic,
     comparison,
     complex_parts,
     contraction,
+    convolution,
     cumulative,
     decompositions,
     exponential,
@@ -14,7 +16,9 @@ from telegrad.rules import (
     joining,
     logic,
     magnitude,
+    normalization,
     norms,
+    pooling,
     products,
     reductions,
     rounding,
@@ -65,6 +69,10 @@ FAMILIES = (
     spectra,
     norms,
     fourier,
+    affine,
+    normalization,
+    convolution,
+    pooling,
 )
 
 TABLE: dict[str, Primitive] = {row.name: row for family in FAMILIES for row in family.ROWS}

@@ -1,0 +1,68 @@
+"""Pooling: the largest element, or the sum, of each window.
+
+Which element was the largest is a constant; taking it and putting it back are linear, and each
+other's adjoint. ``arrays/pooling.py`` states the kernels.
+"""
+
+from typing import Any
+
+from telegrad.rules.primitive import LINEAR, Primitive
+
+__all__ = ["POOL_MAX", "POOL_PUT", "POOL_SPREAD", "POOL_SUM", "POOL_TAKE", "ROWS"]
+
+_OPTIONS = ("sizes", "strides", "pads", "dilations")
+
+
+def _how(s: Any) -> dict[str, Any]:
+    return {name: getattr(s, name) for name in _OPTIONS}
+
+
+POOL_MAX = Primitive(
+    "pool_max",
+    saves=("x.shape",),
+    vjp=(lambda xp, g, s: xp.pool_put(g[0], s.which, shape=s.x_shape, **_how(s)),),
+    jvp=(lambda xp, t, s: (xp.pool_take(t, s.which, **_how(s)), None),),
+    options=_OPTIONS,
+    outputs=("largest", "which"),
+    gaps=True,
+    exact=True,
+)
+
+POOL_TAKE = Primitive(
+    "pool_take",
+    inputs=("x", "which"),
+    saves=("which x.shape", ""),
+    vjp=(lambda xp, g, s: xp.pool_put(g, s.which, shape=s.x_shape, **_how(s)), None),
+    jvp=(LINEAR, None),
+    options=_OPTIONS,
+    exact=True,
+)
+
+POOL_PUT = Primitive(
+    "pool_put",
+    inputs=("x", "which"),
+    saves=("which", ""),
+    vjp=(lambda xp, g, s: xp.pool_take(g, s.which, **_how(s)), None),
+    jvp=(LINEAR, None),
+    options=("shape", *_OPTIONS),
+    exact=True,
+)
+
+POOL_SUM = Primitive(
+    "pool_sum",
+    saves=("x.shape",),
+    vjp=(lambda xp, g, s: xp.pool_spread(g, shape=s.x_shape, **_how(s)),),
+    jvp=(LINEAR,),
+    options=_OPTIONS,
+    exact=True,
+)
+
+POOL_SPREAD = Primitive(
+    "pool_spread",
+    vjp=(lambda xp, g, s: xp.pool_sum(g, **_how(s)),),
+    jvp=(LINEAR,),
+    options=("shape", *_OPTIONS),
+    exact=True,
+)
+
+ROWS = (POOL_MAX, POOL_TAKE, POOL_PUT, POOL_SUM, POOL_SPREAD)

@@ -1,0 +1,31 @@
+"""Samples of ``rules/normalization.py``."""
+
+from typing import Any
+
+import numpy as np
+from tests.rules.samples.sample import Entry, normal, sample
+
+__all__ = ["SAMPLES"]
+
+
+def _normalize(x: Any, *, axes: Any, eps: float) -> Any:
+    scale = 1 / np.sqrt(np.var(x, axis=axes, keepdims=True) + eps)
+    return (x - np.mean(x, axis=axes, keepdims=True)) * scale, scale
+
+
+def _torch_normalize(torch: Any, x: Any, *, axes: Any, eps: float) -> Any:
+    scale = 1 / torch.sqrt(torch.var(x, axes, correction=0, keepdim=True) + eps)
+    return (x - torch.mean(x, axes, keepdim=True)) * scale, scale
+
+
+SAMPLES = {
+    "normalize": Entry(
+        (
+            sample("last axis", normal(2, 4), axes=(1,), eps=0.1),
+            sample("two axes", normal(2, 3, 2), axes=(1, 2), eps=1e-3),
+            sample("axes apart", normal(3, 2, 2), axes=(0, 2), eps=0.01),
+        ),
+        numpy=_normalize,
+        torch=_torch_normalize,
+    )
+}
