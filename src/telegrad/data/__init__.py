@@ -1,0 +1,21 @@
+"""Small real data sets, shipped with the package so that examples need no network.
+
+``digits.npz``: the test part of "Optical Recognition of Handwritten Digits", E. Alpaydin and
+C. Kaynak, UCI Machine Learning Repository (1998), doi:10.24432/C50P49, licensed under CC BY 4.0:
+1,797 images of 8 by 8 pixels with values from 0 to 16, in the order of scikit-learn's
+``load_digits``. Stored here unchanged, as compressed bytes.
+"""
+
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+__all__ = ["digits"]
+
+
+def digits() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Images of shape (1797, 8, 8) as float32 from 0 to 1, and which digit each shows (int64)."""
+    with (files(__name__) / "digits.npz").open("rb") as file, np.load(file) as stored:
+        images = stored["images"].astype(np.float32) / np.float32(16)
+        return images, stored["labels"].astype(np.int64)
