@@ -26,7 +26,7 @@ SAMPLES = {
             sample("batch by vector", normal(2, 2, 2), normal(2)),
             sample("complex beside real", complex_normal(2, 2), normal(2)),
         ),
-        torch="matmul",
+        torch=lambda torch, x, y: torch.matmul(*_of_one_dtype(torch, x, y)),
     ),
     "matrix_product": Entry(_matrices, numpy="matmul", torch="matmul"),
     "matrix_transpose": Entry(
