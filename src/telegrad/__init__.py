@@ -94,7 +94,6 @@ from telegrad.ops import (
     isinf,
     isnan,
     kron,
-    lending,  # noqa: F401
     less,
     less_equal,
     lgamma,
@@ -198,6 +197,7 @@ from telegrad.ops import (
     zeros,
     zeros_like,
 )
+from telegrad.ops import lending as _lending  # noqa: F401  # lends the functions to Tensor
 from telegrad.ops.constants import e, inf, nan, newaxis, pi
 from telegrad.ops.info import namespace_info as __array_namespace_info__
 from telegrad.tensors import Tensor

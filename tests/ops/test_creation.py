@@ -1,0 +1,140 @@
+"""Tensors made from data and by rule."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import telegrad as tg
+from telegrad.errors import DeviceError, DTypeError, SavedValueChanged
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype"),
+    [
+        (1.5, "float32"),
+        ([1, 2], "int64"),
+        ([True], "bool"),
+        (1j, "complex64"),
+        ([[1, 2.5]], "float32"),
+        ([], "float32"),
+        (np.float64(1.0), "float64"),
+        ([np.float64(1.0)], "float64"),
+        (np.arange(2, dtype=np.int8), "int8"),
+        (np.ones(2, dtype=">f8"), "float64"),
+    ],
+)
+def test_python_numbers_take_the_defaults_and_numpy_values_keep_their_dtype(
+    data: Any, dtype: str
+) -> None:
+    assert tg.asarray(data).dtype == np.dtype(dtype)
+    assert tg.tensor(data).dtype == np.dtype(dtype)
+
+
+def test_a_copy_does_not_see_later_writes_and_a_shared_array_does() -> None:
+    source = np.zeros(2)
+    copied, shared = tg.asarray(source), tg.asarray(source, copy=False)
+    source[0] = 5.0
+    assert copied.tolist() == [0.0, 0.0]
+    assert shared.tolist() == [5.0, 0.0]
+
+
+def test_a_shared_array_that_was_written_to_after_it_was_saved_raises_at_backward() -> None:
+    source = np.ones(2)
+    x = tg.tensor([1.0, 2.0], dtype=tg.float64, requires_grad=True)
+    y = (x * tg.asarray(source, copy=False)).sum()
+    source[0] = 7.0
+    with pytest.raises(SavedValueChanged, match="multiply"):
+        y.backward()
+
+
+def test_sharing_what_would_need_a_copy_is_refused() -> None:
+    with pytest.raises(ValueError, match="without a copy"):
+        tg.asarray(np.ones(2), dtype=tg.float32, copy=False)
+    with pytest.raises(ValueError, match="without a copy"):
+        tg.asarray([1.0], copy=False)
+    with pytest.raises(ValueError, match="without a copy"):
+        tg.asarray(tg.ones(2), dtype=tg.float64, copy=False)
+
+
+def test_asarray_of_a_tensor_is_the_tensor_and_a_copy_keeps_the_history() -> None:
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    assert tg.asarray(x) is x
+    copied = tg.asarray(x, copy=True)
+    copied.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [1.0, 1.0]
+
+
+def test_a_list_of_tensors_is_stacked_with_their_histories() -> None:
+    x = tg.tensor(2.0, requires_grad=True)
+    made = tg.asarray([[x * x, tg.tensor(1.0)], [x, x]])
+    assert made.tolist() == [[4.0, 1.0], [2.0, 2.0]]
+    made.sum().backward()
+    assert x.grad is not None
+    assert x.grad.item() == 6.0
+    assert not tg.tensor([x, x]).requires_grad
+
+
+@pytest.mark.parametrize("data", [[[1], [2, 3]], "text", [None], np.array(["a"]), object()])
+def test_what_is_not_numbers_is_refused(data: Any) -> None:
+    with pytest.raises(DTypeError, match="expected"):
+        tg.asarray(data)
+
+
+def test_unknown_dtypes_and_devices_are_refused_by_name() -> None:
+    with pytest.raises(DTypeError, match="float16"):
+        tg.zeros(2, dtype=np.float16)
+    with pytest.raises(DTypeError, match="banana"):
+        tg.zeros(2, dtype="banana")
+    with pytest.raises(DeviceError, match="'cuda'"):
+        tg.zeros(2, device="cuda")
+
+
+def test_constants_ranges_and_the_identity_are_those_of_numpy() -> None:
+    pairs = [
+        (tg.zeros((2, 3)), np.zeros((2, 3), np.float32)),
+        (tg.ones(2, dtype=tg.int8), np.ones(2, np.int8)),
+        (tg.full((2,), 3), np.full((2,), 3)),
+        (tg.full(2, True), np.full(2, True)),
+        (tg.full((), 1.5), np.asarray(1.5, np.float32)),
+        (tg.eye(2, 3, k=1), np.eye(2, 3, k=1, dtype=np.float32)),
+        (tg.arange(4), np.arange(4)),
+        (tg.arange(1, 7, 2), np.arange(1, 7, 2)),
+        (tg.arange(0.0, 1.0, 0.25), np.arange(0.0, 1.0, 0.25, dtype=np.float32)),
+        (tg.arange(3, dtype=tg.float64), np.arange(3, dtype=np.float64)),
+        (tg.linspace(0, 1, 5), np.linspace(0, 1, 5, dtype=np.float32)),
+        (tg.linspace(0, 1, 4, endpoint=False), np.linspace(0, 1, 4, False, dtype=np.float32)),
+        (tg.linspace(0, 1j, 3), np.linspace(0, 1j, 3, dtype=np.complex64)),
+        (tg.zeros_like(tg.arange(3)), np.zeros(3, np.int64)),
+        (tg.ones_like(tg.arange(3), dtype=tg.float32), np.ones(3, np.float32)),
+        (tg.full_like(tg.ones((1, 2)), 7), np.full((1, 2), 7, np.float32)),
+    ]
+    for ours, expected in pairs:
+        assert ours.dtype == expected.dtype
+        np.testing.assert_array_equal(ours.numpy(), expected)
+    assert tg.empty((2, 0)).shape == (2, 0)
+    assert tg.empty_like(tg.ones(3, dtype=tg.int32)).dtype == tg.int32
+
+
+def test_dlpack_goes_to_pytorch_and_numpy_and_back() -> None:
+    x = tg.tensor([1.0, 2.0])
+    assert torch.from_dlpack(x).tolist() == [1.0, 2.0]
+    assert np.from_dlpack(x).tolist() == [1.0, 2.0]
+    theirs = torch.tensor([3, 4])
+    shared = tg.from_dlpack(theirs)
+    theirs[0] = 9
+    assert shared.tolist() == [9, 4]
+    assert tg.from_dlpack(theirs, copy=True).dtype == tg.int64
+    assert x.__dlpack_device__() == (1, 0)
+
+
+def test_what_leaves_by_dlpack_can_not_be_written_to() -> None:
+    x = tg.tensor([1.0, 2.0])
+    assert not np.from_dlpack(x).flags.writeable
+
+
+def test_a_tensor_that_requires_grad_does_not_leave_by_dlpack() -> None:
+    with pytest.raises(RuntimeError, match=r"detach\(\)"):
+        np.from_dlpack(tg.ones(2).requires_grad_())

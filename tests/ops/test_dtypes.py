@@ -1,0 +1,112 @@
+"""Dtypes: names, promotion, limits, and what the namespace says about itself."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import telegrad as tg
+from telegrad.errors import DeviceError, DTypeError, UsageError
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((tg.int8, tg.int16), "int16"),
+        ((tg.uint8, tg.int8), "int16"),
+        ((tg.float32, tg.float64), "float64"),
+        ((tg.float64, tg.complex64), "complex128"),
+        ((tg.int64, tg.float32), "float32"),
+        ((tg.bool, tg.uint8), "uint8"),
+        ((tg.ones(1), tg.int8), "float32"),
+        ((tg.float32, 1.5), "float32"),
+        ((tg.int8, 1), "int8"),
+        ((tg.int64, 1.5), "float32"),
+        ((tg.float64, 1j), "complex128"),
+        ((1, 2.0), "float32"),
+        ((True, tg.bool), "bool"),
+    ],
+)
+def test_promotion(values: tuple[Any, ...], expected: str) -> None:
+    assert tg.result_type(*values) == np.dtype(expected)
+    assert tg.result_type(*values[::-1]) == np.dtype(expected)
+
+
+@pytest.mark.parametrize(
+    ("x", "other", "expected"),
+    [
+        (tg.ones(1), tg.arange(1), "float32"),
+        (tg.ones(1), 2, "float32"),
+        (tg.arange(1), 2.5, "float32"),
+        (tg.arange(1, dtype=tg.int8), 3, "int8"),
+        (tg.ones(1, dtype=tg.float64), tg.ones(1), "float64"),
+        (tg.ones(1), 1j, "complex64"),
+        (tg.ones(1, dtype=tg.float64), 1j, "complex128"),
+    ],
+)
+def test_operators_promote_as_result_type_says(x: Any, other: Any, expected: str) -> None:
+    for result in (x + other, other + x, x * other, tg.add(x, other)):
+        assert result.dtype == np.dtype(expected)
+    assert tg.result_type(x, other) == np.dtype(expected)
+
+
+def test_casts_that_promotion_can_do_are_possible() -> None:
+    assert tg.can_cast(tg.int8, tg.int16)
+    assert tg.can_cast(tg.ones(1), tg.complex64)
+    assert not tg.can_cast(tg.float64, tg.float32)
+    assert not tg.can_cast(tg.complex64, tg.float64)
+
+
+def test_limits_are_python_numbers() -> None:
+    info = tg.finfo(tg.float32)
+    assert (info.bits, info.dtype) == (32, tg.float32)
+    assert info.eps == 2.0**-23
+    assert type(info.max) is float
+    assert tg.finfo(tg.ones(1, dtype=tg.complex128)).bits == 64
+    assert tg.iinfo(tg.uint8) == (8, 255, 0, tg.uint8)
+    with pytest.raises(DTypeError, match="iinfo"):
+        tg.finfo(tg.int8)
+    with pytest.raises(DTypeError, match="finfo"):
+        tg.iinfo(tg.float32)
+
+
+def test_kinds_of_dtypes() -> None:
+    assert tg.isdtype(tg.float32, "real floating")
+    assert tg.isdtype(tg.int8, ("bool", "signed integer"))
+    assert tg.isdtype(tg.int8, tg.int8)
+    assert not tg.isdtype(tg.complex64, "real floating")
+    with pytest.raises(DTypeError, match="banana"):
+        tg.isdtype(tg.float32, "banana")
+
+
+def test_astype_is_differentiated_and_copies_when_told() -> None:
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    tg.astype(x, tg.float64).sum().backward()
+    assert x.grad is not None
+    assert x.grad.dtype == tg.float32
+    assert tg.astype(x, tg.float32, copy=False) is x
+    assert tg.astype(x, tg.float32) is not x
+    assert not tg.astype(x, tg.int64).requires_grad
+
+
+def test_the_namespace_tells_what_it_has() -> None:
+    info = tg.__array_namespace_info__()
+    assert info.capabilities()["boolean indexing"]
+    assert info.default_device() == "cpu"
+    assert info.devices() == ["cpu"]
+    assert info.default_dtypes()["real floating"] == tg.float32
+    assert set(info.dtypes(kind="complex floating")) == {"complex64", "complex128"}
+    assert len(info.dtypes()) == 13
+    with pytest.raises(DeviceError, match="mars"):
+        info.dtypes(device="mars")
+
+
+def test_a_tensor_names_its_namespace() -> None:
+    x = tg.ones(1)
+    assert x.__array_namespace__() is tg
+    assert x.__array_namespace__(api_version="2024.12") is tg
+    with pytest.raises(UsageError, match=r"1999\.1"):
+        x.__array_namespace__(api_version="1999.1")
+    assert x.to_device("cpu") is x
+    with pytest.raises(DeviceError, match="mars"):
+        x.to_device("mars")

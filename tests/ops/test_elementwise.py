@@ -1,0 +1,132 @@
+"""Functions of each element: magnitudes, rounding, parts, bounds and choices."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.ops.twins import assert_twins, complexes, normals
+
+import telegrad as tg
+from telegrad.errors import ShapeError
+
+inf, nan = float("inf"), float("nan")
+VALUES = np.array([-2.5, -0.5, -0.0, 0.0, 0.4, 1.5, 2.5, inf, -inf, nan])
+
+
+@pytest.mark.parametrize("name", ["abs", "sign", "ceil", "floor", "round", "trunc"])
+def test_one_value_is_that_of_numpy(name: str) -> None:
+    ours = getattr(tg, name)(tg.asarray(VALUES)).numpy()
+    theirs = getattr(np, name)(VALUES)
+    np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(np.signbit(ours), np.signbit(theirs))
+    whole = np.array([-3, 0, 4], dtype=np.int16)
+    counted = getattr(tg, name)(tg.asarray(whole))
+    assert counted.dtype == tg.int16
+    np.testing.assert_array_equal(counted.numpy(), getattr(np, name)(whole))
+
+
+@pytest.mark.parametrize("name", ["copysign", "nextafter"])
+def test_two_values_are_those_of_numpy(name: str) -> None:
+    ours = getattr(tg, name)(tg.asarray(VALUES), tg.asarray(VALUES[::-1]))
+    np.testing.assert_array_equal(ours.numpy(), getattr(np, name)(VALUES, VALUES[::-1]))
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "expected"),
+    [(inf, 2.0, inf), (inf, -2.0, -inf), (1.0, -inf, -0.0), (-1.0, inf, -0.0), (7.0, 2.0, 3.0)],
+)
+def test_floor_divide_has_the_infinities_of_the_standard(
+    x: float, y: float, expected: float
+) -> None:
+    found = tg.floor_divide(tg.asarray(x), tg.asarray(y)).item()
+    assert (found, np.signbit(found)) == (expected, np.signbit(expected))
+
+
+def test_complex_expm1_and_tanh_have_the_special_values_of_the_standard() -> None:
+    ends = tg.asarray(np.array([complex(inf, 2.0), complex(-inf, -2.0)]))
+    found = tg.tanh(ends).numpy()
+    assert found.tolist() == [1 + 0j, -1 + 0j]
+    assert np.signbit(found.imag).tolist() == [False, True]
+    assert tg.expm1(tg.asarray(np.array([complex(-inf, inf)]))).tolist() == [-1 + 0j]
+
+
+def test_the_derivative_of_a_complex_magnitude_and_direction_is_that_of_pytorch() -> None:
+    assert_twins(tg.abs, torch.abs, complexes(3))
+    assert_twins(tg.sign, torch.sgn, complexes(3))
+    zeros = np.zeros(2, dtype=complex)
+    assert_twins(tg.abs, torch.abs, zeros, second=False)
+    assert_twins(tg.sign, torch.sgn, zeros, second=False)
+
+
+def test_parts_of_complex_values_are_differentiated_as_in_pytorch() -> None:
+    def ours(z: Any) -> Any:
+        return tg.real(z) * tg.imag(z) + tg.real(tg.conj(z) * z * z)
+
+    def theirs(z: Any) -> Any:
+        return torch.real(z) * torch.imag(z) + torch.real(torch.conj(z) * z * z)
+
+    assert_twins(ours, theirs, complexes(2, 2))
+
+
+def test_parts_of_real_values_are_themselves_and_zero() -> None:
+    x = tg.ones(2)
+    assert tg.real(x) is x
+    assert tg.conj(x) is x
+    assert tg.imag(x).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(-0.5, None), (None, 0.5), (-0.5, 0.5), (None, None), (1.0, -1.0)]
+)
+def test_clip_is_pytorchs_clamp(low: Any, high: Any) -> None:
+    def theirs(x: Any) -> Any:
+        return x + 0 if low is high is None else torch.clamp(x, low, high)
+
+    assert_twins(lambda x: tg.clip(x, low, high), theirs, normals(4, 3))
+
+
+def test_the_bounds_of_clip_may_be_tensors_that_require_grad() -> None:
+    arrays = normals(4, 3), normals(3) - 0.5, normals(4, 1) + 0.5
+    assert_twins(tg.clip, torch.clamp, *arrays)
+
+
+def test_a_value_on_a_bound_keeps_its_whole_gradient() -> None:
+    at = np.array([-1.0, 1.0])
+    assert_twins(lambda x: tg.clip(x, -1, 1), lambda x: torch.clamp(x, -1, 1), at)
+
+
+def test_clip_keeps_the_dtype_of_integers() -> None:
+    clipped = tg.clip(tg.arange(5, dtype=tg.int8), 1, 3)
+    assert clipped.dtype == tg.int8
+    assert clipped.tolist() == [1, 1, 2, 3, 3]
+
+
+def test_where_promotes_its_values_together_but_not_with_the_condition() -> None:
+    mask = tg.asarray([True, False])
+    assert tg.where(mask, tg.arange(2), tg.ones(2)).dtype == tg.float32
+    assert tg.where(mask, 1, 2.5).tolist() == [1.0, 2.5]
+    assert tg.where(mask, tg.ones(2, dtype=tg.float64), 0).dtype == tg.float64
+    assert tg.where(mask, tg.arange(2, dtype=tg.int8), 0).dtype == tg.int8
+
+
+def test_triangles_of_matrices_are_those_of_numpy_and_vectors_are_refused() -> None:
+    x = normals(2, 3, 4)
+    np.testing.assert_array_equal(tg.tril(tg.asarray(x), k=1).numpy(), np.tril(x, 1))
+    np.testing.assert_array_equal(tg.triu(tg.asarray(x), k=-1).numpy(), np.triu(x, -1))
+    with pytest.raises(ShapeError, match="matrices"):
+        tg.tril(tg.ones(3))
+
+
+def test_rounding_sends_a_gradient_of_zeros() -> None:
+    x = tg.tensor([0.3, 1.7], requires_grad=True)
+    (tg.round(x) + tg.floor(x) + tg.ceil(x) + tg.trunc(x)).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [0.0, 0.0]
+
+
+def test_a_comparison_of_tensors_that_require_grad_is_a_constant() -> None:
+    x = tg.tensor([0.3, 1.7], requires_grad=True)
+    assert not (x > 1).requires_grad
+    assert not tg.isnan(x).requires_grad
+    assert not tg.nextafter(x, x).requires_grad
