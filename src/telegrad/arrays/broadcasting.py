@@ -16,7 +16,7 @@ def fit(xp: Any, gradient: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """The gradient for an input of this shape and dtype; see the module's docstring."""
     if gradient.shape != shape:
         gradient = _sum_to(xp, gradient, shape)
-    if gradient.dtype != dtype:
+    if gradient.dtype is not dtype and gradient.dtype != dtype:
         if xp.isdtype(gradient.dtype, "complex floating") and not xp.isdtype(
             dtype, "complex floating"
         ):
@@ -27,7 +27,10 @@ def fit(xp: Any, gradient: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def _sum_to(xp: Any, gradient: Any, shape: tuple[int, ...]) -> Any:
-    extra = len(gradient.shape) - len(shape)
+    wide = gradient.shape
+    extra = len(wide) - len(shape)
+    if extra == 1 and wide[1:] == shape:
+        return xp.sum(gradient, axis=0)
     kept = gradient.shape[extra:] if extra >= 0 else None
     stretched = []
     if kept is not None and kept != shape:

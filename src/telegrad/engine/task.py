@@ -197,12 +197,11 @@ class GraphTask:
                 contributions = node.pull_recorded(cotangent) if recorded else node.pull(cotangent)
                 if hooks is not None:
                     contributions = node.after(contributions, cotangent)
-                edges = node.edges
                 # Two references, this local and getrefcount's: nobody else can run it again.
                 if not keep and getrefcount(node) > 2:
                     node.release()
                 cotangent = None
-                for edge, contribution in zip(edges, contributions):
+                for edge, contribution in zip(node.edges, contributions):
                     if contribution is not None:
                         if edge not in buffers:
                             buffers[edge] = contribution
@@ -215,6 +214,7 @@ class GraphTask:
                         missing[edge] -= 1
                         if not missing[edge]:
                             finished.append(edge)
+                edge = None
                 if finished:
                     # Only the buffers may know a leaf's gradient, so that it need not be copied.
                     contributions = contribution = None

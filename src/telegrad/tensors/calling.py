@@ -29,7 +29,7 @@ _mode = MODE.get
 def apply(row: Primitive, *inputs: Any, **options: Any) -> Any:
     """Calls a primitive on Tensors and Python numbers; several outputs come as a tuple."""
     mode = _mode()
-    if mode is PLAIN and not row.outputs and not row.elementwise and not row.floating:
+    if mode is PLAIN and not row.outputs and not row.elementwise:
         made = _apply_plain(row, inputs, options)
         if made is not None:
             return made
@@ -67,6 +67,8 @@ def _apply_plain(row: Primitive, inputs: tuple[Any, ...], options: dict[str, Any
         arrays.append(x.array)
         if x.node is not None:
             mask |= bit
+        elif row.floating and x.array.dtype.kind not in "fc":
+            return None
         bit += bit
     try:
         result = row.kernel(NUMPY)(*arrays, **options)

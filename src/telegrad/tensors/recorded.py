@@ -184,13 +184,31 @@ class OneEdge(RowNode, eq=False):
         return RowNode.pull(self, cotangent)
 
 
+class TwoEdges(RowNode, eq=False):
+    """Two edges, a rule each, a real result."""
+
+    def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        if self.rare is not None or type(cotangent) is not _ndarray:
+            return RowNode.pull(self, cotangent)
+        first, second = self.rules
+        left = cotangent if first is SAME else first(NUMPY, cotangent, self)
+        right = cotangent if second is SAME else second(NUMPY, cotangent, self)
+        fits = self.fits
+        if fits is not None:
+            left, right = fit(NUMPY, left, *fits[0]), fit(NUMPY, right, *fits[1])
+        return (left, right)
+
+
 class PassOn(RowNode, eq=False):
     """Every edge receives the cotangent as it is."""
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        if self.fits is None:
+        fits = self.fits
+        if fits is None:
             return (cotangent,) * len(self.edges)
-        return RowNode.pull(self, cotangent)
+        if type(cotangent) is not _ndarray:
+            return RowNode.pull(self, cotangent)
+        return [cotangent if f is None else fit(NUMPY, cotangent, *f) for f in fits]
 
 
 def variant(row: Primitive, mask: int, is_complex: bool) -> type[RowNode]:
@@ -217,9 +235,12 @@ def _make_variant(row: Primitive, mask: int, is_complex: bool) -> type[RowNode]:
     extra: dict[str, Any] = {}
     if all(rule is SAME for rule in rules):
         base = PassOn
-    elif len(rules) == 1 and not conjugates and not row.outputs and rules[0] is not ZERO:
-        base = OneEdge
-        extra["rule"] = staticmethod(rules[0])
+    elif not conjugates and not row.outputs and ZERO not in rules:
+        if len(rules) == 1:
+            base = OneEdge
+            extra["rule"] = staticmethod(rules[0])
+        elif len(rules) == 2:
+            base = TwoEdges
     kind: type[RowNode] = msgspec.defstruct(
         f"{row.name}_{mask}",
         [(name, Any, None) for name in (*values, *facts)],
