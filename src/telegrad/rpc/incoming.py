@@ -240,9 +240,7 @@ class Incoming:
 
         def answer(done: Future[Any]) -> None:
             try:
-                sealed = context.run(
-                    self._seal_answer, endpoint, number, done.value(), call_extra
-                )
+                sealed = context.run(self._seal_answer, endpoint, number, done.value(), call_extra)
                 if sealed is not None:
                     self._send_answer(endpoint, number, sealed)
             except BaseException as error:

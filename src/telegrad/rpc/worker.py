@@ -198,12 +198,20 @@ class Worker:
                 raise WorkerLost(f"it is not known where worker {peer.info.name!r} listens")
             timeout = min(max(0.01, deadline - self.host.now()), _LONGEST_DIAL)
             endpoint = self.host.dial(peer.info, peer.address, timeout)
-            endpoint.send(frames.HELLO, 0, 0, 0, _encode_hello((self.id, self.address)))
+            try:
+                endpoint.send(frames.HELLO, 0, 0, 0, _encode_hello((self.id, self.address)))
+            except (OSError, EOFError) as error:
+                self.host.ended(endpoint)
+                raise self._loss(peer.info, error, error) from error
             with self.peers.lock:
                 if endpoint.peer.incarnation != peer.info.incarnation:
                     self.peers.add(endpoint.peer, peer.address)
-                peer.outgoing = endpoint
-                peer.lost = None
+                if not self.closed:
+                    peer.outgoing = endpoint
+                    peer.lost = None
+            if self.closed:
+                self.host.ended(endpoint)
+                self.find(peer.info)
         self.host.rouse(endpoint.next_tick)
         return endpoint
 
@@ -223,8 +231,13 @@ class Worker:
             self.endpoint_lost(stale, ConnectionError("it opened a new connection"))
         with self.peers.lock:
             self.peers.add(endpoint.peer, peer.address)
-            peer.incoming.append(endpoint)
-            peer.lost = None
+            if not self.closed:
+                peer.incoming.append(endpoint)
+                peer.lost = None
+        if self.closed:
+            # It came while this worker was leaving: close() did not see it.
+            self.host.ended(endpoint)
+            return
         self.host.rouse(endpoint.next_tick)
 
     def greeted(self, endpoint: Endpoint, header: bytes) -> None:

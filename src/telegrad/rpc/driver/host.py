@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from telegrad.errors import NotInitialized, PeerError, WorkerLost
+from telegrad.errors import AuthenticationFailed, NotInitialized, PeerError, WorkerLost
 from telegrad.rpc.call import Call
 from telegrad.rpc.driver.link import Link, serving
 from telegrad.rpc.driver.monitor import Monitor
@@ -68,15 +68,30 @@ class SocketHost:
 
     def dial(self, peer: WorkerInfo, address: str, timeout: float) -> Endpoint:
         """Open the path for this worker's requests to a peer."""
-        connection = connect(address, identity=self.identity, expect=peer.name, timeout=timeout)
+        timeout = min(timeout, self.options.lost_after)
+        end = self.now() + timeout
+        try:
+            connection = connect(address, identity=self.identity, expect=peer.name, timeout=timeout)
+        except AuthenticationFailed as error:
+            if self.now() < end:
+                raise
+            # It accepted, for the kernel does that, but never spoke: stopped, or too busy.
+            raise WorkerLost(
+                f"worker {peer.name!r} was lost: it did not answer at {address} for {timeout:.1f} s"
+            ) from error
         info = WorkerInfo(peer.name, peer.id, connection.peer_incarnation)
         return self._adopt(Link(self, connection, info, served=False))
 
     def _accept(self, connection: Connection) -> None:
         info = WorkerInfo(connection.peer_name, UNKNOWN_ID, connection.peer_incarnation)
-        link = self._adopt(Link(self, connection, info, served=True))
+        try:
+            link = self._adopt(Link(self, connection, info, served=True))
+        except WorkerLost:
+            # It came while this worker was leaving; closing tells it so.
+            return
         self.worker.accepted(link)
-        self.start(link.attend)
+        if not link.closed:
+            link.start_attending()
 
     def _adopt(self, link: Link) -> Link:
         with self._lock:

@@ -87,6 +87,7 @@ class Link(Endpoint):
         self._lead = _thread.allocate_lock()
         self._mutex = _thread.allocate_lock()
         self._serving: object = None
+        self._attending = False
         self._waiting: dict[int, _Waiting] = {}
         self._followers: collections.deque[_thread.LockType] = collections.deque()
         self._places = connection.same_host and host.segment_pool is not None
@@ -304,6 +305,9 @@ class Link(Endpoint):
         """Release the lead and see to it that somebody reads on."""
         self._lead.release()
         self._host.at("lead released")
+        if self.closed:
+            # We may be the last to leave: what was ended while we read can be freed now.
+            self._host.tidy()
         self.offer_lead()
 
     def offer_lead(self) -> None:
@@ -317,7 +321,7 @@ class Link(Endpoint):
             pass
         if not self.closed and (self.served or self.expects()):
             if self._reader.has_frame():
-                self._host.start(self.attend)
+                self.start_attending()
             else:
                 self._host.monitor.watch(self)
 
@@ -327,8 +331,17 @@ class Link(Endpoint):
 
     # Serving.
 
-    def attend(self) -> None:
+    def start_attending(self) -> None:
+        """Let a thread of the pool read, unless one is on its way to do so."""
+        with self._mutex:
+            if self._attending:
+                return
+            self._attending = True
+        self._host.start(self._attend)
+
+    def _attend(self) -> None:
         """Read for as long as there is something, on a thread of the pool."""
+        self._attending = False
         if not self._lead.acquire(False):
             return
         if self.watched:

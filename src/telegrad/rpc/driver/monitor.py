@@ -183,7 +183,7 @@ class Monitor:
                 # The peer hung up. Say so once; whoever reads the link finds out by reading.
                 self._forget(fd)
         link.watched = False
-        self._host.start(link.attend)
+        link.start_attending()
 
     def _look_around(self) -> None:
         now = time.monotonic()

@@ -30,7 +30,7 @@ class _Seat:
 class Pool:
     """The threads of one worker."""
 
-    def __init__(self, name: str, linger: float = 5.0) -> None:
+    def __init__(self, name: str, linger: float = 2.0) -> None:
         self._name = name
         self._linger = linger
         self._lock = threading.Lock()

@@ -1,0 +1,53 @@
+"""What the workers of the tests' clusters run; importable, so that it goes by name."""
+
+import os
+import signal
+import threading
+import time
+
+import psutil
+
+from telegrad.distributed import rpc
+
+GATE = threading.Event()
+
+
+def who():
+    return rpc.get_worker_info().name
+
+
+def pid():
+    return os.getpid()
+
+
+def bounce(other, depth):
+    me = rpc.get_worker_info().name
+    return 0 if depth == 0 else 1 + rpc.rpc_sync(other, bounce, (me, depth - 1))
+
+
+def stop_yourself():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def kill_yourself():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hold():
+    GATE.wait()
+
+
+def busy(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+def resources():
+    """Return (threads that are not the pool's idle ones, descriptors) of this process."""
+    process = psutil.Process()
+    return process.num_threads(), process.num_fds()
+
+
+def counts():
+    return rpc.current_worker().references.counts()

@@ -1,0 +1,172 @@
+"""init_rpc and shutdown: workers started by hand that meet at rank 0."""
+
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from telegrad.distributed import rpc
+from telegrad.errors import CallTimeout, UsageError, WorkerLost
+from telegrad.rpc.keys import ClusterKey
+
+pytestmark = pytest.mark.processes
+
+SCRIPT = textwrap.dedent(
+    """
+    import os
+    from telegrad.distributed import rpc
+    rpc.init_rpc(options=rpc.Options(join_timeout=float(os.environ.get("JOIN", 20))))
+    me = rpc.get_worker_info()
+    if me.id == 0:
+        names = [rpc.rpc_sync(i, rpc.get_worker_info).name for i in range(int(os.environ["WORLD_SIZE"]))]
+        print("all:", *names)
+    {body}
+    rpc.shutdown()
+    print("bye", me.name)
+    """
+)
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Return a function that starts workers, and end them afterwards."""
+    key = tmp_path / "key"
+    ClusterKey.fresh().save(key)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    started = []
+
+    def start(name, rank, size, body="", **extra):
+        environment = {
+            **os.environ,
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "RANK": str(rank),
+            "WORLD_SIZE": str(size),
+            "TELEGRAD_WORKER_NAME": name,
+            "TELEGRAD_KEY_FILE": str(key),
+            **extra,
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT.format(body=body)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def output(process):
+    return process.communicate(timeout=60)[0]
+
+
+def test_three_workers_meet_call_each_other_and_leave_together(world):
+    # The last one leaves half a second after the others have come to their end.
+    slow = "import time; time.sleep(0.5 * (me.id == 2))"
+    processes = [world(name, rank, 3, slow) for rank, name in enumerate(["ps", "t0", "t1"])]
+    texts = [output(process) for process in processes]
+    assert "all: ps t0 t1" in texts[0]
+    for name, text in zip(["ps", "t0", "t1"], texts):
+        assert f"bye {name}" in text
+    assert [process.returncode for process in processes] == [0, 0, 0]
+
+
+def test_a_worker_that_dies_does_not_keep_the_others_from_leaving(world):
+    body = "me.id == 0 and rpc.rpc_async('t0', os._exit, (3,))"
+    processes = [world(name, rank, 2, body) for rank, name in enumerate(["ps", "t0"])]
+    began = time.monotonic()
+    output(processes[0])
+    assert processes[0].returncode == 0
+    assert time.monotonic() - began < 25
+
+
+def test_a_name_that_is_taken_and_a_wrong_world_size_are_refused(world):
+    master = world("ps", 0, 3, JOIN="6")
+    first = world("t0", 1, 3, JOIN="6")
+    # Which of the two namesakes comes first is open, that one of them is refused is not.
+    twin = world("t0", 2, 3, JOIN="6")
+    other = world("t1", 1, 9, JOIN="6")
+    assert "rank 0 expects a world of 3 workers, t1 one of 9" in output(other)
+    texts = output(first) + output(twin)
+    assert "there is a worker named 't0' already" in texts
+    assert "2 of 3 workers came" in output(master)
+
+
+def test_a_wrong_key_keeps_a_worker_out(world, tmp_path):
+    other = tmp_path / "other"
+    ClusterKey.fresh().save(other)
+    master = world("ps", 0, 2, JOIN="3")
+    stranger = world("t0", 1, 2, JOIN="3", TELEGRAD_KEY_FILE=str(other))
+    assert "AuthenticationFailed" in output(stranger)
+    assert "1 of 2 workers came" in output(master)
+
+
+def test_an_unreachable_master_is_an_error_that_says_what_was_tried(monkeypatch, tmp_path):
+    ClusterKey.fresh().save(tmp_path / "key")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("MASTER_PORT", str(probe.getsockname()[1]))
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("TELEGRAD_KEY_FILE", str(tmp_path / "key"))
+        with pytest.raises(WorkerLost, match=r"no worker could be reached at tcp://127.*tried"):
+            rpc.init_rpc("t", rank=1, world_size=2, options=rpc.Options(join_timeout=0.5))
+
+
+def test_a_port_in_use_is_an_error(monkeypatch, tmp_path):
+    ClusterKey.fresh().save(tmp_path / "key")
+    monkeypatch.setenv("TELEGRAD_KEY_FILE", str(tmp_path / "key"))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]))
+        with pytest.raises(UsageError, match="in use"):
+            rpc.init_rpc("t", rank=0, world_size=2)
+
+
+def test_one_process_may_start_and_leave_and_start_again(monkeypatch, tmp_path):
+    ClusterKey.fresh().save(tmp_path / "key")
+    monkeypatch.setenv("TELEGRAD_KEY_FILE", str(tmp_path / "key"))
+    for _ in range(2):
+        monkeypatch.setenv("MASTER_PORT", "0")
+        rpc.init_rpc("alone", rank=0, world_size=1)
+        with pytest.raises(UsageError, match="call shutdown first"):
+            rpc.init_rpc("alone", rank=0, world_size=1)
+        assert rpc.rpc_sync("alone", abs, (-2,)) == 2
+        rpc.shutdown()
+
+
+def test_too_few_workers_is_an_error_after_the_timeout(monkeypatch, tmp_path):
+    ClusterKey.fresh().save(tmp_path / "key")
+    monkeypatch.setenv("TELEGRAD_KEY_FILE", str(tmp_path / "key"))
+    monkeypatch.setenv("MASTER_PORT", "0")
+    with pytest.raises(CallTimeout, match="1 of 2 workers came"):
+        rpc.init_rpc("ps", rank=0, world_size=2, options=rpc.Options(join_timeout=0.2))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rank": 0, "world_size": 1}, "needs a name"),
+        ({"name": "a", "world_size": 1}, "needs rank="),
+        ({"name": "a", "rank": 0}, "needs world_size="),
+        ({"name": "a", "rank": 5, "world_size": 2}, "a rank from 0 to 1"),
+        ({"name": "a", "rank": "x", "world_size": 2}, "expected an integer for rank"),
+    ],
+)
+def test_settings_that_are_missing_or_wrong_are_named(monkeypatch, arguments, message):
+    for name in ("RANK", "WORLD_SIZE", "TELEGRAD_WORKER_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UsageError, match=message):
+        rpc.init_rpc(**arguments)

@@ -1,0 +1,105 @@
+"""The driver's own races: tiny switch interval, forced yields at named points, many threads."""
+
+import operator
+import os
+import random
+import sys
+import threading
+
+import pytest
+
+from telegrad.rpc.driver.host import SocketHost
+from telegrad.rpc.future import wait_all
+from telegrad.rpc.options import Options
+from tests.rpc import simulated
+from tests.rpc.neighbours import neighbours
+
+CALLS = int(os.environ.get("TELEGRAD_STRESS_CALLS", "100000"))
+THREADS = 4
+
+
+@pytest.fixture
+def frantic(monkeypatch):
+    """Switch threads after every microsecond, and often at the points where they race."""
+    dice = random.Random(0)
+
+    def at(self, point):
+        if dice.random() < 0.3:
+            os.sched_yield()
+
+    monkeypatch.setattr(SocketHost, "at", at)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def run_threads(work, arguments):
+    failures = []
+
+    def guarded(*args):
+        try:
+            work(*args)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=args, daemon=True) for args in arguments]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads), "a call hangs"
+    if failures:
+        raise failures[0]
+
+
+@pytest.mark.parametrize("spin", [0.0, 50e-6])
+def test_four_threads_a_side_lose_and_mix_up_nothing(frantic, spin):
+    with neighbours("a", "b", options=Options(spin=spin, rpc_timeout=120)) as (a, b):
+        each = CALLS // 2 // (2 * THREADS)
+
+        def work(worker, to, base):
+            number = 0
+            while number < each:
+                kind = number % 10
+                if kind < 6:
+                    assert worker.rpc_sync(to, operator.add, (base, number)) == base + number
+                    number += 1
+                elif kind < 9:
+                    calls = [worker.rpc_async(to, operator.add, (base, n)) for n in range(20)]
+                    assert wait_all(calls) == [base + n for n in range(20)]
+                    number += 20
+                else:
+                    assert worker.rpc_sync(to, simulated.bounce, (worker.name, 4)) == 4
+                    number += 5
+
+        sides = [(a, "b"), (b, "a")]
+        run_threads(work, [(w, to, n << 40) for w, to in sides for n in range(THREADS)])
+
+
+def test_shutting_down_in_the_middle_of_calls_hangs_nobody(frantic):
+    from telegrad.errors import NotInitialized, PeerError
+
+    for _ in range(20):
+        with neighbours("a", "b", options=Options(rpc_timeout=60)) as (a, b):
+            started = threading.Barrier(5)
+
+            def work(worker, to, first):
+                started.wait()
+                try:
+                    while True:
+                        worker.rpc_sync(to, simulated.who)
+                except (PeerError, NotInitialized):
+                    pass
+
+            def close():
+                started.wait()
+                a.rpc_sync("b", simulated.who)
+                b.close()
+
+            jobs = [(a, "b", 0), (a, "b", 1), (b, "a", 0), (b, "a", 1)]
+            closer = threading.Thread(target=close)
+            closer.start()
+            run_threads(work, jobs)
+            closer.join(30)
+            assert not closer.is_alive()
