@@ -43,7 +43,11 @@ def recorded(row: Primitive, sample: Sample) -> Any:
 
 
 def cotangent_of(row: Primitive, results: tuple[Any, ...]) -> Any:
-    parts = [np.ones(y.shape, dtype=y.dtype) for y in results]
+    parts: list[Any] = [np.ones(y.shape, dtype=y.dtype) for y in results]
+    if row.gaps:
+        # Vectors are determined up to a phase or not at all, values (with an axis less) always.
+        least = min(y.ndim for y in results)
+        parts = [part if part.ndim == least else None for part in parts]
     return Bundle(parts) if row.outputs else parts[0]
 
 

@@ -86,10 +86,11 @@ CROSS = Primitive(
 def _on_diagonal(xp: Any, g: Any, s: Any) -> Any:
     """A matrix of the argument's shape with `g` on the diagonal that was taken, zero elsewhere."""
     square = xp.diagonal_matrix(g)
-    length, rows = g.shape[-1], s.x_shape[-2:]
-    if not s.offset and rows == (length, length):
+    length = g.shape[-1]
+    if tuple(square.shape) == s.x_shape:
         return square
-    top, left = max(-s.offset, 0), max(s.offset, 0)
+    # A diagonal outside of the matrix is empty; an index may not start there.
+    top, left = (max(-s.offset, 0), max(s.offset, 0)) if length else (0, 0)
     index = (Ellipsis, slice(top, top + length), slice(left, left + length))
     return xp.index_set(xp.zeros(s.x_shape, dtype=xp.dtype_of(g)), square, index=index)
 
