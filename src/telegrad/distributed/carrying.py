@@ -152,15 +152,15 @@ class Carrier:
         riding: list[Departure] = []
         questions: list[Question] = []
         while True:
-            for to, group in _by_destination(departures).items():
-                if to == asker:
-                    riding.extend(group)
-                else:
-                    questions.append(self._send(part, to, group, phase))
-            if questions and riding and asker is not None:
-                # Something else is under way: don't let the asker wait for it.
-                questions.append(self._send(part, asker, riding, phase))
-                riding = []
+            leaving = _by_destination(departures)
+            if asker is not None:
+                riding.extend(leaving.pop(asker, ()))
+                if riding and (leaving or questions):
+                    # Something else is under way: don't let the asker wait for it.
+                    leaving[asker], riding = riding, []
+            waits = len(leaving) == 1 and not questions
+            for to, group in leaving.items():
+                questions.append(self._send(part, to, group, phase, waits))
             if not questions:
                 return riding
             (waiting, workers, entries), arrays = questions.pop(0).wait()
@@ -171,9 +171,12 @@ class Carrier:
                 departures, change = part.receive(feeds, phase)
                 report.change(own, change)
 
-    def _send(self, part: Part, to: str, group: list[Departure], phase: int) -> Question:
+    def _send(
+        self, part: Part, to: str, group: list[Departure], phase: int, waits: bool
+    ) -> Question:
         entries, arrays = self._parcels.pack(part, to, group)
-        return self._questions.ask(to, GRADIENTS, [part.plan, phase, entries], arrays)
+        body = [part.plan, phase, entries]
+        return self._questions.ask(to, GRADIENTS, body, arrays, waits=waits)
 
     def _search(self, part: Part, message_ids: list[int] | None, report: Report) -> None:
         """Marks what is live here, and asks the other end of each boundary to do the same."""

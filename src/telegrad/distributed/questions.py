@@ -66,10 +66,20 @@ class Questions:
         """After how long a wait asks whether anyone still works on it; None for never."""
         return self._worker.options.rpc_timeout or None
 
-    def ask(self, to: str | WorkerInfo, service: str, body: Any, arrays: Any = ()) -> Question:
-        """Asks; the answer is waited for later."""
+    def ask(
+        self,
+        to: str | WorkerInfo,
+        service: str,
+        body: Any,
+        arrays: Any = (),
+        *,
+        waits: bool = False,
+    ) -> Question:
+        """Asks. `waits`: this thread will wait for the answer at once, which is cheaper."""
         number = self._worker.next_id()
-        call = self._worker.send_service(to, service, [number, body], arrays, timeout=_AGES)
+        call = self._worker.outgoing.service(
+            to, service, [number, body], arrays, _AGES, waits=waits
+        )
         return Question(self, call, number)
 
     def work_on(self, request: ServiceRequest) -> "_Work":
