@@ -112,7 +112,7 @@ def _shift(name: str) -> Callable[..., Any]:
 
 LINALG: dict[Any, Callable[..., Any]] = {
     np.cross: lambda a, b, axis=-1: lent.namespace.linalg.cross(a, b, axis=axis),
-    np.diag: lambda v, k=0: lent.namespace.diag(v, k=k),
+    np.diag: lambda v, k=0: lent.namespace.diag(v, offset=k),
     np.diagonal: _diagonal,
     np.dot: _dot,
     np.einsum: _einsum,

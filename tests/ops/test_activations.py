@@ -1,0 +1,88 @@
+"""Activations: PyTorch's values and derivatives, and what happens far from zero."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.ops.twins import assert_twins, complexes, normals
+
+import telegrad as tg
+from telegrad.errors import DTypeError, UsageError
+
+F = torch.nn.functional
+PAIRS: dict[str, tuple[Any, Any]] = {
+    "sigmoid": (tg.sigmoid, torch.sigmoid),
+    "log_sigmoid": (tg.log_sigmoid, F.logsigmoid),
+    "softplus": (tg.softplus, F.softplus),
+    "softplus, beta": (lambda x: tg.softplus(x, beta=2.5), lambda x: F.softplus(x, beta=2.5)),
+    "silu": (tg.silu, F.silu),
+    "gelu": (tg.gelu, F.gelu),
+    "gelu, tanh": (
+        lambda x: tg.gelu(x, approximate="tanh"),
+        lambda x: F.gelu(x, approximate="tanh"),
+    ),
+    "relu": (tg.relu, torch.relu),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_an_activation_is_pytorchs_in_value_and_both_orders(name: str) -> None:
+    assert_twins(*PAIRS[name], normals(3, 4))
+
+
+def test_sigmoid_and_silu_take_complex_numbers() -> None:
+    assert_twins(tg.sigmoid, torch.sigmoid, complexes(3))
+    # PyTorch's own silu is not differentiable there.
+    assert_twins(tg.silu, lambda x: x * torch.sigmoid(x), complexes(3))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sigmoid_keeps_its_digits_where_it_is_small(dtype: str) -> None:
+    x = np.asarray([-80.0, -40.0, -20.0], dtype=dtype)
+    got = tg.sigmoid(tg.asarray(x)).numpy()
+    np.testing.assert_allclose(got, np.exp(x.astype("float64")), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", PAIRS)
+def test_an_activation_stays_finite_and_quiet_far_out(name: str, dtype: str) -> None:
+    x = tg.tensor([-1e4, -800.0, 800.0, 1e4], dtype=dtype, requires_grad=True)
+    with np.errstate(over="raise", invalid="raise"):
+        y = PAIRS[name][0](x)
+        (gradient,) = tg.autograd.grad(y.sum(), x)
+    assert np.isfinite(y.detach().numpy()).all()
+    assert np.isfinite(gradient.numpy()).all()
+
+
+def test_activations_carry_nan_and_know_infinity() -> None:
+    x = tg.tensor([float("nan"), float("inf"), -float("inf")])
+    np.testing.assert_array_equal(tg.sigmoid(x).numpy()[:2], [np.nan, 1.0])
+    np.testing.assert_array_equal(tg.relu(x).numpy(), [np.nan, np.inf, 0.0])
+    np.testing.assert_array_equal(tg.softplus(x).numpy(), [np.nan, np.inf, 0.0])
+
+
+def test_relu_has_slope_zero_at_zero_as_in_pytorch() -> None:
+    x = tg.tensor([0.0], requires_grad=True)
+    (gradient,) = tg.autograd.grad(tg.relu(x).sum(), x)
+    assert gradient.item() == 0.0
+
+
+def test_integers_become_float32() -> None:
+    for function, _ in PAIRS.values():
+        assert function(tg.asarray([1, 2])).dtype == tg.float32
+
+
+def test_relu_refuses_complex_numbers() -> None:
+    with pytest.raises(DTypeError, match="expected real values in relu, got complex64"):
+        tg.relu(tg.asarray([1j]))
+
+
+def test_gelu_refuses_an_approximation_it_does_not_know() -> None:
+    with pytest.raises(UsageError, match="expected 'none' or 'tanh' as approximate in gelu"):
+        tg.gelu(tg.ones(2), approximate="erf")  # type: ignore[arg-type]
+
+
+def test_softplus_refuses_a_beta_that_is_not_positive() -> None:
+    with pytest.raises(UsageError, match="expected a positive beta in softplus, got 0"):
+        tg.softplus(tg.ones(2), beta=0)

@@ -1,0 +1,79 @@
+"""The error and gamma functions: PyTorch's values and derivatives, at the poles too."""
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+import torch
+from tests.ops.twins import assert_twins, complexes, normals
+
+import telegrad as tg
+from telegrad.errors import UsageError
+from telegrad.testing import gradient_check
+
+PAIRS: dict[str, tuple[Any, Any]] = {
+    "erf": (tg.erf, torch.erf),
+    "erfc": (tg.erfc, torch.erfc),
+    "lgamma": (tg.lgamma, torch.lgamma),
+    "digamma": (tg.digamma, torch.digamma),
+    "polygamma 1": (lambda x: tg.polygamma(1, x), lambda x: torch.polygamma(1, x)),
+    "polygamma 4": (lambda x: tg.polygamma(4, x), lambda x: torch.polygamma(4, x)),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_special_function_is_pytorchs_in_value_and_both_orders(name: str) -> None:
+    assert_twins(*PAIRS[name], np.abs(normals(6)) + 0.5)
+
+
+@pytest.mark.parametrize("name", ["lgamma", "digamma"])
+def test_gamma_functions_agree_between_the_poles(name: str) -> None:
+    assert_twins(*PAIRS[name], np.asarray([-0.5, -1.25, -2.75]))
+
+
+def test_gamma_functions_have_pytorchs_values_at_the_poles() -> None:
+    poles = np.asarray([0.0, -1.0])
+    for ours, theirs in ((tg.lgamma, torch.lgamma), (tg.digamma, torch.digamma)):
+        got, expected = ours(tg.asarray(poles)), theirs(torch.tensor(poles))
+        np.testing.assert_array_equal(got.numpy(), expected.numpy())
+
+
+def test_erfc_keeps_its_digits_where_it_is_small() -> None:
+    got = tg.erfc(tg.tensor([20.0], dtype=tg.float64)).item()
+    assert got == pytest.approx(5.3958656116079012e-176, rel=1e-12)
+
+
+def test_erf_is_differentiable_at_complex_numbers() -> None:
+    gradient_check(tg.erf, (complexes(3),))
+
+
+def test_float32_stays_float32() -> None:
+    x = tg.tensor([0.5, 1.5])
+    for function, _ in PAIRS.values():
+        assert function(x).dtype == tg.float32
+    expected = scipy.special.polygamma(2, x.numpy())
+    np.testing.assert_allclose(tg.polygamma(2, x).numpy(), expected, rtol=1e-5)
+
+
+def test_polygamma_of_order_zero_is_digamma() -> None:
+    x = tg.tensor([0.5, 1.5])
+    np.testing.assert_array_equal(tg.polygamma(0, x).numpy(), tg.digamma(x).numpy())
+
+
+def test_polygamma_refuses_a_negative_order() -> None:
+    with pytest.raises(UsageError, match="expected n of 0 or more in polygamma, got -1"):
+        tg.polygamma(-1, tg.ones(2))
+
+
+def test_scipy_is_loaded_only_when_a_special_function_is_called() -> None:
+    program = (
+        "import sys, telegrad as tg\n"
+        "tg.softmax(tg.sigmoid(tg.ones(2)))\n"
+        "assert 'scipy.special' not in sys.modules\n"
+        "tg.erf(tg.ones(2))\n"
+        "assert 'scipy.special' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
