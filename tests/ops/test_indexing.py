@@ -207,3 +207,14 @@ def test_taking_by_floats_without_an_axis_or_with_other_axes_is_refused() -> Non
         tg.take(tg.ones((3, 2)), tg.asarray([0]))
     with pytest.raises(ShapeError, match="as many axes"):
         tg.take_along_axis(tg.ones((3, 2)), tg.asarray([0]))
+
+
+@pytest.mark.parametrize("kind", [np.array, list])
+def test_a_change_of_the_index_after_the_call_does_not_change_the_gradient(kind: Any) -> None:
+    x = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    places = kind([0, 1])
+    y = x[places].sum()
+    places[0] = 2
+    y.backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [1.0, 1.0, 0.0]

@@ -147,3 +147,13 @@ def test_reshape_copies_when_told_and_refuses_when_it_would_have_to() -> None:
     assert tg.reshape(x, (6,), copy=False).shape == (6,)
     with pytest.raises(ValueError, match="copy"):
         tg.reshape(x.T, (6,), copy=False)
+
+
+def test_many_layers_are_differentiated_in_parts() -> None:
+    x = tg.ones((600, 2)).requires_grad_()
+    total: Any = 0.0
+    for i, layer in enumerate(x):
+        total = total + i * layer.sum()
+    total.backward()
+    assert x.grad is not None
+    np.testing.assert_array_equal(x.grad.numpy()[:, 0], np.arange(600.0))

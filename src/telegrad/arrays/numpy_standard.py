@@ -23,23 +23,19 @@ def sort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = Tru
 
 def expm1(x: Any) -> Any:
     """Complex infinities, NaNs and zeros as the standard has them: as ``exp(x) - 1``."""
-    result = np.expm1(x)
-    if result.dtype.kind != "c":
-        return result
+    if x.dtype.kind != "c":
+        return np.expm1(x)
     with np.errstate(all="ignore"):
-        return np.where(np.isfinite(x), result + 0.0, np.exp(x) - 1)
+        return np.where(np.isfinite(x), np.expm1(x) + 0.0, np.exp(x) - 1)
 
 
 def floor_divide(x: Any, y: Any) -> Any:
     """Infinities as in ``floor(x / y)``, where NumPy has NaN or -1."""
-    result = np.floor_divide(x, y)
-    if result.dtype.kind != "f":
-        return result
     infinite = np.isinf(x) | np.isinf(y)
     if not infinite.any():
-        return result
+        return np.floor_divide(x, y)
     with np.errstate(all="ignore"):
-        return np.where(infinite, np.floor(np.divide(x, y)), result)
+        return np.where(infinite, np.floor(np.divide(x, y)), np.floor_divide(x, y))
 
 
 def tanh(x: Any) -> Any:

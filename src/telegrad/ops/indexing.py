@@ -11,25 +11,26 @@ from telegrad.ops.shaping import astype, broadcast_to, reshape
 from telegrad.rules import indexing as _rows
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.inputs import as_inputs
-from telegrad.tensors.inputs import as_inputs
+from telegrad.tensors.shared import SharedArray
 from telegrad.tensors.tensor import refuse_in_place
 
 __all__ = ["getitem", "in_place", "index_add", "index_set", "setitem", "take", "take_along_axis"]
 
 
 def raw_index(index: Any) -> Any:
-    """An index with its Tensors replaced by raw arrays, which nobody else can change."""
+    """An index with its Tensors replaced by raw arrays, none of which the caller can write to.
+
+    The backward pass uses it again, so a caller's own array or list is copied.
+    """
     if isinstance(index, Tensor):
-        return index.array
+        index = index.array
+        return np.array(index) if isinstance(index, SharedArray) else index
     if isinstance(index, tuple):
         return tuple(raw_index(part) for part in index)
-    if isinstance(index, np.ndarray):
-        # A copy: whoever owns it may write to it before the backward pass reads it.
-        return index.copy()
     if isinstance(index, list):
         made = np.array(index)
         return made if made.size else made.astype(np.int64)
-    return index
+    return index.copy() if isinstance(index, np.ndarray) else index
 
 
 def getitem(x: Tensor, index: Any) -> Tensor:

@@ -11,6 +11,9 @@ from telegrad.tensors import Tensor, apply
 
 __all__ = ["concat", "stack", "unstack"]
 
+_AT_ONCE = 256
+"""How many layers one node gives: summing their cotangents takes time with its square."""
+
 
 def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Tensor:
     """The tensors one after the other along an axis; with None each is flattened first."""
@@ -47,9 +50,15 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     x = as_tensor(x, "unstack")
     axis = normalized_axis(axis, x.ndim, "unstack")
     count = x.shape[axis]
-    if not count:
-        return ()
-    return apply(unstack_of(count), x, axis=axis)  # type: ignore[no-any-return]
+    before = (slice(None),) * axis
+    if not (x.requires_grad or x.is_dual):
+        return tuple(x[(*before, i)] for i in range(count))
+    layers: list[Tensor] = []
+    for start in range(0, count, _AT_ONCE):
+        end = min(start + _AT_ONCE, count)
+        part = x if end - start == count else x[(*before, slice(start, end))]
+        layers.extend(apply(unstack_of(end - start), part, axis=axis))
+    return tuple(layers)
 
 
 def _parts(arrays: Sequence[ArrayLike], name: str) -> list[Tensor]:

@@ -12,6 +12,10 @@ from telegrad.rules.primitive import Primitive, Rule
 __all__ = ["ROWS", "concat_of", "stack_of", "unstack_of"]
 
 
+_KEPT = 256
+"""How many rows of each kind are kept; programs join the same few numbers of parts again."""
+
+
 def _names(stem: str, count: int) -> tuple[str, ...]:
     return tuple(f"{stem}{i}" for i in range(count))
 
@@ -36,7 +40,7 @@ def _concat_rules(i: int) -> tuple[Rule, Rule]:
     return vjp, jvp
 
 
-@functools.cache
+@functools.lru_cache(_KEPT)
 def concat_of(count: int) -> Primitive:
     """The row that joins `count` values along an axis they have."""
     rules = [_concat_rules(i) for i in range(count)]
@@ -68,7 +72,7 @@ def _stack_rules(i: int) -> tuple[Rule, Rule]:
     return vjp, jvp
 
 
-@functools.cache
+@functools.lru_cache(_KEPT)
 def stack_of(count: int) -> Primitive:
     """The row that joins `count` values of one shape along a new axis."""
     rules = [_stack_rules(i) for i in range(count)]
@@ -82,7 +86,7 @@ def stack_of(count: int) -> Primitive:
     )
 
 
-@functools.cache
+@functools.lru_cache(_KEPT)
 def unstack_of(count: int) -> Primitive:
     """The row that gives the `count` layers along an axis."""
     return Primitive(
