@@ -138,3 +138,15 @@ def test_what_leaves_by_dlpack_can_not_be_written_to() -> None:
 def test_a_tensor_that_requires_grad_does_not_leave_by_dlpack() -> None:
     with pytest.raises(RuntimeError, match=r"detach\(\)"):
         np.from_dlpack(tg.ones(2).requires_grad_())
+
+
+def test_a_part_of_a_shared_array_is_shared_too() -> None:
+    source = np.ones(3)
+    x = tg.tensor([1.0, 2.0], dtype=tg.float64, requires_grad=True)
+    first, *others = tg.asarray(source, copy=False)
+    part = tg.asarray(source, copy=False)[1:]
+    y = (x * part).sum() * first
+    assert len(others) == 2
+    source[:] = 7.0
+    with pytest.raises(SavedValueChanged):
+        y.backward()

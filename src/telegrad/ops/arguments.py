@@ -73,6 +73,8 @@ def shape_of(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 def normalized_axis(axis: int, ndim: int, name: str) -> int:
     """`axis` counted from 0, checked."""
+    if not ndim:
+        raise ShapeError(f"expected a tensor with axes in {name}, got a 0-d tensor and axis {axis}")
     if not -ndim <= axis < ndim:
         raise ShapeError(
             f"expected an axis from {-ndim} to {ndim - 1} in {name}, got {axis}: the tensor has "

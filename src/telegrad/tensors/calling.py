@@ -18,7 +18,7 @@ from telegrad.tensors.lent import lent
 from telegrad.tensors.modes import MODE, PLAIN, Mode
 from telegrad.tensors.recorded import OutputNode, RowNode, variant
 from telegrad.tensors.saving import restorer, stored
-from telegrad.tensors.shared import plain
+from telegrad.tensors.shared import SharedArray, plain, shared_as
 from telegrad.tensors.tensor import LEAF, Tensor, wrap
 
 __all__ = ["apply", "record"]
@@ -46,6 +46,8 @@ def apply(row: Primitive, *inputs: Any, **options: Any) -> Any:
         raise _explained(row, arrays, error) from error
     if xp.is_numpy:
         result = tuple(map(np.asarray, result)) if row.outputs else np.asarray(result)
+        if any(type(x.array) is SharedArray for x in tensors):
+            result = shared_as(result, [x.array for x in tensors])
     node = None
     if mode.recording and row.differentiable:
         node = record(row, tensors, arrays, result, options, mode)

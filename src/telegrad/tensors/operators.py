@@ -6,6 +6,7 @@ old value sees the new one.
 
 from typing import TYPE_CHECKING, Any, Self
 
+from telegrad.errors import DTypeError
 from telegrad.rules.arithmetic import (
     ADD,
     DIVIDE,
@@ -93,7 +94,9 @@ class Operators:
     def __setitem__(self, index: Any, value: Any, /) -> None:
         lent.namespace.setitem(self, index, value)
 
-    def __iter__(self) -> Any:
+    def __iter__(self: Any) -> Any:
+        if not self.ndim:
+            raise DTypeError("expected a tensor with axes to iterate over, got a 0-d tensor")
         return iter(lent.namespace.unstack(self))
 
     def __iadd__(self, other: Any, /) -> Self:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SharedArray", "plain", "share"]
+__all__ = ["SharedArray", "plain", "share", "shared_as"]
 
 
 class SharedArray(np.ndarray[Any, Any]):
@@ -24,3 +24,11 @@ def share(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def plain(array: Any) -> Any:
     """The array to compute with: the mark taken off, nothing copied."""
     return array.view(np.ndarray) if type(array) is SharedArray else array
+
+
+def shared_as(results: Any, arrays: Any) -> Any:
+    """The results of a call on `arrays`, some of them shared: a view of those is shared, too."""
+    sources = [array for array in arrays if type(array) is SharedArray]
+    if isinstance(results, tuple):
+        return tuple(shared_as(result, sources) for result in results)
+    return share(results) if any(np.may_share_memory(results, a) for a in sources) else results
