@@ -1,5 +1,6 @@
 """Fourier transforms: the ``fft`` extension of the array API standard."""
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -53,8 +54,8 @@ def fftn(
     x: ArrayLike,
     /,
     *,
-    s: tuple[int, ...] | None = None,
-    axes: tuple[int, ...] | None = None,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:
     """The transform along several axes, or all, cut or padded to the lengths s."""
@@ -65,8 +66,8 @@ def ifftn(
     x: ArrayLike,
     /,
     *,
-    s: tuple[int, ...] | None = None,
-    axes: tuple[int, ...] | None = None,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:
     """The inverse of ``fftn``."""
@@ -91,8 +92,8 @@ def rfftn(
     x: ArrayLike,
     /,
     *,
-    s: tuple[int, ...] | None = None,
-    axes: tuple[int, ...] | None = None,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:
     """``rfft`` along the last of the axes, then ``fft`` along the others."""
@@ -103,8 +104,8 @@ def irfftn(
     x: ArrayLike,
     /,
     *,
-    s: tuple[int, ...] | None = None,
-    axes: tuple[int, ...] | None = None,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:
     """The inverse of ``rfftn``; s are the lengths of the result."""
@@ -125,18 +126,23 @@ def ihfft(
     return conj(rfft(x, n=n, axis=axis, norm=_exchanged(norm, "ihfft")))
 
 
-def fftshift(x: ArrayLike, /, *, axes: int | tuple[int, ...] | None = None) -> Tensor:
+def fftshift(x: ArrayLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
     """Moves the frequency 0 from the start of the axes to their middle."""
     x = as_tensor(x, "fftshift")
-    axes = normalized_axes(axes, x.ndim, "fftshift")
+    axes = _shifted_axes(axes, x, "fftshift")
     return apply(_rows.FFTSHIFT, x, axes=axes)  # type: ignore[no-any-return]
 
 
-def ifftshift(x: ArrayLike, /, *, axes: int | tuple[int, ...] | None = None) -> Tensor:
+def ifftshift(x: ArrayLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
     """Moves the frequency 0 from the middle of the axes back to their start."""
     x = as_tensor(x, "ifftshift")
-    axes = normalized_axes(axes, x.ndim, "ifftshift")
+    axes = _shifted_axes(axes, x, "ifftshift")
     return apply(_rows.IFFTSHIFT, x, axes=axes)  # type: ignore[no-any-return]
+
+
+def _shifted_axes(axes: int | Sequence[int] | None, x: Tensor, name: str) -> tuple[int, ...]:
+    several = axes if axes is None or isinstance(axes, int) else tuple(axes)
+    return normalized_axes(several, x.ndim, name)
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
@@ -166,8 +172,8 @@ def _transformed(
     row: Primitive,
     name: str,
     x: ArrayLike,
-    s: tuple[int, ...] | None,
-    axes: tuple[int, ...] | None,
+    s: Sequence[int] | None,
+    axes: Sequence[int] | None,
     norm: str,
 ) -> Tensor:
     """Calls a row with every option checked and written out."""
