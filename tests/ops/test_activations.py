@@ -73,9 +73,10 @@ def test_integers_become_float32() -> None:
         assert function(tg.asarray([1, 2])).dtype == tg.float32
 
 
-def test_relu_refuses_complex_numbers() -> None:
-    with pytest.raises(DTypeError, match="expected real values in relu, got complex64"):
-        tg.relu(tg.asarray([1j]))
+@pytest.mark.parametrize("name", ["relu", "softplus", "log_sigmoid"])
+def test_complex_numbers_are_refused_where_an_order_is_needed(name: str) -> None:
+    with pytest.raises(DTypeError, match=f"expected real values in {name}, got complex64"):
+        PAIRS[name][0](tg.asarray([1j]))
 
 
 def test_gelu_refuses_an_approximation_it_does_not_know() -> None:

@@ -17,6 +17,7 @@ from telegrad.testing import gradient_check
 PAIRS: dict[str, tuple[Any, Any]] = {
     "erf": (tg.erf, torch.erf),
     "erfc": (tg.erfc, torch.erfc),
+    "ndtr": (tg.ndtr, torch.special.ndtr),
     "lgamma": (tg.lgamma, torch.lgamma),
     "digamma": (tg.digamma, torch.digamma),
     "polygamma 1": (lambda x: tg.polygamma(1, x), lambda x: torch.polygamma(1, x)),
@@ -44,6 +45,24 @@ def test_gamma_functions_have_pytorchs_values_at_the_poles() -> None:
 def test_erfc_keeps_its_digits_where_it_is_small() -> None:
     got = tg.erfc(tg.tensor([20.0], dtype=tg.float64)).item()
     assert got == pytest.approx(5.3958656116079012e-176, rel=1e-12)
+
+
+def test_the_share_below_keeps_its_digits_for_many_float32_elements() -> None:
+    x = np.linspace(-13, 13, 100_000, dtype=np.float32)
+    expected = scipy.special.ndtr(x.astype(np.float64))
+    np.testing.assert_allclose(tg.ndtr(tg.asarray(x)).numpy(), expected, rtol=6e-6)
+    near = np.abs(x) < 3
+    np.testing.assert_allclose(tg.ndtr(tg.asarray(x[near])).numpy(), expected[near], rtol=1e-6)
+    turned = tg.ndtr(tg.asarray(x.reshape(-1, 10)).T).numpy()
+    np.testing.assert_allclose(turned, expected.reshape(-1, 10).T, rtol=6e-6)
+
+
+def test_the_share_below_infinity_is_one_and_that_below_nan_is_nan() -> None:
+    x = np.zeros(3000, dtype=np.float32)
+    x[:3] = np.inf, -np.inf, np.nan
+    found = tg.ndtr(tg.asarray(x)).numpy()
+    np.testing.assert_array_equal(found[:3], [1.0, 0.0, np.nan])
+    np.testing.assert_allclose(found[3:], 0.5, rtol=1e-6)
 
 
 def test_erf_is_differentiable_at_complex_numbers() -> None:

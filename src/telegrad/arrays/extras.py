@@ -20,9 +20,11 @@ from telegrad.arrays.special import (
     lgamma,
     log_softmax,
     logsumexp,
+    ndtr,
     polygamma,
     sigmoid,
     softmax,
+    softplus,
 )
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "lgamma",
     "log_softmax",
     "logsumexp",
+    "ndtr",
     "overlap_add",
     "pad",
     "polygamma",
@@ -53,6 +56,7 @@ __all__ = [
     "pool_take",
     "sigmoid",
     "softmax",
+    "softplus",
     "windows",
 ]
 

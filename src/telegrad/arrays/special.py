@@ -17,9 +17,11 @@ __all__ = [
     "lgamma",
     "log_softmax",
     "logsumexp",
+    "ndtr",
     "polygamma",
     "sigmoid",
     "softmax",
+    "softplus",
 ]
 
 
@@ -39,6 +41,11 @@ def erf(xp: Any, x: Any) -> Any:
 def erfc(xp: Any, x: Any) -> Any:
     """One minus the error function, with all its digits where that is small."""
     return xp.asarray(scipy_special().erfc(np.asarray(x)))
+
+
+def ndtr(xp: Any, x: Any) -> Any:
+    """The share of a normal distribution below x."""
+    return xp.asarray(scipy_special().ndtr(np.asarray(x)))
 
 
 def lgamma(xp: Any, x: Any) -> Any:
@@ -71,6 +78,12 @@ def sigmoid(xp: Any, x: Any) -> Any:
         return xp.tanh(x * 0.5) * 0.5 + 0.5
     small = xp.exp(-xp.abs(x))
     return xp.where(x < 0, small, xp.ones_like(small)) / (small + 1)
+
+
+def softplus(xp: Any, x: Any) -> Any:
+    """``log(1 + exp(x))`` without overflow, and with all its digits where it is small."""
+    zero = xp.zeros((), dtype=xp.dtype_of(x))
+    return xp.maximum(x, zero) + xp.log1p(xp.exp(-xp.abs(x)))
 
 
 def _largest(xp: Any, x: Any, axis: Any) -> Any:

@@ -214,6 +214,7 @@ from telegrad.ops.special import (
     erf,
     erfc,
     lgamma,
+    ndtr,
     polygamma,
 )
 from telegrad.ops.transcendental import (
@@ -370,6 +371,7 @@ __all__ = [
     "minimum",
     "moveaxis",
     "multiply",
+    "ndtr",
     "negative",
     "nextafter",
     "nonzero",

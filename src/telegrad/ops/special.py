@@ -6,12 +6,13 @@ from telegrad.rules import special as _rows
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.hot import unary
 
-__all__ = ["digamma", "erf", "erfc", "lgamma", "polygamma"]
+__all__ = ["digamma", "erf", "erfc", "lgamma", "ndtr", "polygamma"]
 
 _digamma = unary(_rows.DIGAMMA)
 _erf = unary(_rows.ERF)
 _erfc = unary(_rows.ERFC)
 _lgamma = unary(_rows.LGAMMA)
+_ndtr = unary(_rows.NDTR)
 
 
 def erf(x: ArrayLike, /) -> Tensor:
@@ -22,6 +23,11 @@ def erf(x: ArrayLike, /) -> Tensor:
 def erfc(x: ArrayLike, /) -> Tensor:
     """``1 - erf(x)`` of each element, with all its digits where that is small."""
     return _erfc(x)
+
+
+def ndtr(x: ArrayLike, /) -> Tensor:
+    """The share of a normal distribution (mean 0, variance 1) below each element."""
+    return _ndtr(x)
 
 
 def lgamma(x: ArrayLike, /) -> Tensor:

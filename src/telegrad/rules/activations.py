@@ -22,13 +22,16 @@ __all__ = [
 ]
 
 
-def _relu(xp: Any, x: Any) -> Any:
+def _ordered(xp: Any, x: Any, name: str) -> Any:
+    """x itself, unless it is complex: those numbers have no order."""
     dtype = xp.dtype_of(x)
     if dtype.kind == "c":
-        raise DTypeError(
-            f"expected real values in relu, got {dtype}: complex numbers have no order"
-        )
-    return xp.maximum(x, xp.zeros((), dtype=dtype))
+        raise DTypeError(f"expected real values in {name}, got {dtype}, which has no order")
+    return x
+
+
+def _relu(xp: Any, x: Any) -> Any:
+    return xp.maximum(_ordered(xp, x, "relu"), xp.zeros((), dtype=xp.dtype_of(x)))
 
 
 RELU = Primitive(
@@ -52,7 +55,7 @@ SIGMOID = Primitive(
 
 LOG_SIGMOID = Primitive(
     "log_sigmoid",
-    forward=lambda xp, x: -xp.logaddexp(-x, xp.zeros((), dtype=xp.dtype_of(x))),
+    forward=lambda xp, x: -xp.softplus(-_ordered(xp, x, "log_sigmoid")),
     saves=("x",),
     vjp=(lambda xp, g, s: g * xp.sigmoid(-s.x),),
     jvp=(lambda xp, t, s: t * xp.sigmoid(-s.x),),
@@ -62,7 +65,7 @@ LOG_SIGMOID = Primitive(
 
 SOFTPLUS = Primitive(
     "softplus",
-    forward=lambda xp, x: xp.logaddexp(x, xp.zeros((), dtype=xp.dtype_of(x))),
+    forward=lambda xp, x: xp.softplus(_ordered(xp, x, "softplus")),
     saves=("x",),
     vjp=(lambda xp, g, s: g * xp.sigmoid(s.x),),
     jvp=(lambda xp, t, s: t * xp.sigmoid(s.x),),
@@ -86,19 +89,16 @@ SILU = Primitive(
     floating=True,
 )
 
-_HALF_ROOT = math.sqrt(0.5)
 _DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
 
 
 def _gelu_rule(xp: Any, v: Any, s: Any) -> Any:
-    below = xp.erfc(s.x * -_HALF_ROOT) * 0.5
-    return v * (below + s.x * xp.exp(s.x * s.x * -0.5) * _DENSITY_AT_0)
+    return v * (xp.ndtr(s.x) + s.x * xp.exp(s.x * s.x * -0.5) * _DENSITY_AT_0)
 
 
 GELU = Primitive(
     "gelu",
-    # erfc keeps its digits where the argument is far below zero; 1 + erf does not.
-    forward=lambda xp, x: x * xp.erfc(x * -_HALF_ROOT) * 0.5,
+    forward=lambda xp, x: x * xp.ndtr(x),
     saves=("x",),
     vjp=(_gelu_rule,),
     jvp=(_gelu_rule,),

@@ -4,7 +4,7 @@ import math
 
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["DIGAMMA", "ERF", "ERFC", "LGAMMA", "POLYGAMMA", "ROWS"]
+__all__ = ["DIGAMMA", "ERF", "ERFC", "LGAMMA", "NDTR", "POLYGAMMA", "ROWS"]
 
 _SLOPE_AT_0 = 2 / math.sqrt(math.pi)
 
@@ -22,6 +22,17 @@ ERFC = Primitive(
     saves=("x",),
     vjp=(lambda xp, g, s: g * (xp.exp(-s.x * s.x) * -_SLOPE_AT_0),),
     jvp=(lambda xp, t, s: t * (xp.exp(-s.x * s.x) * -_SLOPE_AT_0),),
+    elementwise=True,
+    floating=True,
+)
+
+_DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
+
+NDTR = Primitive(
+    "ndtr",
+    saves=("x",),
+    vjp=(lambda xp, g, s: g * (xp.exp(s.x * s.x * -0.5) * _DENSITY_AT_0),),
+    jvp=(lambda xp, t, s: t * (xp.exp(s.x * s.x * -0.5) * _DENSITY_AT_0),),
     elementwise=True,
     floating=True,
 )
@@ -55,4 +66,4 @@ POLYGAMMA = Primitive(
     floating=True,
 )
 
-ROWS = (ERF, ERFC, LGAMMA, DIGAMMA, POLYGAMMA)
+ROWS = (ERF, ERFC, NDTR, LGAMMA, DIGAMMA, POLYGAMMA)

@@ -61,6 +61,7 @@ _OF_SCIPY = {
     "expit": "sigmoid",
     "gammaln": "lgamma",
     "log_expit": "log_sigmoid",
+    "ndtr": "ndtr",
 }
 
 _SCALED: dict[Any, Callable[[Any], Any]] = {

@@ -16,6 +16,11 @@ SAMPLES = {
         numpy=scipy.special.erfc,
         torch="erfc",
     ),
+    "ndtr": Entry(
+        (*of_one(), sample("small", between(-9.0, -4.0, 3))),
+        numpy=scipy.special.ndtr,
+        torch="special.ndtr",
+    ),
     "lgamma": Entry(
         (*of_one(positive), sample("below zero", _below_zero)),
         numpy=scipy.special.gammaln,
