@@ -11,12 +11,12 @@ import time
 import numpy as np
 import psutil
 import pytest
+from tests.distributed import functions
+from tests.rpc.neighbours import eventually
 
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.errors import CallTimeout, NotInitialized, UnknownWorker, UsageError, WorkerLost
 from telegrad.rpc.options import Options
-from tests.distributed import functions
-from tests.rpc.neighbours import eventually
 
 pytestmark = pytest.mark.processes
 
@@ -111,7 +111,7 @@ def test_nothing_is_left_after_the_cluster():
         assert process.num_fds() > before
     assert child.returncode == 0
     assert not os.path.exists(directory)
-    assert process.num_fds() == before
+    assert process.num_fds() <= before
     assert [thread for thread in threading.enumerate() if "alone" in thread.name] == []
 
 

@@ -22,8 +22,8 @@ SCRIPT = textwrap.dedent(
     rpc.init_rpc(options=rpc.Options(join_timeout=float(os.environ.get("JOIN", 20))))
     me = rpc.get_worker_info()
     if me.id == 0:
-        names = [rpc.rpc_sync(i, rpc.get_worker_info).name for i in range(int(os.environ["WORLD_SIZE"]))]
-        print("all:", *names)
+        size = int(os.environ["WORLD_SIZE"])
+        print("all:", *[rpc.rpc_sync(i, rpc.get_worker_info).name for i in range(size)])
     {body}
     rpc.shutdown()
     print("bye", me.name)

@@ -4,11 +4,11 @@ import random
 
 import numpy as np
 import pytest
+from tests.rpc import simulated
 
 from telegrad.errors import CallTimeout, PeerError, UnknownWorker, UsageError, WorkerLost
 from telegrad.rpc.options import Options
 from telegrad.testing.simulation import Faults, Simulation
-from tests.rpc import simulated
 
 BAD = Faults(drop=0.03, duplicate=0.1, reorder=True)
 TEN = [f"w{number}" for number in range(10)]
@@ -206,15 +206,15 @@ def test_a_wait_for_what_never_comes_ends_at_the_deadline():
 
 
 def test_waiting_outside_a_program_is_refused():
-    with Simulation(["a", "b"], seed=1) as simulation:
-        with pytest.raises(UsageError, match=r"use Simulation\.run"):
-            simulation.worker("a").rpc_sync("b", simulated.who)
+    refused = pytest.raises(UsageError, match=r"use Simulation\.run")
+    with Simulation(["a", "b"], seed=1) as simulation, refused:
+        simulation.worker("a").rpc_sync("b", simulated.who)
 
 
 def test_an_unknown_worker_is_named_with_the_known_ones():
-    with Simulation(["a", "b"], seed=1) as simulation:
-        with pytest.raises(UnknownWorker, match="no worker 'z'; the workers are 'a', 'b'"):
-            simulation.run("a", lambda: simulation.worker("a").rpc_sync("z", simulated.who))
+    refused = pytest.raises(UnknownWorker, match="no worker 'z'; the workers are 'a', 'b'")
+    with Simulation(["a", "b"], seed=1) as simulation, refused:
+        simulation.run("a", lambda: simulation.worker("a").rpc_sync("z", simulated.who))
 
 
 def test_services_and_notices_work_over_bad_networks():

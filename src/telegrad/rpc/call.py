@@ -56,6 +56,13 @@ class Call(Future[Any]):
         """Who is called."""
         return self.endpoint.peer
 
+    def _wait(self, timeout: float | None) -> None:
+        if timeout is None:
+            # The hot path: a call follows from nothing but its answer, which the host waits for.
+            self.worker.host.wait(self, None)
+        else:
+            super()._wait(timeout)
+
     def _waiter(self) -> Waiter | None:
         return self.worker.host
 

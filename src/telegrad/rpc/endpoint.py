@@ -6,7 +6,7 @@ was addressed to an old incarnation reaches a new one.
 """
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from telegrad.rpc.introduction import Limits
@@ -40,6 +40,8 @@ class Endpoint(abc.ABC):
         # Requests that are being served, and those of them that the peer gave up.
         self.serving: set[int] = set()
         self.unwanted: set[int] = set()
+        # What turns descriptors of references on this path into references; set by the worker.
+        self.accept: Callable[[list[Any]], Any] | None = None
         # Digests of functions that the peer is known to have.
         self.known_code: set[Any] = set()
 
@@ -67,6 +69,10 @@ class Endpoint(abc.ABC):
         buffers: Sequence[Buffer] = (),
     ) -> None:
         """Send one frame; ConnectionError or OSError if the path is broken."""
+
+    def keep(self) -> bool:
+        """Do what is due now and then while nothing else happens; say whether there was any."""
+        return False
 
     def can_send(self) -> bool:
         """Say whether a small frame would go out without waiting for the peer."""

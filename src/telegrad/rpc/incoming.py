@@ -148,7 +148,7 @@ class Incoming:
         request = Request(worker, endpoint, frame.ident, bool(frame.flags & frames.WAITING))
         current_request.set(request)
         try:
-            accept = worker.references.acceptor(endpoint)
+            accept = endpoint.accept or worker.references.acceptor(endpoint)
             sealed, slots = worker.codec.unseal(
                 frame.header, frame.buffers, endpoint.limits, accept
             )

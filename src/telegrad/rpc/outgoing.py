@@ -222,7 +222,7 @@ class Outgoing:
 
     def _open_result(self, call: Call, frame: Frame) -> Any:
         worker, endpoint = self._worker, call.endpoint
-        accept = worker.references.acceptor(endpoint)
+        accept = endpoint.accept or worker.references.acceptor(endpoint)
         codec = worker.codec
         sealed, slots = codec.unseal(frame.header, frame.buffers, endpoint.limits, accept)
         interceptor = worker.interceptor

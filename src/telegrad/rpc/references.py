@@ -166,8 +166,9 @@ class References:
         return [reference._rref, fork, owner.name, owner.id, owner.incarnation, is_early]
 
     def acceptor(self, endpoint: Endpoint) -> Callable[[list[Any]], Any]:
-        """Return what turns descriptors into references."""
-        return partial(self._accept, endpoint)
+        """Return what turns descriptors into references, made once for each path."""
+        endpoint.accept = partial(self._accept, endpoint)
+        return endpoint.accept
 
     def _accept(self, endpoint: Endpoint, fields: list[Any]) -> RRef:
         rref, fork, name, number, incarnation, is_early = fields

@@ -323,6 +323,7 @@ class Worker:
                 return
             if verdict is Verdict.QUIET and endpoint.can_send():
                 endpoint.send(frames.PING, 0, 0, 0, b"")
+            endpoint.keep()
             self.host.expect_answer(endpoint)
         except (OSError, EOFError) as error:
             self._lose_soon(endpoint, error)

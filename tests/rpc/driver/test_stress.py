@@ -7,12 +7,13 @@ import sys
 import threading
 
 import pytest
+from tests.rpc import simulated
+from tests.rpc.neighbours import neighbours
 
+from telegrad.errors import NotInitialized, PeerError
 from telegrad.rpc.driver.host import SocketHost
 from telegrad.rpc.future import wait_all
 from telegrad.rpc.options import Options
-from tests.rpc import simulated
-from tests.rpc.neighbours import neighbours
 
 CALLS = int(os.environ.get("TELEGRAD_STRESS_CALLS", "100000"))
 THREADS = 4
@@ -77,29 +78,26 @@ def test_four_threads_a_side_lose_and_mix_up_nothing(frantic, spin):
         run_threads(work, [(w, to, n << 40) for w, to in sides for n in range(THREADS)])
 
 
-def test_shutting_down_in_the_middle_of_calls_hangs_nobody(frantic):
-    from telegrad.errors import NotInitialized, PeerError
+@pytest.mark.parametrize("attempt", range(20))
+def test_shutting_down_in_the_middle_of_calls_hangs_nobody(frantic, attempt):
+    with neighbours("a", "b", options=Options(rpc_timeout=60)) as (a, b):
+        started = threading.Barrier(5)
 
-    for _ in range(20):
-        with neighbours("a", "b", options=Options(rpc_timeout=60)) as (a, b):
-            started = threading.Barrier(5)
+        def work(worker, to):
+            started.wait()
+            try:
+                while True:
+                    worker.rpc_sync(to, simulated.who)
+            except (PeerError, NotInitialized):
+                pass
 
-            def work(worker, to, first):
-                started.wait()
-                try:
-                    while True:
-                        worker.rpc_sync(to, simulated.who)
-                except (PeerError, NotInitialized):
-                    pass
+        def close():
+            started.wait()
+            a.rpc_sync("b", simulated.who)
+            b.close()
 
-            def close():
-                started.wait()
-                a.rpc_sync("b", simulated.who)
-                b.close()
-
-            jobs = [(a, "b", 0), (a, "b", 1), (b, "a", 0), (b, "a", 1)]
-            closer = threading.Thread(target=close)
-            closer.start()
-            run_threads(work, jobs)
-            closer.join(30)
-            assert not closer.is_alive()
+        closer = threading.Thread(target=close)
+        closer.start()
+        run_threads(work, [(a, "b"), (a, "b"), (b, "a"), (b, "a")])
+        closer.join(30)
+        assert not closer.is_alive()

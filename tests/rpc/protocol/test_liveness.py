@@ -1,4 +1,4 @@
-"""A quiet peer is pinged, one that stays quiet is lost, and our own sleep is not held against it."""
+"""A quiet peer is pinged, one that stays quiet is lost, our own sleep is not held against it."""
 
 from telegrad.rpc.protocol.liveness import Liveness, Verdict
 

@@ -8,7 +8,27 @@ from hypothesis import strategies as st
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.wire import arrays
 
-DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16", ">f4", "M8[ns]", "m8[s]", "S5", "U3"]
+DTYPES = [
+    "?",
+    "i1",
+    "i2",
+    "i4",
+    "i8",
+    "u1",
+    "u2",
+    "u4",
+    "u8",
+    "f2",
+    "f4",
+    "f8",
+    "c8",
+    "c16",
+    ">f4",
+    "M8[ns]",
+    "m8[s]",
+    "S5",
+    "U3",
+]
 
 
 def there_and_back(array):

@@ -91,6 +91,8 @@ class Link(Endpoint):
         self._waiting: dict[int, _Waiting] = {}
         self._followers: collections.deque[_thread.LockType] = collections.deque()
         self._places = connection.same_host and host.segment_pool is not None
+        # Whether the peer's segments were ever mapped here, so that there may be some to release.
+        self._fetched = False
 
     # Writing.
 
@@ -122,7 +124,7 @@ class Link(Endpoint):
                 f"that {self.peer.name} takes"
             )
         parts = pack(kind, flags, ident, parent, header, content)
-        if self._places:
+        if self._fetched:
             released = self._host.segment_map.releases(self)
             if released:
                 parts = pack(RELEASE, 0, 0, 0, _encode_ids(released), ()) + parts
@@ -162,11 +164,15 @@ class Link(Endpoint):
             return bool(select.select([], [self.connection.fileno()], [], 0)[1])
         return bool(self._room.poll(0))
 
-    def flush_releases(self) -> None:
+    def keep(self) -> bool:
         """Tell the peer which segments it has back, if nothing else is being sent to it."""
-        if self._places and (released := self._host.segment_map.releases(self)):
+        if not self._fetched or not self.can_send():
+            return False
+        released = self._host.segment_map.releases(self)
+        if released:
             with self._write:
                 self.connection.send(pack(RELEASE, 0, 0, 0, _encode_ids(released), ()))
+        return bool(released)
 
     # Reading.
 
@@ -188,6 +194,7 @@ class Link(Endpoint):
         if not self._places:
             raise ProtocolViolation(f"{self.peer.name} names shared memory that was not agreed on")
         segments = self._host.segment_map
+        self._fetched = True
         fetched: list[Buffer] = []
         for buffer in buffers:
             if isinstance(buffer, Placement):
