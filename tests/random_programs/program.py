@@ -44,7 +44,7 @@ class Step(NamedTuple):
 CASES = [
     Case(name, each)
     for name, entry in SAMPLES.items()
-    if not entry.no_torch
+    if name in TABLE and not entry.no_torch
     for each in entry.samples
     if "torch" not in each.without
 ]

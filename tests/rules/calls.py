@@ -31,7 +31,7 @@ def cases(check: str) -> list[tuple[str, Sample]]:
         (name, each)
         for name, entry in SAMPLES.items()
         for each in entry.samples
-        if check not in each.without
+        if name in TABLE and check not in each.without
     ]
 
 

@@ -91,7 +91,7 @@ def test_values_are_those_of_numpy(name: str, sample: Sample) -> None:
         (n, s)
         for n, e in SAMPLES.items()
         for s in e.samples
-        if not {"reverse", "forward"} <= set(s.without)
+        if n in TABLE and not {"reverse", "forward"} <= set(s.without)
     ],
     ids=[f"{n}-{s.label}" for n, s in both],
 )

@@ -60,6 +60,7 @@ from tests.rules.samples import (
     norms,
     pooling,
     products,
+    recurrence,
     reductions,
     rounding,
     selection,
@@ -107,6 +108,7 @@ FAMILIES = (
     normalization,
     convolution,
     pooling,
+    recurrence,
 )
 
 SAMPLES: dict[str, Entry] = {
