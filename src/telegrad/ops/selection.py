@@ -13,7 +13,9 @@ __all__ = ["clip", "tril", "triu", "where"]
 
 def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """``x1`` where the condition is true, ``x2`` elsewhere."""
-    return apply(_rows.WHERE, condition, *promoted("where", (x1, x2)))  # type: ignore[no-any-return]
+    if not (isinstance(x1, Tensor) and isinstance(x2, Tensor) and x1.dtype == x2.dtype):
+        x1, x2 = promoted("where", (x1, x2))
+    return apply(_rows.WHERE, condition, x1, x2)  # type: ignore[no-any-return]
 
 
 def clip(
