@@ -23,6 +23,7 @@ from telegrad.distributed.travelling import CarriedDual, flatten
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.duals import without_history
 from telegrad.tensors.levels import LEVELS, Level
 from telegrad.tensors.modes import MODE
 
@@ -192,7 +193,7 @@ class Recorder:
 def _make_constant(values: list[Any]) -> None:
     for i, value in enumerate(values):
         if isinstance(value, Tensor):
-            values[i] = value.detach()
+            values[i] = without_history(value)
 
 
 class _Inside:

@@ -26,7 +26,16 @@ from telegrad.tensors.recorded import OutputNode, RowNode, variant
 from telegrad.tensors.saving import stored_result
 from telegrad.tensors.tensor import LEAF, Tensor, wrap
 
-__all__ = ["alias", "alias_node", "attach", "carry_tangents", "join", "restricted", "split"]
+__all__ = [
+    "alias",
+    "alias_node",
+    "attach",
+    "carry_tangents",
+    "join",
+    "restricted",
+    "split",
+    "without_history",
+]
 
 ALIAS = Primitive("alias", vjp=(SAME,), jvp=(SAME,))
 """The same value as another Tensor."""
@@ -86,6 +95,13 @@ def restricted(x: Tensor, level: Level) -> Tensor:
         return x
     outer = {at: t for at, t in x.tangents.items() if at.depth < level.depth}
     return wrap(x.array, x if x.node is LEAF else x.node, Tangents(outer) if outer else None)
+
+
+def without_history(x: Tensor) -> Tensor:
+    """The same value as a constant for reverse mode; its tangents stay, as constants too."""
+    if not x.tangents:
+        return wrap(x.array)
+    return wrap(x.array, None, Tangents({at: without_history(t) for at, t in x.tangents.items()}))
 
 
 def attach(tensor: Tensor, level: Level, tangent: Tensor) -> None:

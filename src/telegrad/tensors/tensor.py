@@ -24,7 +24,6 @@ from telegrad.tensors import printing
 from telegrad.tensors.exchange import Exchange
 from telegrad.tensors.hooked import run_before
 from telegrad.tensors.lent import lent
-from telegrad.tensors.levels import Tangents
 from telegrad.tensors.methods import Methods
 from telegrad.tensors.modes import MODE
 from telegrad.tensors.numpy_protocols import NumpyProtocols
@@ -91,7 +90,9 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
     def dtype(self) -> np.dtype[Any]:
         """The type of the elements."""
         dtype = self.array.dtype
-        return dtype if type(dtype) is np.dtype else backend_of(self.array).dtype_of(self.array)
+        if isinstance(dtype, np.dtype):
+            return dtype
+        return backend_of(self.array).dtype_of(self.array)
 
     @property
     def device(self) -> Any:
@@ -187,11 +188,8 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         return self.state is not None and self.state.inference
 
     def detach(self) -> "Tensor":
-        """The same value as a constant for reverse mode; forward-mode tangents stay."""
-        tangents = self.tangents
-        if tangents:
-            tangents = Tangents({level: each.detach() for level, each in tangents.items()})
-        return wrap(self.array, None, tangents)
+        """The same value as a constant: without history and, as in PyTorch, without tangents."""
+        return wrap(self.array)
 
     def backward(
         self,

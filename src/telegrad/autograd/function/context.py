@@ -123,7 +123,7 @@ class FunctionCtx:
         node: Any,
         mode: Mode,
     ) -> None:
-        """Stores what is to be saved; the user's code saw `seen` for `args`, `raw` for `outputs`."""
+        """Stores what is to be saved; the user's code saw `seen` for `args`, `raw` for the rest."""
         inputs = {id(s): a for s, a in zip(seen, args) if isinstance(a, Tensor)}
         places = {id(r): j for j, r in enumerate(raw) if isinstance(r, Tensor)}
         saved: list[_Saved | None] = []

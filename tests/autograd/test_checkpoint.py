@@ -1,0 +1,190 @@
+"""``checkpoint``: the same gradients, computed again instead of kept."""
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+import telegrad as tg
+from telegrad.autograd import checkpoint, forward_ad, functional, grad
+from telegrad.errors import GradientError
+
+
+def block(x, w, *, scale=1.0):
+    return tg.tanh(x @ w) * scale + tg.sin(x)
+
+
+@pytest.fixture
+def values():
+    generator = np.random.default_rng(3)
+    x = tg.asarray(generator.normal(size=(4, 4))).requires_grad_()
+    w = tg.asarray(generator.normal(size=(4, 4))).requires_grad_()
+    return x, w
+
+
+def gradients(call, x, w):
+    out = call(x, w).sum()
+    return [g.tolist() for g in grad(out, [x, w])]
+
+
+def test_gradients_are_the_same_bits(values):
+    plain = gradients(lambda x, w: block(block(x, w), w, scale=2.0), *values)
+    kept = gradients(lambda x, w: checkpoint(block, checkpoint(block, x, w), w, scale=2.0), *values)
+    assert plain == kept
+
+
+def test_the_function_runs_once_more_and_not_under_no_grad(values):
+    runs = []
+
+    def counted(x, w):
+        runs.append(tg.autograd.is_grad_enabled())
+        return block(x, w)
+
+    x, w = values
+    out = checkpoint(counted, x, w).sum()
+    assert runs == [True]
+    with tg.no_grad():
+        out.backward()
+    assert runs == [True, True]
+    with tg.no_grad():
+        assert not checkpoint(counted, x, w).requires_grad
+    assert runs == [True, True, False]
+
+
+def test_values_in_between_are_not_kept(values):
+    x, _ = values
+
+    def wide(x):
+        y = x
+        for _ in range(20):
+            y = tg.exp(tg.sin(y))
+        return y
+
+    def kept_bytes(out):
+        seen, stack, total = set(), [out.grad_fn], 0
+        while stack:
+            node = stack.pop()
+            for held in gc.get_referents(node):
+                if isinstance(held, np.ndarray) and id(held) not in seen:
+                    seen.add(id(held))
+                    total += held.nbytes
+            stack += [fn for fn, _ in node.next_functions if fn is not None]
+        return total
+
+    assert kept_bytes(wide(x)) >= 20 * x.nbytes
+    assert kept_bytes(checkpoint(wide, x)) == 0
+
+
+def test_it_works_at_second_order(values):
+    def second(call):
+        x, w = values
+        (first,) = grad(call(x, w).sum(), x, create_graph=True)
+        return [g.tolist() for g in grad((first * first).sum(), [x, w])]
+
+    assert second(block) == second(lambda x, w: checkpoint(block, x, w))
+
+
+def test_a_retained_graph_runs_again(values):
+    x, w = values
+    out = checkpoint(block, x, w).sum()
+    first = grad(out, [x, w], retain_graph=True)
+    again = grad(out, [x, w])
+    assert [g.tolist() for g in first] == [g.tolist() for g in again]
+
+
+def test_nested_checkpoints(values):
+    runs = []
+
+    def inner(x, w):
+        runs.append("inner")
+        return block(x, w)
+
+    def outer(x, w):
+        runs.append("outer")
+        return checkpoint(inner, checkpoint(inner, x, w), w) * 2.0
+
+    x, w = values
+    plain = gradients(lambda x, w: block(block(x, w), w) * 2.0, x, w)
+    assert gradients(lambda x, w: checkpoint(outer, x, w), x, w) == plain
+    assert runs.count("outer") == 2
+
+
+def test_arguments_are_taken_as_they_were_at_the_call(values):
+    x, w = values
+    expected = gradients(block, x, w)
+    changed = x * 1.0
+    out = checkpoint(block, changed, w).sum()
+    changed += 100.0
+    assert [g.tolist() for g in grad(out, [x, w])] == expected
+
+
+def test_tensors_in_containers_and_other_arguments():
+    def total(parts, *, options):
+        return (tg.sin(parts["a"]) * parts["b"][0] * options["factor"]).sum()
+
+    a, b = tg.tensor([1.0, 2.0], requires_grad=True), tg.tensor([3.0, 4.0], requires_grad=True)
+    arguments = {"a": a, "b": (b, None)}
+    plain = grad(total(arguments, options={"factor": 2.0}), [a, b])
+    kept = grad(checkpoint(total, arguments, options={"factor": 2.0}), [a, b])
+    assert [g.tolist() for g in plain] == [g.tolist() for g in kept]
+
+
+def test_values_from_a_closure_receive_gradients(values):
+    x, w = values
+    expected = gradients(block, x, w)
+    out = checkpoint(lambda x: block(x, w), x).sum()
+    assert [g.tolist() for g in grad(out, [x, w])] == expected
+
+
+def test_it_works_on_duals_and_inside_transforms(values):
+    x, w = (t.detach() for t in values)
+    tangents = (tg.ones_like(x), w * 0.5)
+
+    def loss(call):
+        return lambda x, w: (call(x, w) ** 2).sum()
+
+    plain = functional.hvp(loss(block), (x, w), tangents)[1]
+    kept = functional.hvp(loss(lambda x, w: checkpoint(block, x, w)), (x, w), tangents)[1]
+    for one, other in zip(plain, kept):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-12)
+
+
+def test_a_level_left_before_the_backward_pass_is_an_error(values):
+    x, w = values
+    with forward_ad.dual_level():
+        out = checkpoint(block, forward_ad.make_dual(x, tg.ones_like(x)), w).sum()
+    with pytest.raises(GradientError, match="run the backward pass inside of the level"):
+        out.backward()
+
+
+def test_a_function_that_does_something_else_the_second_time_is_an_error():
+    runs = []
+
+    def fickle(x):
+        runs.append(1)
+        return tg.sin(x) if len(runs) > 1 else tg.sin(tg.exp(x))
+
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    out = checkpoint(fickle, x).sum()
+    with pytest.raises(GradientError, match="fickle to do the same when run again"):
+        out.backward()
+    assert x.grad is None
+
+
+def test_passes_of_several_threads_through_one_checkpoint(values):
+    x, w = values
+    out = checkpoint(block, x, w).sum()
+    expected = [g.tolist() for g in grad(out, [x, w], retain_graph=True)]
+    found = []
+
+    def work():
+        for _ in range(10):
+            found.append([g.tolist() for g in grad(out, [x, w], retain_graph=True)])
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(timeout=60)
+    assert found == [expected] * 40

@@ -1,0 +1,143 @@
+"""``grad``: every documented behaviour, beside PyTorch."""
+
+import pytest
+from tests.autograd.beside_torch import agree, constant, fails, leaf
+
+import telegrad as tg
+
+
+def test_grad_returns_a_tuple_and_leaves_grad_untouched():
+    def scenario(lib):
+        x, y = leaf(lib, [1.0, 2.0]), leaf(lib, [3.0, 4.0])
+        found = lib.autograd.grad((x * lib.exp(y)).sum(), [x, y])
+        return type(found).__name__, found, x.grad, y.grad
+
+    agree(scenario)
+
+
+def test_grad_takes_single_tensors():
+    def scenario(lib):
+        x = leaf(lib, 2.0)
+        return lib.autograd.grad(x * x, x)
+
+    agree(scenario)
+
+
+def test_grad_outputs_weight_the_outputs():
+    def scenario(lib):
+        x = leaf(lib, [1.0, 2.0])
+        outputs = [x * x, lib.sin(x).sum()]
+        return lib.autograd.grad(outputs, [x], [constant(lib, [2.0, 3.0]), None])
+
+    agree(scenario)
+
+
+def test_grad_for_values_that_are_no_leaves():
+    def scenario(lib):
+        x = leaf(lib, [1.0, 2.0])
+        a = x * 2.0
+        b = lib.sin(a)
+        return lib.autograd.grad((b * a).sum(), [a, b, x])
+
+    agree(scenario)
+
+
+def test_grad_of_an_output_that_is_its_own_input():
+    def scenario(lib):
+        x = leaf(lib, 2.0)
+        y = x * x
+        return lib.autograd.grad(y, [y, x])
+
+    agree(scenario)
+
+
+def test_an_unused_input_is_an_error_and_with_allow_unused_none():
+    def scenario(lib):
+        x, y = leaf(lib, 1.0), leaf(lib, 2.0)
+        out = x * x
+        failed = fails(lambda: lib.autograd.grad(out, [x, y], retain_graph=True))
+        return failed, lib.autograd.grad(out, [x, y], allow_unused=True)
+
+    agree(scenario)
+
+
+def test_materialize_grads_gives_zeros_for_unused_inputs():
+    def scenario(lib):
+        x, y = leaf(lib, 1.0), leaf(lib, [2.0, 3.0])
+        failed = fails(
+            lambda: lib.autograd.grad(x * x, [x, y], materialize_grads=True, allow_unused=False)
+        )
+        return failed, lib.autograd.grad(x * x, [x, y], materialize_grads=True)
+
+    agree(scenario)
+
+
+def test_an_unused_input_is_found_before_anything_runs():
+    x, y = tg.tensor(1.0, requires_grad=True), tg.tensor(2.0, requires_grad=True)
+    out = x * x
+    with pytest.raises(tg.errors.GradientError, match=r"inputs \[1\] were not used"):
+        tg.autograd.grad(out, [x, y])
+    (found,) = tg.autograd.grad(out, [x])
+    assert found.item() == 2.0
+
+
+def test_create_graph_gives_any_order():
+    def scenario(lib):
+        x = leaf(lib, [0.3, 0.7])
+        y = lib.exp(lib.sin(x)).sum()
+        orders = []
+        for _ in range(4):
+            (y,) = lib.autograd.grad(y, [x], create_graph=True)
+            orders.append(y)
+            y = y.sum()
+        return orders
+
+    agree(scenario)
+
+
+def test_the_same_input_twice():
+    def scenario(lib):
+        x = leaf(lib, 3.0)
+        return lib.autograd.grad(x * x, [x, x])
+
+    agree(scenario)
+
+
+def test_second_derivative_with_respect_to_grad_outputs():
+    def scenario(lib):
+        x, v = leaf(lib, [1.0, 2.0]), leaf(lib, [3.0, 4.0])
+        (g,) = lib.autograd.grad(lib.sin(x) * x, [x], [v], create_graph=True)
+        return lib.autograd.grad(g.sum(), [x, v])
+
+    agree(scenario)
+
+
+def test_gradients_that_are_not_recorded_do_not_require_grad():
+    def scenario(lib):
+        x = leaf(lib, 3.0)
+        plain = lib.autograd.grad(x * x, x)[0]
+        recorded = lib.autograd.grad(x * x, x, create_graph=True)[0]
+        return plain.requires_grad, recorded.requires_grad
+
+    agree(scenario)
+
+
+def test_mixed_second_derivative_through_a_middle_value():
+    def scenario(lib):
+        x = leaf(lib, 0.4)
+        middle = lib.sin(x)
+        out = lib.exp(middle) * middle
+        (first,) = lib.autograd.grad(out, middle, create_graph=True)
+        return lib.autograd.grad(first, x)
+
+    agree(scenario)
+
+
+def test_grad_under_no_grad_still_differentiates_what_was_recorded():
+    def scenario(lib):
+        x = leaf(lib, 3.0)
+        y = x * x
+        with lib.no_grad():
+            return lib.autograd.grad(y, x)
+
+    agree(scenario)
