@@ -55,12 +55,12 @@ def _is_basic(index: Any) -> bool:
     )
 
 
-def total(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def total(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
     """``sum`` without NumPy's Python wrapper, which takes longer than the sum of a small array."""
     return np.add.reduce(x, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
-def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+def mean(x: Any, *, axis: Any = None, keepdims: Any = False) -> Any:
     """The average, likewise."""
     result = np.add.reduce(x, axis=axis, keepdims=keepdims)
     size = x.size if axis is None else math.prod(x.shape[a] for a in _axes(axis))

@@ -28,7 +28,7 @@ def digamma(x: Any) -> Any:
 
 # The last arguments whose exponential is finite: below them the sigmoid stays at the smallest
 # normal number, which is nearer than zero would be.
-_LOWEST = {
+_LOWEST: dict[Any, Any] = {
     np.dtype("float32"): np.asarray(-87.0, dtype=np.float32),
     np.dtype("float64"): np.asarray(-708.0, dtype=np.float64),
 }
