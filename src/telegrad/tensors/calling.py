@@ -15,7 +15,8 @@ from telegrad.rules import Primitive
 from telegrad.tensors.duals import carry_tangents
 from telegrad.tensors.inputs import as_inputs, common_backend, promote
 from telegrad.tensors.lent import lent
-from telegrad.tensors.modes import MODE, PLAIN, Mode
+from telegrad.tensors.modes import MODE, PLAIN, QUIET, Mode
+from telegrad.tensors.raw_duals import apply_raw_dual
 from telegrad.tensors.recorded import OutputNode, RowNode, variant
 from telegrad.tensors.saving import restorer, stored
 from telegrad.tensors.shared import SharedArray, plain, shared_as
@@ -29,8 +30,8 @@ _mode = MODE.get
 def apply(row: Primitive, *inputs: Any, **options: Any) -> Any:
     """Calls a primitive on Tensors and Python numbers; several outputs come as a tuple."""
     mode = _mode()
-    if mode is PLAIN and not row.outputs and not row.elementwise:
-        made = _apply_plain(row, inputs, options)
+    if (mode is PLAIN or mode is QUIET) and not row.outputs:
+        made = _apply_plain(row, inputs, options, mode is PLAIN)
         if made is not None:
             return made
     tensors = as_inputs(row.name, inputs)
@@ -59,18 +60,33 @@ def apply(row: Primitive, *inputs: Any, **options: Any) -> Any:
     return tuple(_made(wrap(part, n), mode) for part, n in zip(result, nodes))
 
 
-def _apply_plain(row: Primitive, inputs: tuple[Any, ...], options: dict[str, Any]) -> Tensor | None:
+def _apply_plain(
+    row: Primitive, inputs: tuple[Any, ...], options: dict[str, Any], is_recording: bool
+) -> Tensor | None:
     """The same where all inputs are plain NumPy tensors and the result is real; else None."""
     arrays = []
     mask, bit = 0, 1
     for x in inputs:
-        if not isinstance(x, Tensor) or x.tangents is not None or type(x.array) is not np.ndarray:
+        if not isinstance(x, Tensor):
+            return (
+                None
+                if not _has_tangents(inputs)
+                else apply_raw_dual(row, inputs, options, is_recording)
+            )
+        if x.tangents is not None:
+            return apply_raw_dual(row, inputs, options, is_recording)
+        array = x.array
+        if type(array) is not np.ndarray:
             return None
-        arrays.append(x.array)
-        if x.node is not None:
+        if row.elementwise and (
+            array.dtype.kind != "f" or (arrays and array.dtype is not arrays[0].dtype)
+        ):
+            return None
+        if row.floating and array.dtype.kind not in "fc":
+            return None
+        arrays.append(array)
+        if x.node is not None and is_recording:
             mask |= bit
-        elif row.floating and x.array.dtype.kind not in "fc":
-            return None
         bit += bit
     try:
         result = row.kernel(NUMPY)(*arrays, **options)
@@ -97,6 +113,10 @@ def _apply_plain(row: Primitive, inputs: tuple[Any, ...], options: dict[str, Any
     if not row.exact:
         node.fits = tuple([(arrays[i].shape, arrays[i].dtype) for i in wanted])
     return wrap(result, node)
+
+
+def _has_tangents(inputs: tuple[Any, ...]) -> bool:
+    return any(isinstance(x, Tensor) and x.tangents for x in inputs)
 
 
 def _made(tensor: Tensor, mode: Mode) -> Tensor:

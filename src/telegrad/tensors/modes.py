@@ -15,6 +15,7 @@ from telegrad.tensors.decorating import decorated
 __all__ = [
     "MODE",
     "PLAIN",
+    "QUIET",
     "Mode",
     "ModeScope",
     "SetAtOnce",
@@ -40,14 +41,14 @@ class Mode(msgspec.Struct, frozen=True):
 
 
 PLAIN = Mode()
-_QUIET = Mode(recording=False)
+QUIET = Mode(recording=False)
 MODE: ContextVar[Mode] = ContextVar("telegrad.mode", default=PLAIN)
 
 
 def changed(mode: Mode, **changes: Any) -> Mode:
     """`mode` with some fields replaced; the common modes are shared objects."""
     new = msgspec.structs.replace(mode, **changes)
-    return PLAIN if new == PLAIN else _QUIET if new == _QUIET else new
+    return PLAIN if new == PLAIN else QUIET if new == QUIET else new
 
 
 class ModeScope:

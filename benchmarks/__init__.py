@@ -1,0 +1,1 @@
+"""Benchmarks: each runs the peers in the same run, with equal threads and dtypes."""

@@ -1,0 +1,134 @@
+"""Forward mode on raw arrays: one level, nothing to record. The hot path in front of ``duals.py``.
+
+A jvp rule needs Tensors only where its own operations must be recorded or carry tangents of other
+levels. Otherwise it runs on NumPy arrays, like the vjp rules of an ordinary backward pass. What
+this does not recognise it leaves alone; a test holds both ways to the same results.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from telegrad.arrays import scalar_like
+from telegrad.arrays.backend import NUMPY
+from telegrad.rules import LINEAR, SAME, ZERO, Primitive
+from telegrad.rules.primitive import Word
+from telegrad.tensors.levels import Level, Tangents
+from telegrad.tensors.tensor import Tensor, wrap
+
+__all__ = ["apply_raw_dual"]
+
+_ndarray = np.ndarray
+_FLOAT32, _FLOAT64 = np.dtype("float32"), np.dtype("float64")
+_facts: dict[Primitive, tuple[tuple[str, str, str], ...]] = {}
+
+
+def apply_raw_dual(
+    row: Primitive, inputs: tuple[Any, ...], options: dict[str, Any], is_recording: bool
+) -> Tensor | None:
+    """The result with its tangent, or None where this is not the simple case."""
+    jvp = row.jvp
+    if isinstance(jvp, Word) or row.outputs:
+        return None
+    found = _simple(inputs, is_recording)
+    if found is None:
+        return None
+    level, arrays, tangents = found
+    kernel = row.kernel(NUMPY)
+    try:
+        out = kernel(*arrays, **options)
+    except (ValueError, TypeError):
+        return None
+    if type(out) is not _ndarray:
+        out = np.asarray(out)
+    if out.dtype is not arrays[0].dtype:
+        return None
+    s: Any = None
+    total: Any = None
+    for i, tangent in enumerate(tangents):
+        rule = jvp[i]
+        if tangent is None or rule is None:
+            continue
+        if rule is SAME:
+            part = tangent
+        elif rule is LINEAR:
+            part = kernel(*arrays[:i], tangent, *arrays[i + 1 :], **options)
+        elif rule is ZERO:
+            part = np.zeros_like(out)
+        else:
+            if s is None:
+                s = _namespace(row, arrays, out, options)
+            part = rule(NUMPY, tangent, s)
+        total = part if total is None else total + part
+    if total is None:
+        return wrap(out)
+    if total.shape != out.shape:
+        total = np.broadcast_to(total, out.shape)
+    if type(total) is not _ndarray or total.dtype is not out.dtype:
+        total = np.asarray(total, dtype=out.dtype)
+    return wrap(out, None, Tangents({level: wrap(total)}))
+
+
+def _simple(
+    inputs: tuple[Any, ...], is_recording: bool
+) -> tuple[Level, list[Any], list[Any]] | None:
+    """The one level and the raw primals and tangents; None where there is more to it."""
+    level: Level | None = None
+    arrays: list[Any] = []
+    tangents: list[Any] = []
+    dtype: Any = None
+    for x in inputs:
+        if not isinstance(x, Tensor):
+            arrays.append(x)
+            tangents.append(None)
+            continue
+        array = x.array
+        if type(array) is not _ndarray or (is_recording and x.node is not None):
+            return None
+        if dtype is None:
+            dtype = array.dtype
+            if dtype is not _FLOAT32 and dtype is not _FLOAT64:
+                return None
+        elif array.dtype is not dtype:
+            return None
+        arrays.append(array)
+        if not x.tangents:
+            tangents.append(None)
+            continue
+        if len(x.tangents) != 1:
+            return None
+        [(at, tangent)] = x.tangents.items()
+        if level is None:
+            level = at
+        if (
+            at is not level
+            or tangent.tangents
+            or type(tangent.array) is not _ndarray
+            or (is_recording and tangent.node is not None)
+        ):
+            return None
+        tangents.append(tangent.array)
+    if level is None:
+        return None
+    for i, value in enumerate(arrays):
+        if type(value) is not _ndarray:
+            if type(value) not in (int, float):
+                return None
+            arrays[i] = np.asarray(scalar_like(value, np.empty(0, dtype)), dtype=dtype)
+    return level, arrays, tangents
+
+
+def _namespace(
+    row: Primitive, arrays: list[Any], out: Any, options: dict[str, Any]
+) -> SimpleNamespace:
+    s = SimpleNamespace(out=out, **dict(zip(row.inputs, arrays)), **options)
+    facts = _facts.get(row)
+    if facts is None:
+        named = sorted({f for saves in row.saves for f in saves.split() if "." in f})
+        facts = _facts[row] = tuple(
+            (f.replace(".", "_"), f.partition(".")[0], f.partition(".")[2]) for f in named
+        )
+    for slot, name, what in facts:
+        setattr(s, slot, getattr(getattr(s, name), what))
+    return s
