@@ -20,6 +20,7 @@ from telegrad.rules import (
     norms,
     pooling,
     products,
+    recurrence,
     reductions,
     rounding,
     searching,
@@ -73,6 +74,7 @@ FAMILIES = (
     normalization,
     convolution,
     pooling,
+    recurrence,
 )
 
 TABLE: dict[str, Primitive] = {row.name: row for family in FAMILIES for row in family.ROWS}

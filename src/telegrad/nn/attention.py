@@ -1,0 +1,184 @@
+"""Multi-head attention as a layer."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from telegrad.errors import ShapeError, UsageError
+from telegrad.nn import functional, init
+from telegrad.nn.functional.attention import attention_weights, causal_mask
+from telegrad.nn.linear import Linear
+from telegrad.nn.module import Module
+from telegrad.nn.parameter import Parameter
+from telegrad.ops import empty, matmul, mean, permute_dims, reshape, unstack, where, zeros
+from telegrad.ops.random import Generator
+from telegrad.tensors import Tensor, wrap
+
+__all__ = ["MultiheadAttention"]
+
+
+class MultiheadAttention(Module):
+    """Several attentions at once, each over its own part of the features.
+
+    Axes are (place, item, feature), or (item, place, feature) with `batch_first`, or (place,
+    feature). Masks are as in PyTorch: True, or minus infinity, is where not to look.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        *,
+        dtype: Any = None,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
+            raise UsageError(
+                f"expected num_heads that divides embed_dim {embed_dim}, got {num_heads}"
+            )
+        self.embed_dim = embed_dim
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.batch_first = batch_first
+        self.generator = generator
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+        self.in_proj_weight: Parameter | None = None
+        if self.kdim == embed_dim and self.vdim == embed_dim:
+            self.in_proj_weight = Parameter(empty((3 * embed_dim, embed_dim), dtype=dtype))
+        else:
+            self.q_proj_weight = Parameter(empty((embed_dim, embed_dim), dtype=dtype))
+            self.k_proj_weight = Parameter(empty((embed_dim, self.kdim), dtype=dtype))
+            self.v_proj_weight = Parameter(empty((embed_dim, self.vdim), dtype=dtype))
+        self.in_proj_bias = Parameter(zeros((3 * embed_dim,), dtype=dtype)) if bias else None
+        self.out_proj = Linear(embed_dim, embed_dim, bias, dtype=dtype)
+        for weight in self.own_parameters().values():
+            if weight.ndim == 2:
+                init.xavier_uniform_(weight)
+        if self.out_proj.bias is not None:
+            init.zeros_(self.out_proj.bias)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The result, and how much each place looked at each (None without `need_weights`)."""
+        same = query is key and key is value
+        lone = query.ndim == 2
+        if query.ndim not in (2, 3) or key.ndim != query.ndim or value.ndim != query.ndim:
+            raise ShapeError(
+                f"expected query, key and value with 2 or 3 axes each, got shapes {query.shape}, "
+                f"{key.shape} and {value.shape}"
+            )
+        if lone:
+            query, key, value = query[None], key[None], value[None]
+            if key_padding_mask is not None:
+                key_padding_mask = key_padding_mask[None]
+        elif not self.batch_first:
+            query, key, value = (permute_dims(x, (1, 0, 2)) for x in (query, key, value))
+        self._check_features(query, key, value)
+        q, k, v = self._self_heads(query) if same else self._heads(query, key, value)
+        mask = self._mask(q, k, key_padding_mask, attn_mask, is_causal)
+        weights = attention_weights(q, k, mask)
+        kept = functional.dropout(weights, self.dropout, self.training, generator=self.generator)
+        heads = permute_dims(matmul(kept, v), (0, 2, 1, 3))
+        out = self.out_proj(reshape(heads, query.shape))
+        shown = None
+        if need_weights:
+            shown = mean(weights, axis=1) if average_attn_weights else weights
+        if lone:
+            return out[0], None if shown is None else shown[0]
+        return out if self.batch_first else permute_dims(out, (1, 0, 2)), shown
+
+    def _check_features(self, query: Tensor, key: Tensor, value: Tensor) -> None:
+        widths = (self.embed_dim, self.kdim, self.vdim)
+        for name, x, width in zip(("query", "key", "value"), (query, key, value), widths):
+            if x.shape[2] != width or x.shape[0] != query.shape[0]:
+                raise ShapeError(
+                    f"expected {name} with {query.shape[0]} items and {width} features, got "
+                    f"{x.shape[0]} and {x.shape[2]} (in_proj_weight takes embed_dim "
+                    f"{self.embed_dim}, kdim {self.kdim}, vdim {self.vdim})"
+                )
+        if key.shape[1] != value.shape[1]:
+            raise ShapeError(
+                f"expected as many keys as values, got {key.shape[1]} and {value.shape[1]}"
+            )
+
+    def _self_heads(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values of one input: a single product."""
+        if self.in_proj_weight is None:
+            return self._heads(x, x, x)
+        items, places, width = x.shape
+        all_three = functional.linear(x, self.in_proj_weight, self.in_proj_bias)
+        shape = (items, places, 3, self.num_heads, width // self.num_heads)
+        return unstack(permute_dims(reshape(all_three, shape), (2, 0, 3, 1, 4)), axis=0)
+
+    def _heads(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+        width = self.embed_dim
+        cuts = [slice(i * width, (i + 1) * width) for i in range(3)]
+        if self.in_proj_weight is None:
+            weights = [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight]
+        else:
+            weights = [self.in_proj_weight[cut] for cut in cuts]  # type: ignore[misc]
+        made = []
+        for x, weight, cut in zip((query, key, value), weights, cuts):
+            bias = None if self.in_proj_bias is None else self.in_proj_bias[cut]
+            y = functional.linear(x, weight, bias)
+            y = reshape(y, (*y.shape[:2], self.num_heads, width // self.num_heads))
+            made.append(permute_dims(y, (0, 2, 1, 3)))
+        return tuple(made)
+
+    def _mask(
+        self, q: Tensor, k: Tensor, padding: Any, attn_mask: Any, is_causal: bool
+    ) -> Tensor | None:
+        """One mask to add to the scores, of axes (item, head, query, key), or None."""
+        items, heads, queries, _ = q.shape
+        keys = k.shape[2]
+        found: Tensor | None = None
+        if attn_mask is not None:
+            if attn_mask.shape not in ((queries, keys), (items * heads, queries, keys)):
+                raise ShapeError(
+                    f"expected attn_mask of shape {(queries, keys)} or "
+                    f"{(items * heads, queries, keys)}, got {attn_mask.shape}"
+                )
+            found = _added(attn_mask, q.dtype)
+            if found.ndim == 3:
+                found = reshape(found, (items, heads, queries, keys))
+        elif is_causal:
+            # Truth values, where nothing else is added: choosing is quicker than adding.
+            if padding is None:
+                return causal_mask(queries, keys)
+            found = _added(wrap(~np.asarray(causal_mask(queries, keys).array)), q.dtype)
+        if padding is None:
+            return found
+        if padding.shape != (items, keys):
+            raise ShapeError(
+                f"expected key_padding_mask of shape {(items, keys)}, got {padding.shape}"
+            )
+        more = reshape(_added(padding, q.dtype), (items, 1, 1, keys))
+        return more if found is None else found + more
+
+    def extra_repr(self) -> str:
+        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}"
+
+
+def _added(mask: Tensor, dtype: Any) -> Tensor:
+    """A mask as numbers to add to the scores."""
+    if mask.dtype.kind != "b":
+        return mask
+    zero = np.zeros((), dtype)
+    return where(mask, wrap(np.full((), -math.inf, dtype)), wrap(zero))

@@ -1,0 +1,163 @@
+"""Modules that hold other modules: in sequence, in a list, by name."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from telegrad.errors import UsageError
+from telegrad.nn.module import Module
+
+__all__ = ["ModuleDict", "ModuleList", "Sequential"]
+
+
+class _Numbered(Module):
+    """Children under the names "0", "1", …: what Sequential and ModuleList share."""
+
+    def _held(self) -> list[Module]:
+        return [value for value in vars(self).values() if isinstance(value, Module)]
+
+    def _hold(self, modules: Iterable[Module]) -> None:
+        for name in [name for name, value in vars(self).items() if isinstance(value, Module)]:
+            delattr(self, name)
+        for i, module in enumerate(modules):
+            self.add_module(str(i), _module(module))
+
+    def __len__(self) -> int:
+        return len(self._held())
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._held())
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self._held()[index]
+        return type(self)._of(found) if isinstance(index, slice) else found
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        names = [name for name, value in vars(self).items() if isinstance(value, Module)]
+        setattr(self, names[index], _module(module))
+
+    def __delitem__(self, index: int | slice) -> None:
+        held = self._held()
+        del held[index]
+        self._hold(held)
+
+    def append(self, module: Module) -> Any:
+        """Adds a module at the end."""
+        self.add_module(str(len(self)), _module(module))
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> Any:
+        """Adds modules at the end."""
+        for module in modules:
+            self.append(module)
+        return self
+
+    def insert(self, index: int, module: Module) -> Any:
+        """Puts a module before the one at `index`."""
+        held = self._held()
+        held.insert(index, _module(module))
+        self._hold(held)
+        return self
+
+    @classmethod
+    def _of(cls, modules: list[Module]) -> "_Numbered":
+        raise NotImplementedError
+
+
+class Sequential(_Numbered):
+    """Modules called one after another, each with the result of the one before.
+
+    ``Sequential(a, b)`` names them "0" and "1"; ``Sequential({"first": a, "last": b})`` as given.
+    """
+
+    def __init__(self, *modules: Any) -> None:
+        super().__init__()
+        if len(modules) == 1 and isinstance(modules[0], Mapping):
+            for name, module in modules[0].items():
+                self.add_module(name, _module(module))
+        else:
+            self._hold(modules)
+
+    @classmethod
+    def _of(cls, modules: list[Module]) -> "Sequential":
+        return cls(*modules)
+
+    def forward(self, x: Any) -> Any:
+        for module in self._held():
+            x = module(x)
+        return x
+
+
+class ModuleList(_Numbered):
+    """A list of modules; what is done with them is up to whoever holds it."""
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
+        super().__init__()
+        self._hold(modules)
+
+    @classmethod
+    def _of(cls, modules: list[Module]) -> "ModuleList":
+        return cls(modules)
+
+
+class ModuleDict(Module):
+    """Modules by name; what is done with them is up to whoever holds it."""
+
+    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+        super().__init__()
+        self.update(modules or {})
+
+    def update(self, modules: Mapping[str, Module]) -> None:
+        """Adds modules, or puts them in the place of those with their names."""
+        for name, module in modules.items():
+            self[name] = module
+
+    def __getitem__(self, name: str) -> Module:
+        found = vars(self).get(name)
+        if not isinstance(found, Module):
+            raise KeyError(f"expected one of {', '.join(self.keys())}, got {name!r}")
+        return found
+
+    def __setitem__(self, name: str, module: Module) -> None:
+        self.add_module(name, _module(module))
+
+    def __delitem__(self, name: str) -> None:
+        self[name]
+        delattr(self, name)
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.keys()
+
+    def keys(self) -> list[str]:
+        """The names, in order of insertion."""
+        return [name for name, value in vars(self).items() if isinstance(value, Module)]
+
+    def values(self) -> list[Module]:
+        """The modules."""
+        return [value for value in vars(self).values() if isinstance(value, Module)]
+
+    def items(self) -> list[tuple[str, Module]]:
+        """Names and modules."""
+        return [(name, value) for name, value in vars(self).items() if isinstance(value, Module)]
+
+    def pop(self, name: str) -> Module:
+        """Takes a module out and gives it back."""
+        found = self[name]
+        delattr(self, name)
+        return found
+
+    def clear(self) -> None:
+        """Takes all modules out."""
+        for name in self.keys():
+            delattr(self, name)
+
+
+def _module(value: Any) -> Module:
+    if not isinstance(value, Module):
+        raise UsageError(f"expected a Module in a container, got {type(value).__name__}")
+    return value

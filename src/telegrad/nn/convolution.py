@@ -1,0 +1,98 @@
+"""Convolution as a layer."""
+
+import math
+from typing import Any
+
+from telegrad.errors import UsageError
+from telegrad.nn import functional, init
+from telegrad.nn.functional.convolution import pair, same_padding
+from telegrad.nn.module import Module
+from telegrad.nn.parameter import Parameter
+from telegrad.ops import empty, pad
+from telegrad.tensors import Tensor
+
+__all__ = ["Conv2d"]
+
+_MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+class Conv2d(Module):
+    """Images (item, channel, row, column) weighted by a small kernel at every place."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, int],
+        stride: int | tuple[int, int] = 1,
+        padding: int | tuple[int, int] | str = 0,
+        dilation: int | tuple[int, int] = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        *,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise UsageError(
+                f"expected groups that divide {in_channels} channels in and {out_channels} out, "
+                f"got {groups}"
+            )
+        if padding_mode not in _MODES:
+            raise UsageError(
+                f"expected one of {', '.join(_MODES)} as padding_mode, got {padding_mode!r}"
+            )
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = pair(kernel_size, "kernel_size")
+        self.stride = pair(stride, "stride")
+        self.padding = padding if isinstance(padding, str) else pair(padding, "padding")
+        self.dilation = pair(dilation, "dilation")
+        self.groups = groups
+        self.padding_mode = padding_mode
+        shape = (out_channels, in_channels // groups, *self.kernel_size)
+        self.weight = Parameter(empty(shape, dtype=dtype))
+        self.bias = Parameter(empty((out_channels,), dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws new first values."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            fan = math.prod(self.weight.shape[1:])
+            bound = 1 / math.sqrt(fan) if fan else 0.0
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input: Tensor) -> Tensor:
+        padding: Any = self.padding
+        if self.padding_mode != "zeros":
+            if padding == "same":
+                widths = same_padding(self.kernel_size, self.dilation)
+            elif isinstance(padding, str):
+                widths = [(0, 0), (0, 0)]
+            else:
+                widths = [(each, each) for each in padding]
+            before = [(0, 0)] * (input.ndim - 2)
+            input = pad(input, (*before, *widths), mode=_MODES[self.padding_mode])
+            padding = 0
+        return functional.conv2d(
+            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
+        )
+
+    def extra_repr(self) -> str:
+        text = (
+            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
+            f"stride={self.stride}"
+        )
+        if self.padding != (0, 0):
+            text += f", padding={self.padding!r}"
+        if self.dilation != (1, 1):
+            text += f", dilation={self.dilation}"
+        if self.groups != 1:
+            text += f", groups={self.groups}"
+        if self.bias is None:
+            text += ", bias=False"
+        if self.padding_mode != "zeros":
+            text += f", padding_mode={self.padding_mode}"
+        return text

@@ -1,0 +1,29 @@
+"""Dropout as a layer."""
+
+from telegrad.errors import UsageError
+from telegrad.nn import functional
+from telegrad.nn.module import Module
+from telegrad.ops.random import Generator
+from telegrad.tensors import Tensor
+
+__all__ = ["Dropout"]
+
+
+class Dropout(Module):
+    """In training, makes elements zero with probability `p` and the others larger by as much.
+
+    `generator` is where the choice comes from; without it, the generator of the process.
+    """
+
+    def __init__(self, p: float = 0.5, *, generator: Generator | None = None) -> None:
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise UsageError(f"expected a probability from 0 to 1 in Dropout, got {p}")
+        self.p = p
+        self.generator = generator
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.dropout(input, self.p, self.training, generator=self.generator)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"

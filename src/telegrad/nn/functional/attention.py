@@ -1,0 +1,66 @@
+"""Attention: averages of values, weighted by how well queries and keys agree."""
+
+import math
+
+import numpy as np
+
+from telegrad.errors import DTypeError, ShapeError, UsageError
+from telegrad.nn.functional.dropout import dropout
+from telegrad.ops import matmul, softmax, where
+from telegrad.ops.random import Generator
+from telegrad.tensors import Tensor, wrap
+
+__all__ = ["attention_weights", "scaled_dot_product_attention"]
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    """``softmax(query @ key.mT * scale + mask) @ value``; axes (…, place, feature).
+
+    A mask of truth values says where to look; another is added. `is_causal` looks only back.
+    """
+    if is_causal:
+        if attn_mask is not None:
+            raise UsageError("expected attn_mask or is_causal, got both")
+        attn_mask = causal_mask(query.shape[-2], key.shape[-2])
+    weights = attention_weights(query, key, attn_mask, scale)
+    return matmul(dropout(weights, dropout_p, generator=generator), value)
+
+
+def attention_weights(
+    query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None = None
+) -> Tensor:
+    """How much each query looks at each key; each row sums to 1."""
+    if query.ndim < 2 or key.ndim < 2 or query.shape[-1] != key.shape[-1]:
+        raise ShapeError(
+            f"expected queries and keys of axes (…, place, feature) with equal last axes, got "
+            f"{query.shape} and {key.shape}"
+        )
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = matmul(query * factor, key.mT)
+    if mask is not None:
+        scores = masked(scores, mask)
+    return softmax(scores, axis=-1)
+
+
+def masked(scores: Tensor, mask: Tensor) -> Tensor:
+    """Minus infinity where a mask of truth values is False; another mask is added."""
+    if mask.dtype.kind == "b":
+        return where(mask, scores, -math.inf)
+    if mask.dtype.kind != "f":
+        raise DTypeError(f"expected a mask of truth values or real numbers, got {mask.dtype}")
+    return scores + mask
+
+
+def causal_mask(queries: int, keys: int) -> Tensor:
+    """True where a query may look: at its own place and before."""
+    return wrap(np.tri(queries, keys, dtype=np.bool_))

@@ -1,0 +1,104 @@
+"""Convolution of images."""
+
+from typing import Any
+
+from telegrad.errors import ShapeError, UsageError
+from telegrad.ops import concat, convolution, reshape
+from telegrad.tensors import Tensor
+
+__all__ = ["conv2d", "pair", "same_padding"]
+
+
+def pair(value: Any, name: str) -> tuple[int, int]:
+    """One number for both place axes, or one for each."""
+    if isinstance(value, int):
+        return value, value
+    given = tuple(value)
+    if len(given) != 2 or not all(isinstance(each, int) for each in given):
+        raise UsageError(f"expected a number or a pair of them as {name}, got {value!r}")
+    return given
+
+
+def same_padding(kernel: tuple[int, int], dilation: tuple[int, int]) -> list[tuple[int, int]]:
+    """The border with which a result of stride 1 is as large as the input."""
+    total = [d * (k - 1) for k, d in zip(kernel, dilation)]
+    return [(each // 2, each - each // 2) for each in total]
+
+
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | tuple[int, int] = 1,
+    padding: int | tuple[int, int] | str = 0,
+    dilation: int | tuple[int, int] = 1,
+    groups: int = 1,
+) -> Tensor:
+    """`input` (item, channel, row, column) weighted by `weight` (out, in / groups, row, column).
+
+    An input without the axis of items is one item. `padding` may be "same" or "valid".
+    """
+    if input.ndim == 3:
+        return conv2d(input[None], weight, bias, stride, padding, dilation, groups)[0]
+    strides, dilations = pair(stride, "stride"), pair(dilation, "dilation")
+    if min(*strides, *dilations, groups) < 1:
+        raise UsageError(
+            f"expected stride, dilation and groups of 1 or more in conv2d, got {stride}, "
+            f"{dilation} and {groups}"
+        )
+    _check_shapes(input, weight, bias, groups)
+    sizes = (weight.shape[2], weight.shape[3])
+    pads = tuple(_pads(padding, sizes, strides, dilations))
+    for length, size, gap, pad in zip(input.shape[2:], sizes, dilations, pads):
+        if length + sum(pad) < gap * (size - 1) + 1:
+            raise ShapeError(
+                f"expected an input larger than the kernel in conv2d, got input of shape "
+                f"{input.shape} with padding {padding} and weight of shape {weight.shape}"
+            )
+    how = {"strides": strides, "pads": pads, "dilations": dilations}
+    if groups == 1:
+        out = convolution.convolve(input, weight, **how)  # type: ignore[arg-type]
+    else:
+        parts = zip(_cut(input, 1, groups), _cut(weight, 0, groups))
+        out = concat([convolution.convolve(x, w, **how) for x, w in parts], axis=1)  # type: ignore[arg-type]
+    return out if bias is None else out + reshape(bias, (bias.shape[0], 1, 1))
+
+
+def _cut(x: Tensor, axis: int, groups: int) -> list[Tensor]:
+    step = x.shape[axis] // groups
+    before = (slice(None),) * axis
+    return [x[(*before, slice(i * step, (i + 1) * step))] for i in range(groups)]
+
+
+def _pads(padding: Any, sizes: Any, strides: Any, dilations: Any) -> list[tuple[int, int]]:
+    if padding == "valid":
+        return [(0, 0), (0, 0)]
+    if padding == "same":
+        if strides != (1, 1):
+            raise UsageError(f"expected stride 1 with padding='same', got {strides}")
+        return same_padding(sizes, dilations)
+    if isinstance(padding, str):
+        raise UsageError(f"expected numbers, 'same' or 'valid' as padding, got {padding!r}")
+    widths = pair(padding, "padding")
+    if min(widths) < 0:
+        raise UsageError(f"expected padding of 0 or more, got {padding}")
+    return [(each, each) for each in widths]
+
+
+def _check_shapes(input: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> None:
+    if input.ndim != 4 or weight.ndim != 4 or input.shape[1] != weight.shape[1] * groups:
+        raise ShapeError(
+            f"expected an input of shape (item, {weight.shape[1] * groups}, row, column) for "
+            f"weight of shape {weight.shape} and {groups} groups in conv2d, got shape "
+            f"{input.shape}"
+        )
+    if weight.shape[0] % groups:
+        raise ShapeError(
+            f"expected channels out that {groups} groups divide in conv2d, got weight of shape "
+            f"{weight.shape}"
+        )
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ShapeError(
+            f"expected a bias of shape {weight.shape[:1]} for weight of shape {weight.shape} in "
+            f"conv2d, got {bias.shape}"
+        )

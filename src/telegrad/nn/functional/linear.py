@@ -1,0 +1,55 @@
+"""Affine maps, and rows looked up in a table."""
+
+from typing import Any
+
+import numpy as np
+
+from telegrad.errors import DTypeError, ShapeError, UsageError
+from telegrad.ops import getitem, index_set
+from telegrad.rules.affine import AFFINE, AFFINE_BIASED
+from telegrad.tensors import Tensor, apply
+
+__all__ = ["embedding", "linear"]
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``input @ weight.T + bias`` over the last axis; `weight` has shape (out, in)."""
+    taken, width = weight.array.shape, input.array.shape[-1:]
+    if len(taken) != 2 or width != taken[1:]:
+        raise ShapeError(
+            f"expected an input of shape (…, {taken[-1]}) for weight of shape {tuple(taken)}, got "
+            f"shape {input.shape}"
+        )
+    if bias is None:
+        return apply(AFFINE, input, weight)  # type: ignore[no-any-return]
+    if bias.array.shape != taken[:1]:
+        raise ShapeError(
+            f"expected a bias of shape {tuple(taken[:1])} for weight of shape {tuple(taken)}, got "
+            f"shape {bias.shape}"
+        )
+    return apply(AFFINE_BIASED, input, weight, bias)  # type: ignore[no-any-return]
+
+
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
+    """The rows of `weight` that the integers name; the row `padding_idx` receives no gradient."""
+    rows = np.asarray(input.array if isinstance(input, Tensor) else input)
+    if rows.dtype.kind not in "iu":
+        raise DTypeError(f"expected integers as input of embedding, got {rows.dtype}")
+    count = weight.shape[0]
+    if rows.size and (int(rows.min()) < 0 or int(rows.max()) >= count):
+        worst = rows.min() if rows.min() < 0 else rows.max()
+        raise UsageError(
+            f"expected indices from 0 to {count - 1} for weight of shape {weight.shape} in "
+            f"embedding, got {worst}"
+        )
+    if padding_idx is not None:
+        row = checked_padding(padding_idx, count)
+        weight = index_set(weight, weight.detach()[row], index=row)
+    return getitem(weight, rows)
+
+
+def checked_padding(padding_idx: Any, count: int) -> int:
+    """The index of the padding row, from 0."""
+    if not -count <= padding_idx < count:
+        raise UsageError(f"expected padding_idx within {count} rows, got {padding_idx}")
+    return int(padding_idx) % count

@@ -1,0 +1,181 @@
+"""Losses: how far a prediction is from its target, as one number unless told otherwise."""
+
+from typing import Any
+
+import numpy as np
+
+from telegrad.errors import DTypeError, ShapeError, UsageError
+from telegrad.ops import abs as absolute
+from telegrad.ops import log_softmax, softplus, where
+from telegrad.ops import mean as mean_of
+from telegrad.ops import sum as sum_of
+from telegrad.tensors import Tensor, wrap
+
+__all__ = [
+    "binary_cross_entropy_with_logits",
+    "cross_entropy",
+    "huber_loss",
+    "mse_loss",
+    "nll_loss",
+]
+
+
+def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """The squared difference."""
+    _check_equal("mse_loss", input, target)
+    difference = input - target
+    return reduced(difference * difference, reduction)
+
+
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0
+) -> Tensor:
+    """Half the squared difference up to `delta`; beyond, it grows straight on."""
+    if delta <= 0:
+        raise UsageError(f"expected a positive delta in huber_loss, got {delta}")
+    _check_equal("huber_loss", input, target)
+    difference = input - target
+    size = absolute(difference)
+    near = difference * difference * 0.5
+    return reduced(where(size <= delta, near, (size - 0.5 * delta) * delta), reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """The cross entropy of ``sigmoid(input)`` and a target from 0 to 1, without overflow."""
+    _check_equal("binary_cross_entropy_with_logits", input, target)
+    ones = 1 if pos_weight is None else (pos_weight - 1) * target + 1
+    loss = (1 - target) * input + softplus(-input) * ones
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """The cross entropy of ``softmax(input)`` and a target.
+
+    Classes are on axis 1, or axis 0 of a vector. The target holds the class of
+    each item, or, with the input's shape, probabilities.
+    """
+    axis = 0 if input.ndim == 1 else 1
+    if not 0 <= label_smoothing <= 1:
+        raise UsageError(f"expected label_smoothing from 0 to 1, got {label_smoothing}")
+    logs = log_softmax(input, axis=axis)
+    if target.dtype.kind == "f":
+        _check_equal("cross_entropy", input, target)
+        return _by_probabilities(logs, target, weight, reduction, label_smoothing, axis)
+    return _by_classes(
+        "cross_entropy", logs, target, weight, ignore_index, reduction, label_smoothing
+    )
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """Minus the log-probability, from `input`, of each item's class."""
+    return _by_classes("nll_loss", input, target, weight, ignore_index, reduction, 0.0)
+
+
+def _by_classes(
+    name: str,
+    logs: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    smoothing: float,
+) -> Tensor:
+    axis = 0 if logs.ndim == 1 else 1
+    classes = np.asarray(target.array)
+    if classes.dtype.kind not in "iu":
+        raise DTypeError(f"expected integers as classes in {name}, got {target.dtype}")
+    if classes.shape != logs.shape[:axis] + logs.shape[axis + 1 :]:
+        raise ShapeError(
+            f"expected a target of shape {logs.shape[:axis] + logs.shape[axis + 1 :]} for input "
+            f"of shape {logs.shape} in {name}, got {target.shape}"
+        )
+    count = logs.shape[axis]
+    counted = classes != ignore_index
+    wrong = counted & ((classes < 0) | (classes >= count))
+    if wrong.any():
+        raise UsageError(
+            f"expected classes from 0 to {count - 1} (or ignore_index {ignore_index}) for input of "
+            f"shape {logs.shape} in {name}, got {classes[wrong][0]}"
+        )
+    by_class = _class_weights(name, weight, count, logs.dtype)
+    safe = np.where(counted, classes, 0)
+    of_item = by_class[safe] * counted
+    # What each log-probability is weighed with: a constant, so all that is recorded is one product.
+    share = np.zeros(logs.shape, logs.dtype)
+    at = np.expand_dims(safe, axis)
+    np.put_along_axis(share, at, np.expand_dims(of_item * (1 - smoothing), axis), axis)
+    if smoothing:
+        along = by_class.reshape(-1, *(1,) * (logs.ndim - axis - 1))
+        share += along * (smoothing / count) * np.expand_dims(counted, axis)
+    if reduction == "none":
+        return -sum_of(logs * wrap(share), axis=axis)
+    if reduction == "mean":
+        total = of_item.sum(dtype=logs.dtype)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share /= total
+    elif reduction != "sum":
+        reduced(logs, reduction)  # which refuses it
+    return -sum_of(logs * wrap(share))
+
+
+def _by_probabilities(
+    logs: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: str,
+    smoothing: float,
+    axis: int,
+) -> Tensor:
+    count = logs.shape[axis]
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / count
+    by_class = _class_weights("cross_entropy", weight, count, logs.dtype)
+    along = by_class.reshape(-1, *(1,) * (logs.ndim - axis - 1))
+    loss = -sum_of(logs * target * wrap(along), axis=axis)
+    return reduced(loss, reduction)
+
+
+def _class_weights(name: str, weight: Tensor | None, count: int, dtype: Any) -> Any:
+    if weight is None:
+        return np.ones(count, dtype)
+    if weight.shape != (count,):
+        raise ShapeError(f"expected weight of shape ({count},) in {name}, got {weight.shape}")
+    return np.asarray(weight.array).astype(dtype, copy=False)
+
+
+def reduced(loss: Tensor, reduction: str) -> Tensor:
+    """The loss as asked for: "mean", "sum" or "none"."""
+    if reduction == "mean":
+        return mean_of(loss)
+    if reduction == "sum":
+        return sum_of(loss)
+    if reduction == "none":
+        return loss
+    raise UsageError(f"expected 'mean', 'sum' or 'none' as reduction, got {reduction!r}")
+
+
+def _check_equal(name: str, input: Tensor, target: Tensor) -> None:
+    if input.shape != target.shape:
+        raise ShapeError(
+            f"expected input and target of one shape in {name}, got {input.shape} and "
+            f"{target.shape}"
+        )

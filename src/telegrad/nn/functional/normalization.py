@@ -1,0 +1,105 @@
+"""Layer and batch normalisation."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from telegrad.errors import ShapeError, UsageError
+from telegrad.ops import reshape
+from telegrad.rules.normalization import NORMALIZE
+from telegrad.tensors import Tensor, apply
+
+__all__ = ["batch_norm", "layer_norm"]
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """The last axes brought to mean 0 and variance 1, then scaled and shifted."""
+    shape = tuple(normalized_shape)
+    if input.shape[input.ndim - len(shape) :] != shape or not shape:
+        raise ShapeError(
+            f"expected an input whose last axes are {shape} (normalized_shape) in layer_norm, got "
+            f"shape {input.shape}"
+        )
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None and value.shape != shape:
+            raise ShapeError(f"expected {name} of shape {shape} in layer_norm, got {value.shape}")
+    axes = tuple(range(input.ndim - len(shape), input.ndim))
+    out = apply(NORMALIZE, input, axes=axes, eps=eps)[0]
+    if weight is not None:
+        out = out * weight
+    return out if bias is None else out + bias  # type: ignore[no-any-return]
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Each channel (axis 1) brought to mean 0 and variance 1, then scaled and shifted.
+
+    In training by the batch's own mean and variance, which move the running ones by `momentum`;
+    otherwise by the running ones.
+    """
+    if input.ndim < 2:
+        raise ShapeError(f"expected axes (item, channel, …) in batch_norm, got {input.shape}")
+    channels = input.shape[1]
+    given = {
+        "running_mean": running_mean,
+        "running_var": running_var,
+        "weight": weight,
+        "bias": bias,
+    }
+    for name, value in given.items():
+        if value is not None and value.shape != (channels,):
+            raise ShapeError(
+                f"expected {name} of shape ({channels},) for an input of shape {input.shape} in "
+                f"batch_norm, got {value.shape}"
+            )
+    along = (1, channels, *(1,) * (input.ndim - 2))
+    if training:
+        out = _by_batch(input, running_mean, running_var, momentum, eps)
+    else:
+        if running_mean is None or running_var is None:
+            raise UsageError("expected running_mean and running_var outside of training, got None")
+        spread = reshape(running_var + eps, along) ** 0.5
+        out = (input - reshape(running_mean, along)) / spread
+    if weight is not None:
+        out = out * reshape(weight, along)
+    return out if bias is None else out + reshape(bias, along)
+
+
+def _by_batch(
+    input: Tensor, mean: Tensor | None, var: Tensor | None, momentum: float, eps: float
+) -> Tensor:
+    axes = (0, *range(2, input.ndim))
+    count = input.size // max(input.shape[1], 1)
+    if count <= 1:
+        raise UsageError(
+            f"expected more than one value a channel to train batch_norm, got {input.shape}"
+        )
+    out: Tensor
+    out, scale = apply(NORMALIZE, input, axes=axes, eps=eps)
+    if mean is not None:
+        _move(mean, np.mean(np.asarray(input.array), axis=axes), momentum)
+    if var is not None:
+        # The variance by which the batch was divided, told by the scale; kept without bias.
+        own = 1 / np.square(np.asarray(scale.array)).reshape(-1) - eps
+        _move(var, own * (count / (count - 1)), momentum)
+    return out
+
+
+def _move(running: Tensor, value: Any, momentum: float) -> None:
+    old = np.asarray(running.array)
+    running.array = (old + momentum * (value - old)).astype(old.dtype, copy=False)

@@ -1,0 +1,112 @@
+"""Pooling of images: the largest, or the average, of each window."""
+
+from typing import Any
+
+import numpy as np
+
+from telegrad.errors import ShapeError, UsageError
+from telegrad.nn.functional.convolution import pair
+from telegrad.ops import pooling
+from telegrad.tensors import Tensor, wrap
+
+__all__ = ["avg_pool2d", "max_pool2d"]
+
+
+def max_pool2d(
+    input: Tensor,
+    kernel_size: int | tuple[int, int],
+    stride: int | tuple[int, int] | None = None,
+    padding: int | tuple[int, int] = 0,
+    dilation: int | tuple[int, int] = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The largest element of each window; of equal ones the first receives the gradient."""
+    if input.ndim == 3:
+        return max_pool2d(input[None], kernel_size, stride, padding, dilation, ceil_mode)[0]
+    how = _windows("max_pool2d", input, kernel_size, stride, padding, dilation, ceil_mode)
+    return pooling.pool_max(input, **how)[0]
+
+
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: int | tuple[int, int],
+    stride: int | tuple[int, int] | None = None,
+    padding: int | tuple[int, int] = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The average of each window."""
+    if input.ndim == 3:
+        rest = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return avg_pool2d(input[None], *rest)[0]
+    if divisor_override == 0:
+        raise UsageError("expected a divisor_override other than 0 in avg_pool2d, got 0")
+    how = _windows("avg_pool2d", input, kernel_size, stride, padding, 1, ceil_mode)
+    total = pooling.pool_sum(input, **how)
+    divisor = divisor_override
+    even = all(before == after for before, after in how["pads"])
+    if divisor is None and even and (count_include_pad or pair(padding, "padding") == (0, 0)):
+        divisor = how["sizes"][0] * how["sizes"][1]
+    if divisor is not None:
+        return total * (1 / divisor)
+    counts = _counts(input, pair(padding, "padding"), how, count_include_pad)
+    return total / wrap(counts)
+
+
+def _counts(input: Tensor, widths: tuple[int, int], how: Any, count_include_pad: bool) -> Any:
+    """How many elements each window averages: the overhang of ceil_mode never counts."""
+    by_axis = []
+    for length, total, width, size, stride, (before, _) in zip(
+        input.shape[2:],
+        total_lengths(input, how),
+        widths,
+        how["sizes"],
+        how["strides"],
+        how["pads"],
+    ):
+        starts = np.arange((total - size) // stride + 1) * stride
+        low, high = (0, length + 2 * width) if count_include_pad else (before, before + length)
+        by_axis.append(np.minimum(starts + size, high) - np.maximum(starts, low))
+    counts = by_axis[0][:, None] * by_axis[1]
+    return counts.astype(input.dtype)
+
+
+def total_lengths(input: Tensor, how: Any) -> list[int]:
+    """The lengths of the place axes with their borders."""
+    return [n + before + after for n, (before, after) in zip(input.shape[2:], how["pads"])]
+
+
+def _windows(
+    name: str, input: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> dict[str, Any]:
+    sizes = pair(kernel, "kernel_size")
+    strides = sizes if stride is None else pair(stride, "stride")
+    widths, gaps = pair(padding, "padding"), pair(dilation, "dilation")
+    if min(*sizes, *strides, *gaps) < 1:
+        raise UsageError(
+            f"expected kernel_size, stride and dilation of 1 or more in {name}, got {kernel}, "
+            f"{stride} and {dilation}"
+        )
+    if any(width < 0 or width > size // 2 for width, size in zip(widths, sizes)):
+        raise UsageError(
+            f"expected padding from 0 to half of kernel_size {kernel} in {name}, got {padding}"
+        )
+    if input.ndim != 4:
+        raise ShapeError(
+            f"expected axes (item, channel, row, column) in {name}, got shape {input.shape}"
+        )
+    pads = []
+    for length, size, step, width, gap in zip(input.shape[2:], sizes, strides, widths, gaps):
+        span = gap * (size - 1) + 1
+        room = length + 2 * width - span
+        if room < 0:
+            raise ShapeError(
+                f"expected an input larger than the window {sizes} in {name}, got {input.shape}"
+            )
+        after = width
+        # One more window may hang over the end, if it begins inside the input or its left border.
+        if ceil_mode and room % step and (room // step + 1) * step < length + width:
+            after += step - room % step
+        pads.append((width, after))
+    return {"sizes": sizes, "strides": strides, "pads": tuple(pads), "dilations": gaps}

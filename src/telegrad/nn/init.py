@@ -1,0 +1,170 @@
+"""First values for parameters, with the names and formulas of ``torch.nn.init``.
+
+Each function fills a tensor in place and gives it back. `generator` is where random numbers come
+from; without it, the generator of the process.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from telegrad.errors import ShapeError, UsageError
+from telegrad.ops.random import Generator, rand, randn
+from telegrad.tensors import Tensor
+from telegrad.tensors.modes import no_grad
+
+__all__ = [
+    "calculate_gain",
+    "constant_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "orthogonal_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
+
+_GAINS = {
+    "linear": 1.0,
+    "conv2d": 1.0,
+    "sigmoid": 1.0,
+    "tanh": 5.0 / 3,
+    "relu": math.sqrt(2.0),
+    "selu": 0.75,
+}
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """By how much an activation should be made up for; `param` is the slope of a leaky relu."""
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else param
+        return math.sqrt(2.0 / (1 + slope**2))
+    if nonlinearity not in _GAINS:
+        raise UsageError(
+            f"expected one of leaky_relu, {', '.join(_GAINS)} as nonlinearity, got {nonlinearity!r}"
+        )
+    return _GAINS[nonlinearity]
+
+
+def _fill(tensor: Tensor, values: Any) -> Tensor:
+    with no_grad():
+        return tensor.copy_(values)
+
+
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """One value everywhere."""
+    return _fill(tensor, np.full((), val, tensor.dtype))
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    """Zeros."""
+    return constant_(tensor, 0.0)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    """Ones."""
+    return constant_(tensor, 1.0)
+
+
+def uniform_(
+    tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
+) -> Tensor:
+    """All values from `a` to `b` equally likely."""
+    drawn = rand(tensor.shape, generator=generator, dtype=tensor.dtype)
+    return _fill(tensor, drawn * (b - a) + a)
+
+
+def normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
+) -> Tensor:
+    """The normal distribution."""
+    drawn = randn(tensor.shape, generator=generator, dtype=tensor.dtype)
+    return _fill(tensor, drawn * std + mean)
+
+
+def trunc_normal_(
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Generator | None = None,
+) -> Tensor:
+    """The normal distribution without what lies outside of `a` and `b`."""
+    from scipy.special import ndtr, ndtri
+
+    low, high = float(ndtr((a - mean) / std)), float(ndtr((b - mean) / std))
+    drawn = rand(tensor.shape, generator=generator, dtype=np.float64).numpy()
+    values = ndtri(drawn * (high - low) + low) * std + mean
+    return _fill(tensor, np.clip(values, a, b))
+
+
+def _fans(tensor: Tensor) -> tuple[int, int]:
+    """How many values each output reads, and how many outputs read each value."""
+    if tensor.ndim < 2:
+        raise ShapeError(
+            f"expected a weight with at least two axes, got shape {tensor.shape}: the fan of "
+            "others is not defined"
+        )
+    field = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * field, tensor.shape[0] * field
+
+
+def xavier_uniform_(
+    tensor: Tensor, gain: float = 1.0, generator: Generator | None = None
+) -> Tensor:
+    """Uniform, so that the variance neither grows nor shrinks on the way, averaged both ways."""
+    bound = gain * math.sqrt(6.0 / sum(_fans(tensor)))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Normal, likewise."""
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))), generator)
+
+
+def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+    if mode not in ("fan_in", "fan_out"):
+        raise UsageError(f"expected 'fan_in' or 'fan_out' as mode, got {mode!r}")
+    fan = _fans(tensor)[mode == "fan_out"]
+    return calculate_gain(nonlinearity, a) / math.sqrt(fan)
+
+
+def kaiming_uniform_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> Tensor:
+    """Uniform, so that the variance stays with this activation (of slope `a` below zero)."""
+    bound = math.sqrt(3.0) * _kaiming(tensor, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> Tensor:
+    """Normal, likewise."""
+    return normal_(tensor, 0.0, _kaiming(tensor, a, mode, nonlinearity), generator)
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """A random matrix (all axes but the first folded) with orthonormal rows or columns."""
+    if tensor.ndim < 2:
+        raise ShapeError(f"expected at least two axes in orthogonal_, got shape {tensor.shape}")
+    rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
+    drawn = randn((rows, columns), generator=generator, dtype=np.float64).numpy()
+    q, r = np.linalg.qr(drawn.T if rows < columns else drawn)
+    # With the signs of R's diagonal, all rotations are equally likely.
+    q = q * np.where(np.diag(r) < 0, -1.0, 1.0)
+    return _fill(tensor, (q.T if rows < columns else q).reshape(tensor.shape) * gain)

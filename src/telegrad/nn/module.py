@@ -1,0 +1,299 @@
+"""Module: a part of a model, made of parameters, buffers and other modules.
+
+They are its ordinary attributes, in the order in which they were first set: an attribute that is a
+Parameter is one of its parameters, one that is a Module is one of its children. Nothing is
+registered twice, so nothing can disagree. Only buffers (tensors that belong to the state but are
+not trained) need to be named, by ``register_buffer``.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from telegrad.errors import UsageError
+from telegrad.graph import Handle
+from telegrad.nn.parameter import Parameter
+from telegrad.nn.state import KeyReport, collect_state, restore_state
+from telegrad.tensors import Tensor
+
+__all__ = ["Module"]
+
+
+class Module:
+    """A part of a model; subclasses set attributes in ``__init__`` and write ``forward``."""
+
+    training: bool = True
+    _buffer_names: dict[str, bool] | None = None
+    """The names of buffers, with whether each belongs to the state dict; None before the first."""
+    _pre_hooks: dict[int, Callable[..., Any]] | None = None
+    _hooks: dict[int, Callable[..., Any]] | None = None
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Computes the result; subclasses write this, users call the module itself."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward method yet")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._pre_hooks:
+            for hook in list(self._pre_hooks.values()):
+                changed = hook(self, args)
+                if changed is not None:
+                    args = changed if isinstance(changed, tuple) else (changed,)
+        result = self.forward(*args, **kwargs)
+        if self._hooks:
+            for hook in list(self._hooks.values()):
+                changed = hook(self, args, result)
+                if changed is not None:
+                    result = changed
+        return result
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Calls ``hook(module, args)`` before ``forward``; it may return other arguments."""
+        if self._pre_hooks is None:
+            self._pre_hooks = {}
+        return Handle(self._pre_hooks, hook)
+
+    def register_forward_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Calls ``hook(module, args, result)`` after ``forward``; it may return another result."""
+        if self._hooks is None:
+            self._hooks = {}
+        return Handle(self._hooks, hook)
+
+    # Its parts
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        old = self.__dict__.get(name)
+        if old is not None and value is not None:
+            if isinstance(old, Parameter) and not isinstance(value, Parameter):
+                raise UsageError(
+                    f"expected a Parameter or None as {name!r} of {type(self).__name__}, got "
+                    f"{type(value).__name__}; wrap it in nn.Parameter, or change the value in "
+                    "place with copy_ under no_grad"
+                )
+            if name in (self._buffer_names or ()) and not isinstance(value, Tensor):
+                raise UsageError(
+                    f"expected a Tensor or None as buffer {name!r} of {type(self).__name__}, got "
+                    f"{type(value).__name__}"
+                )
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if self._buffer_names is not None:
+            self._buffer_names.pop(name, None)
+        object.__delattr__(self, name)
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Makes `param` an attribute, under a name that need not be known before."""
+        if param is not None and not isinstance(param, Parameter):
+            raise UsageError(
+                f"expected a Parameter or None as {name!r}, got {type(param).__name__}"
+            )
+        setattr(self, _checked(name, self), param)
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Makes `tensor` part of the state; unless persistent, it is left out of ``state_dict``."""
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise UsageError(
+                f"expected a Tensor or None as buffer {name!r}, got {type(tensor).__name__}"
+            )
+        setattr(self, _checked(name, self), tensor)
+        if self._buffer_names is None:
+            self._buffer_names = {}
+        self._buffer_names[name] = persistent
+
+    def add_module(self, name: str, module: "Module | None") -> None:
+        """Makes `module` a child under this name."""
+        if module is not None and not isinstance(module, Module):
+            raise UsageError(f"expected a Module as {name!r}, got {type(module).__name__}")
+        setattr(self, _checked(name, self), module)
+
+    register_module = add_module
+
+    def own_parameters(self) -> dict[str, Parameter]:
+        """The parameters of this module itself, by name."""
+        return {name: v for name, v in vars(self).items() if isinstance(v, Parameter)}
+
+    def own_buffers(self, persistent_only: bool = False) -> dict[str, Tensor]:
+        """The buffers of this module itself, by name."""
+        found = {}
+        for name, persistent in (self._buffer_names or {}).items():
+            value = self.__dict__.get(name)
+            if value is not None and (persistent or not persistent_only):
+                found[name] = value
+        return found
+
+    def named_children(self) -> Iterator[tuple[str, "Module"]]:
+        """The modules directly in this one, each once, with their names."""
+        seen: set[Module] = set()
+        for name, value in list(vars(self).items()):
+            if isinstance(value, Module) and value not in seen:
+                seen.add(value)
+                yield name, value
+
+    def children(self) -> Iterator["Module"]:
+        """The modules directly in this one."""
+        for _, module in self.named_children():
+            yield module
+
+    def named_modules(
+        self, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, "Module"]]:
+        """This module and all inside it, with their paths."""
+        seen: set[Module] = set()
+        stack: list[tuple[str, Module]] = [(prefix, self)]
+        while stack:
+            path, module = stack.pop()
+            if module in seen and remove_duplicate:
+                continue
+            seen.add(module)
+            yield path, module
+            parts = [(n, v) for n, v in vars(module).items() if isinstance(v, Module)]
+            stack.extend((f"{path}.{name}" if path else name, v) for name, v in reversed(parts))
+
+    def modules(self) -> Iterator["Module"]:
+        """This module and all inside it, each once."""
+        for _, module in self.named_modules():
+            yield module
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """All parameters with their paths, each once."""
+        yield from self._named(Module.own_parameters, prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """All parameters, each once."""
+        for _, parameter in self.named_parameters(recurse=recurse):
+            yield parameter
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """All buffers with their paths, each once."""
+        yield from self._named(Module.own_buffers, prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """All buffers, each once."""
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def _named(
+        self,
+        own: Callable[["Module"], dict[str, Any]],
+        prefix: str,
+        recurse: bool,
+        remove_duplicate: bool,
+    ) -> Iterator[tuple[str, Any]]:
+        seen: set[Tensor] = set()
+        modules = self.named_modules(prefix, remove_duplicate) if recurse else [(prefix, self)]
+        for path, module in modules:
+            for name, value in own(module).items():
+                if value in seen and remove_duplicate:
+                    continue
+                seen.add(value)
+                yield (f"{path}.{name}" if path else name), value
+
+    # Its state
+
+    def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
+        """All parameters and persistent buffers by path, as they are now; steps don't show."""
+        return collect_state(self, prefix)
+
+    def load_state_dict(self, state_dict: Any, strict: bool = True) -> KeyReport:
+        """Takes over the values; a state that does not fit is an error and changes nothing.
+
+        Unless strict, keys that are missing or unexpected are only reported.
+        """
+        return restore_state(self, state_dict, strict)
+
+    def train(self, mode: bool = True) -> Self:
+        """Puts this module and all inside it in training mode."""
+        if not isinstance(mode, bool):
+            raise UsageError(f"expected True or False as training mode, got {mode!r}")
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self) -> Self:
+        """Puts this module and all inside it in evaluation mode."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Has all parameters trained, or none."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the gradients of all parameters, or makes them zero."""
+        for parameter in self.parameters():
+            if parameter.grad is not None:
+                parameter.grad = None if set_to_none else _zeros(parameter.grad)
+
+    def apply(self, function: Callable[["Module"], Any]) -> Self:
+        """Calls ``function(module)`` for all modules inside, and then for this one."""
+        for child in self.children():
+            child.apply(function)
+        function(self)
+        return self
+
+    def to(self, *where: Any, dtype: Any = None, device: Any = None) -> Self:
+        """Moves the values to another floating dtype or device; the parameters stay the same."""
+        for tensor in [*self.parameters(), *self.buffers()]:
+            _move(tensor, where, dtype, device)
+            if tensor.grad is not None:
+                gradient = tensor.grad.detach()
+                _move(gradient, where, dtype, device)
+                tensor.grad = gradient
+        return self
+
+    def double(self) -> Self:
+        """All floating values as float64."""
+        return self.to(np.float64)
+
+    def float(self) -> Self:
+        """All floating values as float32."""
+        return self.to(np.float32)
+
+    # How it looks
+
+    def extra_repr(self) -> str:
+        """What ``repr`` shows of this module itself; subclasses write it."""
+        return ""
+
+    def __repr__(self) -> str:
+        own = self.extra_repr()
+        lines = [f"({name}): {_indented(repr(child))}" for name, child in self.named_children()]
+        if not lines:
+            return f"{type(self).__name__}({own})"
+        inside = "\n  ".join(([own] if own else []) + lines)
+        return f"{type(self).__name__}(\n  {inside}\n)"
+
+
+def _checked(name: str, module: Module) -> str:
+    if not isinstance(name, str) or not name or "." in name:
+        raise UsageError(f"expected a name without dots, got {name!r}; dots separate the modules")
+    if name not in vars(module) and hasattr(module, name):
+        raise UsageError(
+            f"{type(module).__name__} already has an attribute {name!r}: choose another"
+        )
+    return name
+
+
+def _zeros(gradient: Tensor) -> Tensor:
+    from telegrad.ops import zeros_like
+
+    return zeros_like(gradient)
+
+
+def _move(tensor: Tensor, where: tuple[Any, ...], dtype: Any, device: Any) -> None:
+    bare = tensor.detach()
+    moved = bare.to(*where, dtype=dtype, device=device)
+    if moved.dtype != bare.dtype and bare.dtype.kind not in "fc":
+        # Counters and indices keep their dtype; only the device applies to them.
+        moved = bare if device is None else bare.to(device=device)
+    tensor.array = moved.array
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n  ")

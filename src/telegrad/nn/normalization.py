@@ -1,0 +1,110 @@
+"""Layers that normalise."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from telegrad.errors import ShapeError
+from telegrad.nn import functional
+from telegrad.nn.module import Module
+from telegrad.nn.parameter import Parameter
+from telegrad.ops import ones, tensor, zeros
+from telegrad.tensors import Tensor
+
+__all__ = ["BatchNorm2d", "LayerNorm"]
+
+
+class LayerNorm(Module):
+    """The last axes brought to mean 0 and variance 1, then scaled and shifted."""
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        *,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if isinstance(normalized_shape, int):
+            normalized_shape = (normalized_shape,)
+        self.normalized_shape = tuple(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        shape = self.normalized_shape
+        self.weight = Parameter(ones(shape, dtype=dtype)) if elementwise_affine else None
+        has_bias = elementwise_affine and bias
+        self.bias = Parameter(zeros(shape, dtype=dtype)) if has_bias else None
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        )
+
+
+class BatchNorm2d(Module):
+    """Each channel of images brought to mean 0 and variance 1 over the batch."""
+
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        *,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        shape = (num_features,)
+        self.weight = Parameter(ones(shape, dtype=dtype)) if affine else None
+        self.bias = Parameter(zeros(shape, dtype=dtype)) if affine else None
+        tracked = track_running_stats
+        self.register_buffer("running_mean", zeros(shape, dtype=dtype) if tracked else None)
+        self.register_buffer("running_var", ones(shape, dtype=dtype) if tracked else None)
+        self.register_buffer("num_batches_tracked", tensor(0) if tracked else None)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim != 4 or input.shape[1] != self.num_features:
+            raise ShapeError(
+                f"expected an input of shape (item, {self.num_features}, row, column) in "
+                f"BatchNorm2d, got {input.shape}"
+            )
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.num_batches_tracked is not None:
+            seen = np.asarray(self.num_batches_tracked.array) + 1
+            self.num_batches_tracked.array = np.asarray(seen)
+            if self.momentum is None:
+                momentum = 1.0 / float(seen)
+        by_batch = self.training or self.running_mean is None
+        moves = self.training and self.track_running_stats
+        return functional.batch_norm(
+            input,
+            self.running_mean if moves or not by_batch else None,
+            self.running_var if moves or not by_batch else None,
+            self.weight,
+            self.bias,
+            by_batch,
+            momentum,
+            self.eps,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"track_running_stats={self.track_running_stats}"
+        )

@@ -1,0 +1,46 @@
+"""Parameter: a Tensor that a Module owns and an optimiser changes.
+
+It is an ordinary leaf; the class only says that a Module which has it as an attribute counts it
+among its parameters. What is computed from a Parameter is a plain Tensor.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from telegrad.ops import tensor
+from telegrad.tensors import LEAF, Tensor
+from telegrad.tensors.printing import tensor_text
+
+__all__ = ["Parameter"]
+
+
+class Parameter(Tensor):
+    """A leaf made from data, to be trained unless ``requires_grad=False``."""
+
+    __slots__ = ()
+
+    def __init__(self, data: Any, requires_grad: bool = True) -> None:
+        # The value of a Tensor may be shared: whoever changes either one later makes a copy first.
+        plain = isinstance(data, Tensor) and type(data.array) is np.ndarray
+        self.array = data.array if plain else tensor(data).array
+        self.node = None
+        self.tangents = None
+        self.state = None
+        self.requires_grad_(requires_grad)
+
+    def __repr__(self) -> str:
+        return f"Parameter containing:\n{tensor_text(self)}"
+
+    def __reduce__(self) -> Any:
+        return rebuild_parameter, (np.asarray(self.array), self.requires_grad)
+
+
+def rebuild_parameter(array: Any, requires_grad: bool) -> Parameter:
+    """A Parameter from a pickle, a copy, or another worker; the array becomes its own."""
+    made = object.__new__(Parameter)
+    made.array = np.array(array)
+    made.node = LEAF if requires_grad else None
+    made.tangents = None
+    made.state = None
+    return made

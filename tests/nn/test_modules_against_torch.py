@@ -1,0 +1,250 @@
+"""Every module equals PyTorch's: state dict, values, gradients, second order."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.nn.twins import assert_close, assert_twins, paired, to_ours, to_theirs
+
+from telegrad import nn
+
+RNG = np.random.default_rng(5)
+
+
+def normal(*shape: int) -> Any:
+    return RNG.normal(size=shape)
+
+
+def distinct(*shape: int) -> Any:
+    count = int(np.prod(shape))
+    return (RNG.permutation(count) * 0.1 - count * 0.05).reshape(shape)
+
+
+MODULES = {
+    "Linear": (nn.Linear(4, 3), torch.nn.Linear(4, 3), [normal(2, 5, 4)]),
+    "Linear without bias": (
+        nn.Linear(4, 3, bias=False),
+        torch.nn.Linear(4, 3, bias=False),
+        [normal(4)],
+    ),
+    "Embedding": (nn.Embedding(5, 3), torch.nn.Embedding(5, 3), [np.array([[0, 4], [4, 2]])]),
+    "Embedding with padding": (
+        nn.Embedding(5, 3, padding_idx=-1),
+        torch.nn.Embedding(5, 3, padding_idx=-1),
+        [np.array([0, 4, 4, 1])],
+    ),
+    "LayerNorm": (nn.LayerNorm(6), torch.nn.LayerNorm(6), [normal(2, 3, 6)]),
+    "LayerNorm over two axes": (
+        nn.LayerNorm((3, 4), eps=0.1, bias=False),
+        torch.nn.LayerNorm((3, 4), eps=0.1, bias=False),
+        [normal(2, 3, 4)],
+    ),
+    "LayerNorm without affine": (
+        nn.LayerNorm(4, elementwise_affine=False),
+        torch.nn.LayerNorm(4, elementwise_affine=False),
+        [normal(3, 4)],
+    ),
+    "BatchNorm2d": (nn.BatchNorm2d(3), torch.nn.BatchNorm2d(3), [normal(2, 3, 2, 2)]),
+    "BatchNorm2d with a cumulative average": (
+        nn.BatchNorm2d(2, momentum=None, eps=1e-3),
+        torch.nn.BatchNorm2d(2, momentum=None, eps=1e-3),
+        [normal(3, 2, 1, 2)],
+    ),
+    "BatchNorm2d without running statistics": (
+        nn.BatchNorm2d(2, track_running_stats=False, affine=False),
+        torch.nn.BatchNorm2d(2, track_running_stats=False, affine=False),
+        [normal(3, 2, 1, 2)],
+    ),
+    "Dropout of nothing": (nn.Dropout(0.0), torch.nn.Dropout(0.0), [normal(3)]),
+    "Dropout of all": (nn.Dropout(1.0), torch.nn.Dropout(1.0), [normal(3)]),
+    "ReLU": (nn.ReLU(), torch.nn.ReLU(), [normal(7)]),
+    "GELU": (nn.GELU(), torch.nn.GELU(), [normal(7)]),
+    "GELU by tanh": (nn.GELU("tanh"), torch.nn.GELU("tanh"), [normal(7)]),
+    "SiLU": (nn.SiLU(), torch.nn.SiLU(), [normal(7)]),
+    "Tanh": (nn.Tanh(), torch.nn.Tanh(), [normal(7)]),
+    "Sigmoid": (nn.Sigmoid(), torch.nn.Sigmoid(), [normal(7)]),
+    "Softmax": (nn.Softmax(0), torch.nn.Softmax(0), [normal(3, 2)]),
+    "MaxPool2d": (nn.MaxPool2d(2), torch.nn.MaxPool2d(2), [distinct(2, 3, 4, 5)]),
+    "MaxPool2d overlapping, with a border": (
+        nn.MaxPool2d(3, 2, 1),
+        torch.nn.MaxPool2d(3, 2, 1),
+        [distinct(1, 2, 5, 6)],
+    ),
+    "MaxPool2d dilated, of one image": (
+        nn.MaxPool2d((2, 1), (1, 2), dilation=(2, 1)),
+        torch.nn.MaxPool2d((2, 1), (1, 2), dilation=(2, 1)),
+        [distinct(2, 5, 4)],
+    ),
+    "MaxPool2d hanging over": (
+        nn.MaxPool2d(2, ceil_mode=True),
+        torch.nn.MaxPool2d(2, ceil_mode=True),
+        [distinct(1, 1, 5, 3)],
+    ),
+    "AvgPool2d": (nn.AvgPool2d(2), torch.nn.AvgPool2d(2), [normal(2, 3, 4, 5)]),
+    "AvgPool2d with a border that counts": (
+        nn.AvgPool2d(3, 2, 1),
+        torch.nn.AvgPool2d(3, 2, 1),
+        [normal(1, 2, 5, 6)],
+    ),
+    "AvgPool2d with a border that does not count": (
+        nn.AvgPool2d(3, 2, 1, count_include_pad=False),
+        torch.nn.AvgPool2d(3, 2, 1, count_include_pad=False),
+        [normal(1, 2, 5, 6)],
+    ),
+    "AvgPool2d hanging over": (
+        nn.AvgPool2d(3, 2, 1, ceil_mode=True),
+        torch.nn.AvgPool2d(3, 2, 1, ceil_mode=True),
+        [normal(1, 2, 6, 4)],
+    ),
+    "AvgPool2d with a divisor": (
+        nn.AvgPool2d(2, divisor_override=3),
+        torch.nn.AvgPool2d(2, divisor_override=3),
+        [normal(2, 4, 4)],
+    ),
+    "GRU": (nn.GRU(3, 4), torch.nn.GRU(3, 4), [normal(5, 2, 3)]),
+    "GRU of two layers, both ways, batch first, with a first state": (
+        nn.GRU(3, 2, num_layers=2, batch_first=True, bidirectional=True),
+        torch.nn.GRU(3, 2, num_layers=2, batch_first=True, bidirectional=True),
+        [normal(2, 4, 3), normal(4, 2, 2)],
+    ),
+    "GRU without bias, of one sequence": (
+        nn.GRU(3, 2, bias=False),
+        torch.nn.GRU(3, 2, bias=False),
+        [normal(4, 3), normal(1, 2)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_equals_pytorchs(name: str) -> None:
+    ours, theirs, inputs = MODULES[name]
+    assert_twins(*paired(ours, theirs), *inputs)
+
+
+CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[Any, ...], dict[str, Any]]] = {
+    "plain": ((2, 3, 5, 6), (3, 4, 3), {}),
+    "same": ((2, 3, 5, 6), (3, 4, (3, 2)), {"padding": "same"}),
+    "border and stride": ((1, 2, 6, 5), (2, 3, 3), {"padding": 1, "stride": 2}),
+    "dilated, uneven": (
+        (1, 2, 7, 6),
+        (2, 2, (2, 3)),
+        {"dilation": (2, 1), "stride": (1, 2), "padding": (0, 2)},
+    ),
+    "grouped": ((2, 4, 4, 4), (4, 6, 3), {"groups": 2, "bias": False}),
+    "depthwise": ((1, 3, 4, 4), (3, 3, 3), {"groups": 3, "padding": 1}),
+    "many channels": ((1, 17, 3, 3), (17, 2, 2), {}),
+    "border beyond the kernel": ((1, 1, 3, 3), (1, 2, 2), {"padding": 3}),
+    "reflected": ((1, 2, 4, 4), (2, 2, 3), {"padding": 1, "padding_mode": "reflect"}),
+    "replicated": ((1, 2, 4, 4), (2, 2, 3), {"padding": 2, "padding_mode": "replicate"}),
+    "circular": ((1, 2, 4, 4), (2, 2, 3), {"padding": "same", "padding_mode": "circular"}),
+    "one image": ((2, 4, 4), (2, 3, 3), {"padding": "valid"}),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolution_equals_pytorchs(name: str) -> None:
+    shape, args, options = CONVOLUTIONS[name]
+    ours, theirs = nn.Conv2d(*args, **options), torch.nn.Conv2d(*args, **options)
+    assert_twins(*paired(ours, theirs), normal(*shape))
+
+
+def causal(length: int) -> Any:
+    return ~np.tri(length, dtype=bool)
+
+
+ATTENTIONS: dict[str, tuple[dict[str, Any], list[Any], dict[str, Any]]] = {
+    "of three": ({}, [normal(3, 2, 4), normal(5, 2, 4), normal(5, 2, 4)], {}),
+    "batch first, all heads shown": (
+        {"batch_first": True},
+        [normal(2, 3, 4), normal(2, 5, 4), normal(2, 5, 4)],
+        {"average_attn_weights": False},
+    ),
+    "other widths": (
+        {"kdim": 3, "vdim": 5, "bias": False},
+        [normal(3, 2, 4), normal(2, 2, 3), normal(2, 2, 5)],
+        {},
+    ),
+    "without items": ({}, [normal(3, 4), normal(2, 4), normal(2, 4)], {}),
+}
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_attention_equals_pytorchs(name: str) -> None:
+    options, inputs, call = ATTENTIONS[name]
+    ours = nn.MultiheadAttention(4, 2, **options)
+    theirs = torch.nn.MultiheadAttention(4, 2, **options)
+    assert_twins(*paired(ours, theirs), *inputs, **call)
+
+
+@pytest.mark.parametrize("kind", ["bool", "float", "padding", "both", "by head"])
+def test_masked_self_attention_equals_pytorchs(kind: str) -> None:
+    ours, theirs = paired(nn.MultiheadAttention(4, 2), torch.nn.MultiheadAttention(4, 2))
+    x = normal(3, 2, 4)
+    masks: dict[str, Any] = {}
+    if kind in ("bool", "both"):
+        masks["attn_mask"] = causal(3)
+    if kind == "float":
+        masks["attn_mask"] = normal(3, 3)
+    if kind in ("padding", "both"):
+        masks["key_padding_mask"] = np.array([[False, False, True], [False, False, False]])
+    if kind == "by head":
+        masks["attn_mask"] = normal(4, 3, 3)
+
+    def mine(x: Any) -> Any:
+        return ours(x, x, x, **{k: to_ours(v, False) for k, v in masks.items()})
+
+    def other(x: Any) -> Any:
+        return theirs(x, x, x, **{k: to_theirs(v, False) for k, v in masks.items()})
+
+    assert_twins(mine, other, x)
+
+
+def test_causal_attention_is_attention_with_a_causal_mask() -> None:
+    ours, theirs = paired(
+        nn.MultiheadAttention(4, 2, batch_first=True),
+        torch.nn.MultiheadAttention(4, 2, batch_first=True),
+    )
+    x = normal(2, 3, 4)
+    mine, weights = ours(*[to_ours(x)] * 3, is_causal=True, need_weights=False)
+    other, _ = theirs(*[to_theirs(x)] * 3, attn_mask=torch.tensor(causal(3)))
+    assert weights is None
+    assert_close(mine, other)
+    masked = ours(*[to_ours(x)] * 3, is_causal=True, key_padding_mask=to_ours([[False] * 3] * 2))
+    assert_close(masked[0], other)
+
+
+def test_scaled_dot_product_attention_equals_pytorchs() -> None:
+    ours, theirs = nn.functional, torch.nn.functional
+    inputs = [normal(2, 3, 4), normal(2, 3, 4), normal(2, 3, 5)]
+    for options in ({}, {"is_causal": True}, {"scale": 0.3}):
+        assert_twins(
+            lambda *x, o=options: ours.scaled_dot_product_attention(*x, **o),
+            lambda *x, o=options: theirs.scaled_dot_product_attention(*x, **o),
+            *inputs,
+        )
+
+
+def test_batch_norm_moves_its_running_statistics_as_pytorchs() -> None:
+    ours, theirs = paired(nn.BatchNorm2d(3), torch.nn.BatchNorm2d(3))
+    for _ in range(3):
+        x = normal(4, 3, 2, 2) * 3 + 1
+        ours(to_ours(x))
+        theirs(to_theirs(x))
+    for name, value in theirs.state_dict().items():
+        assert_close(ours.state_dict()[name], value)
+    assert_twins(ours.eval(), theirs.eval(), normal(2, 3, 2, 2))
+
+
+def test_a_model_of_many_layers_equals_pytorchs() -> None:
+    def build(lib: Any) -> Any:
+        return lib.Sequential(
+            lib.Conv2d(1, 4, 3, padding=1),
+            lib.BatchNorm2d(4),
+            lib.GELU(),
+            lib.MaxPool2d(2),
+            lib.Conv2d(4, 2, 3),
+            lib.Tanh(),
+        )
+
+    assert_twins(*paired(build(nn), build(torch.nn)), normal(3, 1, 8, 8))
