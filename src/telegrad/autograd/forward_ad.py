@@ -8,8 +8,8 @@ one it was made from stays as it was.
 from contextlib import ContextDecorator
 from typing import Any, NamedTuple
 
-from telegrad.arrays import backend_of
-from telegrad.errors import DeviceError, DTypeError, LevelError, ShapeError
+from telegrad.autograd.tangents import check_tangent
+from telegrad.errors import DTypeError, LevelError
 from telegrad.tensors import Tensor
 from telegrad.tensors.duals import join, split
 from telegrad.tensors.levels import LEVELS, Level
@@ -159,26 +159,6 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
                 "second derivative needs a level of its own: enter_dual_level() again"
             )
     return join(tensor, found, tangent)
-
-
-def check_tangent(primal: Tensor, tangent: Tensor, name: str) -> None:
-    """Raises where the tangent is not of the primal's shape, dtype and device."""
-    if tangent.shape != primal.shape:
-        raise ShapeError(
-            f"expected shape {primal.shape}, that of the primal, for {name}, got {tangent.shape}; "
-            "broadcast_to it first"
-        )
-    if tangent.dtype != primal.dtype:
-        raise DTypeError(
-            f"expected dtype {primal.dtype}, that of the primal, for {name}, got {tangent.dtype}; "
-            f"convert it with .to({str(primal.dtype)!r})"
-        )
-    if backend_of(tangent.array) is not backend_of(primal.array) or tangent.device != primal.device:
-        raise DeviceError(
-            f"expected device {primal.device} of {backend_of(primal.array).name}, that of the "
-            f"primal, for {name}, got {tangent.device} of {backend_of(tangent.array).name}; move "
-            "it with .to(device=...)"
-        )
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:

@@ -7,8 +7,8 @@ derivative has the same form. Each may be a tensor or a nesting of tuples, lists
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from telegrad.autograd.forward_ad import check_tangent
 from telegrad.autograd.functional.variables import as_variable
+from telegrad.autograd.tangents import check_tangent
 from telegrad.autograd.trees import Tree, flatten, same_structure, unflatten
 from telegrad.errors import DTypeError, UsageError
 from telegrad.tensors import Tensor

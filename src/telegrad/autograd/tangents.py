@@ -1,0 +1,27 @@
+"""What a tangent must be like: its primal, in shape, dtype and device."""
+
+from telegrad.arrays import backend_of
+from telegrad.errors import DeviceError, DTypeError, ShapeError
+from telegrad.tensors import Tensor
+
+__all__ = ["check_tangent"]
+
+
+def check_tangent(primal: Tensor, tangent: Tensor, name: str) -> None:
+    """Raises where the tangent is not of the primal's shape, dtype and device."""
+    if tangent.shape != primal.shape:
+        raise ShapeError(
+            f"expected shape {primal.shape}, that of the primal, for {name}, got {tangent.shape}; "
+            "broadcast_to it first"
+        )
+    if tangent.dtype != primal.dtype:
+        raise DTypeError(
+            f"expected dtype {primal.dtype}, that of the primal, for {name}, got {tangent.dtype}; "
+            f"convert it with .to({str(primal.dtype)!r})"
+        )
+    if backend_of(tangent.array) is not backend_of(primal.array) or tangent.device != primal.device:
+        raise DeviceError(
+            f"expected device {primal.device} of {backend_of(primal.array).name}, that of the "
+            f"primal, for {name}, got {tangent.device} of {backend_of(tangent.array).name}; move "
+            "it with .to(device=...)"
+        )
