@@ -51,7 +51,9 @@ def resolve_name(name: str) -> Any:
     module_name, _, qualname = name.partition(":")
     found: Any = sys.modules.get(module_name)
     try:
-        if found is None:
+        # It may be there half imported, by the thread of another call: importing waits for that.
+        spec = getattr(found, "__spec__", None)
+        if found is None or getattr(spec, "_initializing", False):
             found = importlib.import_module(module_name)
         for part in qualname.split("."):
             found = getattr(found, part)
