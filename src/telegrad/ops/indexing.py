@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays import backend_of
 from telegrad.errors import DTypeError, ShapeError
 from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis
 from telegrad.ops.shaping import astype, broadcast_to, reshape
@@ -56,7 +57,7 @@ def index_set(x: Tensor, values: ArrayLike, *, index: Any) -> Tensor:
 
 def _as_chosen(x: Tensor, values: Tensor, index: Any) -> Tensor:
     """`values` without leading axes of length 1 that what they replace does not have."""
-    ndim = len(x.array[index].shape)
+    ndim = len(backend_of(x.array).getitem(x.array, index=index).shape)
     extra = values.ndim - ndim
     if extra > 0 and values.shape[:extra] == (1,) * extra:
         return reshape(values, values.shape[extra:])
