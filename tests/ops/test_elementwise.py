@@ -130,3 +130,25 @@ def test_a_comparison_of_tensors_that_require_grad_is_a_constant() -> None:
     assert not (x > 1).requires_grad
     assert not tg.isnan(x).requires_grad
     assert not tg.nextafter(x, x).requires_grad
+
+
+def test_slopes_at_the_ends_of_the_number_line_are_those_of_pytorch() -> None:
+    ends = np.array([0.0, 1.0, -1.0, 1e200, -1e200, 800.0, -800.0])
+    x, y = (a.reshape(-1) for a in np.meshgrid(ends, ends))
+    for name in ("logaddexp", "maximum", "minimum", "pow"):
+        with np.errstate(all="ignore"):
+            assert_twins(getattr(tg, name), getattr(torch, name), x, y, second=False)
+
+
+def test_the_angle_has_no_slope_at_the_origin_and_an_exact_one_next_to_it() -> None:
+    x = tg.tensor([0.0, 1e-200], dtype=tg.float64, requires_grad=True)
+    tg.atan2(x, tg.tensor([0.0, 1e-200], dtype=tg.float64)).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [0.0, pytest.approx(5e199)]
+
+
+def test_nan_as_the_result_of_a_choice_keeps_the_gradient() -> None:
+    x = tg.tensor([nan, 1.0], requires_grad=True)
+    tg.maximum(x, tg.tensor([2.0, nan])).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [1.0, 1.0]

@@ -29,9 +29,8 @@ WHERE = Primitive(
 
 
 def _larger(xp: Any, v: Any, a: Any, b: Any) -> Any:
-    # Equal values share the gradient, as in PyTorch.
-    zero = xp.zeros_like(v)
-    return xp.where(a > b, v, xp.where(a == b, v * 0.5, zero))
+    # Equal values share the gradient, and NaN, which is the result, keeps it, as in PyTorch.
+    return xp.where(a < b, xp.zeros_like(v), xp.where(a == b, v * 0.5, v))
 
 
 MAXIMUM = Primitive(

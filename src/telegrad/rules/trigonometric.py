@@ -44,12 +44,20 @@ ACOSH = _slope("acosh", "x", lambda xp, v, s: v / (xp.sqrt(s.x - 1) * xp.sqrt(s.
 ATANH = _slope("atanh", "x", lambda xp, v, s: v / (1 - s.x * s.x))
 
 
+def _around(xp: Any, v: Any, s: Any, side: Any) -> Any:
+    # Divided twice by the distance, whose square may be too small or too large for a number. At the
+    # origin there is no angle: the slope is taken as 0, as in PyTorch.
+    distance = xp.hypot(s.x, s.y)
+    distance = xp.where(distance == 0, xp.ones_like(distance), distance)
+    return v * (side / distance / distance)
+
+
 def _by_first(xp: Any, v: Any, s: Any) -> Any:
-    return v * s.y / (s.x * s.x + s.y * s.y)
+    return _around(xp, v, s, s.y)
 
 
 def _by_second(xp: Any, v: Any, s: Any) -> Any:
-    return -v * s.x / (s.x * s.x + s.y * s.y)
+    return _around(xp, v, s, -s.x)
 
 
 ATAN2 = Primitive(
