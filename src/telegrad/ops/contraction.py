@@ -6,6 +6,7 @@
    common with nothing else is summed at once, so backward passes are as cheap as forward ones.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,11 +38,12 @@ def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
     if not operands:
         raise UsageError(f"expected an operand for {subscripts!r} in einsum, got none")
     tensors = of_one_dtype("einsum", *operands)
-    terms, result = _explicit(subscripts, [x.ndim for x in tensors])
+    terms, result = _explicit(subscripts, tuple(x.ndim for x in tensors))
     return _contracted(*_unstretched(tensors, terms, subscripts), result)
 
 
-def _explicit(subscripts: str, ndims: list[int]) -> tuple[list[str], str]:
+@lru_cache(maxsize=4096)
+def _explicit(subscripts: str, ndims: tuple[int, ...]) -> tuple[tuple[str, ...], str]:
     """One letter for each axis of each operand, and the letters of the result."""
     left, arrow, right = subscripts.replace(" ", "").partition("->")
     terms = left.split(",")
@@ -71,7 +73,9 @@ def _explicit(subscripts: str, ndims: list[int]) -> tuple[list[str], str]:
     if widest > len(spare):
         raise UsageError(f"expected at most 52 different axes in einsum, got {subscripts!r}")
     broadcast = "".join(spare[:widest])
-    full = [term.replace("...", broadcast[widest - count :]) for term, count in zip(terms, hidden)]
+    full = tuple(
+        term.replace("...", broadcast[widest - count :]) for term, count in zip(terms, hidden)
+    )
     if not arrow:
         named = "".join(terms).replace(".", "")
         once = sorted(c for c in set(named) if named.count(c) == 1)
@@ -79,7 +83,7 @@ def _explicit(subscripts: str, ndims: list[int]) -> tuple[list[str], str]:
     return full, _result(right.replace("...", broadcast, 1), full, subscripts)
 
 
-def _result(result: str, terms: list[str], subscripts: str) -> str:
+def _result(result: str, terms: tuple[str, ...], subscripts: str) -> str:
     unknown = [c for c in result if not any(c in term for term in terms)]
     if unknown or len(set(result)) != len(result):
         raise UsageError(
@@ -90,7 +94,7 @@ def _result(result: str, terms: list[str], subscripts: str) -> str:
 
 
 def _unstretched(
-    tensors: list[Tensor], terms: list[str], subscripts: str
+    tensors: list[Tensor], terms: tuple[str, ...], subscripts: str
 ) -> tuple[list[Tensor], list[str]]:
     """Without the axes of length 1 that stand beside longer ones of the same letter."""
     lengths: dict[str, int] = {}
@@ -117,6 +121,8 @@ def _unstretched(
 
 
 def _contracted(tensors: list[Tensor], terms: list[str], result: str) -> Tensor:
+    if len(tensors) <= 2:
+        return _step(tensors, terms, result)
     for pair in _order(tensors, terms, result):
         chosen = sorted(pair, reverse=True)
         taken = [(tensors.pop(i), terms.pop(i)) for i in chosen][::-1]
@@ -136,8 +142,6 @@ def _step(tensors: list[Tensor], terms: list[str], result: str) -> Tensor:
 
 def _order(tensors: list[Tensor], terms: list[str], result: str) -> list[tuple[int, ...]]:
     """Which operands to contract, step by step; each result goes to the end of the list."""
-    if len(tensors) <= 2:
-        return [tuple(range(len(tensors)))]
     shapes = [np.broadcast_to(np.float64(0), x.shape) for x in tensors]
     path: Any = np.einsum_path(f"{','.join(terms)}->{result}", *shapes, optimize="greedy")[0]
     steps: list[tuple[int, ...]] = []

@@ -9,6 +9,8 @@ __all__ = ["EINSUM", "EINSUM_ONE", "ROWS"]
 
 def _gradient(xp: Any, part: Any, known: str, labels: str, shape: tuple[int, ...]) -> Any:
     """The gradient of an operand with these labels from its sums over the `known` ones of them."""
+    if known == labels:
+        return part
     lengths = dict(zip(labels, shape))
     unique = "".join(dict.fromkeys(labels))
     if known != unique:
