@@ -1,4 +1,4 @@
-"""Linear algebra: the ``linalg`` extension of the array API standard, and ``expm``."""
+"""Linear algebra: the ``linalg`` extension of the array API standard, and a little beyond."""
 
 from telegrad.ops.linalg import (
     EighResult,
@@ -24,6 +24,7 @@ from telegrad.ops.linalg import (
     qr,
     slogdet,
     solve,
+    solve_triangular,
     svd,
     svdvals,
     tensordot,
@@ -56,6 +57,7 @@ __all__ = [
     "qr",
     "slogdet",
     "solve",
+    "solve_triangular",
     "svd",
     "svdvals",
     "tensordot",

@@ -3,6 +3,7 @@
 from math import inf
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.ops.twins import assert_twins, complexes, normals
@@ -51,6 +52,19 @@ def test_solve_takes_a_right_side_with_one_axis_as_a_vector_also_for_a_stack() -
         lambda a, b: torch.linalg.solve(a, b[:, None])[..., 0],
         normals(2, 3, 3),
         normals(3),
+    )
+
+
+@REAL_AND_COMPLEX
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("n", [3, 40])
+def test_solve_triangular(draw: Any, upper: bool, n: int) -> None:
+    # Two sizes, since small systems and large ones are solved by different libraries.
+    assert_twins(
+        lambda a, b: tg.linalg.solve_triangular(a, b, upper=upper),
+        lambda a, b: torch.linalg.solve_triangular(a, b, upper=upper),
+        draw(n, n) / n + np.eye(n),
+        draw(n, 2),
     )
 
 

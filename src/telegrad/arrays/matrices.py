@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__all__ = ["cofactor", "diagonal_matrix", "expm"]
+__all__ = ["cofactor", "diagonal_matrix", "expm", "solve_triangular"]
 
 
 def cofactor(xp: Any, x: Any) -> Any:
@@ -24,6 +24,11 @@ def diagonal_matrix(xp: Any, x: Any) -> Any:
     """Square matrices with the last axis of x on the diagonal and zeros elsewhere."""
     on = xp.eye(x.shape[-1], dtype=bool)
     return xp.where(on, xp.expand_dims(x, axis=-1), xp.zeros((), dtype=xp.dtype_of(x)))
+
+
+def solve_triangular(xp: Any, a: Any, b: Any, *, upper: bool) -> Any:
+    """The solution of ``a @ x = b``, of which only one triangle of `a` is read; b are matrices."""
+    return xp.linalg.solve(xp.triu(a) if upper else xp.tril(a), b)
 
 
 _TERMS = 18

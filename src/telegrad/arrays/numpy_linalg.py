@@ -48,6 +48,9 @@ def _served(name: str) -> Callable[..., Any]:
     return call
 
 
+_LINALG = SimpleNamespace(**{name: _served(name) for name in LINALG})
+
+
 def cofactor(x: Any) -> Any:
     """``det(x) inv(x)^T`` where that is accurate, else by singular values."""
     try:
@@ -68,6 +71,24 @@ def diagonal_matrix(x: Any) -> Any:
     return out
 
 
+_SMALL = 32
+"""Up to this many rows NumPy's general solution is faster than SciPy's triangular one."""
+
+
+def solve_triangular(a: Any, b: Any, *, upper: bool) -> Any:
+    if a.ndim > 2 or b.ndim > 2 or a.shape[-1] <= _SMALL or not b.size:
+        return _LINALG.solve(np.triu(a) if upper else np.tril(a), b)
+    import scipy.linalg
+
+    try:
+        return scipy.linalg.solve_triangular(a, b, lower=not upper, check_finite=False)
+    except np.linalg.LinAlgError as error:
+        raise UsageError(
+            f"expected a triangular matrix without zeros on its diagonal in solve_triangular, got "
+            f"another: {error}"
+        ) from error
+
+
 def expm(x: Any) -> Any:
     import scipy.linalg
 
@@ -78,5 +99,6 @@ OVERRIDES: dict[str, Any] = {
     "cofactor": cofactor,
     "diagonal_matrix": diagonal_matrix,
     "expm": expm,
-    "linalg": SimpleNamespace(**{name: _served(name) for name in LINALG}),
+    "linalg": _LINALG,
+    "solve_triangular": solve_triangular,
 }

@@ -1,4 +1,4 @@
-"""Linear algebra: the ``linalg`` extension of the array API standard, and ``expm``.
+"""Linear algebra: the ``linalg`` extension of the array API standard, and a little beyond.
 
 Every function takes matrices in the last two axes and stacks of them in the others. Which
 derivatives are undefined (equal eigenvalues, phases of complex vectors) says ``rules.spectra``.
@@ -53,6 +53,7 @@ __all__ = [
     "qr",
     "slogdet",
     "solve",
+    "solve_triangular",
     "svd",
     "svdvals",
     "tensordot",
@@ -138,6 +139,21 @@ def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
             f"expected a right side with {a.shape[-1]} rows in solve, got shape {b.shape}"
         )
     return apply(_solving.SOLVE, a, b)  # type: ignore[no-any-return]
+
+
+def solve_triangular(x1: ArrayLike, x2: ArrayLike, /, *, upper: bool) -> Tensor:
+    """The solution of ``x1 @ x = x2`` for matrices x2, reading only one triangle of x1."""
+    a, b = of_one_dtype(
+        "solve_triangular", _square(x1, "solve_triangular"), _matrix(x2, "solve_triangular")
+    )
+    if b.shape[-2] != a.shape[-1]:
+        raise ShapeError(
+            f"expected a right side with {a.shape[-1]} rows in solve_triangular, got shape "
+            f"{b.shape}"
+        )
+    return apply(  # type: ignore[no-any-return]
+        _solving.SOLVE_TRIANGULAR, a, b, upper=bool(upper)
+    )
 
 
 def det(x: ArrayLike, /) -> Tensor:

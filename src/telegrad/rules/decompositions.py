@@ -16,15 +16,16 @@ __all__ = ["CHOLESKY", "QR", "ROWS"]
 def _cholesky_vjp(xp: Any, g: Any, s: Any) -> Any:
     lower, g = (adjoint(xp, s.out), adjoint(xp, g)) if s.upper else (s.out, g)
     middle = lower_half(xp, xp.matmul(adjoint(xp, lower), g))
-    left = xp.linalg.solve(adjoint(xp, lower), middle)
-    both = adjoint(xp, xp.linalg.solve(adjoint(xp, lower), adjoint(xp, left)))
+    back = adjoint(xp, lower)
+    left = xp.solve_triangular(back, middle, upper=True)
+    both = xp.solve_triangular(back, adjoint(xp, left), upper=True)
     return hermitian_part(xp, both)
 
 
 def _cholesky_jvp(xp: Any, t: Any, s: Any) -> Any:
     lower = adjoint(xp, s.out) if s.upper else s.out
-    left = xp.linalg.solve(lower, hermitian_part(xp, t))
-    both = xp.linalg.solve(lower, adjoint(xp, left))
+    left = xp.solve_triangular(lower, hermitian_part(xp, t), upper=False)
+    both = xp.solve_triangular(lower, adjoint(xp, left), upper=False)
     moved = xp.matmul(lower, lower_half(xp, both))
     return adjoint(xp, moved) if s.upper else moved
 
@@ -79,7 +80,7 @@ def _tall_qr_vjp(xp: Any, g_q: Any, g_r: Any, q: Any, r: Any) -> Any:
     folded = folded - diagonal_part(xp, folded) * 0.5
     both = g_q + xp.matmul(q, folded)
     # both R^-H
-    return adjoint(xp, xp.linalg.solve(r, adjoint(xp, both)))
+    return adjoint(xp, xp.solve_triangular(r, adjoint(xp, both), upper=True))
 
 
 def _qr_jvp(xp: Any, t: Any, s: Any) -> Any:
@@ -96,7 +97,7 @@ def _qr_jvp(xp: Any, t: Any, s: Any) -> Any:
 
 
 def _tall_qr_jvp(xp: Any, t: Any, q: Any, r: Any) -> Any:
-    scaled = xp.linalg.solve(r.mT, t.mT).mT
+    scaled = xp.solve_triangular(r.mT, t.mT, upper=False).mT
     inner = xp.matmul(adjoint(xp, q), scaled)
     upper = _upper_half(xp, inner + adjoint(xp, inner))
     return scaled - xp.matmul(q, upper), xp.matmul(upper, r)

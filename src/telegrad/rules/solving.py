@@ -5,7 +5,18 @@ from typing import Any
 from telegrad.rules.hermitian import adjoint, conj, imag, is_complex, real
 from telegrad.rules.primitive import LINEAR, NOT_DIFFERENTIABLE, Primitive
 
-__all__ = ["COFACTOR", "DET", "EXPM", "INV", "MATRIX_RANK", "PINV", "ROWS", "SLOGDET", "SOLVE"]
+__all__ = [
+    "COFACTOR",
+    "DET",
+    "EXPM",
+    "INV",
+    "MATRIX_RANK",
+    "PINV",
+    "ROWS",
+    "SLOGDET",
+    "SOLVE",
+    "SOLVE_TRIANGULAR",
+]
 
 INV = Primitive(
     "inv",
@@ -49,6 +60,33 @@ SOLVE = Primitive(
         lambda xp, g, s: _solved(xp, s.x.mT, g, len(s.y_shape) == 1),
     ),
     jvp=(_solve_jvp_by_matrix, LINEAR),
+)
+
+
+def _triangle(xp: Any, x: Any, upper: bool) -> Any:
+    return xp.triu(x) if upper else xp.tril(x)
+
+
+def _triangular_by_matrix(xp: Any, g: Any, s: Any) -> Any:
+    right = xp.solve_triangular(s.x.mT, g, upper=not s.upper)
+    return -_triangle(xp, xp.matmul(right, s.out.mT), s.upper)
+
+
+def _triangular_jvp_by_matrix(xp: Any, t: Any, s: Any) -> Any:
+    moved = xp.matmul(_triangle(xp, t, s.upper), s.out)
+    return -xp.solve_triangular(s.x, moved, upper=s.upper)
+
+
+# Beyond the standard. Only one triangle of x is read; the right side is a stack of matrices.
+SOLVE_TRIANGULAR = Primitive(
+    "solve_triangular",
+    saves=("x out", "x"),
+    vjp=(
+        _triangular_by_matrix,
+        lambda xp, g, s: xp.solve_triangular(s.x.mT, g, upper=not s.upper),
+    ),
+    jvp=(_triangular_jvp_by_matrix, LINEAR),
+    options=("upper",),
 )
 
 
@@ -177,4 +215,4 @@ EXPM = Primitive(
     jvp=(lambda xp, t, s: _expm_derivative(xp, s.x, t),),
 )
 
-ROWS = (INV, SOLVE, DET, COFACTOR, SLOGDET, PINV, MATRIX_RANK, EXPM)
+ROWS = (INV, SOLVE, SOLVE_TRIANGULAR, DET, COFACTOR, SLOGDET, PINV, MATRIX_RANK, EXPM)

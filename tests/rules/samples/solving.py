@@ -65,6 +65,20 @@ SAMPLES = {
             else torch.linalg.solve(x, y[:, None])[..., 0]
         ),
     ),
+    "solve_triangular": Entry(
+        (
+            sample("lower", normal(3, 3), normal(3, 2), prepare=_well, upper=False),
+            sample("upper", normal(3, 3), normal(3, 2), prepare=_well, upper=True),
+            sample("batched", normal(2, 2, 2), normal(2, 2, 1), prepare=_well, upper=True),
+            sample("broadcast", normal(2, 2), normal(2, 2, 1), prepare=_well, upper=False),
+            sample("zero columns", normal(2, 2), normal(2, 0), prepare=_well, upper=True),
+            sample(
+                "complex", complex_normal(2, 2), complex_normal(2, 1), prepare=_well, upper=False
+            ),
+        ),
+        numpy=lambda x, y, *, upper: np.linalg.solve(np.triu(x) if upper else np.tril(x), y),
+        torch=lambda torch, x, y, *, upper: torch.linalg.solve_triangular(x, y, upper=upper),
+    ),
     "det": Entry((*_square, _singular, _rank_one), numpy="linalg.det", torch="linalg.det"),
     "cofactor": Entry(
         (*_square[0:1], *_square[2:], _singular),
