@@ -1,0 +1,119 @@
+"""Every example in the documentation runs, and prints what the page says it prints.
+
+A page is README.md or a file in docs. Its blocks marked ``python`` run in order in one namespace; a
+block marked ``text`` right after one of them is what it prints. ``...`` in it stands for anything.
+Other blocks are not run.
+"""
+
+import doctest
+import io
+import re
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTED_ELSEWHERE = {"docs/security.md": "tests/cli/test_security_page.py"}
+"""Pages whose examples need more than a namespace, and the test that runs them."""
+FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<kind>[^\n`]*)\n(?P<body>.*?)^(?P=indent)``` *$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class Example(NamedTuple):
+    """One block of code, and what it should print (None where the page does not say)."""
+
+    line: int
+    code: str
+    printed: str | None
+
+
+def blocks(text: str) -> Iterator[tuple[int, str, str, str]]:
+    """The line, the kind and the body of each block, and the text between it and the one before."""
+    end = 0
+    for match in FENCE.finditer(text):
+        indent = len(match["indent"])
+        body = "".join(line[indent:] or "\n" for line in match["body"].splitlines(keepends=True))
+        line = text.count("\n", 0, match.start("body")) + 1
+        yield line, match["kind"].strip(), body, text[end : match.start()]
+        end = match.end()
+
+
+def examples(text: str) -> list[Example]:
+    found: list[Example] = []
+    follows_code = False
+    for line, kind, body, between in blocks(text):
+        if kind == "python":
+            found.append(Example(line, body, None))
+        elif kind == "text" and follows_code and not between.strip():
+            found[-1] = found[-1]._replace(printed=body)
+        follows_code = kind == "python"
+    return found
+
+
+def pages() -> list[Path]:
+    candidates = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+    return [
+        page
+        for page in candidates
+        if page.exists()
+        and str(page.relative_to(ROOT)) not in TESTED_ELSEWHERE
+        and examples(page.read_text())
+    ]
+
+
+def run(page: str, found: list[Example]) -> None:
+    """Runs the examples of one page; an error points to the line of the page."""
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    checker = doctest.OutputChecker()
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    for example in found:
+        code = compile("\n" * (example.line - 1) + example.code, page, "exec")
+        printed = io.StringIO()
+        with redirect_stdout(printed):
+            exec(code, namespace)
+        if example.printed is None:
+            continue
+        if not checker.check_output(example.printed, printed.getvalue(), flags):
+            pytest.fail(
+                f"{page}, line {example.line}: expected the example to print\n{example.printed}\n"
+                f"but it printed\n{printed.getvalue()}"
+            )
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_example_of_a_page_runs_and_prints_what_it_says(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(str(page.relative_to(ROOT)), examples(page.read_text()))
+
+
+def test_pages_left_out_here_have_a_test_of_their_own():
+    for page, test in TESTED_ELSEWHERE.items():
+        assert Path(page).name in (ROOT / test).read_text()
+
+
+def page_of(*parts: tuple[str, str]) -> str:
+    return "\n".join(f"Words.\n\n```{kind}\n{body}\n```" for kind, body in parts)
+
+
+def test_a_page_with_a_wrong_output_fails():
+    text = page_of(("python", "x = 2")) + "\n\n```python\nprint(x)\n```\n\n```text\n3\n```\n"
+    with pytest.raises(pytest.fail.Exception, match="line 8: expected the example to print"):
+        run("page.md", examples(text))
+    run("page.md", examples(text.replace("\n3\n", "\n2\n")))
+
+
+def test_a_page_with_a_failing_example_points_to_its_line():
+    with pytest.raises(ZeroDivisionError) as info:
+        run("page.md", examples(page_of(("python", "a = 1\n1 / 0"))))
+    assert info.traceback[-1].lineno + 1 == 5
+
+
+def test_only_blocks_marked_python_run_and_only_a_next_text_block_is_output():
+    text = page_of(("bash", "exit 1"), ("python", "print(1)"), ("text", "not its output"))
+    assert [example.printed for example in examples(text)] == [None]
+    run("page.md", examples(text))
