@@ -30,7 +30,7 @@ DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float32", "float64", "complex64", "complex128"),
 )
-_KNOWN = frozenset(np.dtype(name) for name in DTYPES)
+_KNOWN = {np.dtype(name): np.dtype(name) for name in DTYPES}
 
 
 def as_tensor(x: Any, name: str) -> Tensor:
@@ -40,6 +40,8 @@ def as_tensor(x: Any, name: str) -> Tensor:
 
 def as_dtype(dtype: Any) -> np.dtype[Any]:
     """A dtype that tensors have, from one or from its name."""
+    if isinstance(dtype, np.dtype) and (known := _KNOWN.get(dtype)) is not None:
+        return known
     try:
         found: np.dtype[Any] = np.dtype(dtype).newbyteorder("=")
     except TypeError as error:
