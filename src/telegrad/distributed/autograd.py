@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from telegrad.autograd.roots import checked_roots, listed, node_of
 from telegrad.distributed.contexts import CURRENT, Context, Place
+from telegrad.distributed.drawing import draw
 from telegrad.distributed.equipment import Autograd, autograd_of
 from telegrad.distributed.passes import Part
+from telegrad.distributed.summary import gradients
 from telegrad.errors import ContextError, DTypeError, GradientError, UsageError
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.rref import RRef
@@ -21,7 +23,15 @@ from telegrad.rpc.wire.functions import expose
 from telegrad.tensors import Tensor
 from telegrad.tensors.lent import lent
 
-__all__ = ["DistAutogradContext", "backward", "context", "get_gradients", "grad"]
+__all__ = [
+    "DistAutogradContext",
+    "backward",
+    "context",
+    "draw",
+    "get_gradients",
+    "grad",
+    "gradients",
+]
 
 _AFTER: Final = 1 << 62
 
@@ -229,7 +239,7 @@ class DistAutogradContext:
 
     def _send_functions(self) -> dict[int, Any]:
         """The send nodes of this worker, by message id."""
-        return dict(self._found.sends)
+        return {**self._found.spent, **self._found.sends}
 
     def _recv_functions(self) -> dict[int, Any]:
         """The recv nodes of this worker, by message id."""

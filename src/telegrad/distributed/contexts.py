@@ -35,6 +35,8 @@ class Context:
         """Who first called with this context; None at home."""
         self.lock = threading.Lock()
         self.sends: dict[int, SendNode] = {}
+        self.spent: dict[int, SendNode] = {}
+        """Sends that ran in a pass that did not keep its graph: they can't run again."""
         self.recvs: dict[int, RecvNode] = {}
         self.known: dict[str, WorkerInfo] = {}
         """The workers that messages of this context went to or came from."""

@@ -208,4 +208,5 @@ class Part:
     def _forget_spent(self) -> None:
         """Sends that ran without being kept can't run again: later passes need not count them."""
         for send in [s for s in self.context.sends.values() if s in self._task.done]:
+            self.context.spent[send.message_id] = send
             self.context.sends.pop(send.message_id, None)

@@ -1,0 +1,97 @@
+"""A module that lives on another worker and is called like a local one."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from telegrad.errors import UsageError
+from telegrad.rpc.call import Call
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.rref import RRef
+from telegrad.rpc.wire.functions import expose
+
+__all__ = ["RemoteModule"]
+
+
+class RemoteModule:
+    """Makes ``module_class(*args, **kwargs)`` on worker `on`; calling this calls it there.
+
+    `on` is a worker's name or, as PyTorch writes it, ``"name/device"``.
+    """
+
+    def __init__(
+        self,
+        on: str,
+        module_class: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        name, _, device = on.partition("/")
+        if device not in ("", "cpu"):
+            raise UsageError(f"expected a worker or worker/cpu, got {on!r}")
+        self.on = name
+        self.device = "cpu"
+        made = (module_class, tuple(args), dict(kwargs or {}))
+        self.module_rref: RRef = current_worker().rpc_sync(name, _make, made)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.forward(*args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the module there and waits for its result."""
+        return current_worker().rpc_sync(self.on, _forward, (self.module_rref, args, kwargs))
+
+    def forward_async(self, *args: Any, **kwargs: Any) -> Call:
+        """Runs the module there; the future of its result."""
+        return current_worker().rpc_async(self.on, _forward, (self.module_rref, args, kwargs))
+
+    def parameters(self) -> list[RRef]:
+        """RRefs to the module's parameters, in its own order."""
+        found: list[RRef] = current_worker().rpc_sync(self.on, _parameters, (self.module_rref,))
+        return found
+
+    remote_parameters = parameters
+
+    def get_module_rref(self) -> RRef:
+        """The RRef to the module itself."""
+        return self.module_rref
+
+    def train(self, mode: bool = True) -> "RemoteModule":
+        """Switches the module to training."""
+        current_worker().rpc_sync(self.on, _set_training, (self.module_rref, mode))
+        return self
+
+    def eval(self) -> "RemoteModule":
+        """Switches the module to evaluation."""
+        return self.train(False)
+
+    def state_dict(self) -> Any:
+        """The module's state, copied here."""
+        return self.module_rref.rpc_sync().state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> Any:
+        """Gives the module a state."""
+        return self.module_rref.rpc_sync().load_state_dict(state)
+
+    def __repr__(self) -> str:
+        return f"RemoteModule(on={self.on!r}, {self.module_rref!r})"
+
+
+@expose
+def _make(module_class: Callable[..., Any], args: Any, kwargs: Any) -> RRef:
+    return current_worker().make_rref(module_class(*args, **kwargs))
+
+
+@expose
+def _forward(module: RRef, args: Any, kwargs: Any) -> Any:
+    return module.local_value()(*args, **kwargs)
+
+
+@expose
+def _parameters(module: RRef) -> list[RRef]:
+    worker = current_worker()
+    return [worker.make_rref(parameter) for parameter in module.local_value().parameters()]
+
+
+@expose
+def _set_training(module: RRef, mode: bool) -> None:
+    module.local_value().train(mode)

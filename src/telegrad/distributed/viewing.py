@@ -1,0 +1,108 @@
+"""Looking at a context: its gradients and its graph, over all workers that it reached.
+
+Each worker describes its own part; whoever asks gathers them, following the workers that each one knows.
+Nothing here is part of a pass.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from telegrad.distributed.contexts import CURRENT
+from telegrad.distributed.equipment import autograd_of
+from telegrad.graph import reachable
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.wire.functions import expose
+
+__all__ = ["GradientRow", "GraphNode", "describe_gradients", "describe_graph", "gather"]
+
+
+class GradientRow(msgspec.Struct, frozen=True, array_like=True):
+    """One leaf's gradient, for people."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    norm: float
+
+
+class GraphNode(msgspec.Struct, frozen=True, array_like=True):
+    """One node of a worker's graph; numbers are that worker's own."""
+
+    number: int
+    name: str
+    kind: str
+    """op, leaf, send, recv or output."""
+    edges: list[int]
+    message_id: int
+    """Of a send or recv node; else 0."""
+    peer: str
+
+
+def gather(context_id: int, describe: Callable[[int], Any]) -> dict[str, Any]:
+    """What each worker says of a context, by name, in the order in which they were met."""
+    worker = current_worker()
+    autograd_of(worker).recorder.contexts.get(context_id)
+    found: dict[str, Any] = {}
+    token = CURRENT.set(None)  # Looking is not part of the program.
+    try:
+        todo = [worker.name]
+        while todo:
+            name = todo.pop(0)
+            if name in found:
+                continue
+            found[name], known = worker.rpc_sync(name, describe, (context_id,))
+            todo.extend(known)
+    finally:
+        CURRENT.reset(token)
+    return found
+
+
+def _known(context_id: int) -> list[str]:
+    context = autograd_of(current_worker()).recorder.contexts.find(context_id)
+    return [] if context is None else list(context.known)
+
+
+@expose
+def describe_gradients(context_id: int) -> tuple[list[Any], list[str]]:
+    """This worker's gradients in a context, and the workers it knows there."""
+    context = autograd_of(current_worker()).recorder.contexts.find(context_id)
+    rows = []
+    if context is not None:
+        with context.lock:
+            gradients = dict(context.gradients)
+        for i, (leaf, gradient) in enumerate(gradients.items()):
+            name = getattr(getattr(leaf, "state", None), "name", None) or f"leaf {i}"
+            raw = gradient.detach().numpy()
+            norm = float(np.linalg.norm(raw))
+            rows.append((name, tuple(raw.shape), str(raw.dtype), norm))
+    return rows, _known(context_id)
+
+
+@expose
+def describe_graph(context_id: int) -> tuple[list[Any], list[str]]:
+    """This worker's graph in a context, and the workers it knows there."""
+    context = autograd_of(current_worker()).recorder.contexts.find(context_id)
+    if context is None:
+        return [], []
+    entries = [*context.spent.values(), *context.sends.values(), *context.recvs.values()]
+    nodes = reachable(entries)
+    numbers = {node: i for i, node in enumerate(nodes)}
+    rows = []
+    for node in nodes:
+        message_id = getattr(node, "message_id", 0)
+        kind = (
+            "leaf"
+            if node.is_leaf
+            else "recv"
+            if node.is_boundary
+            else "send"
+            if message_id
+            else "op"
+        )
+        name = node.name().removesuffix("Backward")
+        edges = [numbers[edge] for edge in node.edges]
+        rows.append((numbers[node], name, kind, edges, message_id, getattr(node, "peer", "")))
+    return rows, _known(context_id)
