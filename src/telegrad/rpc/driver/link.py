@@ -35,7 +35,16 @@ from telegrad.rpc.future import Future, wake
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.segments import SMALLEST_SEGMENT
 from telegrad.rpc.transport.connection import Connection
-from telegrad.rpc.wire.frames import CREATES, PLACED, RELEASE, Buffer, Frame, Placement, pack
+from telegrad.rpc.wire.frames import (
+    CREATES,
+    PING,
+    PLACED,
+    RELEASE,
+    Buffer,
+    Frame,
+    Placement,
+    pack,
+)
 
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
@@ -91,6 +100,8 @@ class Link(Endpoint):
         self._waiting: dict[int, _Waiting] = {}
         self._followers: collections.deque[_thread.LockType] = collections.deque()
         self._places = connection.same_host and host.segment_pool is not None
+        # How many frames had come when the peer was last asked for a sign of life.
+        self._pinged = -1
         # Whether the peer's segments were ever mapped here, so that there may be some to release.
         self._fetched = False
 
@@ -106,6 +117,8 @@ class Link(Endpoint):
         buffers: Sequence[Buffer] = (),
     ) -> None:
         """Send one frame, whole; large buffers go through shared memory on one host."""
+        if kind == PING:
+            self._pinged = self.frames
         placed: list[Any] = []
         content: Sequence[Buffer | Placement] = buffers
         if buffers:
@@ -334,7 +347,7 @@ class Link(Endpoint):
 
     def expects(self) -> bool:
         """Say whether the peer owes this side something."""
-        return bool(len(self.calls) or len(self.outbox))
+        return bool(len(self.calls) or len(self.outbox) or self._pinged == self.frames)
 
     # Serving.
 
