@@ -264,13 +264,14 @@ class Worker:
                 peer.outgoing = None
                 peer.incoming = []
                 peer.lost = cause
+        reason = cause if str(cause) else type(cause).__name__
         for each in endpoints:
             each.closed = True
             each.outbox.clear()
-            self.host.ended(each)
-        reason = cause if str(cause) else type(cause).__name__
-        for each in endpoints:
+            # Before the path is ended: whoever reads it then finds an end, but not this cause.
             self.outgoing.abandon(each, partial(self._loss, each.peer, reason, cause))
+        for each in endpoints:
+            self.host.ended(each)
         if known and not self.closed:
             error = self._loss(endpoint.peer, reason, cause)
             self.references.peer_lost(endpoint.peer, error)

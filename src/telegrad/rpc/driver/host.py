@@ -7,7 +7,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from telegrad.errors import AuthenticationFailed, NotInitialized, PeerError, WorkerLost
+from telegrad.errors import (
+    AuthenticationFailed,
+    NotInitialized,
+    PeerError,
+    ProtocolViolation,
+    WorkerLost,
+)
 from telegrad.rpc.call import Call
 from telegrad.rpc.driver.link import Link, serving
 from telegrad.rpc.driver.monitor import Monitor
@@ -79,6 +85,8 @@ class SocketHost:
             raise WorkerLost(
                 f"worker {peer.name!r} was lost: it did not answer at {address} for {timeout:.1f} s"
             ) from error
+        except ProtocolViolation as error:
+            raise WorkerLost(f"worker {peer.name!r} was lost: {error}") from error
         info = WorkerInfo(peer.name, peer.id, connection.peer_incarnation)
         return self._adopt(Link(self, connection, info, served=False))
 

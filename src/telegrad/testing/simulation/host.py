@@ -107,8 +107,8 @@ class SimulatedHost:
 
     def ended(self, endpoint: Endpoint) -> None:
         """Hang up."""
-        assert isinstance(endpoint, SimulatedEndpoint)
-        self.simulation.hang_up(endpoint)
+        if isinstance(endpoint, SimulatedEndpoint):
+            self.simulation.hang_up(endpoint)
 
     def tidy(self) -> None:
         """Nothing to do: nothing is open."""
