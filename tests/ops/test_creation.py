@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import telegrad as tg
-from telegrad.errors import DeviceError, DTypeError, SavedValueChanged
+from telegrad.errors import DeviceError, DTypeError, SavedValueChanged, ShapeError
 
 
 @pytest.mark.parametrize(
@@ -150,3 +150,13 @@ def test_a_part_of_a_shared_array_is_shared_too() -> None:
     source[:] = 7.0
     with pytest.raises(SavedValueChanged):
         y.backward()
+
+
+def test_filling_with_a_tensor_keeps_its_history() -> None:
+    x = tg.tensor(2.0, requires_grad=True)
+    (tg.full((2, 3), x) + tg.full_like(tg.ones((2, 3)), x)).sum().backward()
+    assert x.grad is not None
+    assert x.grad.item() == 12.0
+    assert tg.full(2, x, dtype=tg.float64).dtype == tg.float64
+    with pytest.raises(ShapeError, match="0-d tensor to fill with"):
+        tg.full(2, tg.ones(2))

@@ -6,7 +6,14 @@ from typing import Any
 import numpy as np
 
 from telegrad.errors import DTypeError, ShapeError
-from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, normalized_axes, normalized_axis
+from telegrad.ops.arguments import (
+    ArrayLike,
+    Axis,
+    as_tensor,
+    normalized_axes,
+    normalized_axis,
+    shape_of,
+)
 from telegrad.ops.indexing import getitem
 from telegrad.ops.shaping import broadcast_to, expand_dims, reshape
 from telegrad.rules import shaping as _rows
@@ -34,10 +41,10 @@ def roll(x: ArrayLike, /, shift: int | tuple[int, ...], *, axis: Axis = None) ->
     return apply(_rows.ROLL, x, shift=shift, axis=axis)  # type: ignore[no-any-return]
 
 
-def tile(x: ArrayLike, repetitions: tuple[int, ...], /) -> Tensor:
+def tile(x: ArrayLike, repetitions: int | tuple[int, ...], /) -> Tensor:
     """The whole tensor repeated along each axis."""
     x = as_tensor(x, "tile")
-    times = tuple(repetitions)
+    times = shape_of(repetitions)
     ndim = max(x.ndim, len(times))
     times = (1,) * (ndim - len(times)) + times
     shape = (1,) * (ndim - x.ndim) + x.shape

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 
 from telegrad.arrays import backend_of
+from telegrad.errors import ShapeError
 from telegrad.ops.arguments import ArrayLike, as_dtype, as_tensor, check_device, shape_of
+from telegrad.ops.shaping import astype, broadcast_to
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.inputs import default_dtype
 from telegrad.tensors.modes import MODE
@@ -63,8 +65,15 @@ def full(
     """A tensor with one value everywhere."""
     check_device(device)
     if isinstance(fill_value, Tensor):
-        fill_value = fill_value.item()
+        return _spread(fill_value, shape_of(shape), _dtype(dtype, fill_value.dtype))
     return made(np.full(shape_of(shape), fill_value, dtype=_dtype(dtype, _natural(fill_value))))
+
+
+def _spread(value: Tensor, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tensor:
+    """A 0-d tensor over a whole shape, with its history."""
+    if value.ndim:
+        raise ShapeError(f"expected a number or a 0-d tensor to fill with, got shape {value.shape}")
+    return broadcast_to(astype(value, dtype, copy=False), shape)
 
 
 def _natural(number: Any) -> np.dtype[Any]:
@@ -92,7 +101,7 @@ def full_like(x: ArrayLike, /, fill_value: Any, *, dtype: Any = None, device: An
     check_device(device)
     x = as_tensor(x, "full_like")
     if isinstance(fill_value, Tensor):
-        fill_value = fill_value.item()
+        return _spread(fill_value, x.shape, _dtype(dtype, x.dtype))
     return made(backend_of(x.array).full(x.shape, fill_value, dtype=_dtype(dtype, x.dtype)))
 
 
