@@ -82,6 +82,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "linalg.norm of rows": (lambda x: np.linalg.norm(x, axis=1), (A,)),
     "linalg.norm of a matrix": (lambda x: np.linalg.norm(x, "nuc"), (A,)),
     "fft": (lambda x: np.fft.fft(x, axis=0), (complexes(3, 2),)),
+    "fft of real numbers": (np.fft.fft, (A,)),
     "irfft": (lambda x: np.fft.irfft(x, n=4), (complexes(3),)),
     "fftn": (lambda x: np.fft.fftn(x), (complexes(2, 2),)),
     "fftshift": (np.fft.fftshift, (A,)),
@@ -108,6 +109,89 @@ def test_a_call_of_numpy_is_recorded_and_has_numpys_value(name: str) -> None:
     assert result.dtype == expected.dtype
     assert result.shape == expected.shape
     np.testing.assert_allclose(result.detach().numpy(), expected, rtol=1e-10, atol=1e-12)
+
+
+Z = complexes(3, 3)
+
+ARGUMENTS: dict[Any, tuple[Any, ...]] = {
+    np.array_equal: (A, A),
+    np.allclose: (A, B),
+    np.astype: (A, np.float32),
+    np.atleast_1d: (A, B),
+    np.atleast_2d: (A[0], B),
+    np.broadcast_arrays: (A, B[0]),
+    np.broadcast_to: (A, (2, 3, 3)),
+    np.clip: (A, -0.5, None),
+    np.concatenate: ([A, B], None),
+    np.cross: (A, B),
+    np.dot: (A, B),
+    np.einsum: ("ij,jk", A, B),
+    np.expand_dims: (A, 1),
+    np.full_like: (A, 3.0),
+    np.hstack: ([A[0], B[1]],),
+    np.imag: (Z,),
+    np.inner: (A, B),
+    np.isclose: (A, A),
+    np.kron: (A, B),
+    np.moveaxis: (A, 0, 1),
+    np.outer: (A, B),
+    np.pad: (A, 1),
+    np.real: (Z,),
+    np.repeat: (A, 2),
+    np.reshape: (A, 9),
+    np.result_type: (A, np.float32(1)),
+    np.roll: (A, 1),
+    np.round: (A, 1),
+    np.searchsorted: (np.sort(A[0]), B),
+    np.split: (A, 3),
+    np.stack: ([A, B],),
+    np.swapaxes: (A, 0, 1),
+    np.take: (A, 1),
+    np.take_along_axis: (A, np.asarray([[0], [2], [1]]), 1),
+    np.tensordot: (A, B),
+    np.tile: (A, (2, 1)),
+    np.vdot: (Z, A),
+    np.vstack: ([A, B],),
+    np.where: (A > 0, A, B),
+    np.fft.ihfft: (A,),
+    np.fft.rfft: (A,),
+    np.fft.rfftn: (A,),
+    np.linalg.cholesky: (S,),
+    np.linalg.eigh: (S,),
+    np.linalg.eigvalsh: (S,),
+    np.linalg.matmul: (A, B),
+    np.linalg.matrix_power: (A, -2),
+    np.linalg.norm: (Z, "fro", (0, 1), True),
+    np.linalg.outer: (A[0], B[0]),
+    np.linalg.solve: (A, B[0]),
+}
+"""For functions of the table that take more than one matrix."""
+
+
+def as_tensors(arguments: Any) -> Any:
+    if isinstance(arguments, (list, tuple)):
+        return type(arguments)(map(as_tensors, arguments))
+    is_floating = isinstance(arguments, np.ndarray) and arguments.dtype.kind in "fc"
+    return tg.asarray(arguments) if is_floating else arguments
+
+
+def parts(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, (list, tuple)) else [result]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f"{f.__module__}.{f.__name__}")
+def test_every_function_in_the_table_has_numpys_value(function: Any) -> None:
+    default = (Z,) if function.__module__.startswith("numpy.fft") else (A,)
+    arguments = ARGUMENTS.get(function, default)
+    found, expected = parts(function(*as_tensors(arguments))), parts(function(*arguments))
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected):
+        ours = ours.numpy() if isinstance(ours, tg.Tensor) else ours
+        assert np.shape(ours) == np.shape(theirs)
+        if function is np.result_type:
+            assert ours == theirs
+        elif function is not np.empty_like:
+            np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["einsum", "dot", "linalg.solve", "take", "where", "pad"])
