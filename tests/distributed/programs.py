@@ -1,9 +1,9 @@
 """Random programs over workers, and what they must give.
 
-A program is a tree of steps: arithmetic on values at hand, parameters of the place where it runs, and calls
-of further programs at other places, whose results may or may not be used. A *placement* says
-which worker each place is on; with every place on one worker, each call is made to oneself, and the
-call boundaries are kept. The plain run calls the programs as functions.
+A program is a tree of steps: arithmetic on values at hand, parameters of the place where it runs,
+and calls of further programs at other places, whose results may or may not be used. A *placement*
+says which worker each place is on; with every place on one worker, each call is made to oneself,
+and the call boundaries are kept. The plain run calls the programs as functions.
 """
 
 import random

@@ -1,15 +1,15 @@
-"""Bad networks and dying workers: the exact result or a typed error that names a worker, never a hang."""
+"""Bad networks and dying workers: the exact result or a typed error, never a hang."""
 
 import random
 
 import pytest
+from tests.distributed import programs
+from tests.distributed.test_random_programs import WORKERS, alone, same_bits
 
 from telegrad.distributed.equipment import autograd_of, equip
 from telegrad.errors import ContextError, PeerError
 from telegrad.rpc.options import Options
 from telegrad.testing.simulation import Faults, Simulation
-from tests.distributed import programs
-from tests.distributed.test_random_programs import WORKERS, alone, same_bits
 
 BAD = Faults(drop=0.01, duplicate=0.1, reorder=True)
 OPTIONS = Options(rpc_timeout=5.0, lost_after=10.0)

@@ -4,10 +4,10 @@ import random
 
 import numpy as np
 import pytest
+from tests.distributed import programs
 
 from telegrad.distributed.equipment import autograd_of, equip
 from telegrad.testing.simulation import Faults, Simulation
-from tests.distributed import programs
 
 WORKERS = ("w0", "w1", "w2", "w3")
 SLOW = Faults(shortest=0.0001, longest=0.05, reorder=True)

@@ -10,7 +10,7 @@ from telegrad.tensors import LEAF, Tensor, wrap
 __all__ = ["Gradients", "Tensors", "checked_roots", "listed", "node_of"]
 
 Tensors: TypeAlias = Tensor | Sequence[Tensor]
-Gradients: TypeAlias = Tensor | None | Sequence[Tensor | None]
+Gradients: TypeAlias = Tensor | Sequence[Tensor | None] | None
 
 
 def listed(tensors: Any, name: str) -> list[Tensor]:

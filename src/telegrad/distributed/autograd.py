@@ -1,8 +1,8 @@
 """Differentiating programs whose parts run on several workers.
 
-The names and meaning of ``torch.distributed.autograd``, and beyond: any root, any order, chosen inputs, and a
-pass that is exact and ends whether or not every call was used. ``README.md`` beside this file has
-the algorithm.
+The names and meaning of ``torch.distributed.autograd``, and beyond: any root, any order, chosen
+inputs, and a pass that is exact and ends whether or not every call was used. ``README.md`` beside
+this file has the algorithm.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -109,7 +109,8 @@ def grad(
     mode: str = "smart",
     as_rrefs: bool = False,
 ) -> tuple[Any, ...]:
-    """The gradients of the outputs' sum with respect to each input, which the context does not keep.
+    """The gradients of the outputs' sum with respect to each input, which the context does not
+    keep.
 
     An input is a tensor of this worker, or an RRef to a tensor of another; its gradient comes back
     as a value, or with `as_rrefs` as an RRef on the worker that has the input.

@@ -272,9 +272,9 @@ class Carrier:
         is_news = self._settle_here(context, pass_id, succeeded)
         if is_news and not succeeded:
             # The root knows only its own peers: a failure is passed on by everyone who hears it.
-            for name in list(context.known):
-                if name not in (self._worker.name, request.frm.name):
-                    self._recorder.tell(name, SETTLE, [context_id, pass_id, False])
+            heard = (self._worker.name, request.frm.name)
+            others = [name for name in context.known if name not in heard]
+            self._recorder.pass_on(others, SETTLE, [context_id, pass_id, False])
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
         for context in self._recorder.contexts.all():

@@ -1,9 +1,9 @@
 """Contexts: what keeps the passes of many callers apart, on one worker.
 
-A context has a 64-bit id that carries its home, the worker where it was opened. Every worker that
-a recorded call reaches has a Context of its own under that id: the messages it gave away and received, the
-gradients of its leaves, the passes that run. Contexts are leases: they go when the home
-releases them or is lost.
+A context has a 64-bit id that carries its home, the worker where it was opened. Every worker that a
+recorded call reaches has a Context of its own under that id: the messages it gave away and
+received, the gradients of its leaves, the passes that run. Contexts are leases: they go when the
+home releases them or is lost.
 
 ``CURRENT`` is the context that calls of this thread or async task are recorded in, with the *place*
 in the program: the ordinals of the calls that led here. It follows a call into its handler.

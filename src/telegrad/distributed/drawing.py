@@ -28,7 +28,7 @@ class Drawing:
         return self.dot
 
     def save(self, path: str | Path) -> Path:
-        """Writes a .dot file as it is; any other ending (.svg, .png, .pdf) is rendered by Graphviz."""
+        """Writes a .dot file as it is; other endings (.svg, .png, .pdf) are Graphviz's work."""
         target = Path(path)
         if target.suffix in (".dot", ".gv"):
             target.write_text(self.dot)

@@ -1,9 +1,9 @@
 """Dual levels that reach over workers: the caller's levels have shadows on the others.
 
-A level that is shared gets an id. A worker that meets the id makes a *shadow*: a Level of its own in
-the same order, open as long as the original. Closing a level closes its shadows, by notices that go
-the way the level went; losing the worker that entered it closes them too. What arrives after its level
-has closed is ordinary.
+A level that is shared gets an id. A worker that meets the id makes a *shadow*: a Level of its own
+in the same order, open as long as the original. Closing a level closes its shadows, by notices that
+go the way the level went; losing the worker that entered it closes them too. What arrives after its
+level has closed is ordinary.
 """
 
 import threading

@@ -12,7 +12,7 @@ _locks: dict[int, tuple["weakref.ref[Any]", threading.Lock]] = {}
 
 
 def locks_of(parameters: Iterable[Any]) -> list[threading.Lock]:
-    """The locks of these parameters, in one order for everybody, so that nobody waits in a circle."""
+    """The locks of these parameters, in one order for all, so that nobody waits in a circle."""
     with _guard:
         return [_lock_of(p) for p in sorted(parameters, key=id)]
 

@@ -1,8 +1,8 @@
 """Where a value left this worker, and where one arrived: the nodes at the two ends of a message.
 
 A message has one id on both sides. The *send node* stands where tensors were given away: gradients
-for it come from outside, and run on to the nodes of those tensors. The *recv node* stands where they
-arrived: its cotangent leaves this worker. Each tensor that arrived is an output of it.
+for it come from outside, and run on to the nodes of those tensors. The *recv node* stands where
+they arrived: its cotangent leaves this worker. Each tensor that arrived is an output of it.
 
 Pure data: nothing here sends anything.
 """
@@ -20,7 +20,7 @@ from telegrad.tensors.recorded import OutputNode
 __all__ = ["Path", "RecvNode", "SendNode"]
 
 Path = tuple[int, ...]
-"""Where in the program a message was made: the ordinals of the calls that led there. Total order."""
+"""Where in the program a message was made: the ordinals of the calls that led there."""
 
 
 class _Fields(msgspec.Struct, eq=False, kw_only=True, weakref=True):

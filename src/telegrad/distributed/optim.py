@@ -1,11 +1,12 @@
 """One optimiser for parameters that live on many workers.
 
-On each owner there is an ordinary optimiser for the owner's parameters; ``step`` runs them all at once, with the
-gradients of a context. Any class with the interface of ``telegrad.optim`` (or ``torch.optim``) will do.
+On each owner there is an ordinary optimiser for the owner's parameters; ``step`` runs them all at
+once, with the gradients of a context. Any class with the interface of ``telegrad.optim`` (or
+``torch.optim``) will do.
 
 Updates to one parameter are serialised by a lock of its own, so those of several trainers never
-mix. They are never in the way of a pass between its forward and backward: an update gives the parameter
-fresh memory if a graph still needs the old values.
+mix. They are never in the way of a pass between its forward and backward: an update gives the
+parameter fresh memory if a graph still needs the old values.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -69,8 +70,8 @@ class DistributedOptimizer:
         if not isinstance(owners, Mapping) or set(owners) != set(self._local):
             came = sorted(owners) if isinstance(owners, Mapping) else type(state).__name__
             raise UsageError(
-                f"expected a state of the owners {sorted(self._local)}, got {came}; restore it on a "
-                "cluster whose parameters live on workers of the same names"
+                f"expected a state of the owners {sorted(self._local)}, got {came}; restore it on "
+                "a cluster whose parameters live on workers of the same names"
             )
         worker = current_worker()
         calls = {
@@ -86,7 +87,7 @@ class DistributedOptimizer:
         return DistributedScheduler(self._local, scheduler_class, args, kwargs)
 
     def clip_grad_norm_(self, context_id: int, max_norm: float) -> float:
-        """Scales the gradients of a context so that their norm over all workers is at most this.
+        """Scales the gradients of a context to a norm, over all workers, of at most this.
 
         Returns the norm that they had.
         """
@@ -145,12 +146,12 @@ def _gather(calls: Mapping[str, Call], what: str) -> dict[str, Any]:
         except Exception as error:
             failed[owner] = error
     if failed:
-        owner, error = next(iter(failed.items()))
+        owner, first = next(iter(failed.items()))
         others = f"these did: {', '.join(done)}" if done else "no other worker did"
-        error.add_note(f"worker {owner!r} could not {what}; {others}")
+        first.add_note(f"worker {owner!r} could not {what}; {others}")
         if len(failed) > 1:
-            error.add_note(f"neither could {', '.join(list(failed)[1:])}")
-        raise error
+            first.add_note(f"neither could {', '.join(list(failed)[1:])}")
+        raise first
     return done
 
 

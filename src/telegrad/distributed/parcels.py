@@ -1,9 +1,9 @@
 """Gradients on the wire: what leaves for one worker, packed together.
 
-For each message ``[message id, how many tensors it had, which have a gradient, what they carry]``, and the raw
-arrays. In a recorded pass gradients are values with a history: they leave and arrive as messages of
-their own, so a further pass goes back over the same wires. Their place in the program is that of
-the message they answer, behind a mark that puts them after the whole forward program.
+For each message ``[message id, how many tensors it had, which have a gradient, what they carry]``,
+and the raw arrays. In a recorded pass gradients are values with a history: they leave and arrive as
+messages of their own, so a further pass goes back over the same wires. Their place in the program
+is that of the message they answer, behind a mark that puts them after the whole forward program.
 """
 
 from collections.abc import Sequence

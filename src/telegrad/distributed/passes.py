@@ -1,9 +1,9 @@
 """One worker's part of a distributed pass: what is decided, without sending anything.
 
-A part is made on first contact: the root's by ``start``, another worker's when the first gradient (or
-search) of that pass comes. It counts dependencies once, from the roots and from every send of the
-context; then gradients are fed, what is ready runs, and what leaves is collected as departures for
-the carrier to send.
+A part is made on first contact: the root's by ``start``, another worker's when the first gradient
+(or search) of that pass comes. It counts dependencies once, from the roots and from every send of
+the context; then gradients are fed, what is ready runs, and what leaves is collected as departures
+for the carrier to send.
 
 Gradients are staged here and become the context's when the pass has succeeded everywhere.
 """
@@ -84,7 +84,9 @@ class Part:
         if self._counted:
             return
         self._counted = True
-        sends = sorted(list(self.context.sends.values()), key=lambda send: send.path)
+        # A copy in one step: handlers of this context may still add to it.
+        sends = list(self.context.sends.values())
+        sends.sort(key=lambda send: send.path)
         self._task.count([*roots, *sends])
 
     # Steps 2 and 3: run, and collect what leaves.
@@ -164,7 +166,7 @@ class Part:
     # Step 6: which sends are live?
 
     def discover(self, message_ids: Iterable[int] | None) -> list[RecvNode]:
-        """Marks as live what these messages, or the waiting nodes, reach; returns new boundaries."""
+        """Marks as live what these messages (or the waiting nodes) reach; gives new boundaries."""
         with self._lock:
             self._count()
             if message_ids is None:
@@ -197,12 +199,14 @@ class Part:
 
     def settle(self, succeeded: bool) -> None:
         """Makes the staged gradients visible, or drops them."""
-        with self._lock:
-            if succeeded:
+        if succeeded:
+            with self._lock:
                 self.context.add_gradients(self.staged)
                 if not self.plan.keep_graph:
                     self._forget_spent()
-            self.staged = {}
+        # A pass that failed elsewhere may still run here. It is not waited for: what it stages from
+        # now on, nobody looks at.
+        self.staged = {}
         self.ended._settle(None, None)
 
     def _forget_spent(self) -> None:

@@ -1,9 +1,10 @@
-"""Questions of a pass: asked once, answered when all they set off has ended, however long that takes.
+"""Questions of a pass: asked once, answered when all they set off has ended, however long that
+takes.
 
-A pass may run for hours, so a question has no deadline of its own. A worker that dies or stops is found
-by its heartbeat. What is left is a message that was lost although both workers live: whoever has
-waited for a call's timeout asks whether the question is still being worked on, and gives up
-if it is not. So a wait always ends: with the answer, or with an error that names the worker.
+A pass may run for hours, so a question has no deadline of its own. A worker that dies or stops is
+found by its heartbeat. What is left is a message that was lost although both workers live: whoever
+has waited for a call's timeout asks whether the question is still being worked on, and gives up if
+it is not. So a wait always ends: with the answer, or with an error that names the worker.
 """
 
 import threading

@@ -1,18 +1,20 @@
 """Recording calls: the interceptor that gives every message with gradients an id on both sides.
 
 Inside a context, a call's extra is ``[context id, message id, slots, path, levels]`` and a result's
-``[message id, slots, path]``. `slots` lists which of the message's tensors (tangents counted after their
-primals) require grad: such a message has a send node where it left and a recv node where it arrived.
-Message id 0 means that none did: the context still follows the call, since its result may require
-grad. `levels` are the caller's open dual levels, which have shadows in the handler.
+``[message id, slots, path]``. `slots` lists which of the message's tensors (tangents counted after
+their primals) require grad: such a message has a send node where it left and a recv node where it
+arrived. Message id 0 means that none did: the context still follows the call, since its result may
+require grad. `levels` are the caller's open dual levels, which have shadows in the handler.
 
-Context id 0 stands for no context, -1 for ``no_grad`` inside one: nothing is recorded, and what comes
-back is constant. An extra of None, the usual one outside of contexts and levels, costs a byte.
+Context id 0 stands for no context, -1 for ``no_grad`` inside one: nothing is recorded, and what
+comes back is constant. An extra of None, the usual one outside of contexts and levels, costs a
+byte.
 """
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Token
+from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
@@ -59,6 +61,11 @@ class Recorder:
         context = place.context
         path = place.step()
         context.meet(to)
+        if context.released:
+            # Asked after `meet`: whoever releases it later tells `to` as well. A handler that
+            # outlives its context must not bring it back elsewhere.
+            self._carry_duals(to.name, values)
+            return [NO_GRAD, 0, [], (), shared]
         message_id, slots = self._give(context, to.name, values, path)
         return [context.id, message_id, slots, path, shared]
 
@@ -132,13 +139,27 @@ class Recorder:
         message_id, slots, path, frm = extra
         self._take(context, frm, message_id, values, slots, tuple(path))
 
-    def tell(self, name: str, service: str, header: Any) -> None:
-        """Sends a notice that is repeated until it arrives, if its worker lives."""
+    def tell(self, to: str | int, service: str, header: Any) -> bool:
+        """Sends a notice that is repeated until it arrives; says whether its worker can be reached.
+
+        One that is lost is not dialled: what it had of the context went with it.
+        """
         try:
-            self.worker.notify_service(name, service, header)
+            if self.worker.find(to).lost is not None:
+                return False
+            self.worker.notify_service(to, service, header)
         except Exception:
-            # It is lost: what it had of the context went with it.
-            return
+            return False
+        return True
+
+    def pass_on(self, names: Iterable[str], service: str, header: Any) -> None:
+        """Tells several, on a thread of its own where one must be dialled: that may take long."""
+        for name in names:
+            peer = self.worker.peers.get(name)
+            if peer is not None and peer.outgoing is not None and not peer.outgoing.closed:
+                self.tell(name, service, header)
+            else:
+                self.worker.host.start(partial(self.tell, name, service, header))
 
     # Both sides.
 

@@ -1,11 +1,12 @@
 """The end of a context, everywhere: contexts are leases.
 
-The home releases a context by notices that every worker passes on to those it knows in that context.
-Losing the home releases its contexts. Losing the worker that introduced a context breaks the way
-that the home's notice would come, so the home is then told directly who else has it.
+The home releases a context by notices that every worker passes on to those it knows in that
+context. Losing the home releases its contexts. Losing the worker that introduced a context breaks
+the way that the home's notice would come, so the home is then told directly who else has it.
 """
 
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from telegrad.distributed.recording import Recorder
 from telegrad.rpc.names import WorkerInfo
@@ -34,9 +35,8 @@ class Leases:
             return False
         for part in list(context.passes.values()):
             part.settle(False)
-        for name in list(context.known):
-            if name not in (self._worker.name, heard_from):
-                self._recorder.tell(name, RELEASE, context_id)
+        others = [name for name in context.known if name not in (self._worker.name, heard_from)]
+        self._recorder.pass_on(others, RELEASE, context_id)
         return True
 
     def _on_release(self, request: ServiceRequest) -> None:
@@ -49,11 +49,12 @@ class Leases:
                 continue
             context.known.pop(who.name, None)
             if context.introduced_by == who.name:
-                self._tell_home(context.home_id, context.id)
+                self._worker.host.start(partial(self._tell_home, context.home_id, context.id))
 
     def _tell_home(self, home_id: int, context_id: int) -> None:
-        home: Any = home_id
-        self._recorder.tell(home, HELD, context_id)
+        if not self._recorder.tell(home_id, HELD, context_id):
+            # The home is gone as well, and nobody else would tell.
+            self.release(context_id)
 
     def _on_held(self, request: ServiceRequest) -> None:
         context = self._recorder.contexts.find(request.header)

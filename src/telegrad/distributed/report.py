@@ -1,4 +1,5 @@
-"""What an answer tells besides gradients: who took part, and how the number of waiting nodes changed.
+"""What an answer tells besides gradients: who took part, and how the number of waiting nodes
+changed.
 
 The changes of all workers add up to how many nodes wait where, so at rest the root knows it without
 asking anyone.

@@ -1,11 +1,11 @@
 """How a Tensor travels: its raw array, and whether it requires grad; with tangents, theirs too.
 
-What a context adds to that (messages, nodes) is in ``recording.py``. Without one, a tensor arrives as
-a new leaf with the same ``requires_grad``.
+What a context adds to that (messages, nodes) is in ``recording.py``. Without one, a tensor arrives
+as a new leaf with the same ``requires_grad``.
 
-A dual tensor is sent as a ``CarriedDual``: the arrays of primal and tangents, and a tree that says which
-level each tangent belongs to. Only a worker can name levels, so it is made and undone by the worker's
-recorder, not by the serialiser.
+A dual tensor is sent as a ``CarriedDual``: the arrays of primal and tangents, and a tree that says
+which level each tangent belongs to. Only a worker can name levels, so it is made and undone by the
+worker's recorder, not by the serialiser.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Looking at a context: its gradients and its graph, over all workers that it reached.
 
-Each worker describes its own part; whoever asks gathers them, following the workers that each one knows.
-Nothing here is part of a pass.
+Each worker describes its own part; whoever asks gathers them, following the workers that each one
+knows. Nothing here is part of a pass.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""How a backward pass runs over a graph. Knows nodes by their protocol alone: no operation, no Tensor."""
+"""How a backward pass runs over a graph. Knows nodes by their protocol: no op, no Tensor."""
 
 from telegrad.engine.ordered import OrderedTask
 from telegrad.engine.task import BoundaryReached, GraphTask

@@ -182,7 +182,7 @@ class OrderedTask:
         self.deliver(leaf, gradient, is_alone)
 
     def discover(self, nodes: Iterable[Any]) -> list[Any]:
-        """Marks what these nodes reach and has not run as live; returns the boundaries met first."""
+        """Marks what these nodes reach and has not run as live; gives the boundaries met first."""
         boundaries = []
         stack = list(nodes)
         while stack:

@@ -7,11 +7,13 @@
    another worker's gradient reaches.
 3. ``run()`` runs what is ready, newest key first, until nothing is. A node is ready when every
    counted edge into it has contributed. A leaf hands its gradient to ``deliver``, saying whether
-   nothing else refers to it; a boundary node hands its cotangent to ``depart``. Nodes that still miss contributions stay in ``waiting()``:
-   the pass is paused, and goes on after the next ``feed``.
+   nothing else refers to it; a boundary node hands its cotangent to ``depart``. Nodes that still
+   miss contributions stay in ``waiting()``: the pass is paused, and goes on after the next
+   ``feed``.
 
-Sums have a fixed order. In one process the newest node that has not run yet is always ready
-(all that contribute to it are newer), so nodes run by strictly falling key, and so do their contributions.
+Sums have a fixed order. In one process the newest node that has not run yet is always ready (all
+that contribute to it are newer), so nodes run by strictly falling key, and so do their
+contributions.
 
 No lock is needed: one thread runs a task at a time; passes of several threads share nothing but
 the leaves, and what ``deliver`` does with those is its own affair.
@@ -166,8 +168,8 @@ class GraphTask:
     def run_to_end(self, roots: dict[Any, Cotangent]) -> None:
         """Counts, feeds and runs a pass whose every cotangent comes from these roots.
 
-        The same as ``count``, ``feed`` and ``run``, with less to keep: since all that contributes to
-        a node is newer than it, running the nodes sorted by key needs no counts but the leaves'.
+        The same as ``count``, ``feed`` and ``run``, with less to keep: since all that contributes
+        to a node is newer than it, running the nodes sorted by key needs no counts but the leaves'.
         """
         if self.targets is not None or self.watch is not None or self.depart is not None:
             self.count(roots)

@@ -1,4 +1,5 @@
-"""What users hang on a node: functions called before and after it runs, and handles to take them off.
+"""What users hang on a node: functions called before and after it runs, and handles to take them
+off.
 
 Before: on the cotangent, complete, in order of registration; each may return a replacement. After:
 on the contributions and the cotangent. Retained values and captures are the engine's, not hooks.

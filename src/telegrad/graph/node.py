@@ -29,7 +29,7 @@ from telegrad.graph.hooks import NodeHooks
 __all__ = ["Cotangent", "Node", "next_key"]
 
 Cotangent: TypeAlias = Any
-"""A raw array, a Tensor, or a Bundle of those for a node with several outputs: whatever ``+`` adds."""
+"""A raw array, a Tensor, or a Bundle of those: whatever ``+`` adds."""
 
 next_key = count().__next__
 

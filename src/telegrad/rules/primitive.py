@@ -2,25 +2,27 @@
 
 ``forward(xp, *inputs, **options)`` or the name of a function of the namespace.
 
-``vjp``: for each input, ``rule(xp, g, s)``: the input's contribution for the cotangent `g` of the result.
-``jvp``: for each input, ``rule(xp, t, s)``: the result's tangent for the input's tangent `t`.
-``s`` holds the inputs by name, ``out`` (the result) and the options, as attributes. A vjp rule
+``vjp``: for each input, ``rule(xp, g, s)``: the input's contribution for the cotangent `g` of the
+result. ``jvp``: for each input, ``rule(xp, t, s)``: the result's tangent for the input's tangent
+`t`. ``s`` holds the inputs by name, ``out`` (the result) and the options, as attributes. A vjp rule
 reads only what ``saves`` names for its input, since only that is kept until the backward pass:
 ``saves=("y", "y out")`` keeps `y` for the first input's rule, `y` and the result for the second's;
-``"x.shape"`` keeps just the shape, as ``s.x_shape``. A jvp rule runs during the forward pass and reads anything.
+``"x.shape"`` keeps just the shape, as ``s.x_shape``. A jvp rule runs during the forward pass and
+reads anything.
 
 Words that stand for a rule:
 
 - SAME: the gradient (or tangent) passes as it is, up to broadcasting;
-- LINEAR (jvp): zero in, zero out, the others fixed: the tangent is the function itself at the tangent;
+- LINEAR (jvp): zero in, zero out, the others fixed: the tangent is the function itself at the
+  tangent;
 - ZERO: the derivative is zero wherever it exists;
 - None for an input that carries no derivative (indices, masks).
 
 A row without derivatives has ``vjp=NOT_DIFFERENTIABLE``; its result is a constant.
 
 Nothing in a row undoes broadcasting or dtype promotion: that is done once, on the edge
-(``arrays.broadcasting``). Nor does it conjugate. A vjp is written as the plain transposed Jacobian; for complex
-results of holomorphic functions the edge conjugates before and after, which gives the
+(``arrays.broadcasting``). Nor does it conjugate. A vjp is written as the plain transposed Jacobian;
+for complex results of holomorphic functions the edge conjugates before and after, which gives the
 conjugate Wirtinger convention: conj(J^T conj(g)) = J^H g. A function that is not holomorphic
 (``abs``, ``real``, ``eigh`` …) says so and writes the convention itself.
 """
@@ -109,7 +111,7 @@ class Primitive:
         self.floating = floating
         """Whether integers are taken as float32, since the result is a fraction."""
         self.exact = exact
-        """Whether the vjp rules give the shape and dtype of the input, so the edge need not look."""
+        """Whether vjp rules give the input's shape and dtype, so the edge need not look."""
         self.gaps = gaps
         """Whether the vjp rules take None, rather than zeros, for an output that nothing used."""
         self.kernels: dict[str, Callable[..., Any]] = {}

@@ -64,7 +64,7 @@ def _apply_plain(
     row: Primitive, inputs: tuple[Any, ...], options: dict[str, Any], is_recording: bool
 ) -> Tensor | None:
     """The same where all inputs are plain NumPy tensors and the result is real; else None."""
-    arrays = []
+    arrays: list[Any] = []
     mask, bit = 0, 1
     for x in inputs:
         if not isinstance(x, Tensor):
@@ -126,7 +126,7 @@ def _made(tensor: Tensor, mode: Mode) -> Tensor:
 
 
 def _promoted(row: Primitive, tensors: list[Tensor], xp: Any) -> list[Tensor]:
-    """Integers made floating where the row or the other inputs ask for it; the backend does the rest."""
+    """Integers made floating where the row or the other inputs ask for it."""
     dtypes = [x.dtype for x in tensors]
     joint = dtypes[0]
     for dtype in dtypes[1:]:

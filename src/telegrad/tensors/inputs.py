@@ -39,7 +39,7 @@ def number_dtype(number: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def as_inputs(name: str, inputs: Sequence[Any]) -> list[Tensor]:
-    """Tensors for all inputs of the function `name`; numbers take the dtype that suits the Tensors."""
+    """Tensors for all inputs of the function `name`; numbers take a dtype that suits them."""
     tensors = [x for x in inputs if isinstance(x, Tensor)]
     if len(tensors) == len(inputs):
         return _beside_others(tensors)

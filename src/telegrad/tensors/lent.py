@@ -1,7 +1,8 @@
 """What later modules lend to Tensor, so that nothing here imports upwards or in a circle.
 
-``calling`` lends ``apply`` and ``variant`` to the hot paths; ``ops`` lends the namespace of public functions (``x.sum()`` is ``ops.sum(x)``; rules run on
-Tensors get it as ``xp``); ``autograd`` lends ``backward`` and the forward-mode functions.
+``calling`` lends ``apply`` and ``variant`` to the hot paths; ``ops`` lends the namespace of public
+functions (``x.sum()`` is ``ops.sum(x)``; rules run on Tensors get it as ``xp``); ``autograd`` lends
+``backward`` and the forward-mode functions.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The operators of a Tensor: each is a row, with its hot path.
 
-In-place operators give the Tensor a new value and a new history (``Tensor.rebind``); nothing that saw the
-old value sees the new one.
+In-place operators give the Tensor a new value and a new history (``Tensor.rebind``); nothing that
+saw the old value sees the new one.
 """
 
 from typing import TYPE_CHECKING, Any, Self

@@ -4,12 +4,12 @@ A node class is made for each row and each set of inputs that need a gradient (a
 one slot for each value that the rules of those inputs read. So nothing is saved that no rule
 reads, and ``s.y`` in a rule is a slot of the node itself.
 
-Saved values are raw arrays. Their history need not be saved: an input's is the edge to its node, the
-result's is the node itself, so a saved result makes no reference cycle. ``pull_recorded`` puts
+Saved values are raw arrays. Their history need not be saved: an input's is the edge to its node,
+the result's is the node itself, so a saved result makes no reference cycle. ``pull_recorded`` puts
 values and histories together again and runs the same rules on Tensors.
 
-``rare`` is None on the hot path. Otherwise it restores a saved value: it was packed by a hook, carries
-tangents, or lies in memory that others may write to.
+``rare`` is None on the hot path. Otherwise it restores a saved value: it was packed by a hook,
+carries tangents, or lies in memory that others may write to.
 """
 
 from collections.abc import Callable, Sequence
@@ -173,7 +173,7 @@ _ndarray = np.ndarray
 class OneEdge(RowNode, eq=False):
     """The hot case: one edge, one rule, a real result."""
 
-    rule: ClassVar[Callable[[Any, Any, Any], Any]]
+    rule: ClassVar[Any]
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         if self.rare is None and type(cotangent) is _ndarray:
@@ -212,19 +212,20 @@ class PassOn(RowNode, eq=False):
 
 
 def variant(row: Primitive, mask: int, is_complex: bool) -> type[RowNode]:
-    """The node class for calls of `row` in which the inputs in `mask` (a bit each) need a gradient."""
+    """The node class for calls of `row` whose inputs in `mask` (a bit each) need a gradient."""
     key = -mask if is_complex else mask
     found = row.variants.get(key)
     if found is None:
         found = row.variants[key] = _make_variant(row, mask, is_complex)
-    return found  # type: ignore[no-any-return]
+    kind: type[RowNode] = found
+    return kind
 
 
 def _make_variant(row: Primitive, mask: int, is_complex: bool) -> type[RowNode]:
     wanted = tuple(i for i in range(len(row.inputs)) if mask >> i & 1)
     if not isinstance(row.vjp, Sequence):
         raise InternalError(f"{row.name} has no derivatives, so no call of it is recorded")
-    rules = tuple(row.vjp[i] for i in wanted)
+    rules: tuple[Any, ...] = tuple(row.vjp[i] for i in wanted)
     read = {name for i in wanted for name in row.saves[i].split()}
     if row.outputs:
         read |= set(row.outputs)
@@ -241,7 +242,7 @@ def _make_variant(row: Primitive, mask: int, is_complex: bool) -> type[RowNode]:
             extra["rule"] = staticmethod(rules[0])
         elif len(rules) == 2:
             base = TwoEdges
-    kind: type[RowNode] = msgspec.defstruct(
+    kind: Any = msgspec.defstruct(
         f"{row.name}_{mask}",
         [(name, Any, None) for name in (*values, *facts)],
         bases=(base,),
@@ -261,7 +262,8 @@ def _make_variant(row: Primitive, mask: int, is_complex: bool) -> type[RowNode]:
     kind.plan = tuple(order.index(name) for name in values)
     kind.saves = sum(1 << place for place in kind.plan)
     kind.facts_plan = tuple(_fact(row, fact) for fact in facts)
-    return kind
+    made: type[RowNode] = kind
+    return made
 
 
 def _fact(row: Primitive, fact: str) -> tuple[int, str]:

@@ -1,8 +1,8 @@
 """Arrays whose memory others may write to.
 
-``asarray(ndarray, copy=False)`` and ``from_dlpack`` share memory with whoever made it. Such an array
-is marked by its type, so the hot path passes it by. When it is saved for the backward pass, a digest of
-its bytes is saved too, and a change in between is an error instead of a wrong gradient.
+``asarray(ndarray, copy=False)`` and ``from_dlpack`` share memory with whoever made it. Such an
+array is marked by its type, so the hot path passes it by. When it is saved for the backward pass, a
+digest of its bytes is saved too, and a change in between is an error instead of a wrong gradient.
 """
 
 from typing import Any

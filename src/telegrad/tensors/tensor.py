@@ -1,12 +1,12 @@
 """Tensor: a value that remembers how it was computed.
 
-``array`` is the raw array, ``node`` is None for a constant, LEAF for a tensor that the user asked to be
-differentiated, and otherwise the node that recorded it. ``tangents`` holds forward-mode
+``array`` is the raw array, ``node`` is None for a constant, LEAF for a tensor that the user asked
+to be differentiated, and otherwise the node that recorded it. ``tangents`` holds forward-mode
 tangents by level. ``state`` holds what few tensors have: a gradient, hooks.
 
 A leaf is its own node: it implements the protocol of ``graph.node``, and graphs refer to the leaf
-itself. Values do not alias: nothing writes into ``array`` while something else may see it; assignment
-and in-place operators give the Tensor a new array and a new history.
+itself. Values do not alias: nothing writes into ``array`` while something else may see it;
+assignment and in-place operators give the Tensor a new array and a new history.
 """
 
 import sys
@@ -89,10 +89,11 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the elements."""
-        dtype = self.array.dtype
+        dtype: Any = self.array.dtype
         if isinstance(dtype, np.dtype):
             return dtype
-        return backend_of(self.array).dtype_of(self.array)
+        found: np.dtype[Any] = backend_of(self.array).dtype_of(self.array)
+        return found
 
     @property
     def device(self) -> Any:
@@ -322,8 +323,8 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
     def _only_element(self, kind: str) -> Any:
         if self.ndim:
             raise DTypeError(
-                f"expected a 0-d tensor for {kind}(), got shape {self.shape}; use .item(), or all() "
-                "and any() for conditions"
+                f"expected a 0-d tensor for {kind}(), got shape {self.shape}; use .item(), or "
+                "all() and any() for conditions"
             )
         return self.array.item() if hasattr(self.array, "item") else self.array
 
