@@ -1,0 +1,50 @@
+"""Adagrad."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from telegrad.optim.kernels import add_scaled, scratch
+from telegrad.optim.optimizer import Optimizer, ParamGroup, decayed
+
+__all__ = ["Adagrad"]
+
+
+class Adagrad(Optimizer):
+    """Steps divided by the root of all squared gradients so far."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        lr_decay: float = 0.0,
+        weight_decay: float = 0.0,
+        initial_accumulator_value: float = 0.0,
+        eps: float = 1e-10,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "eps": eps,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def start(self, value: Any, group: ParamGroup) -> dict[str, Any]:
+        return {"step": 0, "sum": np.full_like(value, group["initial_accumulator_value"])}
+
+    def update(self, value: Any, gradient: Any, state: dict[str, Any], group: ParamGroup) -> None:
+        step = state["step"] = state["step"] + 1
+        g = decayed(value, gradient, group, scratch(value, 1))
+        work, total = scratch(value), state["sum"]
+        np.multiply(g, g, out=work)
+        np.add(total, work, out=total)
+        np.sqrt(total, out=work)
+        np.add(work, group["eps"], out=work)
+        np.divide(g, work, out=work)
+        add_scaled(value, work, -group["lr"] / (1 + (step - 1) * group["lr_decay"]))

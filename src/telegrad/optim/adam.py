@@ -1,0 +1,89 @@
+"""Adam, and AdamW, whose weight decay does not go through the averages."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from telegrad.optim.kernels import add_scaled, scratch
+from telegrad.optim.optimizer import Optimizer, ParamGroup, bias_correction, decayed
+
+__all__ = ["Adam", "AdamW"]
+
+
+class Adam(Optimizer):
+    """Steps of about the same length for each number: averages of the gradient, by its size."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def start(self, value: Any, group: ParamGroup) -> dict[str, Any]:
+        names = ["exp_avg", "exp_avg_sq"] + (["max_exp_avg_sq"] if group["amsgrad"] else [])
+        return {"step": 0, **{name: np.zeros_like(value) for name in names}}
+
+    def update(self, value: Any, gradient: Any, state: dict[str, Any], group: ParamGroup) -> None:
+        g = decayed(value, gradient, group, scratch(value, 1))
+        self._move(value, g, state, group)
+
+    def _move(self, value: Any, g: Any, state: dict[str, Any], group: ParamGroup) -> None:
+        step = state["step"] = state["step"] + 1
+        first, second = group["betas"]
+        average, square = state["exp_avg"], state["exp_avg_sq"]
+        work = scratch(value)
+        np.multiply(average, first, out=average)
+        add_scaled(average, g, 1 - first)
+        np.multiply(g, g, out=work)
+        np.multiply(square, second, out=square)
+        add_scaled(square, work, 1 - second)
+        if group["amsgrad"]:
+            square = np.maximum(state["max_exp_avg_sq"], square, out=state["max_exp_avg_sq"])
+        # average / c1 / (sqrt(square / c2) + eps), with both corrections moved out of the passes.
+        root = math.sqrt(bias_correction(second, step))
+        np.sqrt(square, out=work)
+        np.add(work, group["eps"] * root, out=work)
+        np.divide(average, work, out=work)
+        add_scaled(value, work, -group["lr"] * root / bias_correction(first, step))
+
+
+class AdamW(Adam):
+    """Adam with weights that shrink by themselves, not by their gradients."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
+
+    def update(self, value: Any, gradient: Any, state: dict[str, Any], group: ParamGroup) -> None:
+        if group["weight_decay"]:
+            np.multiply(value, 1 - group["lr"] * group["weight_decay"], out=value)
+        g = gradient
+        if group["maximize"]:
+            g = np.negative(gradient, out=scratch(value, 1))
+        self._move(value, g, state, group)

@@ -1,0 +1,49 @@
+"""What updates are made of: passes over flat, contiguous real arrays, in place.
+
+``add_scaled`` is BLAS's axpy, one pass where NumPy takes two; it is SciPy's and is loaded when
+first needed. Scratch memory is kept by thread, so a step allocates nothing once it has run.
+"""
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["add_scaled", "flat", "scratch"]
+
+_local = threading.local()
+
+
+@functools.cache
+def _axpy(dtype: "np.dtype[Any]") -> Callable[..., Any] | None:
+    from scipy.linalg import blas
+
+    routines = {"float32": blas.saxpy, "float64": blas.daxpy}
+    return routines.get(dtype.name)
+
+
+def add_scaled(y: Any, x: Any, factor: float) -> None:
+    """``y += factor * x``."""
+    routine = _axpy(y.dtype)
+    if routine is not None and x.dtype == y.dtype and y.size:
+        routine(x, y, a=factor)
+    else:
+        y += np.multiply(x, factor, dtype=y.dtype)
+
+
+def scratch(like: Any, which: int = 0) -> Any:
+    """Memory of the size and dtype of `like`, valid until the thread asks for `which` again."""
+    kept: dict[Any, Any] = _local.__dict__
+    key = f"{like.dtype.char}{which}"
+    found = kept.get(key)
+    if found is None or found.size < like.size:
+        found = kept[key] = np.empty(like.size, like.dtype)
+    return found[: like.size]
+
+
+def flat(array: Any) -> Any:
+    """All numbers of an array on one axis, complex ones as two; a view where it is contiguous."""
+    line = array.reshape(-1)
+    return line.view(line.real.dtype) if line.dtype.kind == "c" else line

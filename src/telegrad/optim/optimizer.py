@@ -1,0 +1,187 @@
+"""Optimizer: what all optimisers share. A subclass says how one parameter's numbers change.
+
+An update reuses the memory of a parameter only if nothing else refers to it: no saved value, no
+copy of the state, no other thread at work with it. Otherwise the new value is made aside and the
+parameter is bound to it when it is complete. So no update disturbs a graph that was recorded
+before, and none is ever seen half done.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from telegrad.arrays import backend_of
+from telegrad.errors import ShapeError, UsageError
+from telegrad.optim.kernels import add_scaled, flat
+from telegrad.optim.state import collect_state, restore_state
+from telegrad.tensors import Tensor
+from telegrad.tensors.modes import enable_grad
+
+__all__ = ["Optimizer", "ParamGroup"]
+
+ParamGroup = dict[str, Any]
+
+
+class Optimizer:
+    """Changes parameters by their gradients.
+
+    `params`: tensors, or groups, each a dict with "params" and options of its own.
+    """
+
+    always_aside: bool = False
+    """Whether to make every new value aside: for when other threads read parameters meanwhile."""
+
+    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self.param_groups: list[ParamGroup] = []
+        self.state: dict[Tensor, dict[str, Any]] = {}
+        """By parameter: the numbers that an update remembers, flat."""
+        if isinstance(params, (Tensor, Mapping, str)):
+            raise UsageError(
+                f"expected an iterable of parameters or of groups, got {type(params).__name__}; "
+                "pass model.parameters() or a list"
+            )
+        given = list(params)
+        if not given:
+            raise UsageError(
+                "expected at least one parameter, got none; was model.parameters() used up by an "
+                "earlier loop?"
+            )
+        groups = given if isinstance(given[0], Mapping) else [{"params": given}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def add_param_group(self, param_group: Mapping[str, Any]) -> None:
+        """Adds parameters with options of their own; what is not given is as in the defaults."""
+        if not isinstance(param_group, Mapping) or "params" not in param_group:
+            raise UsageError(f"expected a dict with 'params' as a group, got {param_group!r}")
+        chosen = param_group["params"]
+        params = [chosen] if isinstance(chosen, Tensor) else list(chosen)
+        known = {p for group in self.param_groups for p in group["params"]}
+        for p in params:
+            if not isinstance(p, Tensor):
+                raise UsageError(f"expected Tensors as parameters, got {type(p).__name__}")
+            if not p.is_leaf:
+                raise UsageError(
+                    "expected leaves as parameters, got a tensor that was computed from others; "
+                    "only leaves can be changed"
+                )
+            if p in known:
+                raise UsageError("expected each parameter once, got one twice")
+            known.add(p)
+        unknown = sorted(set(param_group) - set(self.defaults) - {"params", "initial_lr"})
+        if unknown:
+            raise UsageError(
+                f"expected options out of {', '.join(self.defaults)} in a group, got "
+                f"{', '.join(unknown)}"
+            )
+        group = {**self.defaults, **param_group, "params": params}
+        self.check(group)
+        self.param_groups.append(group)
+
+    def check(self, group: ParamGroup) -> None:
+        """Raises for options out of range; subclasses add to it."""
+        for name in ("lr", "eps", "weight_decay", "momentum", "lr_decay", "alpha"):
+            if name in group and not group[name] >= 0:
+                raise UsageError(f"expected {name} of 0 or more, got {group[name]}")
+        for beta in group.get("betas", ()):
+            if not 0 <= beta < 1:
+                raise UsageError(f"expected betas from 0 up to 1, got {group['betas']}")
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the gradients of all parameters, or makes them zero."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.grad = None if set_to_none else p.grad.detach() * 0
+
+    def step(
+        self,
+        closure: Callable[[], Any] | None = None,
+        *,
+        gradients: Mapping[Tensor, Tensor] | None = None,
+    ) -> Any:
+        """Updates each parameter that has a gradient: in ``.grad``, or in `gradients` if given.
+
+        `closure` computes the loss anew, with its gradients; its result is given back.
+        """
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for p in group["params"]:
+                gradient = p.grad if gradients is None else gradients.get(p)
+                if gradient is not None:
+                    self._step_one(p, gradient, group)
+        return loss
+
+    def _step_one(self, p: Tensor, gradient: Tensor, group: ParamGroup) -> None:
+        g = gradient.array
+        array = p.array
+        if g.shape != array.shape:
+            raise ShapeError(
+                f"expected a gradient of shape {p.shape} for a parameter of that shape, got "
+                f"{gradient.shape}"
+            )
+        if type(g) is not np.ndarray or g.dtype != array.dtype:
+            g = np.asarray(g, dtype=p.dtype)
+        # Three references: this local, the slot of the tensor, the argument of getrefcount.
+        in_place = (
+            type(array) is np.ndarray
+            and array.base is None
+            and getrefcount(array) == 3
+            and array.flags.c_contiguous
+            and not self.always_aside
+        )
+        value = array if in_place else np.array(np.asarray(array), order="C", subok=False)
+        line = flat(value)
+        state = self.state.get(p)
+        if state is None:
+            state = self.start(line, group)
+        self.update(line, flat(g), state, group)
+        self.state[p] = state
+        if not in_place:
+            xp = backend_of(array)
+            p.array = value if xp.is_numpy else xp.asarray(value)
+
+    def start(self, value: Any, group: ParamGroup) -> dict[str, Any]:
+        """What an update remembers of a parameter, before the first."""
+        return {}
+
+    def update(self, value: Any, gradient: Any, state: dict[str, Any], group: ParamGroup) -> None:
+        """Changes the numbers `value` in place; `gradient` must stay as it is."""
+        raise NotImplementedError(f"{type(self).__name__} has no update method yet")
+
+    def state_dict(self) -> dict[str, Any]:
+        """The remembered numbers by the parameter's position, and the groups, as in PyTorch."""
+        return collect_state(self)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Goes on from a state; one that does not fit is an error and changes nothing."""
+        restore_state(self, state_dict)
+
+    def __repr__(self) -> str:
+        lines = []
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
+        return f"{type(self).__name__} (\n" + "\n".join(lines) + "\n)"
+
+
+def decayed(value: Any, gradient: Any, group: ParamGroup, out: Any) -> Any:
+    """The gradient with its sign for `maximize` and the pull of `weight_decay`; may be in `out`."""
+    if not group["maximize"] and not group["weight_decay"]:
+        return gradient
+    np.multiply(gradient, -1.0 if group["maximize"] else 1.0, out=out)
+    if group["weight_decay"]:
+        add_scaled(out, value, group["weight_decay"])
+    return out
+
+
+def bias_correction(beta: float, step: int) -> float:
+    """By how much an average that began at zero is too small after so many steps."""
+    return 1 - math.pow(beta, step)

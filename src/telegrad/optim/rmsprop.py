@@ -1,0 +1,70 @@
+"""RMSprop."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from telegrad.optim.kernels import add_scaled, scratch
+from telegrad.optim.optimizer import Optimizer, ParamGroup, decayed
+
+__all__ = ["RMSprop"]
+
+
+class RMSprop(Optimizer):
+    """Steps divided by the root of a moving average of squared gradients."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        centered: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "alpha": alpha,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "centered": centered,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def start(self, value: Any, group: ParamGroup) -> dict[str, Any]:
+        names = ["square_avg"]
+        names += ["momentum_buffer"] if group["momentum"] > 0 else []
+        names += ["grad_avg"] if group["centered"] else []
+        return {"step": 0, **{name: np.zeros_like(value) for name in names}}
+
+    def update(self, value: Any, gradient: Any, state: dict[str, Any], group: ParamGroup) -> None:
+        state["step"] += 1
+        alpha, square = group["alpha"], state["square_avg"]
+        g = decayed(value, gradient, group, scratch(value, 1))
+        work = scratch(value)
+        np.multiply(g, g, out=work)
+        np.multiply(square, alpha, out=square)
+        add_scaled(square, work, 1 - alpha)
+        if group["centered"]:
+            mean = state["grad_avg"]
+            np.multiply(mean, alpha, out=mean)
+            add_scaled(mean, g, 1 - alpha)
+            np.multiply(mean, mean, out=work)
+            np.subtract(square, work, out=work)
+            np.sqrt(work, out=work)
+        else:
+            np.sqrt(square, out=work)
+        np.add(work, group["eps"], out=work)
+        np.divide(g, work, out=work)
+        if group["momentum"] > 0:
+            buffer = state["momentum_buffer"]
+            np.multiply(buffer, group["momentum"], out=buffer)
+            np.add(buffer, work, out=buffer)
+            work = buffer
+        add_scaled(value, work, -group["lr"])

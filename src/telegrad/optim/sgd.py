@@ -1,0 +1,63 @@
+"""Stochastic gradient descent."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from telegrad.errors import UsageError
+from telegrad.optim.kernels import add_scaled, scratch
+from telegrad.optim.optimizer import Optimizer, ParamGroup, decayed
+
+__all__ = ["SGD"]
+
+
+class SGD(Optimizer):
+    """Steps down the gradient, with momentum if asked for."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def check(self, group: ParamGroup) -> None:
+        super().check(group)
+        if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
+            raise UsageError(
+                "expected a positive momentum and no dampening with nesterov, got "
+                f"{group['momentum']} and {group['dampening']}"
+            )
+
+    def update(self, value: Any, gradient: Any, state: dict[str, Any], group: ParamGroup) -> None:
+        g = decayed(value, gradient, group, scratch(value))
+        momentum = group["momentum"]
+        if momentum:
+            buffer = state.get("momentum_buffer")
+            if buffer is None:
+                buffer = state["momentum_buffer"] = g.copy()
+            else:
+                np.multiply(buffer, momentum, out=buffer)
+                add_scaled(buffer, g, 1 - group["dampening"])
+            if group["nesterov"]:
+                # p -= lr (g + momentum buffer), in two passes and without memory.
+                add_scaled(value, g, -group["lr"])
+                add_scaled(value, buffer, -group["lr"] * momentum)
+                return
+            g = buffer
+        add_scaled(value, g, -group["lr"])

@@ -1,0 +1,87 @@
+"""The state of an optimiser, in PyTorch's layout, and back.
+
+``{"state": {position: {name: tensor}}, "param_groups": [{option: value, "params": [positions]}]}``.
+A state is checked as a whole before anything is changed.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from telegrad.errors import ShapeError, UsageError
+from telegrad.ops import tensor
+from telegrad.optim.kernels import flat
+from telegrad.tensors import Tensor, wrap
+
+if TYPE_CHECKING:
+    from telegrad.optim.optimizer import Optimizer
+
+__all__ = ["collect_state", "restore_state"]
+
+
+def collect_state(optimizer: "Optimizer") -> dict[str, Any]:
+    """The state as copies: later steps don't show in it."""
+    positions = {p: i for i, p in enumerate(_parameters(optimizer))}
+    groups = [
+        {**group, "params": [positions[p] for p in group["params"]]}
+        for group in optimizer.param_groups
+    ]
+    state = {
+        positions[p]: {name: _shown(value, p) for name, value in kept.items()}
+        for p, kept in optimizer.state.items()
+    }
+    return {"state": dict(sorted(state.items())), "param_groups": groups}
+
+
+def _parameters(optimizer: "Optimizer") -> list[Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _shown(value: Any, p: Tensor) -> Any:
+    if isinstance(value, int):
+        return tensor(float(value))
+    if value is None:
+        return None
+    return wrap(value.copy().view(p.dtype).reshape(p.shape))
+
+
+def restore_state(optimizer: "Optimizer", state_dict: Mapping[str, Any]) -> None:
+    """Gives an optimiser the numbers and options of a state; see ``Optimizer.load_state_dict``."""
+    if not isinstance(state_dict, Mapping) or {"state", "param_groups"} - set(state_dict):
+        raise UsageError("expected the state dict of an optimiser, with 'state' and 'param_groups'")
+    groups = state_dict["param_groups"]
+    sizes = [len(group["params"]) for group in optimizer.param_groups]
+    given = [len(group["params"]) for group in groups]
+    if sizes != given:
+        raise UsageError(
+            f"expected the state of an optimiser with groups of {sizes} parameters, got one of "
+            f"{given}"
+        )
+    parameters = _parameters(optimizer)
+    places = [position for group in groups for position in group["params"]]
+    by_position = dict(zip(places, parameters))
+    restored: dict[Tensor, dict[str, Any]] = {}
+    for position, kept in state_dict["state"].items():
+        p = by_position.get(int(position))
+        if p is None:
+            raise UsageError(f"expected positions of parameters in the state, got {position}")
+        restored[p] = {name: _kept(name, value, p) for name, value in kept.items()}
+    optimizer.state = restored
+    known = {*optimizer.defaults, "initial_lr"}
+    for group, other in zip(optimizer.param_groups, groups):
+        group.update({name: value for name, value in other.items() if name in known})
+
+
+def _kept(name: str, value: Any, p: Tensor) -> Any:
+    if value is None:
+        return None
+    array = np.asarray(value.array if isinstance(value, Tensor) else value)
+    if name == "step":
+        return int(array)
+    if array.shape != p.shape:
+        raise ShapeError(
+            f"expected {name} of shape {p.shape} in the state of a parameter of that shape, got "
+            f"{array.shape}"
+        )
+    return flat(np.array(array, dtype=p.dtype, order="C"))

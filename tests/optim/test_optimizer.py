@@ -1,0 +1,225 @@
+"""What an optimiser may touch, remembers, and refuses."""
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import telegrad as tg
+from telegrad import nn, optim
+from telegrad.errors import ShapeError, UsageError
+
+EVERY = [optim.SGD, optim.Adam, optim.AdamW, optim.Adagrad, optim.RMSprop]
+
+
+def parameter(*shape: int) -> nn.Parameter:
+    return nn.Parameter(tg.randn(*shape, generator=tg.Generator(0), dtype=tg.float64))
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_step_reuses_memory_that_nobody_else_holds(kind: Any) -> None:
+    p = parameter(4, 3)
+    optimizer = kind([p], lr=0.1)
+    for i in range(3):
+        (p * p).sum().backward()
+        place = p.array.ctypes.data
+        optimizer.step()
+        if i:
+            assert p.array.ctypes.data == place
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_step_leaves_values_alone_that_a_graph_saved(kind: Any) -> None:
+    p = parameter(3)
+    before = p.detach().numpy().copy()
+    loss = (p * p * p).sum()
+    p.grad = tg.ones_like(p)
+    kind([p], lr=0.5).step()
+    assert not np.array_equal(p.detach().numpy(), before)
+    (gradient,) = tg.autograd.grad(loss, p)
+    np.testing.assert_allclose(gradient.numpy(), 3 * before**2)
+
+
+def test_a_step_leaves_copies_of_the_state_alone() -> None:
+    model = nn.Linear(2, 2)
+    kept = model.state_dict()
+    before = {name: value.numpy().copy() for name, value in kept.items()}
+    optimizer = optim.SGD(model.parameters(), lr=1.0)
+    for p in model.parameters():
+        p.grad = tg.ones_like(p)
+    optimizer.step()
+    for name, value in kept.items():
+        np.testing.assert_array_equal(value.numpy(), before[name])
+        assert not np.array_equal(model.state_dict()[name].numpy(), before[name])
+
+
+def test_a_step_leaves_shared_memory_alone() -> None:
+    outside = np.ones(3)
+    p = nn.Parameter(tg.asarray(outside, copy=False))
+    p.grad = tg.ones_like(p)
+    optim.SGD([p], lr=1.0).step()
+    np.testing.assert_array_equal(outside, np.ones(3))
+    np.testing.assert_array_equal(p.detach().numpy(), np.zeros(3))
+
+
+def test_a_step_leaves_the_gradient_alone() -> None:
+    p = parameter(3)
+    p.grad = tg.ones_like(p)
+    optim.SGD([p], lr=0.1, momentum=0.9, weight_decay=0.5, maximize=True).step()
+    np.testing.assert_array_equal(p.grad.numpy(), np.ones(3))
+
+
+def test_a_value_made_aside_is_never_seen_half_done() -> None:
+    p = nn.Parameter(np.zeros(200_000))
+    optimizer = optim.SGD([p], lr=1.0)
+    optimizer.always_aside = True
+    p.grad = tg.ones_like(p)
+    torn: list[Any] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            seen = p.array
+            if seen[0] != seen[-1] or seen[0] != seen[100_000]:
+                torn.append(seen)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    for _ in range(50):
+        optimizer.step()
+    done.set()
+    watcher.join()
+    assert not torn
+    assert p.array[0] == -50
+
+
+def test_parameters_without_a_gradient_stay() -> None:
+    p, q = parameter(2), parameter(2)
+    before = q.detach().numpy().copy()
+    p.grad = tg.ones_like(p)
+    optimizer = optim.Adam([p, q])
+    optimizer.step()
+    np.testing.assert_array_equal(q.detach().numpy(), before)
+    assert q not in optimizer.state
+
+
+def test_gradients_may_come_from_elsewhere() -> None:
+    p = parameter(2)
+    before = p.detach().numpy().copy()
+    optim.SGD([p], lr=1.0).step(gradients={p: tg.ones_like(p)})
+    np.testing.assert_allclose(p.detach().numpy(), before - 1)
+    assert p.grad is None
+
+
+def test_a_closure_computes_the_loss_anew() -> None:
+    p = parameter(2)
+    optimizer = optim.SGD([p], lr=0.1)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = (p * p).sum()
+        loss.backward()
+        return loss
+
+    with tg.no_grad():
+        first = optimizer.step(closure)
+        second = optimizer.step(closure)
+    assert second.item() < first.item()
+
+
+def test_float32_stays_float32() -> None:
+    p = nn.Parameter(np.ones((2, 2), np.float32))
+    p.grad = tg.ones_like(p)
+    optimizer = optim.Adam([p])
+    optimizer.step()
+    assert p.dtype == tg.float32
+    assert optimizer.state_dict()["state"][0]["exp_avg"].dtype == tg.float32
+
+
+def test_the_state_is_a_copy_and_restores_a_run_bit_for_bit() -> None:
+    p = parameter(3)
+    optimizer = optim.Adam([p], lr=0.1)
+
+    def steps(count: int) -> Any:
+        for _ in range(count):
+            optimizer.zero_grad()
+            (p**4).sum().backward()
+            optimizer.step()
+        return p.detach().numpy().copy()
+
+    steps(3)
+    value, state = p.detach(), optimizer.state_dict()
+    expected = steps(4)
+    with tg.no_grad():
+        p.copy_(value)
+    optimizer.load_state_dict(state)
+    np.testing.assert_array_equal(steps(4), expected)
+
+
+def test_a_scheduler_goes_on_from_its_state() -> None:
+    optimizer = optim.SGD([parameter(1)], lr=1.0)
+    scheduler = optim.lr_scheduler.StepLR(optimizer, 2, gamma=0.5)
+    for _ in range(3):
+        scheduler.step()
+    state = scheduler.state_dict()
+    other = optim.lr_scheduler.StepLR(optim.SGD([parameter(1)], lr=1.0), 5, gamma=0.1)
+    other.load_state_dict(state)
+    assert other.get_last_lr() == [0.5]
+    other.step()
+    assert other.get_last_lr() == [0.25]
+
+
+def test_its_repr_shows_the_groups() -> None:
+    text = repr(optim.SGD([parameter(1)], lr=0.25))
+    assert "Parameter Group 0" in text
+    assert "lr: 0.25" in text
+
+
+def test_no_parameters_are_refused() -> None:
+    with pytest.raises(UsageError, match="at least one parameter"):
+        optim.SGD([], lr=0.1)
+
+
+def test_a_lone_tensor_is_refused() -> None:
+    with pytest.raises(UsageError, match="iterable of parameters"):
+        optim.SGD(parameter(2), lr=0.1)
+
+
+def test_what_is_not_a_leaf_is_refused() -> None:
+    with pytest.raises(UsageError, match="leaves"):
+        optim.SGD([parameter(2) * 2], lr=0.1)
+
+
+def test_the_same_parameter_twice_is_refused() -> None:
+    p = parameter(2)
+    with pytest.raises(UsageError, match="twice"):
+        optim.SGD([{"params": [p]}, {"params": [p]}], lr=0.1)
+
+
+def test_options_out_of_range_are_refused() -> None:
+    p = parameter(2)
+    with pytest.raises(UsageError, match="lr of 0 or more, got -1"):
+        optim.SGD([p], lr=-1)
+    with pytest.raises(UsageError, match="betas"):
+        optim.Adam([p], betas=(1.0, 0.9))
+    with pytest.raises(UsageError, match="nesterov"):
+        optim.SGD([p], nesterov=True)
+    with pytest.raises(UsageError, match="rate"):
+        optim.SGD([{"params": [p], "rate": 1.0}])
+
+
+def test_a_state_of_another_model_is_refused_and_changes_nothing() -> None:
+    p, q = parameter(2), parameter(3)
+    q.grad = tg.ones_like(q)
+    other = optim.Adam([q], lr=0.5)
+    other.step()
+    mine = optim.Adam([p], lr=0.1)
+    with pytest.raises(ShapeError, match=r"\(2,\).*\(3,\)"):
+        mine.load_state_dict(other.state_dict())
+    assert mine.param_groups[0]["lr"] == 0.1
+    assert not mine.state
+    with pytest.raises(UsageError, match=r"groups of \[1\] parameters, got one of \[2\]"):
+        mine.load_state_dict(optim.Adam([parameter(2), parameter(2)]).state_dict())
+    with pytest.raises(UsageError, match="param_groups"):
+        mine.load_state_dict({"weight": tg.ones(2)})
