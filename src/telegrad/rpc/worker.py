@@ -64,7 +64,8 @@ class Worker:
         self.receive = self.incoming.receive
         self.references = References(self)
         self.closed = False
-        self._ids = itertools.count(1)
+        # Each life counts from elsewhere: what a dead one left behind is not taken for this one's.
+        self._ids = itertools.count((info.incarnation << 24) % (1 << 47) + 1)
         self._gone_callbacks: list[Callable[[WorkerInfo, BaseException], object]] = []
         self._loopback = Loopback(self)
         self.address = host.begin(self)
