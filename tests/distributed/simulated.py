@@ -1,0 +1,50 @@
+"""Tests as programs on the first of several workers, in a simulation that must end clean."""
+
+import functools
+import inspect
+
+from telegrad.distributed.equipment import equip
+from telegrad.rpc.wire.frames import ACK
+from telegrad.testing.simulation import Faults, Simulation
+from tests.distributed import handlers
+
+__all__ = ["frames_sent", "on_workers"]
+
+SLOW = Faults(shortest=0.0001, longest=0.02, reorder=True)
+
+
+def on_workers(*names, seed=0, faults=SLOW, options=None):
+    """Runs a test on worker `names[0]`; afterwards nothing of autograd may be left on any worker.
+
+    A test that takes a ``simulation`` gets it.
+    """
+
+    def decorate(test):
+        given = inspect.signature(test)
+        shown = [each for each in given.parameters.values() if each.name != "simulation"]
+
+        @functools.wraps(test)
+        def run(**arguments):
+            with Simulation(
+                names, seed=seed, faults=faults, options=options, equip=equip
+            ) as simulation:
+                if "simulation" in given.parameters:
+                    arguments["simulation"] = simulation
+                simulation.run(names[0], functools.partial(test, **arguments))
+                simulation.settle(100)
+                for name in names:
+                    if simulation.hosts[name].is_alive:
+                        left = handlers.leftovers(simulation.worker(name))
+                        assert left == handlers.CLEAN, name
+
+        run.__signature__ = given.replace(parameters=shown)
+        return run
+
+    return decorate
+
+
+def frames_sent(simulation, since=0):
+    """How many frames were sent after a place in the trace, acknowledgements not counted."""
+    words = [line.split() for line in simulation.trace[since:]]
+    sent = [each[2] for each in words if len(each) == 4 and each[3].startswith("x")]
+    return sum(1 for kind in sent if not kind.startswith(f"{ACK}."))

@@ -1,0 +1,158 @@
+"""The end of a context: it goes everywhere, whoever leaves it, dies or is late."""
+
+import contextvars
+
+import numpy as np
+import pytest
+
+import telegrad as tg
+from telegrad.distributed import autograd, rpc
+from telegrad.distributed.equipment import autograd_of, equip
+from telegrad.errors import ContextError, WorkerLost
+from telegrad.testing.simulation import Simulation
+from tests.distributed import handlers
+from tests.distributed.simulated import on_workers
+
+NAMES = ("main", "b", "c", "d")
+
+
+@pytest.fixture
+def simulation():
+    with Simulation(NAMES, seed=1, equip=equip) as simulation:
+        yield simulation
+
+
+def x():
+    return tg.tensor(np.array([5.0, 7.0]), requires_grad=True)
+
+
+def contexts(simulation):
+    """How many contexts each living worker has."""
+    return {
+        name: handlers.leftovers(simulation.worker(name))["contexts"]
+        for name in NAMES
+        if simulation.hosts[name].is_alive
+    }
+
+
+def open_and_stay(simulation, names, home="main"):
+    """Leaves a context open on `home` that goes through all the names."""
+
+    def program():
+        autograd._new_context()
+        handlers.through(names, x())
+
+    # In a copy of the thread's variables, for the thread itself serves others afterwards.
+    simulation.run(home, lambda: contextvars.copy_context().run(program))
+
+
+def release_the_one():
+    (context,) = autograd_of(rpc.current_worker()).recorder.contexts.all()
+    autograd._release_context(context.id)
+
+
+@on_workers(*NAMES)
+def test_leaving_a_context_releases_it_on_workers_that_the_home_never_called(simulation):
+    with autograd.context() as context_id:
+        handlers.through(["b", "c", "d"], x())
+        assert contexts(simulation) == dict.fromkeys(NAMES, 1)
+        assert autograd._retrieve_context(context_id)._known_worker_ids() == {1}
+    simulation.sleep(1)
+    assert contexts(simulation) == dict.fromkeys(NAMES, 0)
+
+
+@on_workers("main", "b")
+def test_an_exception_in_the_block_releases_the_context_too():
+    with pytest.raises(ZeroDivisionError), autograd.context() as context_id:
+        rpc.rpc_sync("b", handlers.scale, (x(),))
+        raise ZeroDivisionError
+    assert not autograd._is_valid_context(context_id)
+
+
+def test_the_death_of_the_home_releases_its_contexts_along_the_way_they_went(simulation):
+    open_and_stay(simulation, ["b", "c", "d"])
+    open_and_stay(simulation, ["c"], home="b")
+    simulation.crash("main")
+    simulation.settle(60)
+    assert contexts(simulation) == {"b": 1, "c": 1, "d": 0}
+
+
+def test_when_the_introducer_dies_the_home_still_releases_those_it_introduced(simulation):
+    open_and_stay(simulation, ["b", "c", "d"])
+    simulation.crash("b")
+    simulation.settle(60)
+    assert contexts(simulation) == {"main": 1, "c": 1, "d": 1}
+    simulation.run("main", release_the_one)
+    simulation.settle(60)
+    assert contexts(simulation) == {"main": 0, "c": 0, "d": 0}
+
+
+def test_when_the_introducer_dies_after_the_home_left_nothing_is_kept(simulation):
+    open_and_stay(simulation, ["b", "c"])
+    simulation.cut("main", "b")
+    simulation.run("main", release_the_one)
+    simulation.crash("b")
+    simulation.settle(60)
+    assert contexts(simulation) == {"main": 0, "c": 0, "d": 0}
+
+
+def test_when_home_and_introducer_die_together_nothing_is_kept(simulation):
+    open_and_stay(simulation, ["b", "c", "d"])
+    simulation.crash("main")
+    simulation.crash("b")
+    simulation.settle(60)
+    assert contexts(simulation) == {"c": 0, "d": 0}
+
+
+def test_a_home_that_comes_back_finds_its_old_contexts_gone(simulation):
+    open_and_stay(simulation, ["b", "c"])
+    simulation.crash("main")
+    simulation.settle(60)
+    simulation.restart("main")
+    open_and_stay(simulation, ["b"])
+    simulation.settle(1)
+    assert contexts(simulation) == {"main": 1, "b": 1, "c": 0, "d": 0}
+
+
+@on_workers(*NAMES)
+def test_a_handler_that_outlives_its_context_does_not_bring_it_back(simulation):
+    with autograd.context():
+        late = rpc.rpc_async("b", sleep_and_go_on, (5.0, "c", x()))
+        simulation.sleep(1)
+    answer = late.wait()
+    assert not answer.requires_grad
+    assert answer.numpy().tolist() == [20.0, 63.0]
+    simulation.sleep(1)
+    assert contexts(simulation) == dict.fromkeys(NAMES, 0)
+
+
+def sleep_and_go_on(seconds, other, value):
+    rpc.current_worker().host.simulation.sleep(seconds)
+    return handlers.through([other], value)
+
+
+@on_workers("main", "b")
+def test_the_loss_of_another_worker_leaves_a_context_alone(simulation):
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (x(),))
+        simulation.crash("b")
+        simulation.sleep(30)
+        assert autograd._is_valid_context(context_id)
+        with pytest.raises(WorkerLost, match=r"\bb\b"):
+            autograd.backward(context_id, [y.sum()])
+        assert autograd.get_gradients(context_id) == {}
+
+
+@on_workers("main", "b")
+def test_gradients_that_are_waited_for_when_the_context_is_released_are_an_error(simulation):
+    with autograd.context() as context_id:
+        rpc.rpc_sync("b", handlers.scale, (x(),))
+        asked = rpc.rpc_async("b", sleep_and_ask, (2.0, context_id))
+        simulation.sleep(1)
+    with pytest.raises(ContextError, match=str(context_id)):
+        asked.wait()
+
+
+def sleep_and_ask(seconds, context_id):
+    rpc.current_worker().host.simulation.sleep(seconds)
+    return handlers.gradient(context_id)
