@@ -160,3 +160,10 @@ def test_filling_with_a_tensor_keeps_its_history() -> None:
     assert tg.full(2, x, dtype=tg.float64).dtype == tg.float64
     with pytest.raises(ShapeError, match="0-d tensor to fill with"):
         tg.full(2, tg.ones(2))
+
+
+def test_ranges_take_0d_tensors_that_have_no_history() -> None:
+    assert tg.arange(tg.asarray(3)).tolist() == [0, 1, 2]
+    assert tg.linspace(tg.asarray(0.0), 1, 3).tolist() == [0.0, 0.5, 1.0]
+    with pytest.raises(RuntimeError, match="detach"):
+        tg.linspace(tg.asarray(0.0).requires_grad_(), 1, 3)

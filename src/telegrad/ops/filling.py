@@ -76,6 +76,11 @@ def _spread(value: Tensor, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tens
     return broadcast_to(astype(value, dtype, copy=False), shape)
 
 
+def _number(value: Any) -> Any:
+    """A number from a 0-d tensor too, unless that would lose its history."""
+    return value.numpy().item() if isinstance(value, Tensor) else value
+
+
 def _natural(number: Any) -> np.dtype[Any]:
     """The dtype of a number: NumPy's keep their own, Python's have the defaults."""
     return number.dtype if isinstance(number, np.generic) else default_dtype(number)
@@ -126,9 +131,8 @@ def arange(
     check_device(device)
     if stop is None:
         start, stop = 0, start
-    natural = np.result_type(
-        *(default_dtype(n) if type(n) in (int, float) else n for n in (start, stop, step))
-    )
+    start, stop, step = _number(start), _number(stop), _number(step)
+    natural = np.result_type(*(_natural(n) for n in (start, stop, step)))
     if natural.kind == "f":
         natural = _FLOAT32
     return made(np.arange(start, stop, step, dtype=_dtype(dtype, natural)))
@@ -146,6 +150,7 @@ def linspace(
 ) -> Tensor:
     """`num` numbers at equal distances from `start` to `stop`."""
     check_device(device)
+    start, stop = _number(start), _number(stop)
     is_complex = isinstance(start, complex) or isinstance(stop, complex)
     natural = np.dtype("complex64") if is_complex else _FLOAT32
     return made(np.linspace(start, stop, num, dtype=_dtype(dtype, natural), endpoint=endpoint))
