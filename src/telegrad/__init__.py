@@ -4,7 +4,7 @@ This module is an array namespace by the Python array API standard (2024.12), wh
 differentiable, with what people reach for beyond it.
 """
 
-from telegrad import autograd, fft, linalg
+from telegrad import autograd, data, fft, linalg, nn, optim
 from telegrad._version import __version__
 from telegrad.ops import (
     Generator,
@@ -201,6 +201,7 @@ from telegrad.ops import (
 from telegrad.ops import lending as _lending  # noqa: F401  # lends the functions to Tensor
 from telegrad.ops.constants import e, inf, nan, newaxis, pi
 from telegrad.ops.info import namespace_info as __array_namespace_info__
+from telegrad.saving import load, save
 from telegrad.tensors import Tensor
 from telegrad.tensors.modes import (
     enable_grad,
@@ -263,6 +264,7 @@ __all__ = [
     "count_nonzero",
     "cumulative_prod",
     "cumulative_sum",
+    "data",
     "default_generator",
     "diag",
     "diagonal",
@@ -318,6 +320,7 @@ __all__ = [
     "lgamma",
     "linalg",
     "linspace",
+    "load",
     "log",
     "log1p",
     "log2",
@@ -346,11 +349,13 @@ __all__ = [
     "negative",
     "newaxis",
     "nextafter",
+    "nn",
     "no_grad",
     "nonzero",
     "not_equal",
     "ones",
     "ones_like",
+    "optim",
     "outer",
     "overlap_add",
     "pad",
@@ -376,6 +381,7 @@ __all__ = [
     "result_type",
     "roll",
     "round",
+    "save",
     "scatter",
     "scatter_add",
     "searchsorted",

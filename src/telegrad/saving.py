@@ -1,0 +1,122 @@
+"""Saving and loading tensors by name, in the safetensors format.
+
+The format holds numbers and nothing that runs; PyTorch and others read it. A file is written aside
+and put in place when complete, so a crash leaves the old file or the new one. A file is read and
+checked as a whole before anything is given back; it carries a digest of its numbers, so one that
+was altered is refused (a file of another program carries none, and is checked for its form alone).
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from telegrad.errors import UsageError
+from telegrad.tensors import Tensor, wrap
+
+__all__ = ["load", "save"]
+
+_DIGEST = "telegrad.blake2b"
+_PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
+"""How pickles begin, PyTorch's zipped ones too."""
+
+
+def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Writes tensors (or NumPy arrays) by name; the file is there when complete, or not at all."""
+    from safetensors.numpy import save as to_bytes
+
+    arrays = {name: _array(name, value) for name, value in _entries(state_dict)}
+    content = to_bytes(arrays, metadata={"format": "np", _DIGEST: _digest(arrays)})
+    target = Path(path)
+    aside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileNotFoundError):
+            os.chmod(aside, target.stat().st_mode & 0o777)
+        os.replace(aside, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(aside)
+        raise
+
+
+def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """The tensors of a file by name; a file that is cut short, altered or a pickle is refused."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as from_bytes
+
+    content = Path(path).read_bytes()
+    if content.startswith(_PICKLES):
+        raise UsageError(
+            f"expected a safetensors file, got a pickle in {os.fspath(path)!r}, which could run "
+            "code; write it again with telegrad.save or safetensors.torch.save_file"
+        )
+    try:
+        arrays = from_bytes(content)
+        metadata = _metadata(content)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise UsageError(
+            f"expected a whole safetensors file, got one that is cut short or damaged in "
+            f"{os.fspath(path)!r}: {error}"
+        ) from error
+    expected = metadata.get(_DIGEST)
+    if expected is not None and expected != _digest(arrays):
+        raise UsageError(
+            f"expected the numbers that were saved, got others in {os.fspath(path)!r}: the file "
+            "was altered since telegrad.save wrote it"
+        )
+    return {name: wrap(np.array(array)) for name, array in sorted(arrays.items())}
+
+
+def _entries(state_dict: Any) -> list[tuple[str, Any]]:
+    if not isinstance(state_dict, Mapping):
+        raise UsageError(
+            f"expected a mapping from names to tensors to save, got {type(state_dict).__name__}; "
+            "for a module, save its state_dict()"
+        )
+    return list(state_dict.items())
+
+
+def _array(name: Any, value: Any) -> Any:
+    if not isinstance(name, str):
+        raise UsageError(f"expected names as keys of what is saved, got {name!r}")
+    if not isinstance(value, (Tensor, np.ndarray, np.generic)):
+        raise UsageError(
+            f"expected a Tensor or NumPy array under {name!r}, got {type(value).__name__}; the "
+            "format holds numbers by name and nothing else"
+        )
+    array = np.ascontiguousarray(value.array if isinstance(value, Tensor) else value)
+    if array.dtype.kind not in "biuf" or array.dtype == np.longdouble:
+        raise UsageError(
+            f"expected numbers that the safetensors format holds under {name!r}, got "
+            f"{array.dtype}; save complex numbers as their real and imaginary parts"
+        )
+    # ascontiguousarray makes an axis of a 0-d array; the shape must stay.
+    return array.reshape(np.shape(value.array if isinstance(value, Tensor) else value))
+
+
+def _digest(arrays: Mapping[str, Any]) -> str:
+    found = hashlib.blake2b(digest_size=32)
+    for name in sorted(arrays):
+        array = arrays[name]
+        found.update(json.dumps([name, array.dtype.str, list(array.shape)]).encode())
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    metadata: dict[str, str] = header.get("__metadata__") or {}
+    return metadata
+
