@@ -2,11 +2,13 @@
 
 import shutil
 import subprocess
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
 from telegrad.distributed.viewing import GraphNode, describe_graph, gather
 from telegrad.errors import UsageError
+from telegrad.pictures.lanes import Dot, lane_graph
 
 __all__ = ["Drawing", "draw"]
 
@@ -19,38 +21,33 @@ _LOOKS = {
 
 
 class Drawing:
-    """DOT text that can be saved, and rendered where Graphviz is installed."""
+    """A graph as DOT text, and as SVG: by Graphviz where that is installed, else in plain lanes."""
 
-    def __init__(self, dot: str) -> None:
+    def __init__(self, dot: str, lanes: str) -> None:
         self.dot = dot
+        self._lanes = lanes
 
     def __str__(self) -> str:
         return self.dot
 
-    def save(self, path: str | Path) -> Path:
-        """Writes a .dot file as it is; other endings (.svg, .png, .pdf) are Graphviz's work."""
-        target = Path(path)
-        if target.suffix in (".dot", ".gv"):
-            target.write_text(self.dot)
-            return target
+    def svg(self) -> str:
+        """The picture, a lane or cluster for each worker."""
         program = shutil.which("dot")
         if program is None:
-            raise UsageError(
-                f"expected Graphviz to be installed to write {target.name}, but there is no `dot` "
-                "program; install it, or save as .dot"
-            )
-        command = [program, f"-T{target.suffix.lstrip('.')}", "-o", str(target)]
-        subprocess.run(command, input=self.dot, text=True, check=True)
+            return self._lanes
+        command = [program, "-Tsvg"]
+        done = subprocess.run(command, input=self.dot, text=True, check=True, capture_output=True)
+        return done.stdout
+
+    def save(self, path: str | Path) -> Path:
+        """Writes a .dot or an .svg file."""
+        target = Path(path)
+        if target.suffix not in (".dot", ".svg"):
+            raise UsageError(f"expected a path that ends in .dot or .svg, got {target.name!r}")
+        target.write_text(self.dot if target.suffix == ".dot" else self.svg())
         return target
 
-    def _repr_svg_(self) -> str | None:
-        program = shutil.which("dot")
-        if program is None:
-            return None
-        done = subprocess.run(
-            [program, "-Tsvg"], input=self.dot, text=True, check=True, capture_output=True
-        )
-        return done.stdout
+    _repr_svg_ = svg
 
 
 def draw(context_id: int) -> Drawing:
@@ -59,6 +56,9 @@ def draw(context_id: int) -> Drawing:
     lines = ["digraph telegrad {", "  rankdir=LR; node [fontname=sans, fontsize=10];"]
     ends: dict[tuple[str, int], str] = {}
     starts: list[tuple[str, str, int]] = []
+    dots: dict[Hashable, Dot] = {}
+    edges: list[tuple[Hashable, Hashable]] = []
+    jumps: list[tuple[Hashable, Hashable]] = []
     for position, (worker, rows) in enumerate(found.items()):
         lines.append(f"  subgraph cluster_{position} {{")
         lines.append(f'    label="{_escaped(worker)}"; style=rounded; color=gray; fontname=sans;')
@@ -67,6 +67,8 @@ def draw(context_id: int) -> Drawing:
             name = f"w{position}_{node.number}"
             lines.append(f'    {name} [label="{_escaped(node.name)}", {_LOOKS[node.kind]}];')
             lines.extend(f"    {name} -> w{position}_{edge};" for edge in node.edges)
+            dots[name] = Dot(worker, node.name, node.kind)
+            edges.extend((name, f"w{position}_{edge}") for edge in node.edges)
             if node.kind == "send":
                 ends[worker, node.message_id] = name
             elif node.kind == "recv":
@@ -76,8 +78,10 @@ def draw(context_id: int) -> Drawing:
         end = ends.get((peer, message_id))
         if end is not None:
             lines.append(f'  {name} -> {end} [style=dashed, color="#b35900", penwidth=1.5];')
+            jumps.append((name, end))
     lines.append("}")
-    return Drawing("\n".join(lines) + "\n")
+    title = f"context {context_id}: the way gradients go"
+    return Drawing("\n".join(lines) + "\n", lane_graph(dots, edges, jumps, title=title))
 
 
 def _escaped(text: str) -> str:

@@ -1,0 +1,88 @@
+"""A chart of one or more lines over a common axis, as SVG."""
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+__all__ = ["line_chart"]
+
+_COLORS = ("#1f6fb2", "#c8553d", "#3c8d53", "#8a5fb0", "#b58900", "#4d4d4d")
+_WIDTH, _HEIGHT = 720, 400
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 44, 48
+
+
+def line_chart(
+    lines: Mapping[str, Sequence[float]],
+    *,
+    title: str,
+    x_label: str,
+    y_label: str,
+    log_y: bool = False,
+) -> str:
+    """Lines by name; each is drawn over 1, 2, … With `log_y` the vertical axis is logarithmic."""
+    heights = [_height(y, log_y) for line in lines.values() for y in line if _is_drawn(y, log_y)]
+    if not heights:
+        raise ValueError("expected at least one finite value to draw, got none")
+    low, high = min(heights), max(heights)
+    if high - low < 1e-12:
+        low, high = low - 0.5, high + 0.5
+    longest = max(len(line) for line in lines.values())
+
+    def at(i: int, y: float) -> tuple[float, float]:
+        x = _LEFT + (_WIDTH - _LEFT - _RIGHT) * (i / max(1, longest - 1))
+        down = (high - _height(y, log_y)) / (high - low)
+        return x, _TOP + (_HEIGHT - _TOP - _BOTTOM) * down
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
+        f'<text x="{_WIDTH / 2}" y="24" text-anchor="middle" font-size="15">{escape(title)}</text>',
+    ]
+    for tick in _ticks(low, high):
+        y = _TOP + (_HEIGHT - _TOP - _BOTTOM) * (high - tick) / (high - low)
+        value = 10**tick if log_y else tick
+        parts.append(
+            f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>'
+            f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:.3g}</text>'
+        )
+    for i in sorted({round(k * (longest - 1) / 5) for k in range(6)}):
+        x = at(i, 10**low if log_y else low)[0]
+        parts.append(
+            f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{i + 1}</text>'
+        )
+    for position, (name, line) in enumerate(lines.items()):
+        color = _COLORS[position % len(_COLORS)]
+        points = [at(i, y) for i, y in enumerate(line) if _is_drawn(y, log_y)]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(
+            f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.8"/>'
+            f'<text x="{_WIDTH - _RIGHT - 4}" y="{_TOP + 16 * (position + 1)}" text-anchor="end" '
+            f'fill="{color}">{escape(name)}</text>'
+        )
+    middle = (_TOP + _HEIGHT - _BOTTOM) / 2
+    parts += [
+        f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 10}" text-anchor="middle">'
+        f"{escape(x_label)}</text>",
+        f'<text transform="translate(16 {middle}) rotate(-90)" text-anchor="middle">'
+        f"{escape(y_label)}</text>",
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _is_drawn(y: float, log_y: bool) -> bool:
+    return math.isfinite(y) and (y > 0 or not log_y)
+
+
+def _height(y: float, log_y: bool) -> float:
+    return math.log10(y) if log_y else y
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """About five round numbers between `low` and `high`."""
+    rough = (high - low) / 5
+    size = 10 ** math.floor(math.log10(rough))
+    step = next(s * size for s in (1, 2, 5, 10) if s * size >= rough)
+    first = math.ceil(low / step)
+    return [i * step for i in range(first, math.floor(high / step) + 1)]

@@ -1,0 +1,105 @@
+"""A graph whose nodes lie in lanes, drawn from left to right, as SVG."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from html import escape
+from typing import NamedTuple
+
+__all__ = ["Dot", "lane_graph"]
+
+_FILLS = {"leaf": "#d7ecd9", "send": "#fde3c8", "recv": "#cfe3f7", "op": "#f4f4f4"}
+_COLUMN, _ROW, _BOX_WIDTH, _BOX_HEIGHT, _MARGIN = 128, 40, 108, 26, 90
+
+
+class Dot(NamedTuple):
+    """One node: its lane, its text and what kind it is."""
+
+    lane: str
+    text: str
+    kind: str
+
+
+def lane_graph(
+    dots: Mapping[Hashable, Dot],
+    edges: Sequence[tuple[Hashable, Hashable]],
+    jumps: Sequence[tuple[Hashable, Hashable]],
+    *,
+    title: str,
+) -> str:
+    """Nodes by key; `edges` lie within a lane, `jumps` (dashed) lead from one lane to another."""
+    columns = _columns(dots, [*edges, *jumps])
+    rows: dict[Hashable, int] = {}
+    taken: dict[tuple[str, int], int] = {}
+    for key, dot in dots.items():
+        place = (dot.lane, columns[key])
+        rows[key] = taken.get(place, 0)
+        taken[place] = rows[key] + 1
+    lanes = list(dict.fromkeys(dot.lane for dot in dots.values()))
+    heights = {
+        lane: max(count for (name, _), count in taken.items() if name == lane) for lane in lanes
+    }
+    tops: dict[str, float] = {}
+    top = 48.0
+    for lane in lanes:
+        tops[lane] = top
+        top += heights[lane] * _ROW + 24
+    width = _MARGIN + (max(columns.values(), default=0) + 1) * _COLUMN + 16
+
+    def at(key: Hashable) -> tuple[float, float]:
+        x = _MARGIN + columns[key] * _COLUMN
+        return x, tops[dots[key].lane] + 12 + rows[key] * _ROW
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {top:.0f}" '
+        'font-family="sans-serif" font-size="11">',
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+        'markerHeight="7" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#555"/></marker></defs>',
+        f'<rect width="{width}" height="{top:.0f}" fill="white"/>',
+        f'<text x="12" y="24" font-size="15">{escape(title)}</text>',
+    ]
+    for lane in lanes:
+        height = heights[lane] * _ROW + 12
+        parts.append(
+            f'<rect x="6" y="{tops[lane]}" width="{width - 12}" height="{height}" rx="8" '
+            f'fill="#fafafa" stroke="#ccc"/><text x="16" y="{tops[lane] + height / 2 + 4}" '
+            f'font-size="13" font-weight="bold">{escape(lane)}</text>'
+        )
+    for style, pairs in (("#555", edges), ("#b35900", jumps)):
+        dash = "" if style == "#555" else ' stroke-dasharray="5 3" stroke-width="1.6"'
+        for start, end in pairs:
+            (x1, y1), (x2, y2) = at(start), at(end)
+            x1, y1, y2 = x1 + _BOX_WIDTH, y1 + _BOX_HEIGHT / 2, y2 + _BOX_HEIGHT / 2
+            bend = (x1 + x2) / 2
+            parts.append(
+                f'<path d="M{x1} {y1} C{bend} {y1} {bend} {y2} {x2} {y2}" fill="none" '
+                f'stroke="{style}" marker-end="url(#tip)"{dash}/>'
+            )
+    for key, dot in dots.items():
+        x, y = at(key)
+        parts.append(
+            f'<rect x="{x}" y="{y}" width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}" rx="6" '
+            f'fill="{_FILLS.get(dot.kind, "#fff")}" stroke="#888"/><text x="{x + _BOX_WIDTH / 2}" '
+            f'y="{y + 17}" text-anchor="middle">{escape(dot.text[:17])}</text>'
+        )
+    parts.append("</svg>")
+    return "\n".join(parts) + "\n"
+
+
+def _columns(
+    dots: Mapping[Hashable, Dot], edges: Sequence[tuple[Hashable, Hashable]]
+) -> dict[Hashable, int]:
+    """Each node's column: one more than the largest of those that lead to it."""
+    missing = dict.fromkeys(dots, 0)
+    following: dict[Hashable, list[Hashable]] = {key: [] for key in dots}
+    for start, end in edges:
+        missing[end] += 1
+        following[start].append(end)
+    columns = dict.fromkeys(dots, 0)
+    ready = [key for key, count in missing.items() if not count]
+    while ready:
+        key = ready.pop()
+        for end in following[key]:
+            columns[end] = max(columns[end], columns[key] + 1)
+            missing[end] -= 1
+            if not missing[end]:
+                ready.append(end)
+    return columns
