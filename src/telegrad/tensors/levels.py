@@ -24,9 +24,20 @@ _next_depth = count().__next__
 class Level:
     """One forward-mode derivative under way."""
 
-    __slots__ = ("_holders", "_lock", "_prune_at", "depth", "is_open", "token", "watchers")
+    __slots__ = (
+        "_holders",
+        "_lock",
+        "_prune_at",
+        "depth",
+        "is_open",
+        "records",
+        "token",
+        "watchers",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, *, records: bool = True) -> None:
+        self.records = records
+        """Whether its tangents have a history; without, nothing differentiates them in reverse."""
         self.depth = _next_depth()
         """Later levels are further in; total over all threads, so mixtures have one order."""
         self.is_open = True

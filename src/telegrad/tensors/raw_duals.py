@@ -5,6 +5,7 @@ levels. Otherwise it runs on NumPy arrays, like the vjp rules of an ordinary bac
 this does not recognise it leaves alone; a test holds both ways to the same results.
 """
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ from telegrad.rules.primitive import Word
 from telegrad.tensors.levels import Level, Tangents
 from telegrad.tensors.tensor import Tensor, wrap
 
-__all__ = ["apply_raw_dual"]
+__all__ = ["apply_raw_dual", "raw_parts", "raw_tangent"]
 
 _ndarray = np.ndarray
 _FLOAT32, _FLOAT64 = np.dtype("float32"), np.dtype("float64")
@@ -31,7 +32,7 @@ def apply_raw_dual(
     jvp = row.jvp
     if isinstance(jvp, Word) or row.outputs:
         return None
-    found = _simple(inputs, is_recording)
+    found = raw_parts(inputs, is_recording)
     if found is None:
         return None
     level, arrays, tangents = found
@@ -44,6 +45,15 @@ def apply_raw_dual(
         out = np.asarray(out)
     if out.dtype is not arrays[0].dtype:
         return None
+    total = raw_tangent(row, arrays, tangents, out, options)
+    return wrap(out) if total is None else wrap(out, None, Tangents({level: wrap(total)}))
+
+
+def raw_tangent(
+    row: Primitive, arrays: list[Any], tangents: list[Any], out: Any, options: dict[str, Any]
+) -> Any:
+    """The tangent of the result for raw primals and tangents; None where it has none."""
+    jvp: Any = row.jvp
     s: Any = None
     total: Any = None
     for i, tangent in enumerate(tangents):
@@ -53,7 +63,7 @@ def apply_raw_dual(
         if rule is SAME:
             part = tangent
         elif rule is LINEAR:
-            part = kernel(*arrays[:i], tangent, *arrays[i + 1 :], **options)
+            part = row.kernel(NUMPY)(*arrays[:i], tangent, *arrays[i + 1 :], **options)
         elif rule is ZERO:
             part = np.zeros_like(out)
         else:
@@ -62,16 +72,16 @@ def apply_raw_dual(
             part = rule(NUMPY, tangent, s)
         total = part if total is None else total + part
     if total is None:
-        return wrap(out)
+        return None
     if total.shape != out.shape:
         total = np.broadcast_to(total, out.shape)
     if type(total) is not _ndarray or total.dtype is not out.dtype:
         total = np.asarray(total, dtype=out.dtype)
-    return wrap(out, None, Tangents({level: wrap(total)}))
+    return total
 
 
-def _simple(
-    inputs: tuple[Any, ...], is_recording: bool
+def raw_parts(
+    inputs: Sequence[Any], is_recording: bool
 ) -> tuple[Level, list[Any], list[Any]] | None:
     """The one level and the raw primals and tangents; None where there is more to it."""
     level: Level | None = None

@@ -17,7 +17,7 @@ from telegrad.autograd.trees import Tree
 from telegrad.errors import GradientError
 from telegrad.tensors import Tensor
 
-__all__ = ["grad", "value_and_grad", "vjp"]
+__all__ = ["check_scalar", "grad", "value_and_grad", "vjp"]
 
 
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
@@ -58,7 +58,7 @@ def value_and_grad(
         with variables.recording():
             result = function(*chosen.arguments(variables.tensors), **options)
         output, aux = with_aux(function, result, has_aux)
-        _check_scalar(function, output)
+        check_scalar(function, output)
         # The value first: the pull frees the graph, not the value's place in it.
         value = variables.settle(output)
         aux = variables.settle(aux)
@@ -85,7 +85,8 @@ def grad(
     return differentiated
 
 
-def _check_scalar(function: Callable[..., Any], output: Any) -> None:
+def check_scalar(function: Callable[..., Any], output: Any) -> None:
+    """Raises where the result of `function` is not one real number."""
     if not isinstance(output, Tensor) or output.size != 1 or output.dtype.kind != "f":
         shown = (
             f"shape {output.shape} of {output.dtype}"

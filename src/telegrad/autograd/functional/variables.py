@@ -75,9 +75,9 @@ class Variables:
         pairs = [(y, g) for y, g in zip(outputs, cotangents) if y.node is not None]
         if not pairs:
             return [ops.zeros_like(x) for x in self.tensors]
-        create = self._records_outside and any(
-            self._reaches_outside(y.node if y.node is not LEAF else y)
-            or (g is not None and g.node is not None)
+        create = any(
+            self.reach_outside(y)
+            or (self._records_outside and g is not None and g.node is not None)
             for y, g in pairs
         )
         found = grad(
@@ -89,6 +89,11 @@ class Variables:
             materialize_grads=True,
         )
         return list(found)
+
+    def reach_outside(self, output: Tensor) -> bool:
+        """Whether something outside may want the derivative of what `output` leads to."""
+        node = output if output.node is LEAF else output.node
+        return node is not None and self._records_outside and self._reaches_outside(node)
 
     def settle(self, tree: Tree) -> Tree:
         """What leaves the transform: a constant where it depends on nothing outside."""
