@@ -1,0 +1,160 @@
+"""A pass whose contributions arrive in any order gives the same bits, and ends in any case."""
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.engine.fakes import FakeLeaf, FakeNode, Log
+
+from telegrad.engine import GraphTask, OrderedTask
+from telegrad.errors import GraphFreedError
+
+
+def task_of(log: Log, **options: Any) -> OrderedTask:
+    return OrderedTask(
+        log.deliver, log.depart, **({"keep_graph": True, "recorded": False} | options)
+    )
+
+
+def test_every_order_of_arrival_gives_the_same_bits() -> None:
+    results = set()
+    for order in permutations(range(4)):
+        log = Log()
+        x = FakeLeaf("x")
+        sends = [FakeNode(f"send {i}", (x,)) for i in range(4)]
+        task = task_of(log)
+        task.count(sends)
+        for i in order:
+            # Values whose sum depends on the order in which they are added.
+            task.feed(sends[i], (1.0, 1e16, -1e16, 3.0)[i])
+            task.run()
+        results.add(log.delivered["x"])
+    assert results == {((1.0 + 1e16) + -1e16) + 3.0}
+
+
+def test_what_came_early_is_held_until_its_turn() -> None:
+    log = Log()
+    x = FakeLeaf("x")
+    first, second = FakeNode("first", (x,)), FakeNode("second", (x,))
+    task = task_of(log)
+    task.count([first, second])
+    task.feed(second, 10)
+    task.run()
+    assert log.delivered == {}
+    assert x in task.sums
+    task.feed(first, 1)
+    task.run()
+    assert log.delivered == {"x": 11}
+    assert task.sums == {}
+
+
+def test_a_call_that_nobody_used_is_found_and_no_longer_waited_for() -> None:
+    log = Log()
+    x = FakeLeaf("x")
+    argument = FakeNode("argument", (x,), (2,), log=log)
+    used, unused = FakeNode("used", (argument,)), FakeNode("unused", (argument,))
+    task = task_of(log)
+    task.count([used, unused])
+    task.feed(used, 1)
+    task.run()
+    assert list(task.sums) == [argument]
+    assert task.discover(task.sums) == []
+    task.drop_dead()
+    task.run()
+    assert log.delivered == {"x": 2}
+    assert task.sums == {}
+
+
+def test_discovery_stops_at_boundaries_and_names_each_once() -> None:
+    log = Log()
+    received = FakeNode("received", is_boundary=True)
+    waiting = FakeNode("waiting", (received, received))
+    used, unused = FakeNode("used", (waiting,)), FakeNode("unused", (waiting,))
+    task = task_of(log)
+    task.count([used, unused])
+    task.feed(used, 1)
+    task.run()
+    assert task.discover(task.sums) == [received]
+    assert task.discover(task.sums) == []
+    task.drop_dead()
+    task.run()
+    assert log.departed == {"received": 2}
+
+
+def test_the_other_side_of_a_boundary_hears_that_nothing_comes() -> None:
+    log = Log()
+    received = FakeNode("received", is_boundary=True)
+    root = FakeNode("root", (received,), (None,))
+    task = task_of(log)
+    task.count([root])
+    task.feed(root, 1)
+    task.run()
+    assert log.departed == {"received": None}
+
+
+def test_a_target_is_delivered_on_the_way() -> None:
+    log = Log()
+    inner = FakeNode("inner", (FakeLeaf("x"),), (2,))
+    root = FakeNode("root", (inner,), (3,))
+    task = task_of(log, targets={inner})
+    task.count([root])
+    task.feed(root, 1)
+    task.run()
+    assert log.delivered == {"inner": 3, "x": 6}
+
+
+def test_a_freed_node_is_refused_and_the_error_says_where() -> None:
+    log = Log()
+    inner = FakeNode("inner", (FakeLeaf("x"),))
+    inner.freed = True
+    root = FakeNode("root", (inner,))
+    task = task_of(log)
+    task.count([root])
+    task.feed(root, 1)
+    with pytest.raises(GraphFreedError, match="got inner") as caught:
+        task.run()
+    assert caught.value.__notes__ == ["while inner ran"]
+    assert log.delivered == {}
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_nodes_are_released_as_they_run_unless_the_graph_is_kept(keep: bool) -> None:
+    root = FakeNode("root", (FakeLeaf("x"),))
+    task = task_of(Log(), keep_graph=keep)
+    task.count([root])
+    task.feed(root, 1)
+    task.run()
+    assert root.freed is not keep
+
+
+@st.composite
+def graphs(draw: Any) -> list[list[int]]:
+    """For each node the earlier ones it was computed from; -1 and -2 are the leaves."""
+    size = draw(st.integers(1, 12))
+    return [draw(st.lists(st.integers(-2, i - 1), min_size=1, max_size=3)) for i in range(size)]
+
+
+@given(graphs(), st.randoms(use_true_random=False))
+def test_both_tasks_give_the_same_gradients_on_random_graphs(
+    graph: list[list[int]], random: Any
+) -> None:
+    leaves = {-1: FakeLeaf("x"), -2: FakeLeaf("y")}
+    nodes: list[FakeNode] = []
+    for i, edges in enumerate(graph):
+        chosen = [leaves[e] if e < 0 else nodes[e] for e in edges]
+        nodes.append(FakeNode(f"node {i}", chosen, [i + j + 1 for j in range(len(edges))]))
+    reached = {e for edges in graph for e in edges}
+    roots = [node for i, node in enumerate(nodes) if i not in reached]
+    expected = Log()
+    GraphTask(expected.deliver, keep_graph=True).run_to_end(dict.fromkeys(roots, 1))
+    for _ in range(3):
+        log = Log()
+        task = task_of(log)
+        task.count(roots)
+        for root in random.sample(roots, len(roots)):
+            task.feed(root, 1)
+            task.run()
+        assert log.delivered == expected.delivered
+        assert task.sums == {}
