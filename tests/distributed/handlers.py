@@ -213,3 +213,8 @@ def tangent_of(x):
 def weigh_and_sum(x):
     """A scalar function with a parameter of this worker: sum of w·x³."""
     return (x * x * x * parameter()).sum()
+
+
+def open_and_leave():
+    with autograd.context() as context_id:
+        return context_id

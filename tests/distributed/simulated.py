@@ -1,16 +1,20 @@
 """Tests as programs on the first of several workers, in a simulation that must end clean."""
 
+import contextvars
 import functools
 import inspect
+
+from tests.distributed import handlers
 
 from telegrad.distributed.equipment import equip
 from telegrad.rpc.wire.frames import ACK
 from telegrad.testing.simulation import Faults, Simulation
-from tests.distributed import handlers
 
-__all__ = ["frames_sent", "on_workers"]
+__all__ = ["IN_ORDER", "frames_sent", "on_workers"]
 
 SLOW = Faults(shortest=0.0001, longest=0.02, reorder=True)
+IN_ORDER = Faults(shortest=0.0001, longest=0.02)
+"""As connections are: what one worker sends to another arrives in order."""
 
 
 def on_workers(*names, seed=0, faults=SLOW, options=None):
@@ -30,7 +34,9 @@ def on_workers(*names, seed=0, faults=SLOW, options=None):
             ) as simulation:
                 if "simulation" in given.parameters:
                     arguments["simulation"] = simulation
-                simulation.run(names[0], functools.partial(test, **arguments))
+                program = functools.partial(test, **arguments)
+                # In a copy of the thread's variables: the thread may serve others afterwards.
+                simulation.run(names[0], lambda: contextvars.copy_context().run(program))
                 simulation.settle(100)
                 for name in names:
                     if simulation.hosts[name].is_alive:

@@ -4,14 +4,14 @@ import contextvars
 
 import numpy as np
 import pytest
+from tests.distributed import handlers
+from tests.distributed.simulated import on_workers
 
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
 from telegrad.distributed.equipment import autograd_of, equip
 from telegrad.errors import ContextError, WorkerLost
 from telegrad.testing.simulation import Simulation
-from tests.distributed import handlers
-from tests.distributed.simulated import on_workers
 
 NAMES = ("main", "b", "c", "d")
 

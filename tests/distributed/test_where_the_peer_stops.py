@@ -9,6 +9,8 @@ import signal
 import numpy as np
 import psutil
 import pytest
+from tests.distributed import handlers
+from tests.rpc.neighbours import eventually, neighbours
 
 import telegrad as tg
 from telegrad.autograd import forward_ad
@@ -18,8 +20,6 @@ from telegrad.errors import WorkerLost
 from telegrad.nn.parameter import Parameter
 from telegrad.rpc.current import set_default_worker
 from telegrad.rpc.options import Options
-from tests.distributed import handlers
-from tests.rpc.neighbours import eventually, neighbours
 
 pytestmark = pytest.mark.processes
 

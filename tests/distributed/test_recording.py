@@ -1,0 +1,290 @@
+"""What is recorded of a call: every tensor that requires grad, wherever it is, and nothing else."""
+
+import collections
+import dataclasses
+import threading
+
+import numpy as np
+import pytest
+
+import telegrad as tg
+from telegrad.distributed import LocalCluster, autograd, rpc
+from tests.distributed import handlers
+from tests.distributed.simulated import IN_ORDER, frames_sent, on_workers
+
+W = [2.0, 3.0]
+Pair = collections.namedtuple("Pair", "left right")
+
+
+@dataclasses.dataclass
+class Batch:
+    values: object
+    label: str
+
+
+def x():
+    return tg.tensor(np.array([5.0, 7.0]), requires_grad=True)
+
+
+def messages(context_id):
+    """How many messages this worker gave away and received in a context."""
+    found = autograd._retrieve_context(context_id)
+    return len(found._send_functions()), len(found._recv_functions())
+
+
+def gradient_after(context_id, y, leaf):
+    autograd.backward(context_id, [y.sum()])
+    return autograd.get_gradients(context_id)[leaf].numpy().tolist()
+
+
+# Ways to call.
+
+
+@on_workers("main", "b")
+def test_rpc_sync_and_rpc_async_are_recorded():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one,))
+        z = rpc.rpc_async("b", handlers.scale, (y,)).wait()
+        assert gradient_after(context_id, z, one) == [4.0, 9.0]
+        assert rpc.rpc_sync("b", handlers.gradient, (context_id,)) == [20.0, 42.0]
+
+
+@pytest.mark.processes
+def test_an_answer_that_another_thread_waits_for_is_recorded():
+    one = x()
+    with LocalCluster(["b"]), autograd.context() as context_id:
+        future = rpc.rpc_async("b", handlers.scale, (one,))
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(future.wait()))
+        thread.start()
+        thread.join(30)
+        assert gradient_after(context_id, answers[0], one) == W
+
+
+@on_workers("main", "b", "c", faults=IN_ORDER)
+def test_remote_and_to_here_are_recorded():
+    one = x()
+    with autograd.context() as context_id:
+        first = rpc.remote("b", handlers.scale, (one,))
+        second = rpc.remote("c", lambda: first.to_here() * handlers.parameter())
+        assert gradient_after(context_id, second.to_here(), one) == [4.0, 9.0]
+        assert rpc.rpc_sync("b", handlers.gradient, (context_id,)) == [10.0, 21.0]
+        assert rpc.rpc_sync("c", handlers.gradient, (context_id,)) == [10.0, 21.0]
+
+
+@on_workers("main", "b")
+def test_calls_of_methods_through_proxies_are_recorded():
+    one = x()
+    model = rpc.remote("b", handlers.Model)
+    with autograd.context() as context_id:
+        y = model.rpc_sync().forward(one)
+        z = model.rpc_async().forward(y).wait()
+        v = model.remote().forward(z).to_here()
+        assert gradient_after(context_id, v, one) == [8.0, 27.0]
+        assert model.rpc_sync().gradient(context_id) == [60.0, 189.0]
+    del model
+
+
+@on_workers("main", "b")
+def test_calls_to_oneself_are_recorded_without_a_wire(simulation):
+    one = x()
+    with autograd.context() as context_id:
+        before = len(simulation.trace)
+        y = rpc.rpc_sync("main", handlers.scale, (one,))
+        z = rpc.remote("main", handlers.scale, (y,)).to_here()
+        assert messages(context_id) == (3, 3)
+        assert gradient_after(context_id, z, one) == [4.0, 9.0]
+        assert handlers.gradient(context_id) == [20.0, 42.0]
+        assert frames_sent(simulation, before) == 0
+
+
+@on_workers("main", "b")
+def test_a_handler_that_calls_back_its_caller_is_recorded():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.bounce, ("main", 5, one))
+        assert gradient_after(context_id, y, one) == [64.0, 729.0]
+
+
+# Where tensors may be.
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda t: {"deep": [{"er": t}]},
+        lambda t: Batch(t, "label"),
+        lambda t: Pair(1, (t, 2)),
+        lambda t: _holding(t),
+    ],
+    ids=["dicts", "dataclass", "named tuple", "object"],
+)
+@on_workers("main", "b")
+def test_tensors_inside_of_containers_and_objects_are_recorded_both_ways(wrapped):
+    one = x()
+    with autograd.context() as context_id:
+        back = rpc.rpc_sync("b", handlers.same, (wrapped(one),))
+        y = _unwrapped(back)
+        assert y is not one
+        assert gradient_after(context_id, y * y, one) == [10.0, 14.0]
+
+
+def _holding(tensor):
+    held = handlers.Model()
+    held.weight = tensor
+    return held
+
+
+def _unwrapped(value):
+    if isinstance(value, dict):
+        return value["deep"][0]["er"]
+    if isinstance(value, Batch):
+        return value.values
+    return value.right[0] if isinstance(value, Pair) else value.weight
+
+
+@on_workers("main", "b")
+def test_tensors_captured_by_closures_and_defaults_are_recorded():
+    one, two = x(), x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", lambda factor=two: one * factor)
+        autograd.backward(context_id, [y.sum()])
+        found = autograd.get_gradients(context_id)
+        assert found[one].numpy().tolist() == [5.0, 7.0]
+        assert found[two].numpy().tolist() == [5.0, 7.0]
+
+
+@on_workers("main", "b")
+def test_the_same_tensor_twice_in_one_call_arrives_once_and_gets_one_sum():
+    one = x()
+    with autograd.context() as context_id:
+        y, are_one = rpc.rpc_sync("b", lambda a, b: (a * b, a is b), (one, one))
+        assert are_one
+        assert gradient_after(context_id, y, one) == [10.0, 14.0]
+
+
+@on_workers("main", "b")
+def test_several_results_are_one_message():
+    one = x()
+    with autograd.context() as context_id:
+        first, second = rpc.rpc_sync("b", handlers.scale_twice, (one,))
+        assert messages(context_id) == (1, 1)
+        assert gradient_after(context_id, first + second, one) == [7.0, 10.0]
+
+
+@on_workers("main", "b")
+def test_a_leaf_that_is_fetched_gets_its_gradient_where_it_lives():
+    with autograd.context() as context_id:
+        weight = rpc.rpc_sync("b", handlers.fetch)
+        autograd.backward(context_id, [(weight * weight).sum()])
+        assert autograd.get_gradients(context_id) == {}
+        assert rpc.rpc_sync("b", handlers.gradient, (context_id,)) == [4.0, 6.0]
+
+
+# What is not recorded.
+
+
+@on_workers("main", "b")
+def test_calls_under_no_grad_record_nothing_on_either_side():
+    one = x()
+    with autograd.context() as context_id:
+        with tg.no_grad():
+            y = rpc.rpc_sync("b", handlers.scale, (one,))
+            assert not y.requires_grad
+            assert not rpc.rpc_sync("b", lambda: autograd._is_valid_context(context_id))
+        assert messages(context_id) == (0, 0)
+    assert y.numpy().tolist() == [10.0, 21.0]
+
+
+@on_workers("main", "b")
+def test_a_handler_under_no_grad_gives_constants():
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", tg.no_grad()(lambda t: t * 2.0), (x(),))
+        assert not y.requires_grad
+        assert messages(context_id) == (1, 0)
+
+
+@on_workers("main", "b")
+def test_integers_and_booleans_pass_through_beside_others():
+    one, count, mask = x(), tg.tensor([1, 2]), tg.tensor([True, False])
+    with autograd.context() as context_id:
+        y, n, m = rpc.rpc_sync(
+            "b", lambda a, n, m: (tg.where(m, a * a, a), n + 1, m), (one, count, mask)
+        )
+        assert n.numpy().tolist() == [2, 3]
+        assert m.numpy().tolist() == [True, False]
+        assert not n.requires_grad
+        assert gradient_after(context_id, y, one) == [10.0, 1.0]
+
+
+@on_workers("main", "b")
+def test_tensors_that_need_no_grad_make_no_message_and_no_further_frame(simulation):
+    def cost(value):
+        before = len(simulation.trace)
+        rpc.rpc_sync("b", handlers.same, (value,))
+        return frames_sent(simulation, before)
+
+    constant = tg.tensor(np.array([5.0, 7.0]))
+    rpc.rpc_sync("b", handlers.same, (constant,))
+    outside = cost(constant)
+    with autograd.context() as context_id:
+        assert cost(constant) == outside == 2
+        assert messages(context_id) == (0, 0)
+
+
+@on_workers("main", "b")
+def test_outside_of_a_context_a_tensor_arrives_as_a_new_leaf():
+    one = x()
+    arrived = rpc.rpc_sync("b", lambda t: (t.is_leaf, t.requires_grad), (one,))
+    assert arrived == (True, True)
+    y = rpc.rpc_sync("b", handlers.scale, (one,))
+    assert y.is_leaf
+    assert y.requires_grad
+    with autograd.context() as context_id:
+        autograd.backward(context_id, [(y * y).sum()])
+        assert list(autograd.get_gradients(context_id)) == [y]
+
+
+@on_workers("main", "b")
+def test_a_call_that_fails_leaves_no_send_behind_and_the_pass_goes_on():
+    one = x()
+    with autograd.context() as context_id:
+        with pytest.raises(handlers.Unlucky):
+            rpc.rpc_sync("b", handlers.fail, (one,))
+        assert messages(context_id) == (0, 0)
+        y = rpc.rpc_sync("b", handlers.scale, (one,))
+        autograd.backward(context_id, [y.sum()], mode="fast")
+        assert autograd.get_gradients(context_id)[one].numpy().tolist() == W
+
+
+# Hooks.
+
+
+@on_workers("main", "b")
+def test_hooks_fire_on_the_worker_that_owns_them_and_may_change_the_gradient():
+    one = x()
+    seen = []
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", with_hook, (one,))
+        y.register_hook(lambda g: seen.append(g.numpy().tolist()))
+        one.register_hook(lambda g: seen.append(g.numpy().tolist()))
+        autograd.backward(context_id, [y.sum()])
+        assert seen == [[1.0, 1.0], [20.0, 30.0]]
+        assert rpc.rpc_sync("b", lambda: list(SEEN)) == [("b", [1.0, 1.0])]
+        assert rpc.rpc_sync("b", handlers.gradient, (context_id,)) == [50.0, 70.0]
+
+
+SEEN = []
+
+
+def with_hook(value):
+    SEEN.clear()
+    y = value * handlers.parameter()
+
+    def tenfold(g):
+        SEEN.append((rpc.get_worker_info().name, g.numpy().tolist()))
+        return g * 10.0
+
+    y.register_hook(tenfold)
+    return y
