@@ -130,9 +130,29 @@ def test_dlpack_goes_to_pytorch_and_numpy_and_back() -> None:
     assert x.__dlpack_device__() == (1, 0)
 
 
-def test_what_leaves_by_dlpack_can_not_be_written_to() -> None:
+def test_what_leaves_by_dlpack_is_read_only_where_the_consumer_keeps_to_it() -> None:
     x = tg.tensor([1.0, 2.0])
     assert not np.from_dlpack(x).flags.writeable
+
+
+def test_a_value_that_is_saved_leaves_by_dlpack_as_a_copy() -> None:
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    weight = tg.tensor([3.0, 4.0])
+    y = (x * weight).sum()
+    torch.from_dlpack(weight)[0] = 7.0
+    y.backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [3.0, 4.0]
+
+
+def test_a_value_that_left_by_dlpack_and_was_written_to_raises_at_backward() -> None:
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    weight = tg.tensor([3.0, 4.0])
+    outside = torch.from_dlpack(weight)
+    y = (x * weight).sum()
+    outside[0] = 7.0
+    with pytest.raises(SavedValueChanged):
+        y.backward()
 
 
 def test_a_tensor_that_requires_grad_does_not_leave_by_dlpack() -> None:

@@ -1,8 +1,8 @@
 """How a Tensor shows itself to other array libraries: the standard's namespace, and DLPack.
 
-What leaves by DLPack is a constant. Values do not alias: a consumer that can be told so gets the
-memory read-only, any other gets a copy; one that insists on the memory itself gets it, and it
-counts as shared from then on (``shared.py``).
+What leaves by DLPack is a constant. It leaves without a copy if nothing else holds its memory, no
+saved value in particular, and counts as shared from then on (``shared.py``), since not every
+consumer keeps to the flag that calls it read-only.
 """
 
 import sys
@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from telegrad.errors import GradientError, UsageError
-from telegrad.tensors.shared import share
+from telegrad.tensors.shared import SharedArray, share
 
 __all__ = ["Exchange"]
 
 _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+_READ_ONLY_SINCE = (1, 0)
+"""The version of DLPack that can call memory read-only."""
 
 
 class Exchange:
@@ -52,22 +54,18 @@ class Exchange:
             return array.__dlpack__(
                 stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
             )
-        view = array.view(np.ndarray)
-        if copy or (copy is None and not _knows_read_only(max_version)):
-            view = view.copy()
-        elif _knows_read_only(max_version):
-            view.flags.writeable = False
+        # Three references: this local, the slot of the tensor, the argument of getrefcount.
+        is_alone = array.base is None and sys.getrefcount(array) <= 3
+        if copy or (copy is None and not is_alone and type(array) is not SharedArray):
+            view = array.copy()
         else:
-            # Somebody may write to this memory now, on the caller's word.
+            view = array.view(np.ndarray)
             self.array = share(array)
+            if max_version is not None and max_version >= _READ_ONLY_SINCE:
+                view.flags.writeable = False
         return view.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self: Any, /) -> tuple[Any, int]:
         """The kind of device and its number, as DLPack counts them."""
         device: tuple[Any, int] = self.array.__dlpack_device__()
         return device
-
-
-def _knows_read_only(max_version: tuple[int, int] | None) -> bool:
-    """Whether a consumer speaks a version of DLPack that can say that memory is read-only."""
-    return max_version is not None and max_version >= (1, 0)
