@@ -94,6 +94,23 @@ def test_pinv_leaves_out_small_singular_values() -> None:
     assert tg.linalg.pinv(x, rtol=1e-2).tolist() == [[1.0, 0.0], [0.0, 0.0]]
 
 
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (2, 0, 3)])
+def test_matrices_without_elements_have_norms_decompositions_and_gradients(shape: Any) -> None:
+    x = tg.zeros(shape, dtype=tg.float64).requires_grad_()
+    for order in ("fro", "nuc", 1, 2, float("inf")):
+        norm = tg.linalg.matrix_norm(x, ord=order)
+        assert norm.shape == shape[:-2]
+        assert not norm.detach().numpy().any()
+        assert grad(norm.sum(), x)[0].shape == shape
+    for parts in (tg.linalg.svd(x, full_matrices=False), tg.linalg.qr(x)):
+        for part in parts:
+            assert grad(part.sum(), x, retain_graph=True)[0].shape == shape
+    assert tg.linalg.pinv(x).shape == (*shape[:-2], shape[-1], shape[-2])
+    if shape == (0, 0):
+        assert tg.linalg.det(x).item() == 1.0
+        assert grad(tg.linalg.eigh(x).eigenvectors.sum(), x)[0].shape == shape
+
+
 # Singular and degenerate matrices
 
 
@@ -253,6 +270,9 @@ def test_derivatives_of_third_order_have_their_closed_forms() -> None:
     found = along(lambda u: tg.linalg.det(one + u * a), 3)(t)
     np.testing.assert_allclose(found.item(), 6 * tg.linalg.det(a).item(), rtol=1e-9)
 
+    found = along(lambda u: tg.linalg.det(one + u * a), 3)(tg.zeros_like(t))
+    np.testing.assert_allclose(found.item(), 6 * tg.linalg.det(a).item(), rtol=1e-9)
+
     # The logarithm of the determinant: 2 tr((1 + t a)^-1 a)^3.
     found = along(lambda u: tg.linalg.slogdet(one + u * a).logabsdet, 3)(t)
     step = tg.linalg.solve(one + t * a, a)
@@ -307,6 +327,8 @@ def test_options_that_do_not_exist_are_refused() -> None:
         tg.linalg.qr(tg.eye(2), mode="r")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="as ord of matrix_norm, got 3"):
         tg.linalg.matrix_norm(tg.eye(2), ord=3)
+    with pytest.raises(DTypeError, match=r"expected an integer power in matrix_power, got 0\.5"):
+        tg.linalg.matrix_power(tg.eye(2), 0.5)  # type: ignore[arg-type]
 
 
 def test_matrices_without_what_a_function_needs_are_refused_by_name() -> None:

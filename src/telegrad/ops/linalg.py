@@ -184,6 +184,8 @@ def _raw(rtol: Any) -> Any:
 def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
     """A square matrix to an integer power; a negative one takes the inverse."""
     base = _square(x, "matrix_power")
+    if not isinstance(n, int):
+        raise DTypeError(f"expected an integer power in matrix_power, got {n!r}")
     if n == 0:
         return broadcast_to(eye(base.shape[-1], dtype=base.dtype), base.shape)
     if n < 0:
@@ -271,12 +273,19 @@ def matrix_norm(
     if ord == "nuc":
         result = sum(svdvals(x), axis=-1)
     elif ord in (2, -2):
-        result = (max if ord == 2 else min)(svdvals(x), axis=-1)
+        result = _extreme(svdvals(x), ord)
     elif ord in (1, -1, float("inf"), float("-inf")):
         sums = sum(abs(x), axis=-2 if ord in (1, -1) else -1)
-        result = (max if ord in (1, float("inf")) else min)(sums, axis=-1)
+        result = _extreme(sums, ord)
     else:
         raise UsageError(
             f"expected 'fro', 'nuc', 1, -1, 2, -2, inf or -inf as ord of matrix_norm, got {ord!r}"
         )
     return reshape(result, (*result.shape, 1, 1)) if keepdims else result
+
+
+def _extreme(values: Tensor, ord: Any) -> Tensor:
+    """The largest value, for a positive order, or the smallest; nothing has the norm 0."""
+    if ord > 0 and not values.shape[-1]:
+        return sum(values, axis=-1)
+    return (max if ord > 0 else min)(values, axis=-1)

@@ -104,6 +104,36 @@ DET = Primitive(
 )
 
 
+def _cofactor_derivative(xp: Any, v: Any, s: Any) -> Any:
+    # The cofactors are the gradient of the determinant, so their derivative is a Hessian, which is
+    # symmetric: one formula is vjp and jvp.
+    if not _is_far_from_singular(xp, s.x):
+        return _singular_cofactor_derivative(xp, v, s.x)
+    inverse, outer = xp.linalg.inv(s.x), xp.cofactor(s.x)
+    slope = xp.linalg.trace(xp.matmul(inverse, v))
+    return _over_matrix(xp, slope) * outer - xp.matmul(inverse.mT, xp.matmul(v.mT, outer))
+
+
+def _is_far_from_singular(xp: Any, x: Any) -> bool:
+    if 0 in x.shape:
+        return True
+    values = xp.linalg.svdvals(x)
+    least = values[..., 0] * float(xp.finfo(xp.dtype_of(values)).eps) ** 0.5
+    return bool(xp.all(values[..., -1] > least))
+
+
+def _singular_cofactor_derivative(xp: Any, v: Any, x: Any) -> Any:
+    # Between the singular vectors x is diagonal, and there the Hessian is products of singular
+    # values: nothing is divided by. Its own derivative needs singular values that differ.
+    u, values, vh = xp.linalg.svd(x, full_matrices=False)
+    pairs = xp.astype(_products_without_two(xp, values), xp.dtype_of(x))
+    inner = xp.matmul(adjoint(xp, u), xp.matmul(v, adjoint(xp, vh)))
+    on_diagonal = xp.matmul(pairs, xp.expand_dims(xp.linalg.diagonal(inner), axis=-1))
+    turned = on_diagonal * xp.eye(values.shape[-1], dtype=xp.dtype_of(x)) - pairs * inner.mT
+    phase = _over_matrix(xp, xp.linalg.det(u) * xp.linalg.det(vh))
+    return phase * xp.matmul(conj(xp, u), xp.matmul(turned, conj(xp, vh)))
+
+
 def _products_without_two(xp: Any, values: Any) -> Any:
     """At (i, j) the product of all values but the i-th and the j-th; zero for i = j."""
     n = values.shape[-1]
@@ -112,19 +142,6 @@ def _products_without_two(xp: Any, values: Any) -> Any:
     spread = xp.reshape(values, (*values.shape[:-1], 1, 1, n))
     factors = xp.where(left_out > 0, xp.ones_like(spread), spread)
     return xp.prod(factors, axis=-1) * (1.0 - one)
-
-
-def _cofactor_derivative(xp: Any, v: Any, s: Any) -> Any:
-    # The cofactors are the gradient of the determinant, so their derivative is a Hessian, which is
-    # symmetric: one formula is vjp and jvp. Between the singular vectors x is diagonal, and there
-    # the Hessian is products of singular values: nothing is divided by, so x may be singular.
-    u, values, vh = xp.linalg.svd(s.x, full_matrices=False)
-    pairs = xp.astype(_products_without_two(xp, values), xp.dtype_of(s.x))
-    inner = xp.matmul(adjoint(xp, u), xp.matmul(v, adjoint(xp, vh)))
-    on_diagonal = xp.matmul(pairs, xp.expand_dims(xp.linalg.diagonal(inner), axis=-1))
-    turned = on_diagonal * xp.eye(values.shape[-1], dtype=xp.dtype_of(s.x)) - pairs * inner.mT
-    phase = _over_matrix(xp, xp.linalg.det(u) * xp.linalg.det(vh))
-    return phase * xp.matmul(conj(xp, u), xp.matmul(turned, conj(xp, vh)))
 
 
 COFACTOR = Primitive(
