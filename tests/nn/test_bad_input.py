@@ -1,0 +1,170 @@
+"""Wrong shapes and arguments: the message has both shapes and the name of the parameter."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import telegrad as tg
+from telegrad import nn
+from telegrad.errors import DTypeError, ShapeError, UsageError
+
+F = nn.functional
+
+
+def zeros(*shape: int) -> Any:
+    return tg.zeros(shape)
+
+
+SHAPES: dict[str, tuple[Callable[[], Any], str]] = {
+    "linear": (
+        lambda: nn.Linear(3, 2)(zeros(4, 5)),
+        r"\(…, 3\) for weight of shape \(2, 3\), got shape \(4, 5\)",
+    ),
+    "linear, bias": (
+        lambda: F.linear(zeros(4, 3), zeros(2, 3), zeros(3)),
+        r"bias of shape \(2,\) for weight of shape \(2, 3\), got shape \(3,\)",
+    ),
+    "conv, channels": (
+        lambda: nn.Conv2d(3, 2, 3)(zeros(1, 4, 8, 8)),
+        r"\(item, 3, row, column\) for weight of shape \(2, 3, 3, 3\).*\(1, 4, 8, 8\)",
+    ),
+    "conv, too small": (
+        lambda: nn.Conv2d(1, 2, 5)(zeros(1, 1, 4, 8)),
+        r"\(1, 1, 4, 8\).*weight of shape \(2, 1, 5, 5\)",
+    ),
+    "conv, bias": (
+        lambda: F.conv2d(zeros(1, 1, 4, 4), zeros(2, 1, 3, 3), zeros(3)),
+        r"bias of shape \(2,\).*got \(3,\)",
+    ),
+    "conv, groups": (
+        lambda: F.conv2d(zeros(1, 2, 4, 4), zeros(3, 1, 3, 3), groups=2),
+        r"2 groups divide.*\(3, 1, 3, 3\)",
+    ),
+    "layer norm": (
+        lambda: nn.LayerNorm(3)(zeros(2, 4)),
+        r"\(3,\) \(normalized_shape\).*\(2, 4\)",
+    ),
+    "layer norm, weight": (
+        lambda: F.layer_norm(zeros(2, 4), (4,), zeros(3)),
+        r"weight of shape \(4,\).*\(3,\)",
+    ),
+    "batch norm": (
+        lambda: nn.BatchNorm2d(3)(zeros(2, 4, 2, 2)),
+        r"\(item, 3, row, column\).*\(2, 4, 2, 2\)",
+    ),
+    "batch norm, weight": (
+        lambda: F.batch_norm(zeros(2, 4), None, None, zeros(3), training=True),
+        r"weight of shape \(4,\).*\(2, 4\).*\(3,\)",
+    ),
+    "pooling": (lambda: nn.MaxPool2d(3)(zeros(1, 1, 2, 4)), r"\(3, 3\).*\(1, 1, 2, 4\)"),
+    "pooling, axes": (lambda: nn.AvgPool2d(2)(zeros(2, 4)), r"row, column\).*\(2, 4\)"),
+    "attention": (
+        lambda: nn.MultiheadAttention(4, 2)(zeros(3, 2, 4), zeros(3, 2, 5), zeros(3, 2, 4)),
+        r"key with 2 items and 4 features, got 2 and 5",
+    ),
+    "attention, axes": (
+        lambda: nn.MultiheadAttention(4, 2)(zeros(3, 4), zeros(3, 2, 4), zeros(3, 2, 4)),
+        r"\(3, 4\), \(3, 2, 4\)",
+    ),
+    "attention, lengths": (
+        lambda: nn.MultiheadAttention(4, 2)(zeros(3, 2, 4), zeros(3, 2, 4), zeros(5, 2, 4)),
+        r"as many keys as values, got 3 and 5",
+    ),
+    "attention, mask": (
+        lambda: nn.MultiheadAttention(4, 2)(*[zeros(3, 2, 4)] * 3, attn_mask=zeros(2, 2)),
+        r"attn_mask of shape \(3, 3\).*got \(2, 2\)",
+    ),
+    "attention, padding": (
+        lambda: nn.MultiheadAttention(4, 2)(*[zeros(3, 2, 4)] * 3, key_padding_mask=zeros(3, 2)),
+        r"key_padding_mask of shape \(2, 3\), got \(3, 2\)",
+    ),
+    "dot product": (
+        lambda: F.scaled_dot_product_attention(zeros(2, 3), zeros(2, 4), zeros(2, 4)),
+        r"\(2, 3\) and \(2, 4\)",
+    ),
+    "gru": (
+        lambda: nn.GRU(3, 2)(zeros(5, 1, 4)),
+        r"length 3 \(weight_ih_l0 has shape \(6, 3\)\), got \(5, 1, 4\)",
+    ),
+    "gru, first state": (
+        lambda: nn.GRU(3, 2)(zeros(5, 1, 3), zeros(1, 2, 2)),
+        r"hx of shape \(1, 1, 2\), got \(1, 2, 2\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_that_do_not_fit_are_told(name: str) -> None:
+    call, message = SHAPES[name]
+    with pytest.raises(ShapeError, match=message):
+        call()
+
+
+ARGUMENTS: dict[str, tuple[Callable[[], Any], str]] = {
+    "embedding, beyond": (
+        lambda: nn.Embedding(3, 2)(tg.tensor([0, 3])),
+        r"indices from 0 to 2 for weight of shape \(3, 2\).*got 3",
+    ),
+    "embedding, below": (lambda: nn.Embedding(3, 2)(tg.tensor([-1])), "got -1"),
+    "embedding, padding": (lambda: nn.Embedding(3, 2, padding_idx=3), "within 3 rows, got 3"),
+    "embedding, empty": (lambda: nn.Embedding(0, 2), "at least one row"),
+    "conv, groups": (lambda: nn.Conv2d(3, 4, 3, groups=2), "divide 3 channels in"),
+    "conv, mode": (lambda: nn.Conv2d(1, 1, 1, padding_mode="mirror"), "got 'mirror'"),
+    "conv, kernel": (lambda: nn.Conv2d(1, 1, (1, 2, 3)), "kernel_size"),  # type: ignore[arg-type]
+    "conv, same with stride": (
+        lambda: nn.Conv2d(1, 1, 3, stride=2, padding="same")(zeros(1, 1, 4, 4)),
+        "stride 1 with padding='same'",
+    ),
+    "conv, padding": (
+        lambda: F.conv2d(zeros(1, 1, 4, 4), zeros(1, 1, 3, 3), padding="full"),
+        "padding, got 'full'",
+    ),
+    "conv, negative padding": (
+        lambda: F.conv2d(zeros(1, 1, 4, 4), zeros(1, 1, 3, 3), padding=-1),
+        "padding of 0 or more",
+    ),
+    "conv, stride": (
+        lambda: F.conv2d(zeros(1, 1, 4, 4), zeros(1, 1, 3, 3), stride=0),
+        "of 1 or more",
+    ),
+    "pooling, padding": (lambda: F.max_pool2d(zeros(1, 1, 4, 4), 2, padding=2), "half"),
+    "pooling, stride": (lambda: F.max_pool2d(zeros(1, 1, 4, 4), 2, stride=0), "of 1 or more"),
+    "pooling, divisor": (
+        lambda: F.avg_pool2d(zeros(1, 1, 4, 4), 2, divisor_override=0),
+        "other than 0",
+    ),
+    "batch norm, one value": (
+        lambda: nn.BatchNorm2d(1)(zeros(1, 1, 1, 1)),
+        "more than one value a channel",
+    ),
+    "batch norm, no statistics": (
+        lambda: F.batch_norm(zeros(2, 1), None, None),
+        "running_mean and running_var",
+    ),
+    "attention, heads": (lambda: nn.MultiheadAttention(4, 3), "divides embed_dim 4, got 3"),
+    "attention, both masks": (
+        lambda: F.scaled_dot_product_attention(
+            zeros(2, 3), zeros(2, 3), zeros(2, 3), zeros(2, 2), is_causal=True
+        ),
+        "got both",
+    ),
+    "gru, sizes": (lambda: nn.GRU(0, 3), "of 1 or more, got 0"),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_bad_arguments_are_told(name: str) -> None:
+    call, message = ARGUMENTS[name]
+    with pytest.raises(UsageError, match=message):
+        call()
+
+
+def test_dtypes_that_do_not_fit_are_told() -> None:
+    with pytest.raises(DTypeError, match="integers as input of embedding, got float32"):
+        nn.Embedding(3, 2)(tg.tensor([1.0]))
+    with pytest.raises(DTypeError, match="truth values or real numbers, got int64"):
+        F.scaled_dot_product_attention(
+            *[zeros(2, 3)] * 3, attn_mask=tg.tensor(np.ones((2, 2), np.int64))
+        )

@@ -1,0 +1,133 @@
+"""Every loss equals PyTorch's: values, gradients, second order; and what it refuses."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.nn.twins import assert_twins, to_ours, to_theirs
+
+import telegrad as tg
+from telegrad import nn
+from telegrad.errors import DTypeError, ShapeError, UsageError
+
+RNG = np.random.default_rng(3)
+REDUCTIONS = ["mean", "sum", "none"]
+
+
+def normal(*shape: int) -> Any:
+    return RNG.normal(size=shape)
+
+
+def weighted(name: str, *, weight: Any = None, pos_weight: Any = None, **options: Any) -> Any:
+    """The loss of both libraries."""
+    made = []
+    for lib, convert in ((nn, to_ours), (torch.nn, to_theirs)):
+        extra = {"weight": weight, "pos_weight": pos_weight}
+        tensors = {k: convert(v, False) for k, v in extra.items() if v is not None}
+        made.append(getattr(lib, name)(**tensors, **options))
+    return made
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("name", ["MSELoss", "HuberLoss"])
+def test_losses_of_differences(name: str, reduction: str) -> None:
+    assert_twins(*weighted(name, reduction=reduction), normal(3, 4), normal(3, 4))
+
+
+def test_huber_with_another_delta() -> None:
+    assert_twins(*weighted("HuberLoss", delta=0.4), normal(3, 4) * 2, normal(3, 4))
+
+
+CLASSES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "plain": (normal(4, 3), np.array([0, 2, 1, 2]), {}),
+    "one item": (normal(3), np.array(2), {}),
+    "images": (normal(2, 3, 2, 2), RNG.integers(0, 3, (2, 2, 2)), {}),
+    "weights": (normal(4, 3), np.array([0, 2, 1, 2]), {"weight": np.array([0.5, 2.0, 1.0])}),
+    "ignored": (normal(4, 3), np.array([0, -100, 1, -100]), {}),
+    "another ignored": (normal(4, 3), np.array([0, 1, 1, 2]), {"ignore_index": 1}),
+}
+SMOOTHED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "smoothing": (normal(4, 3), np.array([0, 2, 1, 2]), {"label_smoothing": 0.2}),
+    "all at once": (
+        normal(4, 3, 2),
+        np.array([[0, 2], [1, -100], [2, 2], [0, 1]]),
+        {"label_smoothing": 0.3, "weight": np.array([0.5, 2.0, 1.0])},
+    ),
+    "probabilities": (normal(4, 3), RNG.dirichlet(np.ones(3), 4), {}),
+    "probabilities, smoothed and weighted": (
+        normal(4, 3),
+        RNG.dirichlet(np.ones(3), 4),
+        {"label_smoothing": 0.3, "weight": np.array([0.5, 2.0, 1.0])},
+    ),
+}
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("case", [*CLASSES, *SMOOTHED])
+def test_cross_entropy(case: str, reduction: str) -> None:
+    x, target, options = {**CLASSES, **SMOOTHED}[case]
+    assert_twins(*weighted("CrossEntropyLoss", reduction=reduction, **options), x, target)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("case", CLASSES)
+def test_negative_log_likelihood(case: str, reduction: str) -> None:
+    x, target, options = CLASSES[case]
+    assert_twins(*weighted("NLLLoss", reduction=reduction, **options), x, target)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("has_weights", [False, True])
+def test_binary_cross_entropy(has_weights: bool, reduction: str) -> None:
+    options: dict[str, Any] = {}
+    if has_weights:
+        options = {"weight": RNG.uniform(0.5, 1, (4, 3)), "pos_weight": np.array([0.5, 2, 1.5])}
+    loss = weighted("BCEWithLogitsLoss", reduction=reduction, **options)
+    assert_twins(*loss, normal(4, 3), RNG.uniform(0, 1, (4, 3)))
+
+
+def test_binary_cross_entropy_of_extreme_values_is_finite() -> None:
+    x = tg.tensor([-2000.0, 2000.0], dtype=tg.float64, requires_grad=True)
+    loss = nn.BCEWithLogitsLoss()(x, tg.tensor([0.0, 1.0], dtype=tg.float64))
+    loss.backward()
+    assert loss.item() == 0.0
+    np.testing.assert_array_equal(x.grad.numpy(), [0.0, 0.0])
+
+
+def test_all_items_ignored_give_nan_as_in_pytorch() -> None:
+    x, target = normal(2, 3), np.array([-100, -100])
+    ours = nn.CrossEntropyLoss()(to_ours(x), to_ours(target))
+    theirs = torch.nn.CrossEntropyLoss()(to_theirs(x), to_theirs(target))
+    assert np.isnan(ours.item())
+    assert np.isnan(theirs.item())
+
+
+def test_a_class_out_of_range_is_refused() -> None:
+    x = tg.zeros((2, 3))
+    with pytest.raises(UsageError, match="classes from 0 to 2.*got 3"):
+        nn.CrossEntropyLoss()(x, tg.tensor([0, 3]))
+    with pytest.raises(UsageError, match="got -1"):
+        nn.NLLLoss()(x, tg.tensor([-1, 0]))
+
+
+def test_targets_of_another_shape_are_refused() -> None:
+    with pytest.raises(ShapeError, match=r"\(2, 3\) and \(3,\)"):
+        nn.MSELoss()(tg.zeros((2, 3)), tg.zeros(3))
+    with pytest.raises(ShapeError, match=r"target of shape \(2,\).*got \(3,\)"):
+        nn.CrossEntropyLoss()(tg.zeros((2, 3)), tg.tensor([0, 1, 2]))
+    with pytest.raises(ShapeError, match=r"weight of shape \(3,\).*got \(2,\)"):
+        nn.CrossEntropyLoss(tg.ones(2))(tg.zeros((2, 3)), tg.tensor([0, 1]))
+
+
+def test_other_bad_arguments_are_refused() -> None:
+    with pytest.raises(UsageError, match="reduction, got 'average'"):
+        nn.MSELoss("average")(tg.zeros(2), tg.zeros(2))
+    with pytest.raises(UsageError, match="reduction, got 'average'"):
+        nn.CrossEntropyLoss(reduction="average")(tg.zeros((1, 2)), tg.tensor([0]))
+    with pytest.raises(UsageError, match="label_smoothing"):
+        nn.CrossEntropyLoss(label_smoothing=2.0)(tg.zeros((1, 2)), tg.tensor([0]))
+    with pytest.raises(UsageError, match="delta"):
+        nn.HuberLoss(delta=0.0)(tg.zeros(2), tg.zeros(2))
+    with pytest.raises(DTypeError, match="bool"):
+        nn.CrossEntropyLoss()(tg.zeros((1, 2)), tg.tensor([True]))
