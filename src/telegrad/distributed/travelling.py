@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.distributed.levels import LevelBook
+from telegrad.nn.parameter import Parameter, rebuild_parameter
 from telegrad.rpc.wire import kinds
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.levels import Tangents
@@ -70,6 +71,7 @@ def flatten(tensor: Tensor) -> list[Tensor]:
 def register() -> None:
     """Makes Tensors known to the serialiser; doing it again changes nothing."""
     kinds.register(Tensor, _to_parts, _from_parts, tag="telegrad.Tensor")
+    kinds.register(Parameter, _to_parts, _parameter_from_parts, tag="telegrad.nn.Parameter")
     kinds.register(CarriedDual, _dual_to_parts, _dual_from_parts, tag="telegrad.CarriedDual")
 
 
@@ -79,6 +81,11 @@ def _to_parts(tensor: Tensor) -> tuple[list[Any], bool]:
 
 def _from_parts(parts: list[Any], requires_grad: bool) -> Tensor:
     return wrap(parts[0], LEAF if requires_grad else None)
+
+
+def _parameter_from_parts(parts: list[Any], requires_grad: bool) -> Parameter:
+    """A Parameter stays one where it arrives as a leaf, so that a module keeps its parameters."""
+    return rebuild_parameter(parts[0], requires_grad)
 
 
 def _dual_to_parts(dual: CarriedDual) -> tuple[list[Any], Any]:
