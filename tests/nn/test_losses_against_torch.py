@@ -92,7 +92,7 @@ def test_binary_cross_entropy_of_extreme_values_is_finite() -> None:
     loss = nn.BCEWithLogitsLoss()(x, tg.tensor([0.0, 1.0], dtype=tg.float64))
     loss.backward()
     assert loss.item() == 0.0
-    np.testing.assert_array_equal(x.grad.numpy(), [0.0, 0.0])
+    np.testing.assert_allclose(x.grad.numpy(), [0.0, 0.0], atol=1e-300)
 
 
 def test_all_items_ignored_give_nan_as_in_pytorch() -> None:
@@ -105,7 +105,7 @@ def test_all_items_ignored_give_nan_as_in_pytorch() -> None:
 
 def test_a_class_out_of_range_is_refused() -> None:
     x = tg.zeros((2, 3))
-    with pytest.raises(UsageError, match="classes from 0 to 2.*got 3"):
+    with pytest.raises(UsageError, match=r"classes from 0 to 2.*got 3"):
         nn.CrossEntropyLoss()(x, tg.tensor([0, 3]))
     with pytest.raises(UsageError, match="got -1"):
         nn.NLLLoss()(x, tg.tensor([-1, 0]))

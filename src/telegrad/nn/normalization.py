@@ -43,7 +43,8 @@ class LayerNorm(Module):
 
     def extra_repr(self) -> str:
         return (
-            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
+            f"bias={self.bias is not None}"
         )
 
 
@@ -62,6 +63,7 @@ class BatchNorm2d(Module):
         affine: bool = True,
         track_running_stats: bool = True,
         *,
+        bias: bool = True,
         dtype: Any = None,
     ) -> None:
         super().__init__()
@@ -72,7 +74,7 @@ class BatchNorm2d(Module):
         self.track_running_stats = track_running_stats
         shape = (num_features,)
         self.weight = Parameter(ones(shape, dtype=dtype)) if affine else None
-        self.bias = Parameter(zeros(shape, dtype=dtype)) if affine else None
+        self.bias = Parameter(zeros(shape, dtype=dtype)) if affine and bias else None
         tracked = track_running_stats
         self.register_buffer("running_mean", zeros(shape, dtype=dtype) if tracked else None)
         self.register_buffer("running_var", ones(shape, dtype=dtype) if tracked else None)
@@ -106,5 +108,5 @@ class BatchNorm2d(Module):
     def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
