@@ -306,3 +306,14 @@ def test_async_tasks_inherit_levels_and_keep_their_own():
             return [fw.unpack_dual(t).tangent.item() for _, t in pairs]
 
     assert asyncio.run(main()) == [2.0, 2.0]
+
+
+def test_tangents_are_not_shared_with_the_tensors_they_came_from():
+    tangent = number([1.0, 1.0])
+    with fw.dual_level():
+        dual = fw.make_dual(number([1.0, 2.0]), tangent)
+        tangent += 5.0
+        taken = fw.unpack_dual(dual).tangent
+        taken += 7.0
+        assert fw.unpack_dual(dual).tangent.tolist() == [1.0, 1.0]
+        assert tangent.tolist() == [6.0, 6.0]

@@ -525,3 +525,25 @@ def test_duals_at_two_levels_and_a_gradient_through_a_function():
         assert first.primal.item() == pytest.approx(12.0)
         assert first.tangent.item() == pytest.approx(12.0)
         assert grad(first.tangent, x)[0].item() == pytest.approx(6.0)
+
+
+def test_second_derivatives_by_one_of_several_results_that_was_saved():
+    def scenario(lib):
+        class Pair(lib.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                a, b = lib.exp(x), lib.sin(x)
+                ctx.save_for_backward(x, a)
+                return a, b
+
+            @staticmethod
+            def backward(ctx, da, db):
+                x, a = ctx.saved_tensors
+                return da * a + db * lib.cos(x)
+
+        x = leaf(lib, [0.3, 0.6])
+        a, b = Pair.apply(x)
+        (first,) = lib.autograd.grad((a * a * b).sum(), x, create_graph=True)
+        return first, lib.autograd.grad(first.sum(), [a, b, x])
+
+    agree(scenario)

@@ -141,3 +141,39 @@ def test_grad_under_no_grad_still_differentiates_what_was_recorded():
             return lib.autograd.grad(y, x)
 
     agree(scenario)
+
+
+def test_second_derivatives_by_one_of_several_results_of_a_decomposition():
+    def scenario(lib):
+        x = leaf(lib, [[2.0, 0.5], [0.5, 1.0]])
+        values, vectors = lib.linalg.eigh(x)
+        out = (values**3).sum() + (vectors * vectors * values).sum()
+        (first,) = lib.autograd.grad(out, x, create_graph=True)
+        return first, lib.autograd.grad((first * first).sum(), values)
+
+    agree(scenario)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_gradients_of_two_inputs_are_two_tensors(recorded):
+    x, y = tg.tensor([1.0, 2.0], requires_grad=True), tg.tensor([3.0, 4.0], requires_grad=True)
+    weight = tg.tensor([5.0, 6.0], requires_grad=True)
+    by_x, by_y = tg.autograd.grad(x + y, [x, y], weight, create_graph=recorded)
+    by_x += 100.0
+    assert by_y.tolist() == weight.tolist() == [5.0, 6.0]
+    (x + y).backward(weight, create_graph=recorded)
+    with tg.no_grad():
+        x.grad += 100.0
+    assert y.grad.tolist() == weight.tolist() == [5.0, 6.0]
+
+
+def test_recorded_gradients_accumulate_with_their_history_under_no_grad():
+    def scenario(lib):
+        x = leaf(lib, [1.0, 2.0])
+        for _ in range(2):
+            y = (x * x * x).sum()
+            with lib.no_grad():
+                y.backward(create_graph=True)
+        return x.grad.requires_grad, lib.autograd.grad(x.grad.sum(), x)
+
+    agree(scenario)

@@ -46,7 +46,8 @@ def backward(
         _run(roots, partial(_deliver_at, staging), retain_graph, create_graph, targets, chosen)
     else:
         _run(roots, staging.deliver, retain_graph, create_graph, None)
-    staging.commit()
+    with _pass_mode(create_graph):
+        staging.commit()
 
 
 def grad(
@@ -75,7 +76,8 @@ def grad(
     found: dict[Any, Any] = {}
 
     def deliver(node: Any, gradient: Any, is_alone: bool) -> None:
-        found[node] = gradient if isinstance(gradient, Tensor) else wrap(own(gradient, is_alone))
+        owned = own(gradient, is_alone)
+        found[node] = owned if isinstance(owned, Tensor) else wrap(owned)
 
     def check_used(reached: Collection[Any]) -> None:
         if not allow_unused and not materialize_grads:
@@ -118,7 +120,7 @@ def _run(
         watch=watcher(MODE.get()),
     )
     try:
-        with ModeScope(recording=create_graph):
+        with _pass_mode(create_graph):
             if targets is None:
                 task.run_to_end(roots)
                 return
@@ -133,6 +135,10 @@ def _run(
     except BoundaryReached as met:
         # Found before anything ran: part of the graph is elsewhere, and knows how to go on.
         met.node.take_over(roots, deliver, keep, create_graph, targets)
+
+
+def _pass_mode(create_graph: bool) -> ModeScope:
+    return ModeScope(recording=create_graph, inference=False)
 
 
 def _deliver_at(staging: Staging, node: Any, gradient: Any, is_alone: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.tensors.tensor import Tensor, wrap
+from telegrad.tensors.tensor import LEAF, Tensor, wrap
 
 __all__ = ["accumulate", "own"]
 
@@ -19,7 +19,13 @@ _LOCKS = tuple(threading.Lock() for _ in range(64))
 
 
 def own(gradient: Any, is_alone: bool) -> Any:
-    """A raw gradient that nothing else holds: itself where that is so, else a copy."""
+    """A gradient that nothing else holds: itself where that is so, else a copy.
+
+    A Tensor's array is never written to while others hold it, so another Tensor around it will do.
+    """
+    if isinstance(gradient, Tensor):
+        history = gradient if gradient.node is LEAF else gradient.node
+        return wrap(gradient.array, history, gradient.tangents)
     if type(gradient) is not np.ndarray:
         return np.array(gradient) if isinstance(gradient, np.generic) else gradient
     base = gradient.base
@@ -36,7 +42,7 @@ def accumulate(leaf: Tensor, gradient: Any, is_alone: bool) -> None:
         state = leaf.states()
         old = state.grad
         if isinstance(gradient, Tensor):
-            state.grad = gradient if old is None else old + gradient
+            state.grad = own(gradient, is_alone) if old is None else old + gradient
         elif old is None:
             state.grad = wrap(own(gradient, is_alone))
         elif old.node is None and old.tangents is None and type(old.array) is np.ndarray:

@@ -65,7 +65,9 @@ def join(x: Tensor, level: Level, tangent: Tensor) -> Tensor:
             base = tangents.get(inner)
             base = lent.namespace.zeros_like(x) if base is None else base
             tangents[inner] = join(base, level, mixed)
-    own = restricted(tangent, level)
+    # A Tensor of our own: the user's may be given another value later.
+    outer = {at: t for at, t in (tangent.tangents or {}).items() if at.depth < level.depth}
+    own = alias(tangent, outer)
     before = tangents.get(level)
     tangents[level] = own if before is None else before + own
     return alias(x, tangents)
@@ -86,8 +88,8 @@ def split(x: Tensor, level: Level) -> tuple[Tensor, Tensor | None]:
                 mixed[each] = part
     own = x.tangents.get(level)
     primal = alias(x, rest)
-    if not mixed:
-        return primal, own
+    if own is None and not mixed:
+        return primal, None
     own = lent.namespace.zeros_like(x) if own is None else own
     return primal, alias(own, {**(own.tangents or {}), **mixed})
 

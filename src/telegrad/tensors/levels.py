@@ -51,17 +51,23 @@ class Level:
 
     def remember(self, tangents: "Tangents") -> None:
         """Notes that `tangents` has an entry of this level, to take out when the level closes."""
+        self._holders.append(weakref.ref(tangents))
+        if len(self._holders) > self._prune_at:
+            self._prune()
+
+    def _prune(self) -> None:
         with self._lock:
-            self._holders.append(weakref.ref(tangents))
-            if len(self._holders) > self._prune_at:
-                self._holders = [ref for ref in self._holders if ref() is not None]
-                self._prune_at = max(4096, 2 * len(self._holders))
+            # What other threads append meanwhile lies behind what is replaced.
+            size = len(self._holders)
+            self._holders[:size] = [r for r in self._holders[:size] if r() is not None]
+            self._prune_at = max(4096, 2 * len(self._holders))
 
     def close(self) -> None:
         """Takes the tangents of this level off everything."""
         self.is_open = False
         with self._lock:
-            holders, self._holders = self._holders, []
+            holders = list(self._holders)
+            self._holders.clear()
         for ref in holders:
             tangents = ref()
             if tangents is not None:

@@ -12,6 +12,7 @@ values and histories together again and runs the same rules on Tensors.
 carries tangents, or lies in memory that others may write to.
 """
 
+import weakref
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -22,7 +23,7 @@ import numpy as np
 from telegrad.arrays import backend_of, backend_of_type, fit
 from telegrad.arrays.backend import NUMPY
 from telegrad.errors import InternalError
-from telegrad.graph import Bundle, Cotangent, NodeHooks
+from telegrad.graph import Bundle, Cotangent, NodeHooks, next_key
 from telegrad.rules import SAME, ZERO, Primitive
 from telegrad.tensors.hooked import Hooked
 from telegrad.tensors.lent import lent
@@ -63,6 +64,10 @@ class RowNode(_Optional, Hooked, eq=False):
     conjugates: ClassVar[bool]
     is_leaf: ClassVar[bool] = False
     is_boundary: ClassVar[bool] = False
+
+    def output_count(self) -> int:
+        """How many results the call has."""
+        return len(self.row.outputs) or 1
 
     def name(self) -> str:
         """The name of the operation, as in ``MultiplyBackward``."""
@@ -244,7 +249,7 @@ def _make_variant(row: Primitive, mask: int, is_complex: bool) -> type[RowNode]:
             base = TwoEdges
     kind: Any = msgspec.defstruct(
         f"{row.name}_{mask}",
-        [(name, Any, None) for name in (*values, *facts)],
+        [(name, Any, None) for name in (*values, *facts, *(("known",) if row.outputs else ()))],
         bases=(base,),
         namespace={
             "row": row,
@@ -287,10 +292,19 @@ class OutputNode(_Optional, Hooked, eq=False):
 
     @classmethod
     def of(cls, node: Any, index: int) -> "OutputNode":
-        """The node of output `index`; newer than the node itself, so it runs before."""
-        from telegrad.graph import next_key
+        """The node of output `index`; newer than the node itself, so it runs before.
 
-        return cls((node,), next_key(), index, len(node.row.outputs))
+        The same one as long as anything holds it (`node` must not: that would be a cycle), so
+        that a result restored from a saved value has the gradient that the result itself has.
+        """
+        size = node.output_count()
+        if node.known is None:
+            node.known = [None] * size
+        found: OutputNode | None = None if node.known[index] is None else node.known[index]()
+        if found is None:
+            found = cls((node,), next_key(), index, size)
+            node.known[index] = weakref.ref(found)
+        return found
 
     def name(self) -> str:
         return str(self.edges[0].name())

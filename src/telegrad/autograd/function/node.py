@@ -4,6 +4,7 @@ Users see Tensors, the engine may carry raw arrays: what comes in is wrapped, wh
 raw again unless the pass is recorded or carries tangents.
 """
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ class FunctionNode(Hooked):
         "function",
         "hooks",
         "key",
+        "known",
         "metadata",
         "outputs",
         "wanted",
@@ -56,6 +58,7 @@ class FunctionNode(Hooked):
         """For each argument (shape, dtype), or None where it was no Tensor."""
         self.outputs: tuple[Any, ...] = ()
         """For each result (shape, dtype, backend), or None where it was no Tensor."""
+        self.known: list[weakref.ref[OutputNode]] | None = None
         self.key = next_key()
         self.hooks: NodeHooks | None = None
         self.freed = False
@@ -72,11 +75,14 @@ class FunctionNode(Hooked):
         """What the call saved for its backward."""
         return self.context.saved_tensors
 
+    def output_count(self) -> int:
+        return len(self.outputs)
+
     def of_output(self, index: int) -> Any:
         """The node of one result: this one where it is the only one."""
         if len(self.outputs) == 1:
             return self
-        return OutputNode((self,), next_key(), index, len(self.outputs))
+        return OutputNode.of(self, index)
 
     def release(self) -> None:
         if self.context.saves_anything():
