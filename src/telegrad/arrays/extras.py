@@ -22,6 +22,7 @@ from telegrad.arrays.special import (
     logsumexp,
     ndtr,
     polygamma,
+    relu,
     sigmoid,
     softmax,
     softplus,
@@ -54,10 +55,11 @@ __all__ = [
     "pool_spread",
     "pool_sum",
     "pool_take",
+    "relu",
     "sigmoid",
     "softmax",
-    "solve_triangular",
     "softplus",
+    "solve_triangular",
     "windows",
 ]
 

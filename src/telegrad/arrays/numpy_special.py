@@ -1,11 +1,11 @@
-"""Special functions, sigmoid and softmax as NumPy and SciPy do them best, with few temporaries."""
+"""Special functions, activations and softmax as NumPy and SciPy do them best."""
 
 from typing import Any
 
 import numpy as np
 
 from telegrad.arrays.numpy_ndtr import ndtr
-from telegrad.arrays.special import host_polygamma, scipy_special
+from telegrad.arrays.special import host_polygamma, scipy_special, unordered
 
 __all__ = ["OVERRIDES"]
 
@@ -24,6 +24,16 @@ def lgamma(x: Any) -> Any:
 
 def digamma(x: Any) -> Any:
     return scipy_special().digamma(x)
+
+
+_ZERO: dict[Any, Any] = {np.dtype(name): np.zeros((), name) for name in ("float32", "float64")}
+
+
+def relu(x: Any) -> Any:
+    zero = _ZERO.get(x.dtype)
+    if zero is None:
+        raise unordered("relu", x.dtype)
+    return np.maximum(x, zero)
 
 
 # The last arguments whose exponential is finite: below them the sigmoid stays at the smallest
@@ -48,12 +58,15 @@ def sigmoid(x: Any) -> Any:
 
 def softplus(x: Any) -> Any:
     # NumPy's logaddexp does the same forty times as slowly.
+    zero = _ZERO.get(x.dtype)
+    if zero is None:
+        raise unordered("softplus", x.dtype)
     out = np.empty_like(x)
     np.abs(x, out=out)
     np.negative(out, out=out)
     np.exp(out, out=out)
     np.log1p(out, out=out)
-    out += np.maximum(x, 0)
+    out += np.maximum(x, zero)
     return out
 
 
@@ -96,6 +109,7 @@ OVERRIDES: dict[str, Any] = {
     "logsumexp": logsumexp,
     "ndtr": ndtr,
     "polygamma": host_polygamma,
+    "relu": relu,
     "sigmoid": sigmoid,
     "softmax": softmax,
     "softplus": softplus,

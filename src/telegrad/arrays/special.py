@@ -1,4 +1,4 @@
-"""Special functions, sigmoid and softmax in plain form, for backends without kernels of their own.
+"""Special functions, activations and softmax in plain form, for backends without their own.
 
 What the standard can express is written with it. The error and gamma functions it can't: those go
 through SciPy, in host memory; a backend for a device brings its own.
@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.errors import DTypeError
+
 __all__ = [
     "digamma",
     "erf",
@@ -19,6 +21,7 @@ __all__ = [
     "logsumexp",
     "ndtr",
     "polygamma",
+    "relu",
     "sigmoid",
     "softmax",
     "softplus",
@@ -72,6 +75,19 @@ def host_polygamma(n: int, x: Any) -> Any:
     return scipy_special().zeta(x.dtype.type(n + 1), x) * x.dtype.type(sign * math.factorial(n))
 
 
+def relu(xp: Any, x: Any) -> Any:
+    """Each element, or zero where it is negative."""
+    dtype = xp.dtype_of(x)
+    if dtype.kind == "c":
+        raise unordered("relu", dtype)
+    return xp.maximum(x, xp.zeros((), dtype=dtype))
+
+
+def unordered(name: str, dtype: Any) -> DTypeError:
+    """What is wrong with complex numbers in a function that needs their order."""
+    return DTypeError(f"expected real values in {name}, got {dtype}, which has no order")
+
+
 def sigmoid(xp: Any, x: Any) -> Any:
     """``1 / (1 + exp(-x))`` without overflow, and with all its digits where it is small."""
     if xp.dtype_of(x).kind == "c":
@@ -82,8 +98,10 @@ def sigmoid(xp: Any, x: Any) -> Any:
 
 def softplus(xp: Any, x: Any) -> Any:
     """``log(1 + exp(x))`` without overflow, and with all its digits where it is small."""
-    zero = xp.zeros((), dtype=xp.dtype_of(x))
-    return xp.maximum(x, zero) + xp.log1p(xp.exp(-xp.abs(x)))
+    dtype = xp.dtype_of(x)
+    if dtype.kind == "c":
+        raise unordered("softplus", dtype)
+    return xp.maximum(x, xp.zeros((), dtype=dtype)) + xp.log1p(xp.exp(-xp.abs(x)))
 
 
 def _largest(xp: Any, x: Any, axis: Any) -> Any:
