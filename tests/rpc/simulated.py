@@ -1,5 +1,7 @@
 """Functions that simulated workers call on each other; importable, so that they go by name."""
 
+import threading
+
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.future import Future
 from telegrad.rpc.incoming import async_execution
@@ -94,6 +96,14 @@ GATE: "list[Future[str]]" = [Future()]
 
 def wait_for_gate():
     return GATE[0].wait()
+
+
+BARRIER = threading.Barrier(20)
+
+
+def meet():
+    BARRIER.wait(20)
+    return "met"
 
 
 def open_gate():

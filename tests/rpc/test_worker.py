@@ -112,6 +112,13 @@ def test_a_slow_handler_does_not_keep_others_waiting(pair):
     held.wait(10)
 
 
+def test_handlers_that_block_run_side_by_side(pair):
+    a, _ = pair
+    # All twenty must be inside at once before any of them returns.
+    calls = [a.rpc_async("b", simulated.meet, timeout=30) for _ in range(20)]
+    assert wait_all(calls) == ["met"] * 20
+
+
 def test_a_deadline_fires_although_the_callee_never_answers(pair):
     began = time.monotonic()
     with pytest.raises(CallTimeout, match="worker 'b' did not answer 'never'"):
@@ -362,10 +369,10 @@ def test_a_peer_that_sends_garbage_after_the_handshake_is_cut_off_and_others_are
     with neighbours("a", "b", "c") as (a, _, c):
         a.rpc_sync("b", simulated.who)
         c.rpc_sync("b", simulated.who)
-        link = a.peers.get("b").outgoing
-        link.connection.send([b"\xff" * 64])
+        call = a.rpc_async("b", simulated.never)
+        a.peers.get("b").outgoing.connection.send([b"\xff" * 64])
         with pytest.raises(WorkerLost):
-            a.rpc_sync("b", simulated.never, timeout=10)
+            call.wait(10)
         assert c.rpc_sync("b", simulated.who) == "b"
         assert eventually(lambda: "expected a frame of kind" in caplog.text)
         assert a.rpc_sync("b", simulated.who) == "b"

@@ -24,6 +24,7 @@ import select
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 __all__ = ["Link", "serving"]
 
 _DEEPEST_STACK: Final = 12
+# Seconds after which a request counts as slow, and the next one gets a thread of its own.
+_SLOW: Final = 0.001
 _encode_ids = msgspec.msgpack.Encoder().encode
 _decode_ids = msgspec.msgpack.Decoder(list[int]).decode
 
@@ -96,6 +99,7 @@ class Link(Endpoint):
         self._lead = _thread.allocate_lock()
         self._mutex = _thread.allocate_lock()
         self._serving: object = None
+        self._slow = False
         self._attending = False
         self._waiting: dict[int, _Waiting] = {}
         self._followers: collections.deque[_thread.LockType] = collections.deque()
@@ -382,12 +386,17 @@ class Link(Endpoint):
                 task = receive(self, frame)
                 if task is None or self._hand_over(frame, task):
                     continue
+                if self._slow:
+                    # The last one took its time. Another thread is cheaper than making whoever
+                    # comes next wait for a tick of the monitor.
+                    self._host.start(partial(self._run_timed, task))
+                    continue
                 token = serving.token = object()
                 serving.link = self
                 self._serving = token
                 if self._host.monitor.dozes:
                     self._host.monitor.rouse()
-                task()
+                self._run_timed(task)
                 serving.link = None
                 self._host.at("request served")
                 leads = self._keep_lead(token) or self._lead.acquire(False)
@@ -401,6 +410,11 @@ class Link(Endpoint):
             serving.link = None
             if leads:
                 self.give_up_lead()
+
+    def _run_timed(self, task: Callable[[], object]) -> None:
+        began = time.perf_counter()
+        task()
+        self._slow = time.perf_counter() - began > _SLOW
 
     def _drain(self) -> None:
         """Read what is there and no more."""
