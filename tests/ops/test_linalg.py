@@ -188,6 +188,30 @@ def test_gradients_of_hermitian_arguments_are_hermitian() -> None:
         np.testing.assert_allclose(found, found.conj().T, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["cholesky", "eigh", "eigvalsh"])
+def test_tangents_of_hermitian_arguments_count_by_their_hermitian_part(name: str) -> None:
+    a, tangent = normals(3, 3), normals(3, 3, seed=1)
+    x = a @ a.T + 3 * np.eye(3)
+    weights = [normals(3, seed=2), normals(3, 3, seed=2)]
+
+    def f(y: Any) -> Any:
+        parts = getattr(tg.linalg, name)(y)
+        parts = parts if isinstance(parts, tuple) else (parts,)
+        return sum((part * tg.tensor(weights[part.ndim - 1])).sum() for part in parts)
+
+    _, forward = jvp(f, (tg.tensor(x),), (tg.tensor(tangent),))
+    np.testing.assert_allclose(forward.item(), (gradient(f, x) * tangent).sum())
+    _, symmetric = jvp(f, (tg.tensor(x),), (tg.tensor((tangent + tangent.T) / 2),))
+    np.testing.assert_allclose(symmetric.item(), forward.item())
+
+
+def test_the_gradient_of_a_tall_pinv_needs_no_matrix_of_its_length_squared() -> None:
+    # 20,000 squared would be three gigabytes.
+    x = normals(20_000, 3)
+    found = gradient(lambda a: (tg.linalg.pinv(a) @ a).sum(), x)
+    np.testing.assert_allclose(found, np.zeros_like(x), atol=1e-10)
+
+
 # What has no derivative
 
 

@@ -223,7 +223,12 @@ def qr(x: ArrayLike, /, *, mode: Literal["reduced", "complete"] = "reduced") -> 
 
 
 def eigh(x: ArrayLike, /) -> EighResult:
-    """The eigenvalues, in rising order, and eigenvectors of a Hermitian matrix."""
+    """The eigenvalues, in rising order, and eigenvectors of a Hermitian matrix.
+
+    Gradients take x to be Hermitian. Through the vectors of equal eigenvalues they are not finite.
+    Complex vectors are determined up to a phase: a function that depends on it raises in the
+    backward pass.
+    """
     return EighResult(*apply(_spectra.EIGH, _square(x, "eigh")))
 
 
@@ -236,6 +241,8 @@ def svd(x: ArrayLike, /, *, full_matrices: bool = True) -> SVDResult:
     """Singular vectors and values: ``x = U @ diag(S) @ Vh``.
 
     With `full_matrices` U and Vh are square; where x is not, only S has a derivative then.
+    Gradients through the vectors of equal singular values are not finite. Complex vectors are
+    determined up to a phase: a function that depends on it raises in the backward pass.
     """
     matrix = _matrix(x, "svd")
     is_square = matrix.shape[-1] == matrix.shape[-2]

@@ -178,26 +178,30 @@ SLOGDET = Primitive(
 )
 
 
-def _outside(xp: Any, left: Any, right: Any) -> Any:
-    """The projector onto what ``left @ right`` does not reach."""
-    projected = xp.matmul(left, right)
-    return xp.eye(projected.shape[-1], dtype=xp.dtype_of(projected)) - projected
+def _product(xp: Any, a: Any, b: Any, c: Any) -> Any:
+    """``a @ b @ c`` by way of the smaller matrix, so that no long side is squared."""
+    if a.shape[-2] * b.shape[-1] <= b.shape[-2] * c.shape[-1]:
+        return xp.matmul(xp.matmul(a, b), c)
+    return xp.matmul(a, xp.matmul(b, c))
 
 
 def _pinv_vjp(xp: Any, g: Any, s: Any) -> Any:
-    p, ph, gh = s.out, adjoint(xp, s.out), adjoint(xp, g)
-    inside = -xp.matmul(ph, xp.matmul(g, ph))
-    rows = xp.matmul(_outside(xp, s.x, p), xp.matmul(gh, xp.matmul(p, ph)))
-    columns = xp.matmul(xp.matmul(xp.matmul(ph, p), gh), _outside(xp, p, s.x))
-    return inside + rows + columns
+    x, p, ph, gh = s.x, s.out, adjoint(xp, s.out), adjoint(xp, g)
+    rows = _product(xp, gh, p, ph)
+    columns = _product(xp, ph, p, gh)
+    # What x and its pseudo-inverse reach is taken off on either side.
+    rows = rows - _product(xp, x, p, rows)
+    columns = columns - _product(xp, columns, p, x)
+    return rows + columns - _product(xp, ph, g, ph)
 
 
 def _pinv_jvp(xp: Any, t: Any, s: Any) -> Any:
-    p, ph, th = s.out, adjoint(xp, s.out), adjoint(xp, t)
-    inside = -xp.matmul(p, xp.matmul(t, p))
-    rows = xp.matmul(xp.matmul(p, ph), xp.matmul(th, _outside(xp, s.x, p)))
-    columns = xp.matmul(_outside(xp, p, s.x), xp.matmul(th, xp.matmul(ph, p)))
-    return inside + rows + columns
+    x, p, ph, th = s.x, s.out, adjoint(xp, s.out), adjoint(xp, t)
+    rows = _product(xp, p, ph, th)
+    columns = _product(xp, th, ph, p)
+    rows = rows - _product(xp, rows, x, p)
+    columns = columns - _product(xp, p, x, columns)
+    return rows + columns - _product(xp, p, t, p)
 
 
 # As long as the rank stays what it is; where it changes, the pseudo-inverse jumps.
