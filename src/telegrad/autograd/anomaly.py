@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from telegrad.arrays import backend_of
 from telegrad.errors import AnomalyError
 from telegrad.graph import Bundle
 from telegrad.tensors import Tensor
@@ -54,4 +53,5 @@ def _has_nan(value: Any) -> bool:
     if value is None:
         return False
     raw = value.array if isinstance(value, Tensor) else value
-    return bool(np.isnan(np.asarray(raw)).any())
+    xp = backend_of(raw)
+    return bool(xp.any(xp.isnan(raw)))
