@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from telegrad.distributed import travelling
 from telegrad.distributed.carrying import Carrier
+from telegrad.distributed.profiling import Recording
 from telegrad.distributed.recording import Recorder
 from telegrad.distributed.releasing import Leases
 from telegrad.distributed.running import Runner
@@ -24,6 +25,7 @@ class Autograd(NamedTuple):
     carrier: Carrier
     leases: Leases
     runner: Runner
+    recording: Recording
 
 
 def equip(worker: Worker) -> None:
@@ -33,7 +35,7 @@ def equip(worker: Worker) -> None:
     carrier = Carrier(recorder)
     runner = Runner(worker, carrier)
     recorder.contexts.take_over = runner.take_over
-    recorder.autograd = Autograd(recorder, carrier, Leases(recorder), runner)
+    recorder.autograd = Autograd(recorder, carrier, Leases(recorder), runner, Recording(worker))
     worker.install(recorder)
 
 

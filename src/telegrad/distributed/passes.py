@@ -9,7 +9,8 @@ Gradients are staged here and become the context's when the pass has succeeded e
 """
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
@@ -54,7 +55,13 @@ class Departure(msgspec.Struct, gc=False):
 class Part:
     """This worker's state in one pass."""
 
-    def __init__(self, context: Context, plan: Plan, worker_name: str) -> None:
+    def __init__(
+        self,
+        context: Context,
+        plan: Plan,
+        worker_name: str,
+        watch: Callable[[str], AbstractContextManager[Any]] | None = None,
+    ) -> None:
         self.context = context
         self.plan = plan
         self.ended: Future[None] = Future()
@@ -77,6 +84,7 @@ class Part:
             recorded=plan.recorded,
             targets=self.targets,
         )
+        self._task.watch = watch
 
     # Steps 1 and 4: count, on first contact.
 

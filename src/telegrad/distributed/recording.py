@@ -6,7 +6,7 @@ their primals) require grad: such a message has a send node where it left and a 
 arrived. Message id 0 means that none did: the context still follows the call, since its result may
 require grad. `levels` are the caller's open dual levels, which have shadows in the handler.
 
-Context id 0 stands for no context, -1 for ``no_grad`` inside one: nothing is recorded, and what
+Context id 0 stands for no context, -1 for ``no_grad``: nothing is recorded, and what
 comes back is constant. An extra of None, the usual one outside of contexts and levels, costs a
 byte.
 """
@@ -23,6 +23,7 @@ from telegrad.distributed.levels import LevelBook
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
 from telegrad.distributed.travelling import CarriedDual, flatten
 from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.rref import RRef
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.duals import without_history
@@ -51,13 +52,14 @@ class Recorder:
     def outgoing_call(self, to: WorkerInfo, values: list[Any]) -> Any:
         place = CURRENT.get()
         levels = LEVELS.get()
-        if place is None and not levels:
+        is_recording = MODE.get().recording
+        if place is None and is_recording and not levels:
             self._carry_duals(to.name, values)
             return None
         shared = [self.levels.share(level, to.name) for level in levels]
-        if place is None or not MODE.get().recording:
+        if place is None or not is_recording:
             self._carry_duals(to.name, values)
-            return [NO_CONTEXT if place is None else NO_GRAD, 0, [], (), shared]
+            return [NO_CONTEXT if is_recording else NO_GRAD, 0, [], (), shared]
         context = place.context
         path = place.step()
         context.meet(to)
@@ -122,6 +124,16 @@ class Recorder:
         path = place.step()
         message_id, slots = self._give(place.context, to.name, values, path)
         return [message_id, slots, path] if message_id else None
+
+    # References.
+
+    def backward_from(self, reference: RRef, context_id: int, retain_graph: bool) -> None:
+        """Runs a pass from the value of a reference; see ``RRef.backward``."""
+        # Above this module: what users call is made of what is here.
+        from telegrad.distributed.autograd import _backward_here
+
+        args = (reference, context_id, retain_graph)
+        self.worker.rpc_sync(reference.owner(), _backward_here, args)
 
     # Gradients of a recorded pass are messages too.
 

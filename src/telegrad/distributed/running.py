@@ -1,6 +1,7 @@
 """Starting passes on one worker: from checked roots to a pass that has ended everywhere."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from telegrad.distributed.carrying import Carrier
@@ -13,6 +14,8 @@ from telegrad.tensors import Tensor
 __all__ = ["Runner"]
 
 MODES = ("smart", "fast")
+PASS_NAME = "telegrad::distributed::autograd::backward"
+"""Under which every pass is recorded, with its context id."""
 
 
 class Runner:
@@ -49,7 +52,9 @@ class Runner:
             create_graph,
             only,
         )
-        self._carrier.run(context, roots, plan, targets or {}, mode, finish)
+        observer = self._worker.observer
+        with nullcontext() if observer is None else observer.running(PASS_NAME, context.id):
+            self._carrier.run(context, roots, plan, targets or {}, mode, finish)
 
     def take_over(
         self,

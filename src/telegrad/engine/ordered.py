@@ -18,6 +18,7 @@ Contributions are folded as soon as all with smaller ranks are in; only early on
 """
 
 from collections.abc import Callable, Container, Iterable
+from contextlib import AbstractContextManager
 from sys import getrefcount
 from typing import Any
 
@@ -87,6 +88,8 @@ class OrderedTask:
         self.keep_graph = keep_graph
         self.recorded = recorded
         self.targets = targets
+        self.watch: Callable[[str], AbstractContextManager[Any]] | None = None
+        """Entered with a node's name while it runs; None costs a comparison."""
         self.ranks: dict[Any, int] = {}
         self.sums: dict[Any, Sum] = {}
         """Nodes that received something and have not run: after ``run``, those that wait."""
@@ -168,7 +171,13 @@ class OrderedTask:
             return ()
         if node.freed:
             raise freed_error(node)
-        contributions = node.pull_recorded(cotangent) if self.recorded else node.pull(cotangent)
+        if self.watch is None:
+            contributions = node.pull_recorded(cotangent) if self.recorded else node.pull(cotangent)
+        else:
+            with self.watch(node.name()):
+                contributions = (
+                    node.pull_recorded(cotangent) if self.recorded else node.pull(cotangent)
+                )
         if hooks is not None:
             contributions = node.after(contributions, cotangent)
         if not self.keep_graph:

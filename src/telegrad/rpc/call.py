@@ -57,7 +57,11 @@ class Call(Future[Any]):
         return self.endpoint.peer
 
     def _wait(self, timeout: float | None) -> None:
-        if timeout is None:
+        observer = self.worker.observer
+        if observer is not None:
+            with observer.waiting(self):
+                super()._wait(timeout)
+        elif timeout is None:
             # The hot path: a call follows from nothing but its answer, which the host waits for.
             self.worker.host.wait(self, None)
         else:

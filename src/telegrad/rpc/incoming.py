@@ -128,8 +128,14 @@ class Incoming:
         self._run_service(service, request)
 
     def _run_service(self, service: Service, request: ServiceRequest) -> None:
+        observer = self._worker.observer
         try:
-            service.handler(request)
+            if observer is None:
+                service.handler(request)
+                return
+            size = sum(array.nbytes for array in request.arrays)
+            with observer.handling(request.frm.name, request.number, service.name, size):
+                service.handler(request)
         except BaseException as error:
             if request.wants_reply:
                 request.fail(error)
@@ -170,11 +176,19 @@ class Incoming:
     ) -> tuple[bytes, list[Buffer]] | None:
         """Return the answer, ready to be sent; None if it comes later."""
         function, args, kwargs = self._worker.codec.open_call(sealed, slots, frame.buffers)
-        result = function(*args, **kwargs)
+        result = self._call(endpoint, frame, function, args, kwargs)
         if is_async_execution(function):
             self._answer_later(endpoint, frame.ident, result, sealed.extra)
             return None
         return self._seal_answer(endpoint, frame.ident, result, sealed.extra)
+
+    def _call(self, endpoint: Endpoint, frame: Frame, function: Any, args: Any, kwargs: Any) -> Any:
+        observer = self._worker.observer
+        if observer is None:
+            return function(*args, **kwargs)
+        size = len(frame.header) + sum(map(len, frame.buffers))
+        with observer.handling(endpoint.peer.name, frame.ident, function, size):
+            return function(*args, **kwargs)
 
     def _serve_creation(self, endpoint: Endpoint, frame: Frame, value: Future[Any]) -> None:
         self.running += 1
@@ -199,7 +213,7 @@ class Incoming:
                 else interceptor.incoming_call(endpoint.peer, sealed.extra, slots)
             ):
                 function, args, kwargs = worker.codec.open_call(sealed, slots, frame.buffers)
-                result = function(*args, **kwargs)
+                result = self._call(endpoint, frame, function, args, kwargs)
             if is_async_execution(function):
                 _check_future(result).add_done_callback(partial(_copy_outcome, value))
             else:

@@ -133,6 +133,9 @@ class Outgoing:
     ) -> None:
         endpoint = call.endpoint
         number = call.number = endpoint.calls.begin(call)
+        observer = self._worker.observer
+        if observer is not None:
+            observer.sent(call, len(header) + sum(map(len, buffers)))
         try:
             endpoint.send(kind, flags, number, parent, header, buffers)
         except (OSError, EOFError) as error:
@@ -205,6 +208,9 @@ class Outgoing:
             return
         if call.code is not None:
             endpoint.known_code.add(call.code)
+        observer = self._worker.observer
+        if observer is not None:
+            observer.answered(call, len(frame.header) + sum(map(len, frame.buffers)))
         try:
             if frame.kind == FAILURE:
                 self._failed(call, load_failure(frame.header, strict=self._worker.codec.strict))

@@ -102,6 +102,11 @@ class ServiceRequest:
         """Whether the sender waits and was not answered yet."""
         return self._number is not None
 
+    @property
+    def number(self) -> int | None:
+        """The sender's number for this message; None for a notice, or once it is answered."""
+        return self._number
+
     def reply(self, header: Any = None, content: Arrays = ()) -> None:
         """Answer the message."""
         number, self._number = self._number, None

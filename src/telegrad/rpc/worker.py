@@ -26,6 +26,7 @@ from telegrad.rpc.incoming import Incoming
 from telegrad.rpc.interceptor import Interceptor
 from telegrad.rpc.loopback import Loopback
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
+from telegrad.rpc.observer import Observer
 from telegrad.rpc.options import Options
 from telegrad.rpc.outgoing import Outgoing
 from telegrad.rpc.peers import Peer, Peers
@@ -59,6 +60,7 @@ class Worker:
         self.peers = Peers(info)
         self.codec = Codec(strict=self.options.strict)
         self.interceptor: Interceptor | None = None
+        self.observer: Observer | None = None
         self.outgoing = Outgoing(self)
         self.incoming = Incoming(self)
         self.receive = self.incoming.receive

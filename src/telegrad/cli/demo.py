@@ -1,0 +1,188 @@
+"""The main job: handwritten digits, classified by layers that live on three workers.
+
+Starts a cluster on this machine, trains, checks one batch against the same model in one process, and leaves
+a trace, a picture of the graph and one of the loss.
+"""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import telegrad as tg
+from telegrad import nn, optim
+from telegrad.cli.command import Command
+from telegrad.cli.meter import Meter
+from telegrad.cli.progress import Progress, progress_for
+from telegrad.data import digits
+from telegrad.distributed import LocalCluster
+from telegrad.distributed import autograd as dist_autograd
+from telegrad.distributed.optim import DistributedOptimizer
+from telegrad.distributed.remote_module import RemoteModule
+from telegrad.pictures import line_chart
+from telegrad.profiler import profile
+from telegrad.rpc.current import current_worker
+from telegrad.tensors import Tensor
+
+__all__ = ["DEMO", "main"]
+
+WORKERS = ("first", "second", "third")
+LAYERS: tuple[tuple[type[nn.Module], tuple[Any, ...]], ...] = (
+    (nn.Linear, (64, 96)),
+    (nn.Linear, (96, 48)),
+    (nn.Linear, (48, 10)),
+)
+HELD_OUT = 360
+BATCH = 64
+GOAL = 0.95
+
+
+class Split:
+    """A classifier with one layer on each worker; activations and loss are computed here."""
+
+    def __init__(self) -> None:
+        self.layers = [
+            RemoteModule(worker, kind, args) for worker, (kind, args) in zip(WORKERS, LAYERS)
+        ]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        for layer in self.layers[:-1]:
+            x = tg.relu(layer(x))
+        return self.layers[-1](x)  # type: ignore[no-any-return]
+
+    def copy_here(self) -> nn.Sequential:
+        """The same model, with the same parameters, in this process."""
+        here = nn.Sequential(*(kind(*args) for kind, args in LAYERS))
+        for mine, theirs in zip(here, self.layers):
+            mine.load_state_dict(theirs.state_dict())
+        return here
+
+
+def seed_worker(seed: int) -> None:
+    """Makes the parameters that this worker will draw the same on every run."""
+    tg.manual_seed(seed)
+
+
+def largest_difference(model: Split, x: Tensor, labels: Tensor) -> float:
+    """The largest difference of a gradient from that of the same model in one process."""
+    worst = 0.0
+    with dist_autograd.context() as context_id:
+        loss = nn.functional.cross_entropy(model(x), labels)
+        dist_autograd.backward(context_id, [loss])
+        theirs = [
+            current_worker().rpc_sync(layer.on, gradients_of, (layer.module_rref, context_id))
+            for layer in model.layers
+        ]
+    here = model.copy_here()
+    first, second, third = here
+    loss = nn.functional.cross_entropy(third(tg.relu(second(tg.relu(first(x))))), labels)
+    loss.backward()
+    for mine, gradients in zip(here, theirs):
+        for parameter, gradient in zip(mine.parameters(), gradients, strict=True):
+            assert parameter.grad is not None
+            difference = np.abs(parameter.grad.numpy() - gradient.numpy()).max()
+            worst = max(worst, float(difference))
+    return worst
+
+
+def gradients_of(module: Any, context_id: int) -> list[Tensor]:
+    """The gradients of a module's parameters in a context, on the worker that has it."""
+    gradients = dist_autograd.get_gradients(context_id)
+    return [gradients[parameter] for parameter in module.local_value().parameters()]
+
+
+def accuracy(model: Split, x: Tensor, labels: np.ndarray[Any, Any]) -> float:
+    """The share of digits that the model names rightly."""
+    with tg.no_grad():
+        guesses = model(x).numpy().argmax(axis=1)
+    return float((guesses == labels).mean())
+
+
+def train(
+    epochs: int, out: Path, progress: Progress, seed: int = 0
+) -> tuple[list[float], float, float]:
+    """Trains over a cluster; the losses, the accuracy on held-out digits, the check's difference."""
+    images, labels = digits()
+    order = np.random.default_rng(seed).permutation(len(images))
+    images, labels = images.reshape(-1, 64)[order], labels[order]
+    test_x, test_labels = tg.tensor(images[:HELD_OUT]), labels[:HELD_OUT]
+    train_x, train_labels = images[HELD_OUT:], labels[HELD_OUT:]
+    losses: list[float] = []
+    reached = 0.0
+    with LocalCluster(list(WORKERS)) as cluster:
+        for i, name in enumerate(WORKERS):
+            cluster.worker.rpc_sync(name, seed_worker, (seed + i,))
+        model = Split()
+        parameters = [p for layer in model.layers for p in layer.parameters()]
+        optimizer = DistributedOptimizer(optim.Adam, parameters, lr=0.004)
+        steps = len(train_x) // BATCH
+        cluster.worker.observer = meter = Meter()
+        progress.start(epochs * steps, [cluster.worker.name, *WORKERS])
+        for epoch in range(epochs):
+            shuffled = np.random.default_rng(seed + epoch).permutation(len(train_x))
+            for step in range(steps):
+                rows = shuffled[step * BATCH : (step + 1) * BATCH]
+                x, y = tg.tensor(train_x[rows]), tg.tensor(train_labels[rows])
+                begin = time.perf_counter()
+                before = meter.bytes
+                with dist_autograd.context() as context_id:
+                    loss = nn.functional.cross_entropy(model(x), y)
+                    dist_autograd.backward(context_id, [loss])
+                    optimizer.step(context_id)
+                losses.append(loss.item())
+                progress.step(
+                    loss=losses[-1],
+                    accuracy=reached,
+                    seconds=time.perf_counter() - begin,
+                    bytes=meter.bytes - before,
+                )
+            reached = accuracy(model, test_x, test_labels)
+        cluster.worker.observer = None
+        progress.stop()
+        x, y = tg.tensor(train_x[:BATCH]), tg.tensor(train_labels[:BATCH])
+        difference = largest_difference(model, x, y)
+        with profile() as recording, dist_autograd.context() as context_id:
+            loss = nn.functional.cross_entropy(model(x), y)
+            dist_autograd.backward(context_id, [loss])
+            dist_autograd.draw(context_id).save(out / "graph.svg")
+        recording.export(out / "trace.json")
+        print(recording.summary())
+    return losses, reached, difference
+
+
+def main(epochs: int = 12, out: Path = Path("build/demo")) -> int:
+    """Runs the demo; the exit code is 1 if it missed its goal."""
+    out.mkdir(parents=True, exist_ok=True)
+    begin = time.perf_counter()
+    losses, reached, difference = train(epochs, out, progress_for())
+    chart = line_chart(
+        {"training loss": losses},
+        title="Digits over three workers",
+        x_label="step",
+        y_label="cross-entropy",
+        log_y=True,
+    )
+    (out / "loss.svg").write_text(chart)
+    print(f"{reached:.1%} of {HELD_OUT} held-out digits named rightly", end="")
+    print(f" after {len(losses)} steps, {time.perf_counter() - begin:.1f} s in all")
+    print(f"one batch beside one process: gradients differ by at most {difference:.2g}")
+    print(f"left in {out}/: trace.json (open it in Perfetto), graph.svg, loss.svg")
+    if reached < GOAL or difference > 1e-5:
+        print(f"expected at least {GOAL:.0%} and a difference of at most 1e-5")
+        return 1
+    return 0
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--epochs", type=int, default=12, help="passes over the data")
+    parser.add_argument("--out", type=Path, default=Path("build/demo"), help="where files go")
+
+
+DEMO = Command(
+    "demo",
+    "train a digit classifier whose layers live on three workers",
+    _configure,
+    lambda arguments: main(arguments.epochs, arguments.out),
+)
