@@ -20,9 +20,10 @@ from telegrad.distributed.passes import Departure, Part, Plan
 from telegrad.distributed.questions import Question, Questions
 from telegrad.distributed.recording import Recorder
 from telegrad.distributed.report import Report
-from telegrad.errors import GradientError, InternalError, PassAborted
+from telegrad.errors import DTypeError, GradientError, InternalError, PassAborted
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.service import ServiceRequest
+from telegrad.tensors import Tensor
 
 __all__ = ["Carrier"]
 
@@ -62,7 +63,7 @@ class Carrier:
         finish: Callable[[Part], None] | None = None,
     ) -> Part:
         """Runs a pass to its end everywhere; `finish` is called before it is settled."""
-        part = Part(context, plan, self._worker.name)
+        part = self._new_part(context, plan)
         part.targets.update(targets)
         context.passes[plan.pass_id] = part
         report = Report()
@@ -201,14 +202,24 @@ class Carrier:
                 raise PassAborted(f"pass {plan.pass_id} of context {context.id} has ended already")
             part: Part | None = context.passes.get(plan.pass_id)
             if part is None:
-                part = context.passes[plan.pass_id] = Part(context, plan, self._worker.name)
+                part = context.passes[plan.pass_id] = self._new_part(context, plan)
                 self._find_targets(part)
         return part
+
+    def _new_part(self, context: Context, plan: Plan) -> Part:
+        observer = self._worker.observer
+        watch = None if observer is None else observer.running
+        return Part(context, plan, self._worker.name, watch)
 
     def _find_targets(self, part: Part) -> None:
         for owner, reference in part.plan.targets or ():
             if owner == self._worker.id:
                 value = self._worker.references.value(reference).value()
+                if not isinstance(value, Tensor):
+                    raise DTypeError(
+                        "expected an RRef to a Tensor as an input, got one to "
+                        f"{type(value).__name__}"
+                    )
                 part.targets[value if value.is_leaf else value.grad_fn] = reference
 
     def _on_gradients(self, request: ServiceRequest) -> None:
