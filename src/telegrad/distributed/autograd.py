@@ -186,14 +186,9 @@ def _complete(
     return tuple(results)
 
 
-def backward_from(reference: RRef, context_id: int = -1, retain_graph: bool = False) -> None:
-    """Runs a pass from the value of a reference, on the worker that has it."""
-    args = (reference, context_id, retain_graph)
-    current_worker().rpc_sync(reference.owner(), _backward_here, args)
-
-
 @expose
 def _backward_here(reference: RRef, context_id: int, retain_graph: bool) -> None:
+    """Runs a pass from the value of a reference to this worker; see ``RRef.backward``."""
     value = reference.local_value()
     if not isinstance(value, Tensor):
         raise DTypeError(

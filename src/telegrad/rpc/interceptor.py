@@ -9,11 +9,14 @@ they are taken apart; coming in, before the object that holds them is built.
 """
 
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from telegrad.rpc.names import WorkerInfo
 
-__all__ = ["Interceptor"]
+if TYPE_CHECKING:
+    from telegrad.rpc.rref import RRef
+
+__all__ = ["Differentiator", "Interceptor"]
 
 
 class Interceptor(Protocol):
@@ -37,3 +40,11 @@ class Interceptor(Protocol):
 
     def failed_call(self, to: WorkerInfo, call_extra: Any, error: BaseException) -> None:
         """On the caller: the call ended without a result."""
+
+
+@runtime_checkable
+class Differentiator(Protocol):
+    """What an interceptor may do besides: differentiate from the value of a reference."""
+
+    def backward_from(self, reference: "RRef", context_id: int, retain_graph: bool) -> None:
+        """Run a backward pass from the value, where it is; -1 stands for no context."""

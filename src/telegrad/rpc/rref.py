@@ -11,6 +11,7 @@ from telegrad.errors import Unserializable, UsageError, WorkerLost
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.future import Future
 from telegrad.rpc.incoming import async_execution, is_async_execution
+from telegrad.rpc.interceptor import Differentiator
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.protocol.references import State
 from telegrad.rpc.request import current_request
@@ -103,6 +104,21 @@ class RRef(Reference):
             if held.why_gone is not None:
                 raise held.why_gone
             raise WorkerLost(f"the owner of {self!r} is gone")
+
+    def backward(self, context_id: int = -1, retain_graph: bool = False) -> None:
+        """Run a backward pass from the value, a scalar Tensor, on the worker that has it.
+
+        With the id of a context the pass is a distributed one and its gradients are the context's;
+        without, it is one of the owner alone.
+        """
+        self._check()
+        layer = self._worker.interceptor
+        if not isinstance(layer, Differentiator):
+            raise UsageError(
+                f"worker {self._worker.name!r} was started without autograd: start it with "
+                "telegrad.distributed.rpc.init_rpc or LocalCluster"
+            )
+        layer.backward_from(self, context_id, retain_graph)
 
     def rpc_sync(self, timeout: float | None = None) -> "RRefProxy":
         """Return a proxy whose methods run on the owner and return their results."""
