@@ -6,12 +6,12 @@ import threading
 
 import numpy as np
 import pytest
+from tests.distributed import handlers
+from tests.distributed.simulated import on_workers
 
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.errors import ContextError
-from tests.distributed import handlers
-from tests.distributed.simulated import on_workers
 
 
 def x():

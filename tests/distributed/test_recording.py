@@ -6,11 +6,11 @@ import threading
 
 import numpy as np
 import pytest
+from tests.distributed import handlers
+from tests.distributed.simulated import IN_ORDER, frames_sent, on_workers
 
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
-from tests.distributed import handlers
-from tests.distributed.simulated import IN_ORDER, frames_sent, on_workers
 
 W = [2.0, 3.0]
 Pair = collections.namedtuple("Pair", "left right")
