@@ -1,8 +1,8 @@
 """Random tensors from seeded generators.
 
-A ``Generator`` is a stream of random numbers: the same seed gives the same numbers, bit for bit, with
-the same version of NumPy. Functions take one as ``generator=``; without it they draw from the one
-generator of this process, which ``manual_seed`` starts anew.
+A ``Generator`` is a stream of random numbers: the same seed gives the same numbers, bit for bit,
+with the same version of NumPy. Functions take one as ``generator=``; without it they draw from the
+one generator of this process, which ``manual_seed`` starts anew.
 
 The streams are NumPy's Philox, which is made for many independent ones (``spawn``). NumPy loads its
 random numbers when first used, and so does this module.
