@@ -7,7 +7,6 @@ recorded like any other. What is in no table, or asks for something that a Tenso
 writing into ``out=``, raises an error that names it; nothing is computed outside of the graph.
 """
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -70,6 +69,8 @@ def _refuse_arguments(
     name: str, function: Callable[..., Any], args: Any, options: Any, error: TypeError
 ) -> None:
     """Raises where the error came from arguments that the function does not have."""
+    import inspect  # Here, since it takes 10 ms to load and only errors need it.
+
     signature = inspect.signature(function)
     try:
         signature.bind(*args, **options)
