@@ -1,9 +1,9 @@
 """What took how long, on every worker: ``with profile() as p``.
 
 Records calls, handlers, node runs, gradient messages and waits on all workers that the current one
-knows, with their clocks aligned. ``p.export("trace.json")`` writes one file in Chrome's trace format, which
-Perfetto opens; ``p.summary()`` is a table by worker. While no profile is on, nothing is recorded
-and each of these points costs a comparison.
+knows, with their clocks aligned. ``p.export("trace.json")`` writes one file in Chrome's trace
+format, which Perfetto opens; ``p.summary()`` is a table by worker. While no profile is on, nothing
+is recorded and each of these points costs a comparison.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """The main job: handwritten digits, classified by layers that live on three workers.
 
-Starts a cluster on this machine, trains, checks one batch against the same model in one process, and leaves
-a trace, a picture of the graph and one of the loss.
+Starts a cluster on this machine, trains, checks one batch against the same model in one process,
+and leaves a trace, a picture of the graph and one of the loss.
 """
 
 import argparse

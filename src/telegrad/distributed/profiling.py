@@ -1,7 +1,8 @@
 """What a worker did and when: the recording side of ``telegrad.profiler``.
 
-Each worker has a Recording that is off until somebody starts it, here or from another worker. Events are
-spans and the ends of arrows; times are the worker's own clock, which whoever collects them aligns.
+Each worker has a Recording that is off until somebody starts it, here or from another worker.
+Events are spans and the ends of arrows; times are the worker's own clock, which whoever collects
+them aligns.
 """
 
 import threading
