@@ -156,7 +156,8 @@ class OrderedTask:
                         ready.append(edge)
                 contributions = contribution = None
         except Exception as error:
-            if node is not None:
+            # A leaf has nothing to explain: what failed is a hook of it.
+            if node is not None and node.key >= 0:
                 node.explain(error)
             raise
 
