@@ -1,0 +1,163 @@
+"""What can't be served: each says what was expected, what came and what to do."""
+
+import numpy as np
+import pytest
+from tests.distributed import handlers
+from tests.distributed.simulated import on_workers
+
+import telegrad as tg
+from telegrad.distributed import autograd, rpc
+from telegrad.errors import ContextError, DTypeError, GradientError, ShapeError, UsageError
+
+X = np.array([5.0, 7.0])
+
+
+def x():
+    return tg.tensor(X, requires_grad=True)
+
+
+@on_workers("main", "b")
+def test_an_unknown_or_released_context_is_refused_with_its_id():
+    with autograd.context() as released:
+        pass
+    for context_id in (released, 12345):
+        with pytest.raises(ContextError, match=rf"worker 'main', got {context_id}; it was never"):
+            autograd.backward(context_id, [x().sum()])
+        with pytest.raises(ContextError, match=f"got {context_id}"):
+            autograd.get_gradients(context_id)
+        with pytest.raises(ContextError, match=f"got {context_id}"):
+            autograd.grad(context_id, [x().sum()], [x()])
+        with pytest.raises(ContextError, match=f"got {context_id}"):
+            autograd._retrieve_context(context_id)
+    with pytest.raises(ContextError, match="an int, got str"):
+        autograd.backward("one", [x().sum()])
+
+
+@on_workers("main", "b")
+def test_empty_roots_are_refused():
+    with (
+        autograd.context() as context_id,
+        pytest.raises(UsageError, match="at least one tensor to differentiate, got none"),
+    ):
+        autograd.backward(context_id, [])
+
+
+@on_workers("main", "b")
+def test_a_root_that_is_no_scalar_wants_a_gradient():
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (x(),))
+        with pytest.raises(GradientError, match=r"got a tensor of shape \(2,\).*grad_tensors\[0\]"):
+            autograd.backward(context_id, [y])
+
+
+@on_workers("main", "b")
+def test_a_root_without_grad_is_refused():
+    with (
+        autograd.context() as context_id,
+        pytest.raises(GradientError, match="expected a tensor that requires grad"),
+    ):
+        autograd.backward(context_id, [tg.tensor(1.0)])
+
+
+@on_workers("main", "b")
+def test_roots_that_are_no_tensors_are_refused():
+    with autograd.context() as context_id:
+        with pytest.raises(DTypeError, match="a sequence of Tensors as roots, got int"):
+            autograd.backward(context_id, 3)
+        with pytest.raises(DTypeError, match=r"a Tensor as roots\[0\], got RRef"):
+            autograd.backward(context_id, [rpc.RRef(x())])
+
+
+@on_workers("main", "b")
+def test_a_gradient_of_the_wrong_shape_dtype_or_number_is_refused():
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (x(),))
+        with pytest.raises(ShapeError, match=r"of shape \(2,\).*got \(3,\)"):
+            autograd.backward(context_id, [y], grad_tensors=[tg.ones(3, dtype=tg.float64)])
+        with pytest.raises(DTypeError, match=r"float64.*got float32"):
+            autograd.backward(context_id, [y], grad_tensors=[tg.ones(2)])
+        with pytest.raises(UsageError, match=r"one gradient for each of the 1 tensors.*got 2"):
+            autograd.backward(context_id, [y], grad_tensors=[None, None])
+
+
+@on_workers("main", "b")
+def test_a_root_recorded_in_another_context_is_refused_with_both_ids():
+    with autograd.context() as first:
+        y = rpc.rpc_sync("b", handlers.scale, (x(),)).sum()
+    with (
+        autograd.context() as second,
+        pytest.raises(ContextError, match=rf"context {second}, got .* in context {first}"),
+    ):
+        autograd.backward(second, [y])
+
+
+@on_workers("main", "b")
+def test_gradients_asked_for_during_a_pass_are_waited_for(simulation):
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", slow_in_backward, (one,))
+        asked = rpc.rpc_async("b", gradient_after, (0.5, context_id))
+        autograd.backward(context_id, [y.sum()])
+        assert asked.wait() == X.tolist()
+
+
+def slow_in_backward(value):
+    y = value * handlers.parameter()
+    simulation = rpc.current_worker().host.simulation
+    y.register_hook(lambda g: simulation.sleep(5.0))
+    return y
+
+
+def gradient_after(seconds, context_id):
+    rpc.current_worker().host.simulation.sleep(seconds)
+    return handlers.gradient(context_id)
+
+
+# Plain backward.
+
+
+@on_workers("main", "b")
+def test_plain_backward_outside_of_its_context_says_what_to_do():
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (x(),))
+    with pytest.raises(ContextError, match=rf"context {context_id}, which is released; call"):
+        y.sum().backward()
+
+
+@on_workers("main", "b")
+def test_plain_backward_accumulates_in_grad_here_and_in_the_context_everywhere():
+    one = x()
+    with autograd.context() as context_id:
+        for k in (1, 2):
+            y = rpc.rpc_sync("b", handlers.scale, (one,))
+            (y + one).sum().backward()
+            assert one.grad.numpy().tolist() == [3.0 * k, 4.0 * k]
+            assert autograd.get_gradients(context_id)[one].numpy().tolist() == [3.0 * k, 4.0 * k]
+            assert rpc.rpc_sync("b", handlers.gradient, (context_id,)) == [5.0 * k, 7.0 * k]
+    assert one.grad.numpy().tolist() == [6.0, 8.0]
+
+
+@on_workers("main", "b")
+def test_plain_grad_runs_over_workers_and_leaves_grad_alone():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.weigh_and_sum, (one,))
+        (first,) = tg.autograd.grad(y, one, create_graph=True)
+        (second,) = tg.autograd.grad(first.sum(), one)
+        np.testing.assert_allclose(second.numpy(), 6 * np.array([2.0, 3.0]) * X)
+        assert one.grad is None
+        assert autograd.get_gradients(context_id) == {}
+
+
+@on_workers("main", "b")
+def test_a_handler_may_run_plain_backward_over_its_caller():
+    one = x()
+
+    def finish(y, context_id):
+        (y * handlers.parameter()).sum().backward()
+        return handlers.parameter().grad.numpy().tolist(), handlers.gradient(context_id)
+
+    with autograd.context() as context_id:
+        assert rpc.rpc_sync("b", finish, (one * 2.0, context_id)) == ([10.0, 14.0], [10.0, 14.0])
+        assert autograd.get_gradients(context_id)[one].numpy().tolist() == [4.0, 6.0]
+    assert one.grad is None

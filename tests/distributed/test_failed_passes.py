@@ -1,0 +1,217 @@
+"""A pass that fails: who is told what, and that it leaves nothing behind."""
+
+import numpy as np
+import pytest
+from tests.distributed import handlers
+from tests.distributed.simulated import on_workers
+
+import telegrad as tg
+from telegrad.distributed import autograd, rpc
+from telegrad.errors import GraphFreedError, PeerError, WorkerLost
+
+W = np.array([2.0, 3.0])
+X = np.array([5.0, 7.0])
+
+
+def x():
+    return tg.tensor(X, requires_grad=True)
+
+
+def notes(error):
+    return "\n".join(getattr(error, "__notes__", []))
+
+
+def no_gradients(context_id, *names):
+    mine = autograd.get_gradients(context_id)
+    theirs = [rpc.rpc_sync(name, handlers.gradient, (context_id,)) for name in names]
+    return mine == {} and theirs == [None] * len(names)
+
+
+@on_workers("main", "b", "c")
+def test_an_exception_of_any_type_in_a_handler_keeps_type_message_and_worker():
+    with autograd.context():
+        with pytest.raises(handlers.Unlucky, match="no luck today") as caught:
+            rpc.rpc_sync("b", rpc.rpc_sync, ("c", handlers.fail, (x(),)))
+        assert "raised on worker 'c'" in notes(caught.value)
+        assert "raised on worker 'b'" in notes(caught.value)
+
+
+@on_workers("main", "b", "c")
+def test_a_failing_rule_elsewhere_fails_the_pass_with_its_type_worker_and_operation():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("c", handlers.scale, (one,))
+        z = rpc.rpc_sync("b", handlers.with_failing_rule, (y,))
+        with pytest.raises(ZeroDivisionError, match="a rule that fails") as caught:
+            autograd.backward(context_id, [(z * one).sum()])
+        assert "raised on worker 'b'" in notes(caught.value)
+        assert "ThriceBackward" in notes(caught.value)
+        assert no_gradients(context_id, "b", "c")
+
+
+@on_workers("main", "b", "c")
+def test_a_failing_hook_elsewhere_fails_the_pass_with_its_type_and_worker():
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.with_failing_hook, (x(),))
+        z = rpc.rpc_sync("c", handlers.scale, (y,))
+        with pytest.raises(handlers.Unlucky, match="no luck in the hook") as caught:
+            autograd.backward(context_id, [z.sum()])
+        assert "raised on worker 'b'" in notes(caught.value)
+        assert no_gradients(context_id, "b", "c")
+
+
+@on_workers("main", "b")
+def test_a_failing_hook_of_the_root_leaves_nothing_elsewhere():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one,))
+        one.register_hook(lambda g: handlers.fail())
+        with pytest.raises(handlers.Unlucky):
+            autograd.backward(context_id, [y.sum()])
+        assert no_gradients(context_id, "b")
+
+
+@on_workers("main", "b", "c", "d")
+def test_one_failure_among_many_workers_leaves_no_part_of_the_gradients():
+    one = x()
+    with autograd.context() as context_id:
+        good = rpc.rpc_sync("c", handlers.through, (["d"], one))
+        bad = rpc.rpc_sync("b", handlers.with_failing_hook, (one,))
+        with pytest.raises(handlers.Unlucky):
+            autograd.backward(context_id, [(good + bad).sum()])
+        assert no_gradients(context_id, "b", "c", "d")
+
+
+@on_workers("main", "b", "c")
+def test_a_second_try_of_a_retained_graph_is_exact():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("c", handlers.scale, (one,))
+        loss = rpc.rpc_sync("b", handlers.with_failing_rule, (y, 2)).sum()
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                autograd.backward(context_id, [loss], retain_graph=True)
+        autograd.backward(context_id, [loss])
+        found = autograd.get_gradients(context_id)[one].numpy()
+        assert found.tolist() == (3 * W * W).tolist()
+        for name in ("b", "c"):
+            assert rpc.rpc_sync(name, handlers.gradient, (context_id,)) == (3 * X * W).tolist()
+
+
+@on_workers("main", "b")
+def test_a_second_try_of_a_graph_that_was_not_retained_says_so():
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.with_failing_rule, (x(),))
+        loss = (y * y).sum()
+        with pytest.raises(ZeroDivisionError):
+            autograd.backward(context_id, [loss])
+        with pytest.raises(GraphFreedError, match="retain_graph=True"):
+            autograd.backward(context_id, [loss])
+
+
+@on_workers("main", "b", "c")
+def test_a_failure_after_the_correction_leaves_nothing_either():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.ignore_another, (one, "c"))
+        one.register_hook(lambda g: handlers.fail())
+        with pytest.raises(handlers.Unlucky):
+            autograd.backward(context_id, [y.sum()])
+        assert no_gradients(context_id, "b", "c")
+
+
+@on_workers("main", "b")
+def test_a_hook_may_itself_run_a_pass_of_another_context():
+    seen = []
+
+    def look(g):
+        with tg.enable_grad(), autograd.context() as inner:
+            two = x()
+            autograd.backward(inner, [rpc.rpc_sync("b", handlers.scale, (two,)).sum()])
+            seen.append(autograd.get_gradients(inner)[two].numpy().tolist())
+
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one,))
+        y.register_hook(lambda g: run_elsewhere(look, g))
+        autograd.backward(context_id, [y.sum()])
+        assert autograd.get_gradients(context_id)[one].numpy().tolist() == W.tolist()
+    assert seen == [W.tolist()]
+
+
+def run_elsewhere(function, *args):
+    """Runs outside of the current context."""
+    from telegrad.distributed.contexts import CURRENT
+
+    token = CURRENT.set(None)
+    try:
+        function(*args)
+    finally:
+        CURRENT.reset(token)
+
+
+# Lost workers, on virtual time.
+
+
+@pytest.mark.parametrize("when", ["before", "during"])
+@on_workers("main", "b", "c")
+def test_a_worker_that_dies_fails_the_pass_by_name_for_everyone(simulation, when):
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (x(),))
+        z = rpc.rpc_sync("c", handlers.scale, (y,))
+        if when == "before":
+            simulation.crash("b")
+        else:
+            simulation.crash_at("b", "during execution")
+        with pytest.raises(WorkerLost, match=r"\bb\b"):
+            autograd.backward(context_id, [z.sum()])
+        simulation.sleep(30.0)
+        assert no_gradients(context_id, "c")
+
+
+@on_workers("main", "b", "c")
+def test_a_worker_that_dies_after_its_part_takes_only_its_own_gradients(simulation):
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.through, (["c"], one))
+        autograd.backward(context_id, [y.sum()])
+        simulation.crash("b")
+        simulation.sleep(30.0)
+        assert autograd.get_gradients(context_id)[one].numpy().tolist() == (W * W).tolist()
+        assert rpc.rpc_sync("c", handlers.gradient, (context_id,)) == (X * W).tolist()
+
+
+@on_workers("main", "b", "c")
+def test_a_worker_that_stops_is_found_by_its_heartbeat(simulation):
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.through, (["c"], x()))
+        began = simulation.now
+        simulation.pause("c", 1000.0)
+        with pytest.raises(PeerError, match="'c'"):
+            autograd.backward(context_id, [y.sum()])
+        assert simulation.now - began < 60.0
+    simulation.sleep(1200.0)
+
+
+@on_workers("main", "b", "c")
+def test_the_root_of_a_pass_that_dies_leaves_nothing_on_the_others(simulation):
+    held = rpc.rpc_async("b", train_slowly_from_here, ("c",))
+    simulation.sleep(1.0)
+    simulation.crash("b")
+    simulation.sleep(30.0)
+    with pytest.raises(WorkerLost):
+        held.wait()
+    assert handlers.leftovers(simulation.worker("c")) == handlers.CLEAN
+
+
+def train_slowly_from_here(other):
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync(other, slow_in_backward, (x(),))
+        autograd.backward(context_id, [y.sum()])
+
+
+def slow_in_backward(value):
+    y = value * handlers.parameter()
+    simulation = rpc.current_worker().host.simulation
+    y.register_hook(lambda g: simulation.sleep(1000.0))
+    return y

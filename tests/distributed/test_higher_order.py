@@ -1,0 +1,154 @@
+"""create_graph over workers: derivatives of derivatives, equal to those of one process."""
+
+import numpy as np
+import pytest
+from tests.distributed import handlers
+from tests.distributed.simulated import IN_ORDER, on_workers
+
+import telegrad as tg
+from telegrad.distributed import autograd, rpc
+
+W = np.array([2.0, 3.0])
+X = np.array([0.5, 0.7])
+
+
+def leaf(values):
+    return tg.tensor(values, requires_grad=True)
+
+
+def layer(x, other=None):
+    """tanh(w·x), and the same again on another worker if one is given."""
+    y = tg.tanh(x * handlers.parameter())
+    return y if other is None else rpc.rpc_sync(other, layer, (y,))
+
+
+def two_layers(x, w, v):
+    """The same in one process."""
+    return tg.tanh(tg.tanh(x * w) * v)
+
+
+def close(found, expected):
+    np.testing.assert_allclose(found, expected.detach().numpy(), rtol=1e-12)
+
+
+def gradient_of(context_id, name):
+    return np.array(rpc.rpc_sync(name, handlers.gradient, (context_id,)))
+
+
+@on_workers("main", "b", "c")
+def test_a_gradient_penalty_reaches_the_parameters_of_every_worker():
+    x = leaf(X)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", layer, (x, "c"))
+        (g,) = autograd.grad(context_id, y.sum(), x, create_graph=True)
+        autograd.backward(context_id, [y.sum() + ((g * g).sum() - 1.0) ** 2])
+        mine = autograd.get_gradients(context_id)[x].detach().numpy()
+        theirs = gradient_of(context_id, "b"), gradient_of(context_id, "c")
+
+    x, w, v = leaf(X), leaf(W), leaf(W)
+    y = two_layers(x, w, v)
+    (g,) = tg.autograd.grad(y.sum(), x, create_graph=True)
+    (y.sum() + ((g * g).sum() - 1.0) ** 2).backward()
+    close(mine, x.grad)
+    close(theirs[0], w.grad)
+    close(theirs[1], v.grad)
+
+
+@on_workers("main", "b", "c", faults=IN_ORDER)
+def test_a_hessian_vector_product_of_parameters_on_two_workers():
+    there = [rpc.remote(name, handlers.fetch) for name in ("b", "c")]
+    direction = [tg.tensor(np.array([1.0, -2.0])), tg.tensor(np.array([0.5, 3.0]))]
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", layer, (leaf(X), "c")).sum()
+        first = autograd.grad(context_id, y, there, create_graph=True)
+        product = sum(((g * d).sum() for g, d in zip(first, direction)), tg.tensor(0.0))
+        found = [g.numpy() for g in autograd.grad(context_id, product, there)]
+
+    w, v = leaf(W), leaf(W)
+    first = tg.autograd.grad(two_layers(leaf(X), w, v).sum(), [w, v], create_graph=True)
+    product = sum(((g * d).sum() for g, d in zip(first, direction)), tg.tensor(0.0))
+    for mine, expected in zip(found, tg.autograd.grad(product, [w, v])):
+        close(mine, expected)
+
+
+@on_workers("main", "b")
+def test_an_inner_step_with_parameters_elsewhere_is_differentiated_through():
+    """As in MAML: one step of descent on fetched parameters, then the gradient through the step."""
+    x = leaf(X)
+    with autograd.context() as context_id:
+        w = rpc.rpc_sync("b", handlers.fetch)
+        (inner,) = autograd.grad(context_id, (tg.tanh(x * w) ** 2).sum(), w, create_graph=True)
+        adapted = w - 0.1 * inner
+        autograd.backward(context_id, [(tg.sin(x * adapted)).sum()])
+        mine = autograd.get_gradients(context_id)[x].detach().numpy()
+        theirs = gradient_of(context_id, "b")
+
+    x, w = leaf(X), leaf(W)
+    (inner,) = tg.autograd.grad((tg.tanh(x * w) ** 2).sum(), w, create_graph=True)
+    tg.sin(x * (w - 0.1 * inner)).sum().backward()
+    close(mine, x.grad)
+    close(theirs, w.grad)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_three_orders_over_two_workers_equal_those_of_one_process(seed):
+    @on_workers("main", "b", "c", seed=seed)
+    def run():
+        x = leaf(X)
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("b", layer, (x, "c")).sum()
+            for _ in range(3):
+                (g,) = autograd.grad(context_id, y, x, create_graph=True)
+                found.append(g.detach().numpy())
+                y = (g * g).sum()
+            autograd.backward(context_id, [y])
+            found.append(autograd.get_gradients(context_id)[x].detach().numpy())
+            found.append(gradient_of(context_id, "b"))
+
+    found = []
+    run()
+    x, w, v = leaf(X), leaf(W), leaf(W)
+    y = two_layers(x, w, v).sum()
+    expected = []
+    for _ in range(3):
+        (g,) = tg.autograd.grad(y, x, create_graph=True)
+        expected.append(g)
+        y = (g * g).sum()
+    y.backward()
+    expected += [x.grad, w.grad]
+    for mine, other in zip(found, expected, strict=True):
+        close(mine, other)
+
+
+@on_workers("main", "b")
+def test_gradients_in_the_context_can_be_differentiated_again():
+    x = leaf(X)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.weigh_and_sum, (x,))
+        autograd.backward(context_id, [y], create_graph=True)
+        first = autograd.get_gradients(context_id)[x]
+        assert first.requires_grad
+        (second,) = autograd.grad(context_id, first.sum(), x)
+        np.testing.assert_allclose(second.numpy(), 6 * W * X)
+
+
+@on_workers("main", "b")
+def test_unused_calls_do_no_harm_at_second_order():
+    x = leaf(X)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.weigh_and_sum, (x,))
+        rpc.rpc_sync("b", handlers.weigh_and_sum, (x,))
+        (first,) = autograd.grad(context_id, y, x, create_graph=True)
+        (second,) = autograd.grad(context_id, first.sum(), x)
+        np.testing.assert_allclose(second.numpy(), 6 * W * X)
+
+
+@on_workers("main", "b")
+def test_create_graph_retains_the_graph_unless_told_otherwise():
+    x = leaf(X)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.weigh_and_sum, (x,))
+        autograd.backward(context_id, [y], create_graph=True)
+        autograd.backward(context_id, [y])
+        found = autograd.get_gradients(context_id)[x].detach().numpy()
+        np.testing.assert_allclose(found, 2 * 3 * W * X * X)
