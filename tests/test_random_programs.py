@@ -99,6 +99,7 @@ def test_a_row_without_a_twin_gives_its_reason() -> None:
     assert all(len(reason) > 10 for reason in alone.values()), alone
 
 
+@pytest.mark.timeout(3600)
 @settings(max_examples=3 * settings.default.max_examples)
 @given(programs)
 def test_random_programs_agree_with_pytorch(program: list[Step]) -> None:

@@ -18,6 +18,7 @@ from tests.rules.calls import (
 from tests.rules.samples import SAMPLES
 from tests.rules.samples.sample import Sample
 
+import telegrad
 from telegrad.rules.table import TABLE
 from telegrad.testing import gradient_check
 
@@ -143,3 +144,18 @@ def test_shortcuts_give_the_same_bits_as_the_general_path(name: str, sample: Sam
             assert got.dtype == want.dtype
             assert got.shape == want.shape
             assert np.asarray(got.array).tobytes() == np.asarray(want.array).tobytes()
+
+
+@each("forward")
+def test_forward_mode_by_shortcuts_is_that_of_the_general_path(name: str, sample: Sample) -> None:
+    row = TABLE[name]
+    plain = as_function(row, sample)
+    inputs = leaves(row, sample.inputs())
+    expected = tangents(in_general(plain), inputs)
+    for got, want in zip(tangents(plain, inputs), expected, strict=True):
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
+        np.testing.assert_allclose(got.array, want.array, rtol=1e-12, atol=1e-14)
+    with telegrad.no_grad():
+        quiet = tangents(plain, inputs)
+    for got, want in zip(quiet, expected, strict=True):
+        np.testing.assert_allclose(got.array, want.array, rtol=1e-12, atol=1e-14)
