@@ -113,15 +113,20 @@ class GraphTask:
 
     def _count_needed(self, entries: Iterable[Any], targets: Collection[Any]) -> None:
         missing = self.missing
-        entries = list(entries)
         for node in reversed(reachable(entries)):
-            if node in targets or any(edge in missing for edge in node.edges):
+            if node in targets:
                 missing[node] = 0
-            elif node.is_boundary and self.depart is None:
-                # What lies behind it may well lead to a target.
-                raise BoundaryReached(node)
+                continue
+            for edge in node.edges:
+                if edge in missing:
+                    missing[node] = 0
+                    break
+            else:
+                if node.is_boundary and self.depart is None:
+                    # What lies behind it may well lead to a target.
+                    raise BoundaryReached(node)
         for node in missing:
-            if self._ends_at(node):
+            if node in targets and self._ends_at(node):
                 continue
             if node.freed:
                 raise freed_error(node)
@@ -146,9 +151,10 @@ class GraphTask:
 
     def make_ready(self, node: Any) -> None:
         """Puts a node that misses nothing in the queue, once."""
-        entry = (-node.key, node)
-        if node.key < 0 or entry not in self._ready:
-            heappush(self._ready, entry) if node.key >= 0 else self._finish_leaf(node)
+        if node.key < 0:
+            self._finish_leaf(node)
+        elif (-node.key, node) not in self._ready:
+            heappush(self._ready, (-node.key, node))
 
     def waiting(self) -> list[Any]:
         """Nodes that received something and still miss something, newest first."""

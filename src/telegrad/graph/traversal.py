@@ -1,9 +1,12 @@
 """Walking a graph without recursion."""
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any
 
 __all__ = ["reachable"]
+
+_by_key = attrgetter("key")
 
 
 def reachable(entries: Iterable[Any]) -> list[Any]:
@@ -15,4 +18,4 @@ def reachable(entries: Iterable[Any]) -> list[Any]:
             if edge not in seen:
                 seen[edge] = None
                 stack.append(edge)
-    return sorted(seen, key=lambda node: node.key, reverse=True)
+    return sorted(seen, key=_by_key, reverse=True)
