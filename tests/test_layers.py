@@ -26,17 +26,18 @@ MAY_IMPORT: dict[str, list[str]] = {
     "fft": ["ops"],
     "autograd": ["errors", "arrays", "graph", "engine", "rules", "tensors", "ops"],
     "rpc": ["errors", "arrays"],
-    "distributed": [*_LOCAL, "rpc", "nn", "optim"],
     "nn": [*_LOCAL, "linalg", "fft"],
-    "saving": ["errors", "tensors"],
     "optim": [*_LOCAL, "nn"],
-    "data": [*_LOCAL, "nn", "optim"],
-    "interop": [*_LOCAL, "nn", "optim", "rpc", "distributed"],
-    "cli": ["errors", "_version", "rpc", "distributed"],
+    "saving": ["errors", "tensors"],
+    "data": _LOCAL,
+    "pictures": [],
+    "distributed": [*_LOCAL, "rpc", "nn", "optim", "saving", "pictures"],
+    "profiler": ["errors", "rpc", "distributed", "pictures"],
+    "interop": [*_LOCAL, "nn", "optim", "saving", "rpc", "distributed"],
 }
 """What each part of the package may import, beside itself. Those on top are missing here."""
 
-ON_TOP = ["__init__", "testing", "demo"]
+ON_TOP = ["__init__", "cli", "demo", "testing"]
 """May import anything."""
 
 NO_EDGE = {"asyncio", "os", "random", "secrets", "select", "socket", "threading", "time"}
