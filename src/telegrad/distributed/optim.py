@@ -155,7 +155,7 @@ def _gather(calls: Mapping[str, Call], what: str) -> dict[str, Any]:
     return done
 
 
-class LocalOptimizer:
+class _LocalOptimizer:
     """The optimiser of one owner's parameters."""
 
     def __init__(
@@ -198,7 +198,7 @@ def _make_local(
                 f"expected RRefs to parameters (leaves that require grad), got {reference!r} to "
                 f"{type(parameter).__name__}"
             )
-    local = LocalOptimizer(optimizer_class, params, args, kwargs)
+    local = _LocalOptimizer(optimizer_class, params, args, kwargs)
     return current_worker().make_rref(local)
 
 
@@ -210,7 +210,7 @@ def _make_scheduler(reference: RRef, scheduler_class: Any, args: Any, kwargs: An
 
 @expose
 def _step(reference: RRef, context_id: int) -> None:
-    local: LocalOptimizer = reference.local_value()
+    local: _LocalOptimizer = reference.local_value()
     with local.with_gradients(local.gradients(context_id)):
         local.optimizer.step()
 
