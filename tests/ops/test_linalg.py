@@ -235,6 +235,16 @@ def test_a_function_of_complex_phases_is_refused_as_in_pytorch(what: str) -> Non
         loss(torch, torch.linalg, theirs, torch.tensor(weight)).backward()
 
 
+@pytest.mark.parametrize("what", ["eigenvectors", "singular vectors"])
+def test_rounding_of_a_large_loss_is_not_taken_for_a_phase(what: str) -> None:
+    a = complexes(8, 8).astype(np.complex64)
+    x = tg.tensor(a + a.conj().T, requires_grad=True)
+    weight = tg.tensor(normals(8, 8).astype(np.float32) * 1e7)
+    vectors = tg.linalg.eigh(x)[1] if what == "eigenvectors" else tg.linalg.svd(x)[0]
+    (found,) = grad((tg.abs(vectors) ** 2 * weight).sum(), x)
+    assert np.isfinite(found.numpy()).all()
+
+
 @pytest.mark.parametrize("shape", [(4, 3), (3, 4)])
 def test_only_the_values_of_a_full_svd_have_a_gradient(shape: Any) -> None:
     x = tg.tensor(normals(*shape), requires_grad=True)

@@ -29,6 +29,7 @@ from telegrad.rules.primitive import Primitive
 __all__ = ["EIGH", "EIGVALSH", "ROWS", "SVD", "SVDVALS", "SVD_FULL"]
 
 _PHASE_TOLERANCE = 1e-2
+"""PyTorch's; beside it, what rounding may leave of large cotangents."""
 
 
 def _apart(xp: Any, values: Any) -> Any:
@@ -37,8 +38,12 @@ def _apart(xp: Any, values: Any) -> Any:
     return apart + identity_like(xp, apart)
 
 
-def _refuse_phase(xp: Any, turning: Any, what: str) -> None:
-    if bool(xp.any(xp.abs(imag(xp, turning)) > _PHASE_TOLERANCE)):
+def _refuse_phase(xp: Any, what: str, *turnings: Any) -> None:
+    """Raises where vectors that turn together by a phase would change the result."""
+    rounding = float(xp.finfo(xp.dtype_of(turnings[0])).eps) ** 0.5
+    phase = sum(imag(xp, xp.linalg.diagonal(each)) for each in turnings)
+    allowed = sum(xp.sum(xp.abs(each), axis=-2) for each in turnings) * rounding
+    if bool(xp.any(xp.abs(phase) > allowed + _PHASE_TOLERANCE)):
         raise GradientError(
             f"expected a function that does not depend on the phase of complex {what}, got one "
             f"that does: each of the {what} may be multiplied by exp(i phi), so this derivative is "
@@ -53,7 +58,7 @@ def _eigh_vjp(xp: Any, g: Any, s: Any) -> Any:
     if g_vectors is not None:
         inner = xp.matmul(back, g_vectors)
         if is_complex(xp, inner):
-            _refuse_phase(xp, xp.linalg.diagonal(inner), "eigenvectors")
+            _refuse_phase(xp, "eigenvectors", inner)
         turned = skew_part(xp, inner) * 0.5 / _apart(xp, s.eigenvalues)
         turned = xp.matmul(vectors, turned)
         left = turned if left is None else left + turned
@@ -144,11 +149,12 @@ def _phases(xp: Any, turning_u: Any, turning_v: Any, values: Any) -> Any:
 
     Turning together they give the same matrix, so what depends on that is refused.
     """
+    turnings = [each for each in (turning_u, turning_v) if each is not None]
+    _refuse_phase(xp, "singular vectors", *turnings)
     left, right = (
         0.0 if turning is None else diagonal_part(xp, imag(xp, turning))
         for turning in (turning_u, turning_v)
     )
-    _refuse_phase(xp, left + right, "singular vectors")
     return (left - right) * 0.5 / xp.expand_dims(values, axis=-1)
 
 
