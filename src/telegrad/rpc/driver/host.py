@@ -168,9 +168,7 @@ class SocketHost:
         assert isinstance(endpoint, Link)
         self.monitor.remove(endpoint)
         endpoint.close()
-        if self.segment_pool is not None:
-            self.segment_pool.forget(endpoint)
-            self.segment_map.forget(endpoint)
+        endpoint.sharing.forget()
         with self._lock:
             self._ended = [link for link in [*self._ended, endpoint] if not link.free()]
 

@@ -27,14 +27,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from telegrad.errors import ProtocolViolation, UsageError, WorkerLost
 from telegrad.rpc.driver.reader import FrameReader, Spinning
+from telegrad.rpc.driver.sharing import Sharing
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.future import Future, wake
 from telegrad.rpc.names import WorkerInfo
-from telegrad.rpc.segments import SMALLEST_SEGMENT
+from telegrad.rpc.segments import SMALLEST_SEGMENT, Segment
 from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.wire.frames import (
     CREATES,
@@ -55,8 +54,6 @@ __all__ = ["Link", "serving"]
 _DEEPEST_STACK: Final = 12
 # Seconds after which a request counts as slow, and the next one gets a thread of its own.
 _SLOW: Final = 0.001
-_encode_ids = msgspec.msgpack.Encoder().encode
-_decode_ids = msgspec.msgpack.Decoder(list[int]).decode
 
 
 class _Waiting:
@@ -103,11 +100,9 @@ class Link(Endpoint):
         self._attending = False
         self._waiting: dict[int, _Waiting] = {}
         self._followers: collections.deque[_thread.LockType] = collections.deque()
-        self._places = connection.same_host and host.segment_pool is not None
+        self.sharing = Sharing(connection, host.segment_pool, host.segment_map)
         # How many frames had come when the peer was last asked for a sign of life.
         self._pinged = -1
-        # Whether the peer's segments were ever mapped here, so that there may be some to release.
-        self._fetched = False
 
     # Writing.
 
@@ -123,55 +118,35 @@ class Link(Endpoint):
         """Send one frame, whole; large buffers go through shared memory on one host."""
         if kind == PING:
             self._pinged = self.frames
-        placed: list[Any] = []
-        content: Sequence[Buffer | Placement] = buffers
-        if buffers:
-            if sum(map(len, buffers)) > self.limits.payload_bytes:
-                raise UsageError(
-                    f"{sum(map(len, buffers))} bytes of arrays are more than the "
-                    f"{self.limits.payload_bytes} that {self.peer.name} takes in one message"
-                )
-            if self._places:
-                content, placed = self._place(buffers)
-                if placed:
-                    flags |= PLACED
         if len(header) > self.limits.header_bytes:
             raise UsageError(
                 f"a header of {len(header)} bytes is larger than the {self.limits.header_bytes} "
                 f"that {self.peer.name} takes"
             )
+        sharing = self.sharing
+        placed: Sequence[Segment] = ()
+        content: Sequence[Buffer | Placement] = buffers
+        if buffers:
+            nbytes = sum(map(len, buffers))
+            if nbytes > self.limits.payload_bytes:
+                raise UsageError(
+                    f"{nbytes} bytes of arrays are more than the {self.limits.payload_bytes} that "
+                    f"{self.peer.name} takes in one message"
+                )
+            if nbytes >= SMALLEST_SEGMENT:
+                content, placed = sharing.place(buffers)
+                if placed:
+                    flags |= PLACED
         parts = pack(kind, flags, ident, parent, header, content)
-        if self._fetched:
-            released = self._host.segment_map.releases(self)
-            if released:
-                parts = pack(RELEASE, 0, 0, 0, _encode_ids(released), ()) + parts
+        if sharing.has_fetched:
+            parts = sharing.releases() + parts
         with self._write:
             if self.closed:
                 raise ConnectionError(f"the connection to {self.peer.name} is closed")
-            if not placed:
+            if placed:
+                sharing.send(parts, placed)
+            else:
                 self.connection.send(parts)
-                return
-            fresh = [segment.fd for segment in placed if segment.is_new]
-            self.connection.send(parts, fresh)
-            for segment in placed:
-                if segment.is_new:
-                    self._host.segment_pool.handed_over(segment)  # type: ignore[union-attr]
-
-    def _place(self, buffers: Sequence[Buffer]) -> tuple[list[Buffer | Placement], list[Any]]:
-        content: list[Buffer | Placement] = []
-        placed = []
-        for buffer in buffers:
-            nbytes = len(buffer)
-            segment = None
-            if nbytes >= SMALLEST_SEGMENT:
-                segment = self._host.segment_pool.take(self, nbytes)  # type: ignore[union-attr]
-            if segment is None:
-                content.append(buffer)
-                continue
-            segment.view[:] = buffer
-            content.append(Placement(segment.id, segment.size if segment.is_new else 0, nbytes))
-            placed.append(segment)
-        return content, placed
 
     def can_send(self) -> bool:
         """Say whether a small frame would go out at once: nobody writes, and there is room."""
@@ -183,13 +158,13 @@ class Link(Endpoint):
 
     def keep(self) -> bool:
         """Tell the peer which segments it has back, if nothing else is being sent to it."""
-        if not self._fetched or not self.can_send():
+        if not self.sharing.has_fetched or not self.can_send():
             return False
-        released = self._host.segment_map.releases(self)
-        if released:
+        parts = self.sharing.releases()
+        if parts:
             with self._write:
-                self.connection.send(pack(RELEASE, 0, 0, 0, _encode_ids(released), ()))
-        return bool(released)
+                self.connection.send(parts)
+        return bool(parts)
 
     # Reading.
 
@@ -201,37 +176,11 @@ class Link(Endpoint):
                 return None
             self.frames += 1
             if frame.flags & PLACED:
-                frame.buffers = self._fetch(frame.buffers)
+                frame.buffers = self.sharing.fetch(frame.buffers)
             elif frame.kind == RELEASE:
-                self._take_back(frame)
+                self.sharing.take_back(frame.header)
                 continue
             return frame
-
-    def _fetch(self, buffers: Sequence[Any]) -> list[Buffer]:
-        if not self._places:
-            raise ProtocolViolation(f"{self.peer.name} names shared memory that was not agreed on")
-        segments = self._host.segment_map
-        self._fetched = True
-        fetched: list[Buffer] = []
-        for buffer in buffers:
-            if isinstance(buffer, Placement):
-                if buffer.fresh:
-                    (fd,) = self.connection.take_fds(1)
-                    segments.adopt(self, buffer.segment, fd, buffer.fresh)
-                fetched.append(segments.view(self, buffer.segment, 0, buffer.nbytes))
-            else:
-                fetched.append(buffer)
-        return fetched
-
-    def _take_back(self, frame: Frame) -> None:
-        if not self._places:
-            raise ProtocolViolation(f"{self.peer.name} releases memory that it never had")
-        try:
-            ids = _decode_ids(frame.header)
-        except msgspec.MsgspecError as error:
-            raise ProtocolViolation(f"a malformed release came: {error}") from error
-        for number in ids:
-            self._host.segment_pool.release(self, number)  # type: ignore[union-attr]
 
     def wait(self, future: Future[Any], number: int, deadline: float | None) -> None:
         """Return when the future is settled or the deadline has passed, reading meanwhile."""

@@ -9,12 +9,14 @@ limits is allocated.
 import _thread
 import os
 import select
+import struct
 import time
 from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
+from telegrad.errors import ProtocolViolation
 from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.wire.frames import PREFIX, Frame, parse_prefix, split_body
 
@@ -90,11 +92,17 @@ class FrameReader:
             self._poll.register(connection.fileno(), select.POLLIN)
 
     def has_frame(self) -> bool:
-        """Say whether a read would return without receiving anything."""
+        """Say whether a read would return, or fail, without receiving anything.
+
+        May be asked without the right to read; whoever reads meanwhile will ask again.
+        """
         size = self._end - self._start
         if self._large is not None or size < _PREFIX_BYTES:
             return False
-        fields = parse_prefix(self._room, self._start, self._limits)
+        try:
+            fields = parse_prefix(self._room, self._start, self._limits)
+        except (ProtocolViolation, struct.error):
+            return True
         return size >= _PREFIX_BYTES + fields[3] + fields[4]
 
     def read(self, deadline: float | None) -> Frame | None:
