@@ -103,7 +103,7 @@ def accuracy(model: Split, x: Tensor, labels: np.ndarray[Any, Any]) -> float:
 def train(
     epochs: int, out: Path, progress: Progress, seed: int = 0
 ) -> tuple[list[float], float, float]:
-    """Trains over a cluster; the losses, the accuracy on held-out digits, the check's difference."""
+    """Trains over a cluster: the losses, the held-out accuracy, the largest difference."""
     images, labels = digits()
     order = np.random.default_rng(seed).permutation(len(images))
     images, labels = images.reshape(-1, 64)[order], labels[order]

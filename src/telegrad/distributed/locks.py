@@ -12,9 +12,13 @@ _locks: dict[int, tuple["weakref.ref[Any]", threading.Lock]] = {}
 
 
 def locks_of(parameters: Iterable[Any]) -> list[threading.Lock]:
-    """The locks of these parameters, in one order for all, so that nobody waits in a circle."""
+    """The locks of these parameters, in one order for all, so that nobody waits in a circle.
+
+    One that is given twice has its lock here once.
+    """
+    chosen = {id(parameter): parameter for parameter in parameters}
     with _guard:
-        return [_lock_of(p) for p in sorted(parameters, key=id)]
+        return [_lock_of(chosen[key]) for key in sorted(chosen)]
 
 
 def _lock_of(parameter: Any) -> threading.Lock:

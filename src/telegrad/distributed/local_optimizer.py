@@ -1,0 +1,151 @@
+"""The optimiser of one owner's parameters: what a DistributedOptimizer asks of each owner.
+
+Invariants. Updates to one parameter are serialised by a lock of its own, so those of several
+trainers never mix. An update makes the new value aside and binds the parameter to it when it is
+complete: nobody reads a half of it, and a pass between its forward and backward keeps the old one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+
+from telegrad.distributed.autograd import get_gradients
+from telegrad.distributed.equipment import autograd_of
+from telegrad.distributed.locks import locks_of
+from telegrad.errors import DTypeError
+from telegrad.optim.optimizer import Optimizer
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.rref import RRef
+from telegrad.rpc.wire.functions import expose
+
+__all__ = [
+    "LocalOptimizer",
+    "call_scheduler",
+    "load_state_dict",
+    "make",
+    "make_scheduler",
+    "scale",
+    "state_dict",
+    "step",
+    "sum_of_squares",
+]
+
+
+class LocalOptimizer:
+    """An ordinary optimiser, and the parameters of this worker that it steps."""
+
+    def __init__(
+        self, optimizer_class: Callable[..., Any], params: Sequence[Any], args: Any, kwargs: Any
+    ) -> None:
+        self.params = list(params)
+        self.optimizer = optimizer_class(self.params, *args, **kwargs)
+        if isinstance(self.optimizer, Optimizer):
+            # Handlers of other trainers may read a parameter while it is stepped.
+            self.optimizer.always_aside = True
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While nobody else steps any of these parameters."""
+        with ExitStack() as held:
+            for lock in locks_of(self.params):
+                held.enter_context(lock)
+            yield
+
+    def step(self, gradients: Mapping[Any, Any]) -> None:
+        """Updates the parameters that have a gradient here, whatever their ``.grad``."""
+        with self.alone():
+            if isinstance(self.optimizer, Optimizer):
+                self.optimizer.step(gradients=gradients)
+            else:
+                self._step_foreign(gradients)
+
+    def _step_foreign(self, gradients: Mapping[Any, Any]) -> None:
+        """For optimisers that know ``.grad`` alone: lends it to them."""
+        before = [parameter.grad for parameter in self.params]
+        try:
+            for parameter in self.params:
+                parameter.grad = gradients.get(parameter)
+            self.optimizer.step()
+        finally:
+            for parameter, gradient in zip(self.params, before):
+                parameter.grad = gradient
+
+    def gradients(self, context_id: int) -> dict[Any, Any]:
+        """The gradients of these parameters in a context; none if it never reached this worker."""
+        if autograd_of(current_worker()).recorder.contexts.find(context_id) is None:
+            return {}
+        found = get_gradients(context_id)
+        return {p: found[p] for p in self.params if p in found}
+
+
+@expose
+def make(
+    optimizer_class: Callable[..., Any], references: Sequence[RRef], args: Any, kwargs: Any
+) -> RRef:
+    """An optimiser for these parameters of this worker."""
+    params = [reference.local_value() for reference in references]
+    for reference, parameter in zip(references, params):
+        if not getattr(parameter, "requires_grad", False) or not parameter.is_leaf:
+            raise DTypeError(
+                f"expected RRefs to parameters (leaves that require grad), got {reference!r} to "
+                f"{type(parameter).__name__}"
+            )
+    return current_worker().make_rref(LocalOptimizer(optimizer_class, params, args, kwargs))
+
+
+@expose
+def step(reference: RRef, context_id: int) -> None:
+    """Steps with the gradients of a context."""
+    local: LocalOptimizer = reference.local_value()
+    local.step(local.gradients(context_id))
+
+
+@expose
+def state_dict(reference: RRef) -> Any:
+    """The optimiser's state, between two steps."""
+    local: LocalOptimizer = reference.local_value()
+    with local.alone():
+        return local.optimizer.state_dict()
+
+
+@expose
+def load_state_dict(reference: RRef, state: Any) -> None:
+    """Gives the optimiser a state, between two steps."""
+    local: LocalOptimizer = reference.local_value()
+    with local.alone():
+        local.optimizer.load_state_dict(state)
+
+
+@expose
+def sum_of_squares(reference: RRef, context_id: int) -> float:
+    """Of all gradients of these parameters in a context."""
+    local: LocalOptimizer = reference.local_value()
+    lines = (np.asarray(g.detach()).reshape(-1) for g in local.gradients(context_id).values())
+    return float(sum(np.vdot(line, line).real for line in lines))
+
+
+@expose
+def scale(reference: RRef, context_id: int, factor: float) -> None:
+    """Multiplies the gradients of these parameters in a context."""
+    context = autograd_of(current_worker()).recorder.contexts.find(context_id)
+    if context is None:
+        return
+    with context.lock:
+        for parameter in reference.local_value().params:
+            if parameter in context.gradients:
+                context.gradients[parameter] = context.gradients[parameter] * factor
+
+
+@expose
+def make_scheduler(reference: RRef, scheduler_class: Any, args: Any, kwargs: Any) -> RRef:
+    """A scheduler beside the optimiser."""
+    scheduler = scheduler_class(reference.local_value().optimizer, *args, **kwargs)
+    return current_worker().make_rref(scheduler)
+
+
+@expose
+def call_scheduler(reference: RRef, method: str, *args: Any) -> Any:
+    """A method of a scheduler of this worker."""
+    return getattr(reference.local_value(), method)(*args)
