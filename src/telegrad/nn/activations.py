@@ -24,7 +24,7 @@ class GELU(Module):
         self.approximate: Literal["none", "tanh"] = approximate
 
     def forward(self, input: Tensor) -> Tensor:
-        return functional.gelu(input, approximate=self.approximate)
+        return functional.gelu(input, self.approximate)
 
     def extra_repr(self) -> str:
         return f"approximate={self.approximate!r}"

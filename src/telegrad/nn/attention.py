@@ -11,9 +11,10 @@ from telegrad.nn.functional.attention import attention_weights, causal_mask
 from telegrad.nn.linear import Linear
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
-from telegrad.ops import empty, matmul, mean, permute_dims, reshape, unstack, where, zeros
+from telegrad.ops import empty, matmul, mean, permute_dims, reshape, where, zeros
 from telegrad.ops.random import Generator
-from telegrad.tensors import Tensor, wrap
+from telegrad.rules.attention import SELF_ATTENTION
+from telegrad.tensors import Tensor, apply, wrap
 
 __all__ = ["MultiheadAttention"]
 
@@ -91,12 +92,8 @@ class MultiheadAttention(Module):
         elif not self.batch_first:
             query, key, value = (permute_dims(x, (1, 0, 2)) for x in (query, key, value))
         self._check_features(query, key, value)
-        q, k, v = self._self_heads(query) if same else self._heads(query, key, value)
-        mask = self._mask(q, k, key_padding_mask, attn_mask, is_causal)
-        weights = attention_weights(q, k, mask)
-        kept = functional.dropout(weights, self.dropout, self.training, generator=self.generator)
-        heads = permute_dims(matmul(kept, v), (0, 2, 1, 3))
-        out = self.out_proj(reshape(heads, query.shape))
+        mask = self._mask(query, key, key_padding_mask, attn_mask, is_causal)
+        out, weights = self._attend(query, key, value, mask, same)
         shown = None
         if need_weights:
             shown = mean(weights, axis=1) if average_attn_weights else weights
@@ -118,14 +115,28 @@ class MultiheadAttention(Module):
                 f"expected as many keys as values, got {key.shape[1]} and {value.shape[1]}"
             )
 
-    def _self_heads(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Queries, keys and values of one input: a single product."""
-        if self.in_proj_weight is None:
-            return self._heads(x, x, x)
-        items, places, width = x.shape
-        all_three = functional.linear(x, self.in_proj_weight, self.in_proj_bias)
-        shape = (items, places, 3, self.num_heads, width // self.num_heads)
-        return unstack(permute_dims(reshape(all_three, shape), (2, 0, 3, 1, 4)), axis=0)
+    def _attend(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, same: bool
+    ) -> tuple[Tensor, Tensor]:
+        """The result with all heads joined, and the weights of each head."""
+        width = self.embed_dim // self.num_heads
+        drops = self.training and self.dropout > 0
+        constant = mask is None or not (mask.requires_grad or mask.is_dual)
+        if same and self.in_proj_weight is not None and constant and not drops:
+            # One product for all three, and one row for the rest.
+            packed = functional.linear(query, self.in_proj_weight, self.in_proj_bias)
+            packed = reshape(packed, (*query.shape[:2], 3, self.num_heads, width))
+            scale = 1 / math.sqrt(width)
+            raw = None if mask is None else mask.array
+            heads, weights = apply(SELF_ATTENTION, packed, scale=scale, mask=raw)
+        else:
+            q, k, v = self._heads(query, key, value)
+            weights = attention_weights(q, k, mask)
+            kept = functional.dropout(
+                weights, self.dropout, self.training, generator=self.generator
+            )
+            heads = permute_dims(matmul(kept, v), (0, 2, 1, 3))
+        return self.out_proj(reshape(heads, query.shape)), weights
 
     def _heads(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
         width = self.embed_dim
@@ -143,11 +154,11 @@ class MultiheadAttention(Module):
         return tuple(made)
 
     def _mask(
-        self, q: Tensor, k: Tensor, padding: Any, attn_mask: Any, is_causal: bool
+        self, query: Tensor, key: Tensor, padding: Any, attn_mask: Any, is_causal: bool
     ) -> Tensor | None:
-        """One mask to add to the scores, of axes (item, head, query, key), or None."""
-        items, heads, queries, _ = q.shape
-        keys = k.shape[2]
+        """One mask for scores of axes (item, head, query, key), or None."""
+        items, queries, _ = query.shape
+        heads, keys, dtype = self.num_heads, key.shape[1], query.dtype
         found: Tensor | None = None
         if attn_mask is not None:
             if attn_mask.shape not in ((queries, keys), (items * heads, queries, keys)):
@@ -155,21 +166,21 @@ class MultiheadAttention(Module):
                     f"expected attn_mask of shape {(queries, keys)} or "
                     f"{(items * heads, queries, keys)}, got {attn_mask.shape}"
                 )
-            found = _added(attn_mask, q.dtype)
+            found = _added(attn_mask, dtype)
             if found.ndim == 3:
                 found = reshape(found, (items, heads, queries, keys))
         elif is_causal:
             # Truth values, where nothing else is added: choosing is quicker than adding.
             if padding is None:
                 return causal_mask(queries, keys)
-            found = _added(wrap(~np.asarray(causal_mask(queries, keys).array)), q.dtype)
+            found = _added(wrap(~np.asarray(causal_mask(queries, keys).array)), dtype)
         if padding is None:
             return found
         if padding.shape != (items, keys):
             raise ShapeError(
                 f"expected key_padding_mask of shape {(items, keys)}, got {padding.shape}"
             )
-        more = reshape(_added(padding, q.dtype), (items, 1, 1, keys))
+        more = reshape(_added(padding, dtype), (items, 1, 1, keys))
         return more if found is None else found + more
 
     def extra_repr(self) -> str:

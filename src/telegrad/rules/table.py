@@ -4,6 +4,7 @@ from telegrad.rules import (
     activations,
     affine,
     arithmetic,
+    attention,
     comparison,
     complex_parts,
     contraction,
@@ -12,6 +13,7 @@ from telegrad.rules import (
     decompositions,
     exponential,
     fourier,
+    gating,
     indexing,
     joining,
     logic,
@@ -75,6 +77,8 @@ FAMILIES = (
     convolution,
     pooling,
     recurrence,
+    gating,
+    attention,
 )
 
 TABLE: dict[str, Primitive] = {row.name: row for family in FAMILIES for row in family.ROWS}

@@ -46,6 +46,7 @@ from tests.rules.samples import (
     activations,
     affine,
     arithmetic,
+    attention,
     complex_parts,
     contraction,
     convolution,
@@ -53,6 +54,7 @@ from tests.rules.samples import (
     decompositions,
     exponential,
     fourier,
+    gating,
     indexing,
     joining,
     magnitude,
@@ -109,6 +111,8 @@ FAMILIES = (
     convolution,
     pooling,
     recurrence,
+    gating,
+    attention,
 )
 
 SAMPLES: dict[str, Entry] = {

@@ -1,9 +1,12 @@
 """Activations and softmax under the names of ``torch.nn.functional``."""
 
+from typing import Literal
+
 from telegrad import ops
-from telegrad.ops import gelu, relu, sigmoid, silu, softplus, tanh
 from telegrad.ops import log_sigmoid as logsigmoid
-from telegrad.tensors import Tensor
+from telegrad.ops import relu, sigmoid, silu, softplus, tanh
+from telegrad.rules.gating import GATED_GELU
+from telegrad.tensors import Tensor, apply
 
 __all__ = [
     "gelu",
@@ -16,6 +19,13 @@ __all__ = [
     "softplus",
     "tanh",
 ]
+
+
+def gelu(input: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
+    """Each element times the share of a normal distribution below it; ``"tanh"`` approximates."""
+    if approximate == "none" and input.requires_grad and input.dtype.kind == "f":
+        return apply(GATED_GELU, input)[0]  # type: ignore[no-any-return]
+    return ops.gelu(input, approximate=approximate)
 
 
 def softmax(input: Tensor, dim: int) -> Tensor:
