@@ -40,7 +40,7 @@ class Adagrad(Optimizer):
 
     def update(self, value: Any, gradient: Any, state: dict[str, Any], group: ParamGroup) -> None:
         step = state["step"] = state["step"] + 1
-        g = decayed(value, gradient, group, scratch(value, 1))
+        g = decayed(value, gradient, group)
         work, total = scratch(value), state["sum"]
         np.multiply(g, g, out=work)
         np.add(total, work, out=total)

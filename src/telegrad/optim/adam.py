@@ -41,7 +41,7 @@ class Adam(Optimizer):
         return {"step": 0, **{name: np.zeros_like(value) for name in names}}
 
     def update(self, value: Any, gradient: Any, state: dict[str, Any], group: ParamGroup) -> None:
-        g = decayed(value, gradient, group, scratch(value, 1))
+        g = decayed(value, gradient, group)
         self._move(value, g, state, group)
 
     def _move(self, value: Any, g: Any, state: dict[str, Any], group: ParamGroup) -> None:

@@ -26,8 +26,9 @@ def _axpy(dtype: "np.dtype[Any]") -> Callable[..., Any] | None:
 
 def add_scaled(y: Any, x: Any, factor: float) -> None:
     """``y += factor * x``."""
-    routine = _axpy(y.dtype)
-    if routine is not None and x.dtype == y.dtype and y.size:
+    dtype = y.dtype
+    routine = _axpy(dtype)
+    if routine is not None and x.dtype is dtype and y.size:
         routine(x, y, a=factor)
     else:
         y += np.multiply(x, factor, dtype=y.dtype)
@@ -45,5 +46,5 @@ def scratch(like: Any, which: int = 0) -> Any:
 
 def flat(array: Any) -> Any:
     """All numbers of an array on one axis, complex ones as two; a view where it is contiguous."""
-    line = array.reshape(-1)
+    line = array.ravel()
     return line.view(line.real.dtype) if line.dtype.kind == "c" else line

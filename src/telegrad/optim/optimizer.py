@@ -15,7 +15,7 @@ import numpy as np
 
 from telegrad.arrays import backend_of
 from telegrad.errors import ShapeError, UsageError
-from telegrad.optim.kernels import add_scaled, flat
+from telegrad.optim.kernels import add_scaled, flat, scratch
 from telegrad.optim.state import collect_state, restore_state
 from telegrad.tensors import Tensor
 from telegrad.tensors.modes import enable_grad
@@ -141,9 +141,8 @@ class Optimizer:
         line = flat(value)
         state = self.state.get(p)
         if state is None:
-            state = self.start(line, group)
+            state = self.state[p] = self.start(line, group)
         self.update(line, flat(g), state, group)
-        self.state[p] = state
         if not in_place:
             xp = backend_of(array)
             p.array = value if xp.is_numpy else xp.asarray(value)
@@ -172,10 +171,11 @@ class Optimizer:
         return f"{type(self).__name__} (\n" + "\n".join(lines) + "\n)"
 
 
-def decayed(value: Any, gradient: Any, group: ParamGroup, out: Any) -> Any:
-    """The gradient with its sign for `maximize` and the pull of `weight_decay`; may be in `out`."""
+def decayed(value: Any, gradient: Any, group: ParamGroup) -> Any:
+    """The gradient, turned for `maximize` and with the pull of `weight_decay`; maybe in scratch 1."""
     if not group["maximize"] and not group["weight_decay"]:
         return gradient
+    out = scratch(value, 1)
     np.multiply(gradient, -1.0 if group["maximize"] else 1.0, out=out)
     if group["weight_decay"]:
         add_scaled(out, value, group["weight_decay"])

@@ -46,7 +46,7 @@ class RMSprop(Optimizer):
     def update(self, value: Any, gradient: Any, state: dict[str, Any], group: ParamGroup) -> None:
         state["step"] += 1
         alpha, square = group["alpha"], state["square_avg"]
-        g = decayed(value, gradient, group, scratch(value, 1))
+        g = decayed(value, gradient, group)
         work = scratch(value)
         np.multiply(g, g, out=work)
         np.multiply(square, alpha, out=square)

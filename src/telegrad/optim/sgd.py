@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.errors import UsageError
-from telegrad.optim.kernels import add_scaled, scratch
+from telegrad.optim.kernels import add_scaled
 from telegrad.optim.optimizer import Optimizer, ParamGroup, decayed
 
 __all__ = ["SGD"]
@@ -45,7 +45,7 @@ class SGD(Optimizer):
             )
 
     def update(self, value: Any, gradient: Any, state: dict[str, Any], group: ParamGroup) -> None:
-        g = decayed(value, gradient, group, scratch(value))
+        g = decayed(value, gradient, group)
         momentum = group["momentum"]
         if momentum:
             buffer = state.get("momentum_buffer")
