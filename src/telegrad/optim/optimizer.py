@@ -172,7 +172,7 @@ class Optimizer:
 
 
 def decayed(value: Any, gradient: Any, group: ParamGroup) -> Any:
-    """The gradient, turned for `maximize` and with the pull of `weight_decay`; maybe in scratch 1."""
+    """The gradient, turned for `maximize`, with the pull of `weight_decay`; may be in scratch 1."""
     if not group["maximize"] and not group["weight_decay"]:
         return gradient
     out = scratch(value, 1)
