@@ -1,4 +1,7 @@
-"""Dtypes: NumPy's dtype objects by the standard's names, and how they combine.
+"""Dtypes: NumPy's scalar types by the standard's names, and how they combine.
+
+As in NumPy itself, ``x.dtype`` is a dtype object that equals its type; dtype objects would not do
+here, since the one of float64 equals None.
 
 Where the standard leaves a mixture undefined (an integer with a floating dtype) the floating one
 wins, as everywhere in telegrad (``tensors.inputs``).
@@ -37,19 +40,19 @@ __all__ = [
     "uint64",
 ]
 
-bool: Final = np.dtype("bool")
-int8: Final = np.dtype("int8")
-int16: Final = np.dtype("int16")
-int32: Final = np.dtype("int32")
-int64: Final = np.dtype("int64")
-uint8: Final = np.dtype("uint8")
-uint16: Final = np.dtype("uint16")
-uint32: Final = np.dtype("uint32")
-uint64: Final = np.dtype("uint64")
-float32: Final = np.dtype("float32")
-float64: Final = np.dtype("float64")
-complex64: Final = np.dtype("complex64")
-complex128: Final = np.dtype("complex128")
+bool: Final = np.bool_
+int8: Final = np.int8
+int16: Final = np.int16
+int32: Final = np.int32
+int64: Final = np.int64
+uint8: Final = np.uint8
+uint16: Final = np.uint16
+uint32: Final = np.uint32
+uint64: Final = np.uint64
+float32: Final = np.float32
+float64: Final = np.float64
+complex64: Final = np.complex64
+complex128: Final = np.complex128
 
 
 class FloatInfo(NamedTuple):
