@@ -18,7 +18,7 @@ import msgspec
 from telegrad.distributed.contexts import Context
 from telegrad.distributed.nodes import RecvNode, SendNode
 from telegrad.engine import OrderedTask
-from telegrad.errors import ContextError, GraphFreedError
+from telegrad.errors import ContextError, GraphFreedError, PassAborted
 from telegrad.graph import Bundle
 from telegrad.rpc.future import Future
 from telegrad.tensors import Tensor, wrap
@@ -212,8 +212,12 @@ class Part:
                 self.context.add_gradients(self.staged)
                 if not self.plan.keep_graph:
                     self._forget_spent()
-        # A pass that failed elsewhere may still run here. It is not waited for: what it stages from
-        # now on, nobody looks at.
+        else:
+            # It may still run here, and is not waited for: what it stages from now on, nobody looks
+            # at. A fresh error also ends the cycle of this part, its own error and the frames.
+            self._error = PassAborted(
+                f"pass {self.plan.pass_id} of context {self.context.id} failed"
+            )
         self.staged = {}
         self.ended._settle(None, None)
 

@@ -35,22 +35,28 @@ class Question:
     def wait(self) -> tuple[Any, list[Any]]:
         """The answer's header and arrays; the other side's exception if it failed."""
         patience = self._asked_by.patience
-        while True:
-            try:
-                answer: tuple[Any, list[Any]] = self._call.wait(patience)
-                return answer
-            except CallTimeout:
-                if self._call.done():
-                    raise
-                if not self._asked_by.is_working(self._call.to, self._number):
+        try:
+            while True:
+                try:
+                    answer: tuple[Any, list[Any]] = self._call.wait(patience)
+                    return answer
+                except CallTimeout:
                     if self._call.done():
-                        continue
-                    raise CallTimeout(
-                        f"worker {self._call.to.name!r} did not answer a message of a backward "
-                        f"pass within {patience} s and no longer works on it: the message or its "
-                        "answer was lost; run the pass again (with retain_graph=True the first "
-                        "time, so that it can be)"
-                    ) from None
+                        raise
+                    self._check_worked_on(patience)
+        finally:
+            # The traceback of an error holds this frame, and the call holds the error: without
+            # its call in between there is no cycle, and what the frames below hold goes with it.
+            del self
+
+    def _check_worked_on(self, patience: float | None) -> None:
+        if self._asked_by.is_working(self._call.to, self._number) or self._call.done():
+            return
+        raise CallTimeout(
+            f"worker {self._call.to.name!r} did not answer a message of a backward pass within "
+            f"{patience} s and no longer works on it: the message or its answer was lost; run the "
+            "pass again (with retain_graph=True the first time, so that it can be)"
+        ) from None
 
 
 class Questions:
