@@ -204,4 +204,8 @@ def _ask_all(
     first.add_note(f"worker {owner!r} could not {what}; {others}")
     if len(failed) > 1:
         first.add_note(f"neither could {', '.join(list(failed)[1:])}")
-    raise first
+    try:
+        raise first
+    finally:
+        # The traceback holds this frame: what it names must not lead back to the error.
+        del first, failed, calls
