@@ -4,6 +4,7 @@ import random
 
 import pytest
 from tests.distributed import programs
+from tests.distributed.soak import amount
 from tests.distributed.test_random_programs import WORKERS, alone, same_bits
 
 from telegrad.distributed.equipment import autograd_of, equip
@@ -43,7 +44,7 @@ def run_badly(seed, schedule, faults, disturb=None, placement=None):
         del programs.RUNS[run.name]
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", range(amount(4, 200)))
 def test_over_bad_networks_a_pass_is_exact_or_fails_with_a_typed_error(block):
     exact = 0
     for seed in range(25 * block, 25 * block + 25):
@@ -56,7 +57,7 @@ def test_over_bad_networks_a_pass_is_exact_or_fails_with_a_typed_error(block):
 
 
 def test_duplicates_and_disorder_alone_change_nothing():
-    for seed in range(60):
+    for seed in range(amount(60, 2000)):
         outcome = run_badly(seed, seed, Faults(duplicate=0.5, reorder=True, longest=0.1))
         assert not isinstance(outcome, Exception), outcome
         same_bits(outcome, alone(seed))
@@ -66,7 +67,7 @@ def test_duplicates_and_disorder_alone_change_nothing():
 def test_a_worker_that_crashes_at_any_point_ends_the_pass_with_an_error_that_names_it(point):
     crashed = 0
     placement = {"p0": "w0", "p1": "w1", "p2": "w1", "p3": "w2"}
-    for seed in range(60):
+    for seed in range(amount(60, 2000)):
 
         def crash(simulation, seed=seed):
             simulation.crash_at("w1", point, random.Random(seed).randrange(1, 6))

@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 from tests.distributed import programs
+from tests.distributed.soak import amount
 
 from telegrad.distributed.equipment import autograd_of, equip
 from telegrad.testing.simulation import Faults, Simulation
@@ -40,7 +41,7 @@ def same_bits(left, right):
         assert left[name].tobytes() == right[name].tobytes(), name
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", range(amount(10, 300)))
 def test_any_placement_and_schedule_gives_the_bits_of_one_process(block):
     rng = random.Random(block)
     for seed in range(100 * block, 100 * block + 100):
@@ -50,7 +51,7 @@ def test_any_placement_and_schedule_gives_the_bits_of_one_process(block):
             same_bits(run_once(seed, placement, rng.randrange(10**6)), reference)
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(amount(100, 3000)))
 def test_the_plain_local_program_gives_the_same_up_to_rounding(seed):
     plain = programs.plain_gradients(seed, programs.program_of(seed))
     placement = programs.random_placement(random.Random(seed), WORKERS)
@@ -61,7 +62,7 @@ def test_the_plain_local_program_gives_the_same_up_to_rounding(seed):
         np.testing.assert_allclose(found[name], plain[name], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(amount(40, 1000)))
 def test_a_second_pass_over_a_retained_graph_adds_the_same_again(seed):
     placement = programs.random_placement(random.Random(seed), WORKERS)
     once = run_once(seed, placement, seed)
