@@ -253,19 +253,45 @@ def test_a_step_between_anothers_forward_and_backward_leaves_that_pass_exact(mod
     assert values_of(model)[0].tolist() == [1.0, -4.0, -0.5]
 
 
-def test_trainers_of_one_parameter_never_tear_it_and_lose_no_step(cluster):
+def step_once(optimizer, shared):
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", training.total, (shared,))
+        autograd.backward(context_id, [y])
+        optimizer.step(context_id)
+
+
+def test_nobody_sees_half_an_update_and_no_other_trainer_steps_in_between(cluster):
+    shared = rpc.rpc_sync("b", training.weights, (np.zeros(8),))
+    slow = DistributedOptimizer(training.InHalves, [shared], lr=1.0)
+    quick = DistributedOptimizer(optim.SGD, [shared], lr=1.0)
+    training.HALFWAY.clear()
+    training.GO_ON.clear()
+    first = threading.Thread(target=step_once, args=(slow, shared))
+    second = threading.Thread(target=step_once, args=(quick, shared))
+    first.start()
+    try:
+        assert training.HALFWAY.wait(30)
+        assert rpc.rpc_sync("b", training.value, (shared,)).tolist() == [0.0] * 8
+        second.start()
+        # Long enough for a step that nothing holds back.
+        assert not eventually(lambda: not second.is_alive(), 0.3)
+    finally:
+        training.GO_ON.set()
+    first.join(30)
+    second.join(30)
+    assert rpc.rpc_sync("b", training.value, (shared,)).tolist() == [-2.0] * 8
+
+
+def test_two_trainers_lose_no_step_of_each_other(cluster):
     size, steps = 200_000, 25
     shared = rpc.rpc_sync("b", training.weights, (np.zeros(size),))
-    torn, failures = [], []
+    failures = []
 
     def trainer():
         try:
             optimizer = DistributedOptimizer(optim.SGD, [shared], lr=1.0)
             for _ in range(steps):
-                with autograd.context() as context_id:
-                    y = rpc.rpc_sync("b", training.total, (shared,))
-                    autograd.backward(context_id, [y])
-                    optimizer.step(context_id)
+                step_once(optimizer, shared)
         except BaseException as error:
             failures.append(error)
 
@@ -273,9 +299,8 @@ def test_trainers_of_one_parameter_never_tear_it_and_lose_no_step(cluster):
     for thread in trainers:
         thread.start()
     while any(thread.is_alive() for thread in trainers):
-        torn.append(not rpc.rpc_sync("b", training.is_uniform, (shared,)))
+        assert rpc.rpc_sync("b", training.is_uniform, (shared,))
     assert failures == []
-    assert not any(torn)
     assert rpc.rpc_sync("b", training.value, (shared,)).tolist() == [-2.0 * steps] * size
 
 

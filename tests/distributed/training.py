@@ -11,6 +11,7 @@ from telegrad import nn
 from telegrad.distributed import autograd, rpc
 
 MEETING = threading.Barrier(2)
+HALFWAY, GO_ON = threading.Event(), threading.Event()
 
 
 def weights(values, dtype=tg.float64):
@@ -84,6 +85,21 @@ class Meeting(tg.optim.SGD):
 def meet():
     """Returns when somebody else is here too."""
     MEETING.wait(30)
+
+
+class InHalves(tg.optim.SGD):
+    """Rests in the middle of an update until it is told to go on."""
+
+    def update(self, value, gradient, state, group):
+        half = len(value) // 2
+        value[:half] -= gradient[:half]
+        rpc.rpc_sync("main", rest)
+        value[half:] -= gradient[half:]
+
+
+def rest():
+    HALFWAY.set()
+    assert GO_ON.wait(30)
 
 
 class Picky(tg.optim.SGD):
