@@ -6,6 +6,7 @@ largest, the first of equal ones. ``pool_take`` and ``pool_put`` are each other'
 ``pool_sum`` and ``pool_spread``.
 """
 
+import math
 from typing import Any
 
 from telegrad.arrays.sliding import inner, offsets, places
@@ -18,7 +19,7 @@ def _windows(xp: Any, x: Any, s: dict[str, Any], border: float) -> Any:
     x = xp.pad(x, ((0, 0), (0, 0), *s["pads"]), constant_values=border)
     axes = tuple(range(2, len(x.shape)))
     taken = xp.windows(x, s["sizes"], axes=axes, strides=s["strides"], dilations=s["dilations"])
-    return xp.reshape(taken, (*taken.shape[: len(x.shape)], -1))
+    return xp.reshape(taken, (*taken.shape[: len(x.shape)], math.prod(s["sizes"])))
 
 
 def pool_max(xp: Any, x: Any, **how: Any) -> tuple[Any, Any]:
