@@ -89,10 +89,14 @@ def _results(step: Step, values: list[Any], library: Library) -> list[Any]:
     if case.sample.prepare is not None:
         inputs = list(case.sample.prepare(library.xp, *inputs))
     result = library.call(case, inputs)
+    results = _listed(result)
     if case.sample.finish is not None:
-        result = case.sample.finish(library.xp, *(result if row.outputs else (result,)))
-    results = result if isinstance(result, (tuple, list)) else (result,)
+        results = _listed(case.sample.finish(library.xp, *results))
     return [_as_real(each, library) for each in results if _carries_derivative(each)]
+
+
+def _listed(result: Any) -> Sequence[Any]:
+    return result if isinstance(result, (tuple, list)) else (result,)
 
 
 def _moved(value: Any, like: Any, library: Library) -> Any:

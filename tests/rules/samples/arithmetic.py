@@ -24,6 +24,7 @@ SAMPLES = {
         (
             sample("plain", constant([[3.3, -1.7]]), constant([[0.9, 0.8]])),
             sample("broadcast", constant([[3.3, -1.7]]), constant([[0.9], [-0.35]])),
+            sample("0-d", constant(3.3), constant(0.9)),
             sample("zero-size", normal(0, 2), positive(2)),
         ),
         torch=lambda torch, x, y: torch.floor(x / y),
@@ -32,6 +33,7 @@ SAMPLES = {
         (
             sample("plain", constant([[3.3, -1.7]]), constant([[0.9, 0.8]])),
             sample("broadcast", constant([[3.3, -1.7]]), constant([[0.9], [-0.35]])),
+            sample("0-d", constant(3.3), constant(0.9)),
             sample("zero-size", normal(0, 2), positive(2)),
         ),
         torch="remainder",

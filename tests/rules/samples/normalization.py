@@ -24,6 +24,7 @@ SAMPLES = {
             sample("last axis", normal(2, 4), axes=(1,), eps=0.1),
             sample("two axes", normal(2, 3, 2), axes=(1, 2), eps=1e-3),
             sample("axes apart", normal(3, 2, 2), axes=(0, 2), eps=0.01),
+            sample("zero-size", normal(0, 2), axes=(1,), eps=0.01),
         ),
         numpy=_normalize,
         torch=_torch_normalize,

@@ -16,7 +16,7 @@ def _windows(x: Any, border: float, how: Any) -> Any:
     x = np.pad(x, ((0, 0), (0, 0), *how["pads"]), constant_values=border)
     view = np.lib.stride_tricks.sliding_window_view(x, how["sizes"], (2, 3))
     view = view[:, :, :: how["strides"][0], :: how["strides"][1]]
-    return view.reshape(*view.shape[:4], -1)
+    return view.reshape(*view.shape[:4], np.prod(how["sizes"]))
 
 
 def _pool_max(x: Any, **how: Any) -> Any:
@@ -63,6 +63,7 @@ SAMPLES = {
             sample("plain", distinct(1, 2, 2, 4), finish=_first, **_PLAIN),
             sample("overlapping", distinct(1, 1, 3, 3), finish=_first, **_OVERLAPPING),
             sample("border", distinct(1, 1, 3, 3), finish=_first, **_BORDER),
+            sample("no images", distinct(0, 1, 2, 4), finish=_first, **_PLAIN),
         ),
         numpy=_pool_max,
         torch=_torch_max,
@@ -72,6 +73,7 @@ SAMPLES = {
             sample("plain", normal(1, 2, 2, 4), whole(0, 4, 1, 2, 1, 2), **_PLAIN),
             sample("overlapping", normal(1, 1, 3, 3), whole(0, 4, 1, 1, 2, 2), **_OVERLAPPING),
             sample("border", normal(1, 1, 3, 3), whole(0, 4, 1, 1, 2, 4), **_BORDER),
+            sample("no images", normal(0, 1, 2, 4), whole(0, 4, 0, 1, 1, 2), **_PLAIN),
         ),
         numpy=_pool_take,
         no_torch="PyTorch names the place in the image, not in the window",
@@ -91,6 +93,13 @@ SAMPLES = {
             sample(
                 "border", normal(1, 1, 2, 4), whole(0, 4, 1, 1, 2, 4), shape=(1, 1, 3, 3), **_BORDER
             ),
+            sample(
+                "no images",
+                normal(0, 1, 1, 2),
+                whole(0, 4, 0, 1, 1, 2),
+                shape=(0, 1, 2, 4),
+                **_PLAIN,
+            ),
         ),
         numpy=lambda g, which, *, shape, **how: _put(g, which, shape, how),
         no_torch="PyTorch has it inside backward alone",
@@ -100,6 +109,7 @@ SAMPLES = {
             sample("plain", normal(1, 2, 2, 4), **_PLAIN),
             sample("overlapping", normal(1, 1, 3, 3), **_OVERLAPPING),
             sample("border", normal(1, 1, 3, 3), **_BORDER),
+            sample("no images", normal(0, 1, 2, 4), **_PLAIN),
         ),
         numpy=lambda x, **how: _windows(x, 0, how).sum(-1),
         torch=_torch_sum,
@@ -109,6 +119,7 @@ SAMPLES = {
             sample("plain", normal(1, 2, 1, 2), shape=(1, 2, 2, 4), **_PLAIN),
             sample("overlapping", normal(1, 1, 2, 2), shape=(1, 1, 3, 3), **_OVERLAPPING),
             sample("border", normal(1, 1, 2, 4), shape=(1, 1, 3, 3), **_BORDER),
+            sample("no images", normal(0, 1, 1, 2), shape=(0, 1, 2, 4), **_PLAIN),
         ),
         numpy=lambda g, *, shape, **how: _put(g, None, shape, how),
         no_torch="PyTorch has it inside backward alone",

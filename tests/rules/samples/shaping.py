@@ -45,6 +45,7 @@ SAMPLES = {
             sample("stretched axis", normal(2, 1), shape=(2, 3)),
             sample("from 0-d", normal(), shape=(2, 2)),
             sample("to zero-size", normal(1, 3), shape=(0, 3)),
+            sample("from zero-size", normal(0, 1), shape=(0, 3)),
             sample("complex", complex_normal(2), shape=(2, 2)),
         ),
         torch=lambda torch, x, *, shape: torch.broadcast_to(x, shape),

@@ -4,6 +4,8 @@ Of the vectors only what is determined: squares of real ones, sizes of complex o
 which their phases cancel.
 """
 
+from typing import Any
+
 import numpy as np
 from tests.rules.samples.sample import Entry, complex_normal, constant, normal, sample
 
@@ -38,6 +40,15 @@ _kink = dict.fromkeys(
     ("reverse", "forward", "second"),
     "equal values have a kink: PyTorch's formula, tested in tests/ops",
 )
+_UNDETERMINED = dict.fromkeys(
+    ("forward", "second", "float32", "strict", "torch"),
+    "the vectors have no tangents, so forward mode refuses",
+)
+
+
+def _values(xp: Any, u: Any, values: Any, vh: Any) -> Any:
+    return values
+
 
 SAMPLES = {
     "eigh": Entry(
@@ -76,16 +87,8 @@ SAMPLES = {
     ),
     "svd_full": Entry(
         (
-            sample(
-                "tall",
-                normal(3, 2),
-                prepare=_apart,
-                finish=lambda xp, u, values, vh: values,
-                without=dict.fromkeys(
-                    ("forward", "second", "float32", "strict", "torch"),
-                    "the vectors have no tangents, so forward mode refuses",
-                ),
-            ),
+            sample("tall", normal(3, 2), prepare=_apart, finish=_values, without=_UNDETERMINED),
+            sample("no matrices", normal(0, 3, 2), finish=_values, without=_UNDETERMINED),
         ),
         numpy=lambda x: tuple(np.linalg.svd(x, full_matrices=True)),
         torch="linalg.svd",
