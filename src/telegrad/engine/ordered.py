@@ -22,7 +22,8 @@ from contextlib import AbstractContextManager
 from sys import getrefcount
 from typing import Any
 
-from telegrad.engine.task import ALONE, freed_error
+from telegrad.arrays.ownership import ALONE
+from telegrad.engine.task import freed_error
 from telegrad.graph import Cotangent
 
 __all__ = ["OrderedTask"]

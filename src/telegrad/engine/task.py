@@ -25,10 +25,11 @@ from operator import attrgetter
 from sys import getrefcount
 from typing import Any
 
+from telegrad.arrays.ownership import ALONE
 from telegrad.errors import GraphFreedError
 from telegrad.graph import Cotangent, reachable
 
-__all__ = ["ALONE", "BoundaryReached", "GraphTask", "freed_error"]
+__all__ = ["BoundaryReached", "GraphTask", "freed_error"]
 
 
 class BoundaryReached(Exception):
@@ -40,16 +41,6 @@ class BoundaryReached(Exception):
 
 
 _by_key = attrgetter("key")
-
-
-def _count_alone() -> int:
-    """How many references a value has that only a local knows, fresh out of a dictionary."""
-    held = {0: object()}
-    value = held.pop(0)
-    return getrefcount(value)
-
-
-ALONE = _count_alone()
 
 
 class GraphTask:
@@ -205,8 +196,8 @@ class GraphTask:
                 contributions = node.pull_recorded(cotangent) if recorded else node.pull(cotangent)
                 if hooks is not None:
                     contributions = node.after(contributions, cotangent)
-                # Two references, this local and getrefcount's: nobody else can run it again.
-                if not keep and getrefcount(node) > 2:
+                # A node that nobody else refers to can't run again, and goes by itself.
+                if not keep and getrefcount(node) > ALONE:
                     node.release()
                 cotangent = None
                 for edge, contribution in zip(node.edges, contributions):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.ownership import HELD
 from telegrad.tensors.tensor import LEAF, Tensor, wrap
 
 __all__ = ["accumulate", "own"]
@@ -30,9 +31,9 @@ def own(gradient: Any, is_alone: bool) -> Any:
         return np.array(gradient) if isinstance(gradient, np.generic) else gradient
     base = gradient.base
     if is_alone and base is not None:
-        # A view is alone if its base is known to nobody but the view, this local and getrefcount.
+        # A view is alone if nobody but the view (and this local) knows its base.
         flags = gradient.flags
-        is_alone = getrefcount(base) <= 3 and flags.forc and flags.writeable
+        is_alone = getrefcount(base) <= HELD and flags.forc and flags.writeable
     return gradient if is_alone else gradient.copy()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.ownership import HELD
 from telegrad.errors import GradientError, UsageError
 from telegrad.tensors.shared import SharedArray, share
 
@@ -54,8 +55,7 @@ class Exchange:
             return array.__dlpack__(
                 stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
             )
-        # Three references: this local, the slot of the tensor, the argument of getrefcount.
-        is_alone = array.base is None and sys.getrefcount(array) <= 3
+        is_alone = array.base is None and sys.getrefcount(array) <= HELD
         if copy or (copy is None and not is_alone and type(array) is not SharedArray):
             view = array.copy()
         else:

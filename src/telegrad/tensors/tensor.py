@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from telegrad.arrays import backend_of
+from telegrad.arrays.ownership import HELD
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.graph import Handle, NodeHooks
 from telegrad.rules import Primitive
@@ -360,8 +361,8 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
             self.rebind(replacement)
             return self
         array = self.array
-        # Three references: this local, the slot of the tensor, the argument of getrefcount.
-        if type(array) is np.ndarray and array.base is None and sys.getrefcount(array) == 3:
+        # Held by this tensor, and by nobody else.
+        if type(array) is np.ndarray and array.base is None and sys.getrefcount(array) <= HELD:
             np.copyto(array, value, casting="same_kind")
         else:
             fresh = np.empty(array.shape, array.dtype)
