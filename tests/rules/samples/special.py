@@ -2,22 +2,38 @@
 
 import scipy.special
 from tests.rules.samples.families import of_one
-from tests.rules.samples.sample import Entry, between, constant, positive, sample
+from tests.rules.samples.sample import (
+    Entry,
+    between,
+    complex_normal,
+    constant,
+    positive,
+    sample,
+)
 
 __all__ = ["SAMPLES"]
 
 # Between the poles, which lie at zero and at the negative whole numbers.
 _below_zero = constant([-0.5, -1.4, -2.6])
 
+_complex = sample(
+    "complex",
+    complex_normal(2, 2),
+    without={
+        "strict": "the plain version is for real values",
+        "torch": "PyTorch's is for real values",
+    },
+)
+
 SAMPLES = {
-    "erf": Entry(of_one(), numpy=scipy.special.erf, torch="erf"),
+    "erf": Entry((*of_one(), _complex), numpy=scipy.special.erf, torch="erf"),
     "erfc": Entry(
-        (*of_one(), sample("small", between(3.0, 5.0, 3))),
+        (*of_one(), _complex, sample("small", between(3.0, 5.0, 3))),
         numpy=scipy.special.erfc,
         torch="erfc",
     ),
     "ndtr": Entry(
-        (*of_one(), sample("small", between(-9.0, -4.0, 3))),
+        (*of_one(), _complex, sample("small", between(-9.0, -4.0, 3))),
         numpy=scipy.special.ndtr,
         torch="special.ndtr",
     ),
