@@ -115,6 +115,11 @@ def test_a_constant_function_has_derivative_zero() -> None:
     gradient_check(lambda x: telegrad.asarray(X[0]) * 2.0, (X[0],))
 
 
+def test_a_check_inside_no_grad_is_the_same_check() -> None:
+    with telegrad.no_grad():
+        gradient_check(telegrad.sin, (X,))
+
+
 def test_a_gradient_cut_off_by_detach_is_found() -> None:
     with pytest.raises(GradientMismatch, match="reverse mode is wrong"):
         gradient_check(lambda x: x * x.detach(), (X[0],), modes=("reverse",))

@@ -18,6 +18,7 @@ import numpy as np
 
 from telegrad.errors import DTypeError, UsageError
 from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.modes import enable_grad
 from telegrad.testing.derivatives import Tensors, names_of_nodes, pulled, pushed
 from telegrad.testing.differences import jacobian
 from telegrad.testing.layout import Array, Layout, differentiable
@@ -63,7 +64,8 @@ def gradient_check(
         return _differentiable_results(f(*arguments))
 
     check = _Check(tuple(modes), step, rtol, atol, np.random.default_rng(seed))
-    check.run(function, [arrays[i] for i in places], "", order, complex_step)
+    with enable_grad():
+        check.run(function, [arrays[i] for i in places], "", order, complex_step)
 
 
 def _as_array(x: Any) -> Array:
@@ -146,14 +148,15 @@ class _Check:
             back = inside.flat([g.array for g in gradients])
             self._compare(f"reverse mode{of}", "input", inside, slopes.T @ v, back, met)
             again = pulled(f, leaves, cotangents, recorded=True)
-            _fit(f"reverse mode{of} with create_graph", back, inside.flat([g.array for g in again]))
+            recorded_back = inside.flat([g.array for g in again])
+            _refuse_other_values(f"reverse mode{of} with create_graph", back, recorded_back, met)
         if "forward" in self.modes:
             results = pushed(f, list(map(wrap, arrays)), tangents)
             _refuse_other_kind(f"forward mode{of}", results, [y.array for y in recorded], met)
             forth = outside.flat([t.array for t in results])
             self._compare(f"forward mode{of}", "output", outside, slopes @ u, forth, met)
         if back is not None and forth is not None:
-            _fit_each_other(of, float(v @ forth), float(back @ u), _size(v, forth, back, u), met)
+            _refuse_misfit(of, v, forth, back, u, met)
         if order > 1:
             self._run_derivatives(f, arrays, inside.apart(u), outside.apart(v), of, order - 1)
 
@@ -209,23 +212,19 @@ def _refuse_other_kind(
             )
 
 
-def _size(*vectors: Array) -> float:
-    return float(np.prod([1 + np.linalg.norm(vector) for vector in vectors[:2]])) + float(
-        np.prod([1 + np.linalg.norm(vector) for vector in vectors[2:]])
-    )
-
-
-def _fit(what: str, expected: Array, got: Array) -> None:
+def _refuse_other_values(what: str, expected: Array, got: Array, met: str) -> None:
     if not np.allclose(got, expected, rtol=_CLOSE, atol=_CLOSE, equal_nan=True):
         worst = int(np.argmax(np.abs(got - expected)))
         raise GradientMismatch(
             f"{what} differs from the same without: expected {expected[worst]:.17g}, got "
-            f"{got[worst]:.17g} at coordinate {worst}"
+            f"{got[worst]:.17g} at coordinate {worst}; operations met: {met}"
         )
 
 
-def _fit_each_other(of: str, forward: float, reverse: float, size: float, met: str) -> None:
-    if not abs(forward - reverse) <= _CLOSE * size:
+def _refuse_misfit(of: str, v: Array, forth: Array, back: Array, u: Array, met: str) -> None:
+    forward, reverse = float(v @ forth), float(back @ u)
+    norm = np.linalg.norm
+    if not abs(forward - reverse) <= _CLOSE * (1 + norm(v) * norm(forth) + norm(back) * norm(u)):
         raise GradientMismatch(
             f"forward and reverse mode{of} don't fit: <v, Ju> is {forward:.17g} and <J^T v, u> is "
             f"{reverse:.17g}; operations met: {met}"
