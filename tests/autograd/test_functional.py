@@ -353,3 +353,44 @@ def test_a_level_is_closed_when_the_function_raises():
     with pytest.raises(KeyError):
         F.jvp(f, double(1.0), double(1.0))
     assert not escaped[0].is_dual
+
+
+def test_plain_numbers_as_tangents_take_the_dtype_of_their_primal():
+    assert F.jvp(lambda x: x * x, double(3.0), 1.0)[1].item() == 6.0
+    assert F.vjp(lambda x: x * x, double(3.0))[1](1.0)[0].item() == 6.0
+    assert F.hvp(lambda x: x**3, double(2.0), 1)[1].item() == 12.0
+
+
+def test_hvp_reaching_tensors_from_outside_stays_differentiable_from_there():
+    w = double([2.0, 3.0]).requires_grad_()
+    x, v = double([1.0, 2.0]), double([1.0, 1.0])
+
+    def f(x):
+        return (x**3 * w).sum()
+
+    value, product = F.hvp(f, x, v)
+    assert value.requires_grad
+    np.testing.assert_allclose(product.detach().numpy(), [12.0, 36.0])
+    product.sum().backward()
+    assert w.grad.tolist() == [6.0, 12.0]
+    with tg.no_grad():
+        assert not F.hvp(f, x, v)[1].requires_grad
+
+
+def test_hvp_by_its_tangents_is_the_hessian():
+    x, v = double([1.0, 2.0]), double([1.0, 1.0]).requires_grad_()
+    product = F.hvp(lambda x: (x**3).sum() * x[0], x, v)[1]
+    rows = [tg.autograd.grad(product[i], v, retain_graph=True)[0].tolist() for i in range(2)]
+    expected = F.hessian(lambda x: (x**3).sum() * x[0])(x)
+    np.testing.assert_allclose(rows, expected.numpy())
+
+
+def test_hvp_of_a_function_that_differentiates_inside():
+    def f(x):
+        inner = F.grad(lambda y: (tg.sin(y) * x).sum())(x)
+        along = F.jvp(lambda y: y**3 * x, x, tg.ones_like(x))[1]
+        return (inner * along).sum()
+
+    x, v = double([0.4, 0.8]), double([1.0, -0.5])
+    np.testing.assert_allclose(F.hvp(f, x, v)[1].numpy(), (F.hessian(f)(x) @ v).numpy(), rtol=1e-12)
+    np.testing.assert_allclose(F.vhp(f, x, v)[1].numpy(), F.hvp(f, x, v)[1].numpy(), rtol=1e-12)

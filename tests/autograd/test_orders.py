@@ -117,3 +117,62 @@ def test_fifth_order_by_alternating_modes():
     for kind in ("forward", "reverse", "forward", "reverse", "forward"):
         f = derivative(tg, kind)(f)
     assert f(tg.tensor(0.4, dtype=tg.float64)).item() == pytest.approx(np.cos(0.4))
+
+
+def beside(ours, theirs):
+    """A function of (library, x), where the libraries spell it differently."""
+    return lambda lib, x: (ours if lib is tg else theirs)(lib, x)
+
+
+def by_eigh(lib, x):
+    values, vectors = lib.linalg.eigh(x @ x.mT + constant(lib, np.eye(4).tolist()))
+    return (values**3).sum() + (vectors * vectors * values).sum()
+
+
+def by_qr(lib, x):
+    q, r = lib.linalg.qr(x)
+    return (q**3).sum() + (r * r).sum()
+
+
+CURVED = {
+    "eigh": by_eigh,
+    "qr": by_qr,
+    "svd": lambda lib, x: (lib.linalg.svd(x)[1] ** 3).sum(),
+    "solve": lambda lib, x: (lib.linalg.solve(x, x * x) ** 2).sum(),
+    "where": lambda lib, x: lib.where(x > 0.0, x**3, lib.sin(x)).sum(),
+    "repeated indices": lambda lib, x: (x[1:] * x[:-1] * x[[0, 0, 1]]).sum(),
+    "softmax": beside(
+        lambda lib, x: (lib.softmax(x, axis=-1) * x).sum(),
+        lambda lib, x: (lib.softmax(x, -1) * x).sum(),
+    ),
+    "running sum": beside(
+        lambda lib, x: (lib.cumulative_sum(x, axis=1) ** 3).sum(),
+        lambda lib, x: (lib.cumsum(x, 1) ** 3).sum(),
+    ),
+    "maximum": beside(
+        lambda lib, x: (lib.max(x, axis=1) ** 3).sum(),
+        lambda lib, x: (lib.amax(x, 1) ** 3).sum(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CURVED)
+def test_hessian_products_in_every_mixture_beside_torch(name):
+    generator = np.random.default_rng(0)
+    x, v = generator.normal(size=(2, 4, 4)).tolist()
+
+    def scenario(lib):
+        def f(x):
+            return CURVED[name](lib, x)
+
+        at, along = constant(lib, x), constant(lib, v)
+        if lib is torch:
+            return [torch.func.jvp(torch.func.grad(f), (at,), (along,))[1]] * 4
+        return [
+            F.hvp(f, at, along)[1],
+            F.vhp(f, at, along)[1],
+            F.jvp(F.grad(f), at, along)[1],
+            F.grad(lambda x: F.jvp(f, x, along)[1])(at),
+        ]
+
+    agree(scenario)

@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from telegrad.errors import NotDifferentiable
 from telegrad.graph import next_key
 from telegrad.rules import LINEAR, SAME, ZERO, Primitive
@@ -24,7 +22,6 @@ from telegrad.rules.primitive import Word
 from telegrad.tensors.lent import lent
 from telegrad.tensors.levels import Level, Tangents
 from telegrad.tensors.modes import MODE, no_grad
-from telegrad.tensors.raw_duals import raw_parts, raw_tangent
 from telegrad.tensors.recorded import OutputNode, RowNode, variant
 from telegrad.tensors.saving import stored_result
 from telegrad.tensors.tensor import LEAF, Tensor, wrap
@@ -152,14 +149,8 @@ def _at_level(
     level: Level,
 ) -> Sequence[Tensor | None]:
     """The tangents of all outputs at one level: the sum over the inputs that have one."""
-    if level.records or not MODE.get().recording:
+    if level.records:
         return _by_rules(row, inputs, outputs, options, level)
-    found = None if row.outputs else raw_parts(inputs, False)
-    if found is not None and type(outputs[0].array) is np.ndarray and found[0] is level:
-        out = outputs[0].array
-        if out.dtype is found[1][0].dtype:
-            total = raw_tangent(row, found[1], found[2], out, options)
-            return [None if total is None else wrap(total)]
     with no_grad():
         return _by_rules(row, inputs, outputs, options, level)
 

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from telegrad.errors import GradientError, SavedValueChanged
-from telegrad.tensors.levels import Tangents
 from telegrad.tensors.modes import Mode
 from telegrad.tensors.shared import SharedArray, plain
 from telegrad.tensors.tensor import Tensor, wrap
 
-__all__ = ["restored", "restorer", "stored", "stored_result"]
+__all__ = ["has_tangents", "restored", "restorer", "stored", "stored_result"]
 
 
 class _Packed:
@@ -27,7 +26,7 @@ class _Packed:
         self.shape, self.dtype = tensor.shape, tensor.dtype
         self.name = name
         # Hooks see the value alone; its tangents stay here, for the hooks might lose them.
-        self.tangents = _copied(tensor)
+        self.tangents = tensor.tangents
         self.content = pack(wrap(plain(tensor.array)))
 
     def restore(self) -> Tensor:
@@ -70,20 +69,22 @@ def stored(tensor: Tensor, mode: Mode, name: str) -> Any:
     """The form in which a value of the operation `name` is saved."""
     if mode.pack is not None:
         return _Packed(tensor, mode.pack, name)
-    bare = wrap(tensor.array, None, _copied(tensor))
+    # The map of tangents is shared: only the closing of a level changes one.
+    bare = wrap(tensor.array, None, tensor.tangents)
     return _Watched(bare, name) if type(tensor.array) is SharedArray else bare
 
 
 def stored_result(kept: Any, tensor: Tensor, mode: Mode, name: str) -> Any:
     """The form of a result whose tangents became known after it was stored as `kept`."""
     if isinstance(kept, _Packed):
-        kept.tangents = _copied(tensor)
+        kept.tangents = tensor.tangents
         return kept
     return stored(tensor, mode, name)
 
 
-def _copied(tensor: Tensor) -> Tangents | None:
-    return Tangents(tensor.tangents) if tensor.tangents else None
+def has_tangents(kept: Any) -> bool:
+    """Whether what ``stored`` kept carries tangents; nothing is unpacked."""
+    return bool((kept.tensor if isinstance(kept, _Watched) else kept).tangents)
 
 
 def restored(kept: Any) -> Tensor:

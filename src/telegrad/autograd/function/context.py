@@ -15,7 +15,7 @@ from typing import Any
 from telegrad.errors import DTypeError, GradientError, GraphFreedError
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.modes import Mode
-from telegrad.tensors.saving import restored, stored
+from telegrad.tensors.saving import has_tangents, restored, stored
 
 __all__ = ["FunctionCtx", "history_of"]
 
@@ -160,6 +160,21 @@ class FunctionCtx:
         kept = self._for_forward if self._for_forward is not None else self._for_backward
         twin._shown = tuple(by_id.get(id(t), t) for t in kept or ())
         return twin
+
+    def saved_histories(self) -> list[Any]:
+        """The nodes behind the saved values, without unpacking them."""
+        node = None if self._node is None else self._node()
+        found = []
+        for each in self._saved or ():
+            if each is not None and each.output is not None and node is not None:
+                found.append(node.of_output(each.output))
+            elif each is not None and each.history is not None:
+                found.append(each.history)
+        return found
+
+    def saves_tangents(self) -> bool:
+        """Whether a saved value carries a tangent of an open level."""
+        return any(each is not None and has_tangents(each.kept) for each in self._saved or ())
 
     def saves_anything(self) -> bool:
         return bool(self._saved)

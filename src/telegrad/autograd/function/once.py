@@ -27,14 +27,17 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             f"{name}.backward is marked once_differentiable, so its result has no derivative; "
             "write it with telegrad's functions and take the mark off"
         )
-        values = [x for x in (*cotangents, *ctx.saved_tensors) if isinstance(x, Tensor)]
-        if any(x.is_dual for x in values):
+        given = [x for x in cotangents if isinstance(x, Tensor)]
+        if ctx.saves_tangents() or any(x.is_dual for x in given):
             raise NotDifferentiable(message)
         with no_grad():
             answer = backward(ctx, *cotangents)
         if not MODE.get().recording:
             return answer
-        edges = tuple(history_of(x) for x in values if x.node is not None)
+        edges = (
+            *(history_of(x) for x in given if x.node is not None),
+            *ctx.saved_histories(),
+        )
         parts = answer if isinstance(answer, (tuple, list)) else (answer,)
         refused = tuple(
             wrap(p.array, RefusingNode(edges, message)) if isinstance(p, Tensor) and edges else p

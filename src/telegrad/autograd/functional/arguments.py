@@ -7,6 +7,7 @@ derivative has the same form. Each may be a tensor or a nesting of tuples, lists
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from telegrad import ops
 from telegrad.autograd.functional.variables import as_variable
 from telegrad.autograd.tangents import check_tangent
 from telegrad.autograd.trees import Tree, flatten, same_structure, unflatten
@@ -89,10 +90,17 @@ def as_tensors(tree: Tree, like: Sequence[Tensor], structure: Tree, name: str) -
             f"expected the structure of the values for the {name}, {structure!r}, got {given!r} "
             "(leaves shown by number)"
         )
-    made = [as_variable(leaf, f"the {name}") for leaf in leaves]
+    made = [_beside(value, leaf, f"the {name}") for value, leaf in zip(like, leaves)]
     for value, each in zip(like, made):
         check_tangent(value, each, f"the {name}")
     return made
+
+
+def _beside(value: Tensor, leaf: Any, name: str) -> Tensor:
+    """A cotangent or tangent of `value`; a plain number takes its dtype."""
+    if isinstance(leaf, (int, float, complex)):
+        return ops.full((), leaf, dtype=value.dtype, device=value.device)
+    return as_variable(leaf, name)
 
 
 def paired(

@@ -76,9 +76,7 @@ class Variables:
         if not pairs:
             return [ops.zeros_like(x) for x in self.tensors]
         create = any(
-            self.reach_outside(y)
-            or (self._records_outside and g is not None and g.node is not None)
-            for y, g in pairs
+            self.reach_outside(y) or (g is not None and self.reach_outside(g)) for y, g in pairs
         )
         found = grad(
             [y for y, _ in pairs],
@@ -88,12 +86,16 @@ class Variables:
             create_graph=create,
             materialize_grads=True,
         )
-        return list(found)
+        return [self._settled(x) for x in found] if create else list(found)
 
     def reach_outside(self, output: Tensor) -> bool:
         """Whether something outside may want the derivative of what `output` leads to."""
+        if not self._records_outside:
+            return False
         node = output if output.node is LEAF else output.node
-        return node is not None and self._records_outside and self._reaches_outside(node)
+        if node is not None and self._reaches_outside(node):
+            return True
+        return any(map(self.reach_outside, (output.tangents or {}).values()))
 
     def settle(self, tree: Tree) -> Tree:
         """What leaves the transform: a constant where it depends on nothing outside."""
