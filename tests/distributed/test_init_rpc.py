@@ -93,11 +93,11 @@ def test_a_worker_that_dies_does_not_keep_the_others_from_leaving(world):
 
 
 def test_a_name_that_is_taken_and_a_wrong_world_size_are_refused(world):
-    master = world("ps", 0, 3, JOIN="6")
-    first = world("t0", 1, 3, JOIN="6")
+    master = world("ps", 0, 3, JOIN="4")
+    first = world("t0", 1, 3, JOIN="4")
     # Which of the two namesakes comes first is open, that one of them is refused is not.
-    twin = world("t0", 2, 3, JOIN="6")
-    other = world("t1", 1, 9, JOIN="6")
+    twin = world("t0", 2, 3, JOIN="4")
+    other = world("t1", 1, 9, JOIN="4")
     assert "rank 0 expects a world of 3 workers, t1 one of 9" in output(other)
     texts = output(first) + output(twin)
     assert "there is a worker named 't0' already" in texts
@@ -107,8 +107,8 @@ def test_a_name_that_is_taken_and_a_wrong_world_size_are_refused(world):
 def test_a_wrong_key_keeps_a_worker_out(world, tmp_path):
     other = tmp_path / "other"
     ClusterKey.fresh().save(other)
-    master = world("ps", 0, 2, JOIN="3")
-    stranger = world("t0", 1, 2, JOIN="3", TELEGRAD_KEY_FILE=str(other))
+    master = world("ps", 0, 2, JOIN="2")
+    stranger = world("t0", 1, 2, JOIN="2", TELEGRAD_KEY_FILE=str(other))
     assert "AuthenticationFailed" in output(stranger)
     assert "1 of 2 workers came" in output(master)
 

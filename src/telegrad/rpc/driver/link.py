@@ -52,8 +52,10 @@ if TYPE_CHECKING:
 __all__ = ["Link", "serving"]
 
 _DEEPEST_STACK: Final = 12
-# Seconds after which a request counts as slow, and the next one gets a thread of its own.
+# Seconds after which a request counts as slow. After two in a row (one may just have been put
+# off by the scheduler) the next gets a thread of its own.
 _SLOW: Final = 0.001
+_SLOW_IN_A_ROW: Final = 2
 
 
 class _Waiting:
@@ -96,7 +98,7 @@ class Link(Endpoint):
         self._lead = _thread.allocate_lock()
         self._mutex = _thread.allocate_lock()
         self._serving: object = None
-        self._slow = False
+        self._slow = 0
         self._attending = False
         self._waiting: dict[int, _Waiting] = {}
         self._followers: collections.deque[_thread.LockType] = collections.deque()
@@ -335,8 +337,8 @@ class Link(Endpoint):
                 task = receive(self, frame)
                 if task is None or self._hand_over(frame, task):
                     continue
-                if self._slow:
-                    # The last one took its time. Another thread is cheaper than making whoever
+                if self._slow >= _SLOW_IN_A_ROW:
+                    # The last ones took their time. Another thread is cheaper than making whoever
                     # comes next wait for a tick of the monitor.
                     self._host.start(partial(self._run_timed, task))
                     continue
@@ -363,7 +365,7 @@ class Link(Endpoint):
     def _run_timed(self, task: Callable[[], object]) -> None:
         began = time.perf_counter()
         task()
-        self._slow = time.perf_counter() - began > _SLOW
+        self._slow = self._slow + 1 if time.perf_counter() - began > _SLOW else 0
 
     def _drain(self) -> None:
         """Read what is there and no more."""

@@ -32,7 +32,8 @@ class Arrivals:
         while self._next in self._ahead:
             self._ahead.remove(self._next)
             self._next += 1
-        if number - self._next > _WINDOW:
+        if number - self._next > 2 * _WINDOW:
+            # By halves, so that it costs little a message.
             self._next = number - _WINDOW
             self._ahead = {n for n in self._ahead if n >= self._next}
         return True
