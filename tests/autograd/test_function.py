@@ -547,3 +547,20 @@ def test_second_derivatives_by_one_of_several_results_that_was_saved():
         return first, lib.autograd.grad(first.sum(), [a, b, x])
 
     agree(scenario)
+
+
+def test_ctx_takes_any_attribute():
+    class Scale(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.keep, ctx.release, ctx.name, ctx.node, ctx.saved = 2.0, 3.0, "name", None, x
+            return x * 6.0
+
+        @staticmethod
+        def backward(ctx, gradient):
+            assert ctx.name == "name"
+            return gradient * ctx.keep * ctx.release + 0.0 * ctx.saved
+
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    Scale.apply(x).sum().backward()
+    assert x.grad.tolist() == [6.0, 6.0]

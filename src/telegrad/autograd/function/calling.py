@@ -11,8 +11,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from telegrad.autograd.function.context import FunctionCtx, history_of
+from telegrad.autograd.function.context import (
+    FunctionCtx,
+    for_jvp,
+    replace_attributes,
+    savings_of,
+)
 from telegrad.autograd.function.node import FunctionNode, describe
+from telegrad.autograd.function.savings import history_of
 from telegrad.errors import DTypeError, NotDifferentiable, ShapeError, UsageError
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.anomaly import where_recorded
@@ -52,15 +58,17 @@ class Function:
     def backward(ctx: Any, *cotangents: Any) -> Any:
         """Gives the gradients of the arguments; to be overridden."""
         raise NotDifferentiable(
-            f"{ctx._name} has no backward; define a static method backward(ctx, *cotangents)"
+            f"{savings_of(ctx).name} has no backward; define a static method "
+            "backward(ctx, *cotangents)"
         )
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         """Gives the tangents of the results; to be overridden."""
         raise NotDifferentiable(
-            f"{ctx._name} has no jvp, but an argument carries a tangent; define a static method "
-            "jvp(ctx, *tangents), or pass unpack_dual(x).primal if the tangent should be ignored"
+            f"{savings_of(ctx).name} has no jvp, but an argument carries a tangent; define a "
+            "static method jvp(ctx, *tangents), or pass unpack_dual(x).primal if the tangent should "
+            "be ignored"
         )
 
     @classmethod
@@ -142,7 +150,7 @@ class _Call:
                 result = wrap(out.array)
             else:
                 result = out
-            is_constant = out.dtype.kind not in "fc" or self.context.is_constant(out)
+            is_constant = out.dtype.kind not in "fc" or savings_of(self.context).is_constant(out)
             if self.node is not None and not is_constant:
                 result.node = self.node.of_output(j)
             made.append(result)
@@ -153,9 +161,14 @@ class _Call:
         inputs = [restricted(a, level) if isinstance(a, Tensor) else a for a in self.args]
         outputs = [restricted(o, level) if isinstance(o, Tensor) else o for o in self.outputs]
         if self.has_setup:
-            context = self._set_up(inputs, outputs).for_jvp((), ())
+            context = for_jvp(self._set_up(inputs, outputs), {})
         else:
-            context = self.context.for_jvp((*self.seen, *self.raw), (*inputs, *outputs))
+            by_id = {
+                id(seen): stand_in
+                for seen, stand_in in zip((*self.seen, *self.raw), (*inputs, *outputs))
+                if isinstance(seen, Tensor)
+            }
+            context = for_jvp(self.context, by_id)
         tangents = [self._tangent(a, level, context) for a in self.args]
         answer = self.function.jvp(context, *tangents)
         parts = tuple(answer) if isinstance(answer, (tuple, list)) else (answer,)
@@ -168,7 +181,7 @@ class _Call:
         for j, (output, tangent) in enumerate(zip(self.outputs, parts)):
             if tangent is None or not isinstance(output, Tensor):
                 continue
-            if self.context.is_constant(self.raw[j]) or output.dtype.kind not in "fc":
+            if savings_of(self.context).is_constant(self.raw[j]) or output.dtype.kind not in "fc":
                 continue
             attach(output, level, _checked(name, j, output, tangent))
 
@@ -181,9 +194,13 @@ class _Call:
         return found
 
     def _keep(self, context: FunctionCtx, seen: Sequence[Any], raw: Sequence[Any]) -> None:
-        if self.node is not None:
-            self.node.context = context
-            context.keep(seen, self.args, raw, self.outputs, self.node, MODE.get())
+        if self.node is None:
+            return
+        self.node.context = context
+        inputs = {id(s): a for s, a in zip(seen, self.args) if isinstance(a, Tensor)}
+        places = {id(r): j for j, r in enumerate(raw) if isinstance(r, Tensor)}
+        savings_of(context).keep(inputs, places, self.outputs, self.node, MODE.get())
+        replace_attributes(context, inputs)
 
 
 def _stand_in(argument: Any, keep_tangents: bool = False) -> Any:

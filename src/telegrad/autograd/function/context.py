@@ -1,51 +1,21 @@
-"""What a Function keeps from its forward to its derivatives: ``ctx``.
+"""``ctx``: what a Function passes from its forward to its derivatives.
 
-Values given to ``save_for_backward`` are kept without a reference cycle: an input as its value and
-the node it came from, a result as its value and its place among the results. ``saved_tensors``
-joins them with their history again, so the backward of a Function can itself be differentiated.
-A value that is neither (an intermediate one) was computed unrecorded and comes back as a constant:
-return it as a result, or compute it again in backward, where its derivative matters.
+It takes any attribute, so everything of ours but the documented methods is behind one private name.
+
+A value that is neither argument nor result (an intermediate one) was computed unrecorded and comes
+back as a constant: return it as a result, or compute it again in backward, where its derivative
+matters.
 """
 
 import copy
-import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from telegrad.errors import DTypeError, GradientError, GraphFreedError
-from telegrad.tensors import LEAF, Tensor, wrap
-from telegrad.tensors.modes import Mode
-from telegrad.tensors.saving import has_tangents, restored, stored
+from telegrad.autograd.function.savings import Savings
+from telegrad.errors import DTypeError, GradientError
+from telegrad.tensors import Tensor
 
-__all__ = ["FunctionCtx", "history_of"]
-
-
-def history_of(x: Tensor) -> Any:
-    """The node that gradients of `x` go to, or None."""
-    return x if x.node is LEAF else x.node
-
-
-class _Saved:
-    """One saved value: how it is kept, and where its history is found again."""
-
-    __slots__ = ("history", "kept", "output")
-
-    def __init__(self, kept: Any, history: Any = None, output: int | None = None) -> None:
-        self.kept = kept
-        self.history = history
-        self.output = output
-
-    def restore(self, node: Any) -> Tensor:
-        value = restored(self.kept)
-        history = self.history
-        if self.output is not None and node is not None:
-            history = node.of_output(self.output)
-        if history is None:
-            return value
-        if history.is_leaf and history.array is value.array and not value.tangents:
-            leaf: Tensor = history
-            return leaf
-        return wrap(value.array, history, value.tangents)
+__all__ = ["FunctionCtx", "for_jvp", "replace_attributes", "savings_of"]
 
 
 class FunctionCtx:
@@ -55,130 +25,67 @@ class FunctionCtx:
         self.needs_input_grad = needs_input_grad
         """For each argument of ``apply``, whether it requires grad."""
         self.materialize_grads = True
-        self._name = name
-        self._for_backward: tuple[Any, ...] | None = None
-        self._for_forward: tuple[Any, ...] | None = None
-        self._constant_outputs: tuple[Tensor, ...] = ()
-        self._saved: tuple[_Saved | None, ...] | None = ()
-        self._shown: tuple[Any, ...] | None = None
-        self._node: weakref.ref[Any] | None = None
+        self._savings = Savings(name)
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keeps arguments and results of ``forward`` (or None) for ``backward``."""
-        self._for_backward = self._checked(tensors, "save_for_backward")
+        self._savings.for_backward = _checked(self, tensors, "save_for_backward")
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
         """Keeps arguments and results of ``forward`` (or None) for ``jvp``."""
-        self._for_forward = self._checked(tensors, "save_for_forward")
-
-    def _checked(self, tensors: tuple[Any, ...], method: str) -> tuple[Any, ...]:
-        for i, each in enumerate(tensors):
-            if each is not None and not isinstance(each, Tensor):
-                raise DTypeError(
-                    f"expected Tensors or None for {method} of {self._name}, got "
-                    f"{type(each).__name__} as number {i}; keep other values as attributes of ctx"
-                )
-        return tensors
+        self._savings.for_forward = _checked(self, tensors, "save_for_forward")
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What ``save_for_backward`` kept (in ``jvp``: what ``save_for_forward`` kept)."""
-        if self._shown is not None:
-            return self._shown
-        if self._saved is None:
-            raise GraphFreedError(
-                f"expected a graph that still has its saved values, got {self._name} whose values "
-                "were freed by an earlier backward pass; pass retain_graph=True to that pass"
-            )
-        node = None if self._node is None else self._node()
-        return tuple(None if each is None else each.restore(node) for each in self._saved)
+        savings = self._savings
+        return savings.restore() if savings.shown is None else savings.shown
 
     def mark_non_differentiable(self, *outputs: Tensor) -> None:
         """Makes these results constants; ``backward`` still receives an argument for each."""
-        self._constant_outputs = outputs
+        self._savings.constant_outputs = outputs
 
     def mark_dirty(self, *tensors: Tensor) -> None:
         """Refused: see the message."""
         raise GradientError(
-            f"expected no mark_dirty in {self._name}: arguments can't be changed in place here. "
-            "Values do not alias, so a write inside forward changes nothing outside; return the "
-            "new value and let the caller rebind it, x = F.apply(x)"
+            f"expected no mark_dirty in {self._savings.name}: arguments can't be changed in place "
+            "here. Values do not alias, so a write inside forward changes nothing outside; return "
+            "the new value and let the caller rebind it, x = F.apply(x)"
         )
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether missing gradients and tangents come as zeros (the default) or as None."""
         self.materialize_grads = bool(value)
 
-    # What follows is for the modules beside this one.
 
-    def is_constant(self, output: Tensor) -> bool:
-        return any(each is output for each in self._constant_outputs)
+def savings_of(ctx: FunctionCtx) -> Savings:
+    """The state behind a context."""
+    return ctx._savings
 
-    def keep(
-        self,
-        seen: Sequence[Any],
-        args: Sequence[Any],
-        raw: Sequence[Any],
-        outputs: Sequence[Any],
-        node: Any,
-        mode: Mode,
-    ) -> None:
-        """Stores what is to be saved; the user's code saw `seen` for `args`, `raw` for the rest."""
-        inputs = {id(s): a for s, a in zip(seen, args) if isinstance(a, Tensor)}
-        places = {id(r): j for j, r in enumerate(raw) if isinstance(r, Tensor)}
-        saved: list[_Saved | None] = []
-        for tensor in self._for_backward or ():
-            if tensor is None:
-                saved.append(None)
-            elif id(tensor) in places and id(tensor) not in inputs:
-                j = places[id(tensor)]
-                has_node = outputs[j].node is not None
-                kept = stored(outputs[j], mode, self._name)
-                saved.append(_Saved(kept, output=j if has_node else None))
-            else:
-                original = inputs.get(id(tensor))
-                if original is None or original.array is not tensor.array:
-                    original = tensor
-                kept = stored(original, mode, self._name)
-                saved.append(_Saved(kept, history=history_of(original)))
-        self._saved = tuple(saved)
-        self._for_backward = self._for_forward = None
-        self._constant_outputs = ()
-        self._node = weakref.ref(node)
-        replacements = {id(s): a for s, a in zip(seen, args) if s is not a}
-        for name, value in list(vars(self).items()):
-            if id(value) in replacements:
-                setattr(self, name, replacements[id(value)])
 
-    def for_jvp(self, seen: Sequence[Any], stand_ins: Sequence[Any]) -> "FunctionCtx":
-        """A copy in which what the user's code saw is replaced by what one level is to see."""
-        by_id = {id(s): r for s, r in zip(seen, stand_ins)}
-        twin = copy.copy(self)
-        for name, value in list(vars(self).items()):
-            if id(value) in by_id and isinstance(value, Tensor):
-                setattr(twin, name, by_id[id(value)])
-        kept = self._for_forward if self._for_forward is not None else self._for_backward
-        twin._shown = tuple(by_id.get(id(t), t) for t in kept or ())
-        return twin
+def _checked(ctx: FunctionCtx, tensors: tuple[Any, ...], method: str) -> tuple[Any, ...]:
+    for i, each in enumerate(tensors):
+        if each is not None and not isinstance(each, Tensor):
+            raise DTypeError(
+                f"expected Tensors or None for {method} of {savings_of(ctx).name}, got "
+                f"{type(each).__name__} as number {i}; keep other values as attributes of ctx"
+            )
+    return tensors
 
-    def saved_histories(self) -> list[Any]:
-        """The nodes behind the saved values, without unpacking them."""
-        node = None if self._node is None else self._node()
-        found = []
-        for each in self._saved or ():
-            if each is not None and each.output is not None and node is not None:
-                found.append(node.of_output(each.output))
-            elif each is not None and each.history is not None:
-                found.append(each.history)
-        return found
 
-    def saves_tangents(self) -> bool:
-        """Whether a saved value carries a tangent of an open level."""
-        return any(each is not None and has_tangents(each.kept) for each in self._saved or ())
+def replace_attributes(ctx: FunctionCtx, by_id: Mapping[int, Any]) -> None:
+    """Puts in the place of each Tensor that is an attribute the one given for its id, if any."""
+    for name, value in list(vars(ctx).items()):
+        if isinstance(value, Tensor) and id(value) in by_id:
+            setattr(ctx, name, by_id[id(value)])
 
-    def saves_anything(self) -> bool:
-        return bool(self._saved)
 
-    def release(self) -> None:
-        """Drops the saved values."""
-        self._saved = None
+def for_jvp(ctx: FunctionCtx, by_id: Mapping[int, Any]) -> FunctionCtx:
+    """A copy in which what the user's code saw is replaced by what one level is to see."""
+    twin = copy.copy(ctx)
+    replace_attributes(twin, by_id)
+    savings = savings_of(ctx)
+    kept = savings.for_backward if savings.for_forward is None else savings.for_forward
+    twin._savings = Savings(savings.name)
+    twin._savings.shown = tuple(by_id.get(id(tensor), tensor) for tensor in kept)
+    return twin

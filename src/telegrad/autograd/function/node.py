@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from telegrad.arrays import backend_of, fit
-from telegrad.autograd.function.context import FunctionCtx
+from telegrad.autograd.function.context import FunctionCtx, savings_of
 from telegrad.errors import DTypeError, GradientError, NotDifferentiable, ShapeError
 from telegrad.graph import Bundle, Cotangent, NodeHooks, next_key
 from telegrad.tensors import Tensor, wrap
@@ -85,8 +85,9 @@ class FunctionNode(Hooked):
         return OutputNode.of(self, index)
 
     def release(self) -> None:
-        if self.context.saves_anything():
-            self.context.release()
+        savings = savings_of(self.context)
+        if savings.saved:
+            savings.saved = None
             self.freed = True
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:

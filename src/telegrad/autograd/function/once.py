@@ -4,8 +4,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from telegrad.autograd.function.context import history_of
+from telegrad.autograd.function.context import savings_of
 from telegrad.autograd.function.node import RefusingNode
+from telegrad.autograd.function.savings import history_of
 from telegrad.errors import NotDifferentiable
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.modes import MODE, no_grad
@@ -22,13 +23,13 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(backward)
     def wrapper(ctx: Any, *cotangents: Any) -> Any:
-        name = ctx._name
+        savings = savings_of(ctx)
         message = (
-            f"{name}.backward is marked once_differentiable, so its result has no derivative; "
-            "write it with telegrad's functions and take the mark off"
+            f"{savings.name}.backward is marked once_differentiable, so its result has no "
+            "derivative; write it with telegrad's functions and take the mark off"
         )
         given = [x for x in cotangents if isinstance(x, Tensor)]
-        if ctx.saves_tangents() or any(x.is_dual for x in given):
+        if savings.have_tangents() or any(x.is_dual for x in given):
             raise NotDifferentiable(message)
         with no_grad():
             answer = backward(ctx, *cotangents)
@@ -36,7 +37,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             return answer
         edges = (
             *(history_of(x) for x in given if x.node is not None),
-            *ctx.saved_histories(),
+            *savings.histories(),
         )
         parts = answer if isinstance(answer, (tuple, list)) else (answer,)
         refused = tuple(
