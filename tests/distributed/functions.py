@@ -51,3 +51,11 @@ def resources():
 
 def counts():
     return rpc.current_worker().references.counts()
+
+
+def leave_a_fork_and_die():
+    """Die, while a forked process keeps the sockets open for a while."""
+    if os.fork() == 0:
+        time.sleep(8)
+        os._exit(0)
+    os.kill(os.getpid(), signal.SIGKILL)

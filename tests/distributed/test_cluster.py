@@ -133,6 +133,13 @@ def test_a_killed_worker_is_lost_at_once_with_its_name():
         assert small.process("victim").wait(10) == -signal.SIGKILL
 
 
+def test_a_dead_worker_is_lost_although_a_fork_keeps_its_sockets():
+    with LocalCluster(["victim"], options=Options(lost_after=10.0)):
+        rpc.rpc_sync("victim", functions.who)
+        with pytest.raises(WorkerLost, match="'victim' was lost: its process has ended"):
+            rpc.rpc_sync("victim", functions.leave_a_fork_and_die)
+
+
 def test_a_stopped_worker_is_lost_by_heartbeat_and_does_not_hinder_the_end():
     with LocalCluster(["sleeper"], options=Options(lost_after=1.0)) as small:
         process = small.process("sleeper")

@@ -28,6 +28,7 @@ __all__ = ["Directory", "Line", "Plan", "main"]
 
 _PR_SET_PDEATHSIG: Final = 1
 _GRACE: Final = 2.0
+_SWITCH_INTERVAL: Final = 0.0005
 
 
 class Plan(msgspec.Struct):
@@ -84,6 +85,8 @@ def _die_with_parent(parent: int) -> None:
 
 def main(fd: int) -> None:
     """Be a worker until the control socket closes."""
+    # Requests must not wait for a busy thread of the user's as long as Python lets them by default.
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     # The parent ends us; a Ctrl-C at the terminal is for it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = Line(socket.socket(fileno=fd))

@@ -28,6 +28,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from telegrad.errors import ProtocolViolation, UsageError, WorkerLost
+from telegrad.rpc.driver.processes import has_ended
 from telegrad.rpc.driver.reader import FrameReader, Spinning
 from telegrad.rpc.driver.sharing import Sharing
 from telegrad.rpc.endpoint import Endpoint
@@ -159,7 +160,12 @@ class Link(Endpoint):
         return bool(self._room.poll(0))
 
     def keep(self) -> bool:
-        """Tell the peer which segments it has back, if nothing else is being sent to it."""
+        """Look after the peer's process, and tell it which segments it has back.
+
+        A process that has ended is lost even if its sockets live on in one that it forked.
+        """
+        if self.connection.peer_pid is not None and has_ended(self.connection.peer_pid):
+            raise ConnectionResetError("its process has ended")
         if not self.sharing.has_fetched or not self.can_send():
             return False
         parts = self.sharing.releases()

@@ -1,0 +1,20 @@
+"""What the kernel knows of another process on this machine."""
+
+import os
+import sys
+
+__all__ = ["has_ended"]
+
+
+def has_ended(pid: int) -> bool:
+    """Say whether the process is certainly gone; a zombie is. False where it can't be known."""
+    if not sys.platform.startswith("linux") or not os.path.isdir("/proc/self"):
+        return False
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name, in parentheses, may hold anything; the state follows the last of them.
+            return file.read(4096).rpartition(b") ")[2][:1] in (b"Z", b"X")
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False

@@ -1,0 +1,40 @@
+"""The monitor, where the system has no epoll."""
+
+import operator
+
+import numpy as np
+import pytest
+from tests.rpc import simulated
+from tests.rpc.neighbours import eventually, neighbours
+
+from telegrad.errors import CallTimeout, WorkerLost
+from telegrad.rpc.driver import monitor
+from telegrad.rpc.future import wait_all
+
+
+@pytest.fixture
+def without_epoll(monkeypatch):
+    monkeypatch.setattr(monitor, "_EPOLL", False)
+
+
+def test_calls_of_every_kind_work_without_epoll(without_epoll):
+    with neighbours("a", "b", tcp=True) as (a, _):
+        assert a.rpc_sync("b", simulated.bounce, ("a", 30)) == 30
+        calls = [a.rpc_async("b", operator.neg, (number,)) for number in range(100)]
+        assert wait_all(calls) == [-number for number in range(100)]
+        call = a.rpc_async("b", np.negative, (np.ones(100_000),))
+        assert eventually(call.done)
+        assert a.remote("b", simulated.Counter, (1,)).rpc_sync().add(1) == 2
+        late = a.rpc_async("b", simulated.never, timeout=0.1)
+        assert eventually(late.done)
+        with pytest.raises(CallTimeout):
+            late.value()
+
+
+def test_a_peer_that_leaves_is_noticed_without_epoll(without_epoll):
+    with neighbours("a", "b") as (a, b):
+        call = a.rpc_async("b", simulated.never)
+        assert eventually(lambda: bool(b.peers.get("a").incoming))
+        b.close()
+        with pytest.raises(WorkerLost):
+            call.wait(10)

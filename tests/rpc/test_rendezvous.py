@@ -1,0 +1,95 @@
+"""The meeting place at rank 0: everybody comes, nobody else, and some come again."""
+
+import threading
+
+import pytest
+
+from telegrad.errors import AuthenticationFailed, CallTimeout, UsageError
+from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.rendezvous import Joining, Rendezvous, join
+from telegrad.rpc.transport import Identity
+
+KEY = ClusterKey.fresh()
+
+
+def joining(name, rank, size=3, incarnation=1):
+    return Joining(name, rank, size, f"unix:///nowhere/{name}.sock", incarnation)
+
+
+def identity(name, key=KEY, incarnation=1):
+    return Identity(name, incarnation, key)
+
+
+@pytest.fixture
+def place():
+    returned = []
+    me = joining("ps", 0)
+    meeting = Rendezvous("tcp://127.0.0.1:0", identity("ps"), me, returned.append)
+    meeting.returned = returned
+    yield meeting
+    meeting.close()
+
+
+def go(place, name, rank, **more):
+    """Join on a thread of its own; return where the outcome will be, and the thread."""
+    outcome = []
+
+    def run():
+        try:
+            outcome.append(join(place.address, identity(name), joining(name, rank, **more), 10))
+        except Exception as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return outcome, thread
+
+
+def test_all_learn_of_all_when_the_last_is_in(place):
+    (one, first), (two, second) = go(place, "t0", 1), go(place, "t1", 2)
+    members = place.wait(10)
+    first.join(10)
+    second.join(10)
+    assert [member.name for member in members] == ["ps", "t0", "t1"]
+    assert one == two == [members]
+
+
+def test_a_worker_that_comes_back_is_let_in_at_once_and_announced(place):
+    for name, rank in (("t0", 1), ("t1", 2)):
+        go(place, name, rank)
+    place.wait(10)
+    again = joining("t1", 2, incarnation=7)
+    members = join(place.address, identity("t1", incarnation=7), again, 10)
+    assert members[2].incarnation == 7
+    assert place.returned == [again]
+
+
+@pytest.mark.parametrize(
+    ("name", "rank", "size", "message"),
+    [
+        ("t0", 5, 3, "expected a rank from 1 to 2, t0 has 5"),
+        ("t0", 0, 3, "expected a rank from 1 to 2, t0 has 0"),
+        ("t0", 1, 4, "rank 0 expects a world of 3 workers, t0 one of 4"),
+        ("ps", 1, 3, "there is a worker named 'ps' already"),
+    ],
+)
+def test_whoever_does_not_fit_is_told_why(place, name, rank, size, message):
+    with pytest.raises(UsageError, match=message):
+        join(place.address, identity(name), joining(name, rank, size), 10)
+
+
+def test_a_rank_that_is_taken_is_refused_while_the_first_goes_on_waiting(place):
+    _, waiting = go(place, "t0", 1)
+    with pytest.raises(CallTimeout):
+        place.wait(0.2)
+    with pytest.raises(UsageError, match="rank 1 is taken by 't0'"):
+        join(place.address, identity("t1"), joining("t1", 1), 10)
+    assert waiting.is_alive()
+    place.close()
+    waiting.join(10)
+    assert not waiting.is_alive()
+
+
+def test_nobody_without_the_key_is_listened_to(place):
+    with pytest.raises(AuthenticationFailed):
+        join(place.address, identity("t0", ClusterKey.fresh()), joining("t0", 1), 10)
