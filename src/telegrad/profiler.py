@@ -6,14 +6,16 @@ format, which Perfetto opens; ``p.summary()`` is a table by worker. While no pro
 is recorded and each of these points costs a comparison.
 """
 
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import msgspec
 
+from telegrad.distributed.chrome import chrome_trace
 from telegrad.distributed.equipment import autograd_of
-from telegrad.distributed.profiling import Event
+from telegrad.distributed.profiling import Event, Recording
 from telegrad.errors import UsageError
 from telegrad.rpc.current import current_worker
 
@@ -30,13 +32,21 @@ class profile:
         self._begun = False
 
     def __enter__(self) -> "profile":
+        if self._begun:
+            raise UsageError("expected a fresh profile, got one that was used: make another")
         worker = current_worker()
-        if worker.observer is not None:
-            raise UsageError("expected no profile to be on, got a nested one; leave the first")
         recording = autograd_of(worker).recording
-        for peer in worker.peers.all():
-            if peer.info.name != worker.name:
-                self._ahead[peer.info.name] = recording.start_at(peer.info.name)
+        recording.check_off()
+        try:
+            for peer in worker.peers.all():
+                name = peer.info.name
+                if name != worker.name:
+                    # One that is lost has nothing to tell.
+                    with suppress(ConnectionError):
+                        self._ahead[name] = recording.start_at(name)
+        except BaseException:
+            self._collect(recording)
+            raise
         recording.start()
         self._begun = True
         return self
@@ -50,6 +60,10 @@ class profile:
         worker = current_worker()
         recording = autograd_of(worker).recording
         self.events[worker.name] = recording.stop()
+        self._collect(recording)
+
+    def _collect(self, recording: Recording) -> None:
+        """Ends everywhere, and fetches what the others recorded."""
         for name, ahead in self._ahead.items():
             try:
                 events = recording.collect_from(name)
@@ -63,39 +77,20 @@ class profile:
     def export(self, path: str | Path) -> Path:
         """Writes the trace; times in it begin at zero."""
         self._check()
-        starts = [event.begin for events in self.events.values() for event in events]
-        zero = min(starts, default=0.0)
-        written: list[dict[str, Any]] = []
-        for number, (worker, events) in enumerate(self.events.items()):
-            name = {"name": f"worker {worker}"}
-            written.append({"ph": "M", "name": "process_name", "pid": number, "args": name})
-            threads = {t: i for i, t in enumerate(dict.fromkeys(e.thread for e in events))}
-            written += [_as_chrome(event, number, threads[event.thread], zero) for event in events]
         target = Path(path)
-        target.write_bytes(msgspec.json.encode({"traceEvents": written}))
+        target.write_bytes(msgspec.json.encode({"traceEvents": chrome_trace(self.events)}))
         return target
 
     def summary(self) -> str:
-        """A table by worker: calls and messages sent, bytes, and where time went, in ms."""
+        """A table by worker: calls and messages sent, bytes, and where time went, in ms.
+
+        Handlers include what they waited for; nodes are those that passes ran.
+        """
         self._check()
-        rows = [
-            ("worker", "calls", "messages", "KiB sent", "served", "handlers", "nodes", "waiting")
-        ]
-        for worker, events in self.events.items():
-            spans = [event for event in events if event.duration >= 0]
-            sent = [event for event in spans if event.kind in ("call", "message")]
-            rows.append(
-                (
-                    worker,
-                    str(sum(event.kind == "call" for event in sent)),
-                    str(sum(event.kind == "message" for event in sent)),
-                    f"{sum(event.size for event in sent) / 1024:.1f}",
-                    str(sum(event.kind == "handler" for event in spans)),
-                    _milliseconds(spans, "handler"),
-                    _milliseconds([e for e in spans if not e.detail], "run"),
-                    _milliseconds(spans, "wait"),
-                )
-            )
+        titles = ("calls", "messages", "KiB out", "KiB in", "served")
+        times = ("handlers ms", "nodes ms", "waiting ms")
+        rows: list[tuple[str, ...]] = [("worker", *titles, *times)]
+        rows += [_row(worker, events) for worker, events in self.events.items()]
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         return "\n".join(
             "  ".join(
@@ -107,31 +102,27 @@ class profile:
 
     def _check(self) -> None:
         if not self.events:
-            raise UsageError("expected a profile that has ended: leave its `with` block first")
+            raise UsageError("expected a profile that has ended; leave its `with` block first")
+
+
+def _row(worker: str, events: list[Event]) -> tuple[str, ...]:
+    kinds = Counter(event.kind for event in events)
+    sent = [event for event in events if event.kind in ("call", "message")]
+    served = [event for event in events if event.kind == "handler"]
+    taken = sum(e.received for e in sent) + sum(e.size for e in served)
+    return (
+        worker,
+        str(kinds["call"]),
+        str(kinds["message"]),
+        f"{sum(e.size for e in sent) / 1024:.1f}",
+        f"{taken / 1024:.1f}",
+        str(kinds["handler"]),
+        _milliseconds(events, "handler"),
+        # A whole pass is a run too, around those of its nodes.
+        _milliseconds([e for e in events if not e.detail], "run"),
+        _milliseconds(events, "wait"),
+    )
 
 
 def _milliseconds(events: list[Event], kind: str) -> str:
     return f"{sum(event.duration for event in events if event.kind == kind) * 1e3:.2f}"
-
-
-def _as_chrome(event: Event, process: int, thread: int, zero: float) -> dict[str, Any]:
-    """One event in Chrome's format; times in microseconds."""
-    written: dict[str, Any] = {
-        "name": event.name,
-        "cat": event.kind,
-        "ts": (event.begin - zero) * 1e6,
-        "pid": process,
-        "tid": thread,
-    }
-    if event.duration == -1.0:
-        return {**written, "ph": "s", "id": event.arrow, "name": "message"}
-    if event.duration == -2.0:
-        return {**written, "ph": "f", "bp": "e", "id": event.arrow, "name": "message"}
-    args: dict[str, Any] = {}
-    if event.size:
-        args["bytes"] = event.size
-    if event.received:
-        args["bytes of the answer"] = event.received
-    if event.detail:
-        args["context_id"] = str(event.detail)
-    return {**written, "ph": "X", "dur": event.duration * 1e6, "args": args}

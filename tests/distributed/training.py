@@ -9,6 +9,7 @@ import numpy as np
 import telegrad as tg
 from telegrad import nn
 from telegrad.distributed import autograd, rpc
+from telegrad.profiler import profile
 
 MEETING = threading.Barrier(2)
 HALFWAY, GO_ON = threading.Event(), threading.Event()
@@ -63,6 +64,16 @@ def kill_yourself():
 
 def has_observer():
     return rpc.current_worker().observer is not None
+
+
+def profile_nothing():
+    with profile():
+        pass
+
+
+def profile_and_hold():
+    """Starts a profile that nobody ends."""
+    profile().__enter__()
 
 
 def gradient_in_grad(reference, numbers):

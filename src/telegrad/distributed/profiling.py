@@ -1,8 +1,8 @@
 """What a worker did and when: the recording side of ``telegrad.profiler``.
 
-Each worker has a Recording that is off until somebody starts it, here or from another worker.
-Events are spans and the ends of arrows; times are the worker's own clock, which whoever collects
-them aligns.
+Each worker has a Recording that is off until somebody starts it, here or from another worker; if
+that one is lost, it ends. Events are spans; times are the worker's own clock, which whoever
+collects them aligns. The span of a call and that of its handler have one arrow's name.
 """
 
 import threading
@@ -13,7 +13,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from telegrad.errors import UsageError
 from telegrad.rpc.call import Call
+from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.service import ServiceRequest
 from telegrad.rpc.worker import Worker
 
@@ -27,7 +29,7 @@ _MOST_EVENTS: Final = 1_000_000
 
 
 class Event(msgspec.Struct, array_like=True):
-    """A span, or one end of an arrow (with a duration of -1 where it starts, -2 where it ends)."""
+    """A span of time on one worker; in seconds."""
 
     name: str
     kind: str
@@ -36,10 +38,13 @@ class Event(msgspec.Struct, array_like=True):
     duration: float
     thread: int
     arrow: str = ""
+    """Of a call, a message and their handler: the same at both ends, of one of each."""
     size: int = 0
-    """Bytes sent, or taken by a handler."""
+    """Bytes that a call sent, or that a handler took."""
     received: int = 0
+    """Bytes of a call's answer."""
     detail: int = 0
+    """The id of the context of a whole pass."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -55,19 +60,33 @@ class Recording:
         self.events: list[Event] = []
         self._open: dict[Call, Event] = {}
         """The spans of calls that have not been answered."""
+        self._started_by: int | None = None
         worker.register_service(START, self._on_start, inline=True)
         worker.register_service(CLOCK, lambda r: r.reply(self._now()), inline=True)
         worker.register_service(COLLECT, self._on_collect)
+        worker.on_worker_lost(self._on_lost)
 
-    def start(self) -> None:
-        """Begins anew."""
+    def check_off(self) -> None:
+        """Raises if somebody is watching this worker already."""
+        if self._worker.observer is not None:
+            raise UsageError(
+                f"expected no profile to be on, got one that is on at {self._worker.name!r}; leave "
+                "it before starting another"
+            )
+
+    def start(self, by: int | None = None) -> None:
+        """Begins anew, for the worker of that id or for this one."""
+        self.check_off()
         self.events = []
         self._open = {}
+        self._started_by = by
         self._worker.observer = self
 
     def stop(self) -> list[Event]:
         """Ends, and gives what was recorded."""
-        self._worker.observer = None
+        if self._worker.observer is self:
+            self._worker.observer = None
+        self._started_by = None
         events, self.events = self.events, []
         return events
 
@@ -92,11 +111,15 @@ class Recording:
         return _decode(data.tobytes())
 
     def _on_start(self, request: ServiceRequest) -> None:
-        self.start()
+        self.start(request.frm.id)
         request.reply()
 
     def _on_collect(self, request: ServiceRequest) -> None:
         request.reply(None, [np.frombuffer(_encode(self.stop()), np.uint8)])
+
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
+        if who.id == self._started_by:
+            self.stop()
 
     # The observer.
 
@@ -108,12 +131,11 @@ class Recording:
         name = _name_of(call.what)
         if name in _OWN:
             return
-        kind = "message" if call.is_service else "call"
-        arrow = f"{self._worker.name}>{call.endpoint.peer.name}:{call.number}"
-        began, thread = self._now(), threading.get_ident()
-        self._add(Event(name, kind, began, -1.0, thread, arrow, size))
         to = call.endpoint.peer.name
-        self._open[call] = Event(f"{name} → {to}", kind, began, 0.0, thread, "", size)
+        arrow = f"{self._worker.name}>{to}:{call.number}"
+        kind = "message" if call.is_service else "call"
+        began, thread = self._now(), threading.get_ident()
+        self._open[call] = Event(f"{name} → {to}", kind, began, 0.0, thread, arrow, size)
 
     def answered(self, call: Call, size: int) -> None:
         span = self._open.pop(call, None)
@@ -130,11 +152,9 @@ class Recording:
             yield
         finally:
             if name not in _OWN:
-                ended = self._now()
-                if number is not None:
-                    arrow = f"{frm}>{self._worker.name}:{number}"
-                    self._add(Event(name, "handler", began, -2.0, thread, arrow))
-                self._add(Event(name, "handler", began, ended - began, thread, "", size))
+                took = self._now() - began
+                arrow = "" if number is None else f"{frm}>{self._worker.name}:{number}"
+                self._add(Event(name, "handler", began, took, thread, arrow, size))
 
     @contextmanager
     def waiting(self, call: Call) -> Iterator[None]:
