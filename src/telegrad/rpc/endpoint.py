@@ -15,6 +15,7 @@ from telegrad.rpc.protocol.arrivals import Arrivals
 from telegrad.rpc.protocol.calls import Calls
 from telegrad.rpc.protocol.delivery import Outbox
 from telegrad.rpc.protocol.liveness import Liveness
+from telegrad.rpc.wire.codes import RECEIVED_CODES, SENT_CODES, CodeCache
 from telegrad.rpc.wire.frames import Buffer
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ class Endpoint(abc.ABC):
         self.unwanted: set[int] = set()
         # What turns descriptors of references on this path into references; set by the worker.
         self.accept: Callable[[list[Any]], Any] | None = None
-        # Digests of functions that the peer is known to have.
-        self.known_code: set[Any] = set()
+        # Functions by value: those that the peer is known to have, and those that it sent.
+        self.known_code = CodeCache(SENT_CODES)
+        self.received_code = CodeCache(RECEIVED_CODES)
 
     def cancelled(self, number: int) -> None:
         """The peer has given up a request: its answer is not to be sent."""

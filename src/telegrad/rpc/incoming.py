@@ -175,7 +175,9 @@ class Incoming:
         self, endpoint: Endpoint, frame: Frame, sealed: Sealed, slots: list[Any]
     ) -> tuple[bytes, list[Buffer]] | None:
         """Return the answer, ready to be sent; None if it comes later."""
-        function, args, kwargs = self._worker.codec.open_call(sealed, slots, frame.buffers)
+        function, args, kwargs = self._worker.codec.open_call(
+            sealed, slots, frame.buffers, endpoint.received_code
+        )
         result = self._call(endpoint, frame, function, args, kwargs)
         if is_async_execution(function):
             self._answer_later(endpoint, frame.ident, result, sealed.extra)
@@ -212,7 +214,9 @@ class Incoming:
                 if interceptor is None
                 else interceptor.incoming_call(endpoint.peer, sealed.extra, slots)
             ):
-                function, args, kwargs = worker.codec.open_call(sealed, slots, frame.buffers)
+                function, args, kwargs = worker.codec.open_call(
+                    sealed, slots, frame.buffers, endpoint.received_code
+                )
                 result = self._call(endpoint, frame, function, args, kwargs)
             if is_async_execution(function):
                 _check_future(result).add_done_callback(partial(_copy_outcome, value))

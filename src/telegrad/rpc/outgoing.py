@@ -207,7 +207,7 @@ class Outgoing:
         if call is None:
             return
         if call.code is not None:
-            endpoint.known_code.add(call.code)
+            endpoint.known_code.put(call.code)
         observer = self._worker.observer
         if observer is not None:
             observer.answered(call, len(frame.header) + sum(map(len, frame.buffers)))

@@ -19,6 +19,7 @@ import msgspec
 from telegrad.errors import ProtocolViolation, Refused, Unserializable
 from telegrad.rpc.introduction import Limits
 from telegrad.rpc.wire import arrays, functions, pickling, plain
+from telegrad.rpc.wire.codes import CodeCache
 from telegrad.rpc.wire.frames import Buffer
 from telegrad.rpc.wire.slots import Role, build_slots, describe_slots, role_of
 
@@ -89,8 +90,6 @@ class Codec:
     def __init__(self, *, strict: bool = False, limits: Limits | None = None) -> None:
         self.strict = strict
         self._limits = limits or Limits()
-        # By digest: functions that peers sent by value. Bounded by what peers define.
-        self._received: dict[bytes, Any] = {}
         self.nothing = self.seal(self.pack_result(None), None)[0]
 
     def pack_call(
@@ -225,9 +224,13 @@ class Codec:
         return sealed, build_slots(sealed.slots, buffers, first, limits.dimensions, accept)
 
     def open_call(
-        self, sealed: Sealed, slots: list[Any], buffers: Sequence[Buffer]
+        self,
+        sealed: Sealed,
+        slots: list[Any],
+        buffers: Sequence[Buffer],
+        codes: CodeCache | None = None,
     ) -> tuple[Any, Sequence[Any], Mapping[str, Any]]:
-        """Return (function, args, kwargs)."""
+        """Return (function, args, kwargs); `codes` are the functions that the peer sent before."""
         reference = sealed.function
         if type(reference) is str:
             if self.strict:
@@ -235,7 +238,7 @@ class Codec:
             else:
                 function = functions.resolve_name(reference)
         elif type(reference) is bytes:
-            function = self._received_function(reference, sealed.code)
+            function = self._received_function(reference, sealed.code, codes)
         else:
             if sealed.form != _PICKLE:
                 raise ProtocolViolation("a call without a function came")
@@ -262,14 +265,16 @@ class Codec:
             return pickling.loads(buffers[0], slots)
         return plain.load(sealed.items, slots, self._limits.depth)
 
-    def _received_function(self, digest: bytes, code: bytes | None) -> Any:
+    def _received_function(self, digest: bytes, code: bytes | None, codes: CodeCache | None) -> Any:
         if self.strict:
             raise Refused("this worker is strict: it takes no functions by value")
-        function = self._received.get(digest)
+        function = None if codes is None else codes.get(digest)
         if function is None:
             if code is None:
                 raise ProtocolViolation("a function was named by a digest that never came")
-            function = self._received[digest] = pickling.loads(code, [])
+            function = pickling.loads(code, [])
+        if codes is not None and code is not None:
+            codes.put(digest, function)
         return function
 
 

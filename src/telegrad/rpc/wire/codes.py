@@ -1,0 +1,42 @@
+"""Which functions by value two workers know of each other, bounded on both sides.
+
+The sender remembers, by digest, what the receiver has; the receiver keeps the functions. A program
+may send ever new functions (a lambda that captures a counter), so both forget the oldest. The
+receiver keeps more than the sender counts on, so what the sender names is there.
+"""
+
+from typing import Any, Final
+
+__all__ = ["RECEIVED_CODES", "SENT_CODES", "CodeCache"]
+
+SENT_CODES: Final = 256
+RECEIVED_CODES: Final = 1024
+
+
+class CodeCache:
+    """The last so many digests, and what they stand for. Safe for several threads."""
+
+    __slots__ = ("_entries", "_most")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._entries: dict[bytes, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, digest: object) -> bool:
+        return digest in self._entries
+
+    def get(self, digest: bytes) -> Any:
+        """Return what the digest stands for, or None."""
+        return self._entries.get(digest)
+
+    def put(self, digest: bytes, value: Any = True) -> None:
+        """Enter a digest as the newest, and forget the oldest if there are too many."""
+        self._entries.pop(digest, None)
+        self._entries[digest] = value
+        while len(self._entries) > self._most:
+            oldest = next(iter(list(self._entries)), None)
+            if oldest is not None:
+                self._entries.pop(oldest, None)
