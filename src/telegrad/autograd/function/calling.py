@@ -67,8 +67,8 @@ class Function:
         """Gives the tangents of the results; to be overridden."""
         raise NotDifferentiable(
             f"{savings_of(ctx).name} has no jvp, but an argument carries a tangent; define a "
-            "static method jvp(ctx, *tangents), or pass unpack_dual(x).primal if its tangent should "
-            "be ignored"
+            "static method jvp(ctx, *tangents), or pass unpack_dual(x).primal if its tangent "
+            "should be ignored"
         )
 
     @classmethod
