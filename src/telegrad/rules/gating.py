@@ -25,8 +25,9 @@ def _density(xp: Any, s: Any) -> Any:
 
 def _vjp(xp: Any, g: Any, s: Any) -> Any:
     by_value, by_gate = g
-    if xp.is_numpy and by_gate is None and by_value.dtype == s.x.dtype:
-        # The same in one piece of memory: fresh memory takes longer to get than to fill.
+    if xp.is_numpy and by_gate is None and s.x.shape and by_value.dtype == s.x.dtype:
+        # The same in one piece of memory: fresh memory takes longer to get than to fill. (What is
+        # computed from 0-d arrays is no array in NumPy.)
         slope = s.x * s.x
         slope *= -0.5
         xp.exp(slope, out=slope)
