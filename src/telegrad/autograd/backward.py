@@ -134,6 +134,8 @@ def _run(
             task.run()
     except BoundaryReached as met:
         # Found before anything ran: part of the graph is elsewhere, and knows how to go on.
+        for x in retained:
+            x.retain_grad()
         met.node.take_over(roots, deliver, keep, create_graph, targets)
 
 
