@@ -146,7 +146,7 @@ def train(
         with profile() as recording, dist_autograd.context() as context_id:
             loss = nn.functional.cross_entropy(model(x), y)
             dist_autograd.backward(context_id, [loss])
-            dist_autograd.draw(context_id).save(out / "graph.svg")
+            dist_autograd.draw(context_id, loss).save(out / "graph.svg")
         recording.export(out / "trace.json")
         print(recording.summary())
     return losses, reached, difference

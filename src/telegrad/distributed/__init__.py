@@ -1,9 +1,10 @@
 """Programs over many workers: clusters, remote calls, distributed autograd and optimisers.
 
 The submodules `rpc`, `autograd` and `optim` are imported by name; `LocalCluster` starts a cluster
-on this machine.
+on this machine; a `RemoteModule` lives on one of its workers.
 """
 
 from telegrad.distributed.cluster import LocalCluster
+from telegrad.distributed.remote_module import RemoteModule
 
-__all__ = ["LocalCluster"]
+__all__ = ["LocalCluster", "RemoteModule"]

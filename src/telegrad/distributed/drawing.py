@@ -2,13 +2,15 @@
 
 import shutil
 import subprocess
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
+from telegrad.autograd.roots import listed, node_of
 from telegrad.distributed.viewing import GraphNode, describe_graph, gather
 from telegrad.errors import UsageError
 from telegrad.pictures.lanes import Dot, lane_graph
+from telegrad.tensors import Tensor
 
 __all__ = ["Drawing", "draw"]
 
@@ -50,9 +52,14 @@ class Drawing:
     _repr_svg_ = svg
 
 
-def draw(context_id: int) -> Drawing:
-    """The graph that a context has recorded, over all workers: the way gradients go."""
-    found: dict[str, list[Any]] = gather(context_id, describe_graph)
+def draw(context_id: int, roots: Tensor | Sequence[Tensor] = ()) -> Drawing:
+    """The graph that a context has recorded, over all workers: the way gradients go.
+
+    A context knows what was given away and received. With `roots`, tensors of this worker such as
+    the loss, the picture begins with them.
+    """
+    starts_here = [node_of(root, "roots") for root in listed(roots, "roots")]
+    found: dict[str, list[Any]] = gather(context_id, describe_graph, starts_here)
     lines = ["digraph telegrad {", "  rankdir=LR; node [fontname=sans, fontsize=10];"]
     ends: dict[tuple[str, int], str] = {}
     starts: list[tuple[str, str, int]] = []

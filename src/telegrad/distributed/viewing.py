@@ -4,7 +4,7 @@ Each worker describes its own part; whoever asks gathers them, following the wor
 knows. Nothing here is part of a pass.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -12,9 +12,12 @@ import numpy as np
 
 from telegrad.distributed.contexts import CURRENT
 from telegrad.distributed.equipment import autograd_of
+from telegrad.distributed.nodes import RecvNode, SendNode
 from telegrad.graph import reachable
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.wire.functions import expose
+from telegrad.tensors import Tensor
+from telegrad.tensors.recorded import OutputNode
 
 __all__ = ["GradientRow", "GraphNode", "describe_gradients", "describe_graph", "gather"]
 
@@ -34,27 +37,29 @@ class GraphNode(msgspec.Struct, frozen=True, array_like=True):
     number: int
     name: str
     kind: str
-    """op, leaf, send, recv or output."""
+    """op, leaf, send or recv."""
     edges: list[int]
     message_id: int
     """Of a send or recv node; else 0."""
     peer: str
 
 
-def gather(context_id: int, describe: Callable[[int], Any]) -> dict[str, Any]:
-    """What each worker says of a context, by name, in the order in which they were met."""
+def gather(context_id: int, describe: Callable[..., Any], *here: Any) -> dict[str, Any]:
+    """What each worker says of a context, by name, in the order in which they were met.
+
+    `here` is for this worker alone, beside the context's id.
+    """
     worker = current_worker()
     autograd_of(worker).recorder.contexts.get(context_id)
     found: dict[str, Any] = {}
     token = CURRENT.set(None)  # Looking is not part of the program.
     try:
-        todo = [worker.name]
+        found[worker.name], todo = describe(context_id, *here)
         while todo:
             name = todo.pop(0)
-            if name in found:
-                continue
-            found[name], known = worker.rpc_sync(name, describe, (context_id,))
-            todo.extend(known)
+            if name not in found:
+                found[name], known = worker.rpc_sync(name, describe, (context_id,))
+                todo.extend(known)
     finally:
         CURRENT.reset(token)
     return found
@@ -82,27 +87,39 @@ def describe_gradients(context_id: int) -> tuple[list[Any], list[str]]:
 
 
 @expose
-def describe_graph(context_id: int) -> tuple[list[Any], list[str]]:
+def describe_graph(context_id: int, roots: Sequence[Any] = ()) -> tuple[list[Any], list[str]]:
     """This worker's graph in a context, and the workers it knows there."""
     context = autograd_of(current_worker()).recorder.contexts.find(context_id)
     if context is None:
         return [], []
-    entries = [*context.spent.values(), *context.sends.values(), *context.recvs.values()]
-    nodes = reachable(entries)
+    with context.lock:
+        entries = [*context.spent.values(), *context.sends.values(), *context.recvs.values()]
+    nodes = reachable([*roots, *entries])
     numbers = {node: i for i, node in enumerate(nodes)}
     rows = []
     for node in nodes:
         message_id = getattr(node, "message_id", 0)
-        kind = (
-            "leaf"
-            if node.is_leaf
-            else "recv"
-            if node.is_boundary
-            else "send"
-            if message_id
-            else "op"
-        )
-        name = node.name().removesuffix("Backward")
         edges = [numbers[edge] for edge in node.edges]
-        rows.append((numbers[node], name, kind, edges, message_id, getattr(node, "peer", "")))
+        label, peer = _label(node), getattr(node, "peer", "")
+        rows.append((numbers[node], label, _kind(node, message_id), edges, message_id, peer))
     return rows, _known(context_id)
+
+
+def _kind(node: Any, message_id: int) -> str:
+    if node.is_leaf:
+        return "leaf"
+    if node.is_boundary:
+        return "recv"
+    return "send" if message_id else "op"
+
+
+def _label(node: Any) -> str:
+    if isinstance(node, Tensor):
+        return f"leaf {'×'.join(map(str, node.shape)) or 'scalar'}"
+    if isinstance(node, SendNode):
+        return f"to {node.peer}"
+    if isinstance(node, RecvNode):
+        return f"from {node.peer}"
+    if isinstance(node, OutputNode):
+        return f"value {node.index}"
+    return str(node.name()).removesuffix("Backward")

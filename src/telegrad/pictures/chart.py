@@ -39,7 +39,7 @@ def line_chart(
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
         f'<text x="{_WIDTH / 2}" y="24" text-anchor="middle" font-size="15">{escape(title)}</text>',
     ]
-    for tick in _ticks(low, high):
+    for tick in _log_ticks(low, high) if log_y else _ticks(low, high):
         y = _TOP + (_HEIGHT - _TOP - _BOTTOM) * (high - tick) / (high - low)
         value = 10**tick if log_y else tick
         parts.append(
@@ -86,3 +86,14 @@ def _ticks(low: float, high: float) -> list[float]:
     step = next(s * size for s in (1, 2, 5, 10) if s * size >= rough)
     first = math.ceil(low / step)
     return [i * step for i in range(first, math.floor(high / step) + 1)]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """The logarithms of round numbers: powers of ten, with 2 and 5 between if those are few."""
+    powers = range(math.floor(low), math.ceil(high) + 1)
+    for digits in ((1,), (1, 2, 5)):
+        ticks = [power + math.log10(digit) for power in powers for digit in digits]
+        inside = [tick for tick in ticks if low <= tick <= high]
+        if len(inside) >= 3:
+            return inside
+    return _ticks(low, high)

@@ -1,0 +1,112 @@
+"""Pictures as SVG text: well-formed, with everything they were given, inside their frame."""
+
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from telegrad.pictures import lane_graph, line_chart
+from telegrad.pictures.lanes import Dot
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def chart(lines, **options):
+    text = line_chart(lines, title="A <title>", x_label="step", y_label="loss & more", **options)
+    return ElementTree.fromstring(text)
+
+
+def texts(tree):
+    return ["".join(each.itertext()) for each in tree.iter(f"{SVG}text")]
+
+
+def points(tree):
+    return [
+        [tuple(map(float, pair.split(","))) for pair in each.get("points").split()]
+        for each in tree.iter(f"{SVG}polyline")
+    ]
+
+
+def test_a_chart_has_its_title_labels_and_a_name_for_each_line():
+    tree = chart({"one": [1.0, 2.0], "two": [2.0, 1.0]})
+    assert {"A <title>", "step", "loss & more", "one", "two"} <= set(texts(tree))
+    assert len(points(tree)) == 2
+
+
+def test_greater_values_are_higher_and_later_ones_further_right():
+    ((first, second, third),) = points(chart({"line": [1.0, 3.0, 2.0]}))
+    assert first[0] < second[0] < third[0]
+    assert second[1] < third[1] < first[1]
+    assert all(0 <= x <= 720 and 0 <= y <= 400 for x, y in (first, second, third))
+
+
+def test_a_logarithmic_axis_has_equal_steps_for_equal_factors_and_round_labels():
+    tree = chart({"line": [0.01, 0.1, 1.0, 10.0]}, log_y=True)
+    ((a, b, c, d),) = points(tree)
+    assert a[1] - b[1] == pytest.approx(b[1] - c[1], abs=0.2)
+    assert b[1] - c[1] == pytest.approx(c[1] - d[1], abs=0.2)
+    assert {"0.01", "0.1", "1", "10"} <= set(texts(tree))
+
+
+def test_less_than_a_few_powers_of_ten_are_divided_at_two_and_five():
+    labels = texts(chart({"line": [0.3, 2.4]}, log_y=True))
+    assert [label for label in labels if re.fullmatch(r"[\d.]+", label)][:3] == ["0.5", "1", "2"]
+
+
+@pytest.mark.parametrize("log_y", [False, True])
+def test_a_narrow_range_still_has_labels(log_y):
+    labels = texts(chart({"line": [1.01, 1.02, 1.03]}, log_y=log_y))
+    assert len([label for label in labels if re.fullmatch(r"1\.0\d+", label)]) >= 2
+
+
+def test_values_that_cannot_be_drawn_are_left_out():
+    assert len(points(chart({"line": [1.0, math.nan, 2.0, math.inf]}))[0]) == 2
+    assert len(points(chart({"line": [1.0, 0.0, -1.0, 2.0]}, log_y=True))[0]) == 2
+    assert len(points(chart({"line": [3.0]}))[0]) == 1
+    with pytest.raises(ValueError, match="at least one finite value"):
+        chart({"line": [math.nan]})
+
+
+def graph():
+    dots = {
+        "loss": Dot("main", "Sum", "op"),
+        "recv": Dot("main", "from b", "recv"),
+        "send": Dot("b", "to main", "send"),
+        "w": Dot("b", "a <leaf> with a long name", "leaf"),
+        "v": Dot("b", "v", "leaf"),
+    }
+    edges = [("loss", "recv"), ("send", "w"), ("send", "v")]
+    return dots, edges, [("recv", "send")]
+
+
+def test_a_graph_has_a_box_for_each_node_a_lane_for_each_worker_and_its_arrows():
+    dots, edges, jumps = graph()
+    tree = ElementTree.fromstring(lane_graph(dots, edges, jumps, title="t & t"))
+    assert {"t & t", "main", "b", "Sum", "from b", "to main", "v"} <= set(texts(tree))
+    arrows = [each for each in tree.iter(f"{SVG}path") if each.get("marker-end")]
+    assert len(arrows) == len(edges) + len(jumps)
+    assert sum(each.get("stroke-dasharray") is not None for each in arrows) == len(jumps)
+
+
+def test_arrows_lead_to_the_right_and_boxes_do_not_overlap():
+    dots, edges, jumps = graph()
+    tree = ElementTree.fromstring(lane_graph(dots, edges, jumps, title="t"))
+    for each in tree.iter(f"{SVG}path"):
+        if each.get("marker-end"):
+            numbers = [float(n) for n in re.findall(r"[\d.]+", each.get("d"))]
+            assert numbers[0] < numbers[-2]
+    corners = [
+        (each.get("x"), each.get("y")) for each in tree.iter(f"{SVG}rect") if each.get("rx") == "6"
+    ]
+    assert len(corners) == len(dots) == len(set(corners))
+
+
+def test_a_long_chain_is_drawn_without_recursion():
+    dots = {i: Dot("a", str(i), "op") for i in range(3000)}
+    text = lane_graph(dots, [(i, i + 1) for i in range(2999)], [], title="long")
+    assert text.count("marker-end") == 2999
+
+
+def test_a_graph_of_nothing_is_an_empty_picture():
+    assert ElementTree.fromstring(lane_graph({}, [], [], title="nothing")).tag == f"{SVG}svg"
