@@ -63,10 +63,15 @@ def _softmax_in_place(xp: Any, scores: Any, mask: Any) -> Any:
     return scores
 
 
-def _by_scores(xp: Any, by_weights: Any, weights: Any) -> Any:
-    """Through the softmax, either way."""
-    along = xp.sum(by_weights * weights, axis=-1, keepdims=True)
-    return weights * (by_weights - along)
+def _by_scores(xp: Any, by_weights: Any, s: Any) -> Any:
+    """Through the softmax and the scale, either way."""
+    along = xp.sum(by_weights * s.weights, axis=-1, keepdims=True)
+    if xp.is_numpy and by_weights.dtype == s.weights.dtype:
+        result = by_weights - along
+        result *= s.weights
+        result *= s.scale
+        return result
+    return s.weights * (by_weights - along) * s.scale
 
 
 def _vjp(xp: Any, g: Any, s: Any) -> Any:
@@ -78,7 +83,7 @@ def _vjp(xp: Any, g: Any, s: Any) -> Any:
         through = xp.matmul(heads, v.mT)
         by_weights = through if by_weights is None else by_weights + through
         by_v = xp.matmul(s.weights.mT, heads)
-    by_scores = _by_scores(xp, by_weights, s.weights) * s.scale
+    by_scores = _by_scores(xp, by_weights, s)
     by_q, by_k = xp.matmul(by_scores, k), xp.matmul(by_scores.mT, q)
     stacked = xp.stack([by_q, by_k, xp.zeros_like(v) if by_v is None else by_v])
     return xp.permute_dims(stacked, (1, 3, 0, 2, 4))
@@ -88,7 +93,7 @@ def _jvp(xp: Any, t: Any, s: Any) -> tuple[Any, Any]:
     q, k, v = _parts(xp, s.packed)
     along_q, along_k, along_v = _parts(xp, t)
     along = xp.matmul(along_q, k.mT) + xp.matmul(q, along_k.mT)
-    along = _by_scores(xp, along * s.scale, s.weights)
+    along = _by_scores(xp, along, s)
     result = xp.matmul(along, v) + xp.matmul(s.weights, along_v)
     return _heads_last(xp, result), along
 
