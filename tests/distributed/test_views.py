@@ -29,13 +29,12 @@ def seen(cluster):
         loss = tg.sin(y).sum()
         before = autograd.draw(context_id, loss)
         autograd.backward(context_id, [loss])
-        views = {
+        return {
             "before": before,
             "after": autograd.draw(context_id, [loss]),
             "rootless": autograd.draw(context_id),
             "table": autograd.gradients(context_id),
         }
-    return views
 
 
 def test_the_table_has_every_leafs_shape_and_norm_by_worker(seen):

@@ -15,7 +15,7 @@ import telegrad as tg
 from telegrad import nn, optim
 from telegrad.cli.command import Command
 from telegrad.cli.meter import Meter
-from telegrad.cli.progress import Progress, progress_for
+from telegrad.cli.progress import Progress, Step, progress_for
 from telegrad.data import digits
 from telegrad.distributed import LocalCluster
 from telegrad.distributed import autograd as dist_autograd
@@ -100,6 +100,15 @@ def accuracy(model: Split, x: Tensor, labels: np.ndarray[Any, Any]) -> float:
     return float((guesses == labels).mean())
 
 
+def train_step(model: Split, optimizer: DistributedOptimizer, x: Tensor, labels: Tensor) -> float:
+    """One update of all layers; the loss before it."""
+    with dist_autograd.context() as context_id:
+        loss = nn.functional.cross_entropy(model(x), labels)
+        dist_autograd.backward(context_id, [loss])
+        optimizer.step(context_id)
+    return float(loss.item())
+
+
 def train(
     epochs: int, out: Path, progress: Progress, seed: int = 0
 ) -> tuple[list[float], float, float]:
@@ -119,33 +128,29 @@ def train(
         optimizer = DistributedOptimizer(optim.Adam, parameters, lr=0.004)
         steps = len(train_x) // BATCH
         cluster.worker.observer = meter = Meter()
-        progress.start(epochs * steps, [cluster.worker.name, *WORKERS])
-        for epoch in range(epochs):
-            shuffled = np.random.default_rng(seed + epoch).permutation(len(train_x))
-            for step in range(steps):
-                rows = shuffled[step * BATCH : (step + 1) * BATCH]
-                x, y = tg.tensor(train_x[rows]), tg.tensor(train_labels[rows])
-                begin = time.perf_counter()
-                before = meter.bytes
-                with dist_autograd.context() as context_id:
-                    loss = nn.functional.cross_entropy(model(x), y)
-                    dist_autograd.backward(context_id, [loss])
-                    optimizer.step(context_id)
-                losses.append(loss.item())
-                progress.step(
-                    loss=losses[-1],
-                    accuracy=reached,
-                    seconds=time.perf_counter() - begin,
-                    bytes=meter.bytes - before,
-                )
-            reached = accuracy(model, test_x, test_labels)
-        cluster.worker.observer = None
-        progress.stop()
+        placed = {cluster.worker.name: "the activations and the loss"}
+        placed.update((name, f"Linear {a}→{b}") for name, (_, (a, b)) in zip(WORKERS, LAYERS))
+        progress.start(epochs * steps, placed, meter)
+        try:
+            for epoch in range(epochs):
+                shuffled = np.random.default_rng(seed + epoch).permutation(len(train_x))
+                for step in range(steps):
+                    rows = shuffled[step * BATCH : (step + 1) * BATCH]
+                    x, y = tg.tensor(train_x[rows]), tg.tensor(train_labels[rows])
+                    begin, before = time.perf_counter(), meter.bytes
+                    losses.append(train_step(model, optimizer, x, y))
+                    took, moved = time.perf_counter() - begin, meter.bytes - before
+                    progress.step(Step(losses[-1], reached, took, moved))
+                reached = accuracy(model, test_x, test_labels)
+        finally:
+            cluster.worker.observer = None
+            progress.stop()
         x, y = tg.tensor(train_x[:BATCH]), tg.tensor(train_labels[:BATCH])
         difference = largest_difference(model, x, y)
-        with profile() as recording, dist_autograd.context() as context_id:
-            loss = nn.functional.cross_entropy(model(x), y)
-            dist_autograd.backward(context_id, [loss])
+        with dist_autograd.context() as context_id:
+            with profile() as recording:
+                loss = nn.functional.cross_entropy(model(x), y)
+                dist_autograd.backward(context_id, [loss])
             dist_autograd.draw(context_id, loss).save(out / "graph.svg")
         recording.export(out / "trace.json")
         print(recording.summary())

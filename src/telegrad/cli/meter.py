@@ -1,26 +1,43 @@
-"""How many bytes a worker sends and receives."""
+"""How many calls a worker makes, and how many bytes they carry, by who is called."""
 
+from collections import defaultdict
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from telegrad.rpc.call import Call
 
-__all__ = ["Meter"]
+__all__ = ["Meter", "Traffic"]
 
 _NOTHING: AbstractContextManager[Any] = nullcontext()
 
 
-class Meter:
-    """An observer of a worker that only counts bytes."""
+class Traffic:
+    """Calls to one worker, and bytes to and from it."""
+
+    __slots__ = ("calls", "received", "sent")
 
     def __init__(self) -> None:
-        self.bytes = 0
+        self.calls = self.sent = self.received = 0
+
+
+class Meter:
+    """An observer of a worker that only counts."""
+
+    def __init__(self) -> None:
+        self.by_worker: defaultdict[str, Traffic] = defaultdict(Traffic)
+
+    @property
+    def bytes(self) -> int:
+        """Sent to and received from all workers so far."""
+        return sum(each.sent + each.received for each in self.by_worker.values())
 
     def sent(self, call: Call, size: int) -> None:
-        self.bytes += size
+        traffic = self.by_worker[call.to.name]
+        traffic.calls += 1
+        traffic.sent += size
 
     def answered(self, call: Call, size: int) -> None:
-        self.bytes += size
+        self.by_worker[call.to.name].received += size
 
     def handling(
         self, frm: str, number: int | None, what: Any, size: int

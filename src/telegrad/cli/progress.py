@@ -1,23 +1,43 @@
 """Progress of a long job: a live table and a bar on a terminal, plain lines elsewhere."""
 
+import math
 import sys
 import time
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, TextIO
 
-__all__ = ["PlainProgress", "Progress", "progress_for"]
+from telegrad.cli.meter import Meter
+
+__all__ = ["LiveProgress", "PlainProgress", "Progress", "Step", "progress_for"]
+
+
+class Step(NamedTuple):
+    """What there is to say of one step."""
+
+    loss: float
+    accuracy: float
+    """On what the model has not seen, when last measured."""
+    seconds: float
+    bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"loss {self.loss:.4f}  held-out {self.accuracy:.1%}  "
+            f"{self.seconds * 1e3:.1f} ms a step  {self.bytes / 1024:.0f} KiB a step"
+        )
 
 
 class Progress(Protocol):
-    """What a job reports."""
+    """What a job reports to."""
 
-    def start(self, steps: int, workers: list[str]) -> None:
-        """The job begins: how many steps, over which workers."""
+    def start(self, steps: int, workers: Mapping[str, str], meter: Meter) -> None:
+        """The job begins: how many steps, over which workers, and what each of them has."""
 
-    def step(self, *, loss: float, accuracy: float, seconds: float, bytes: int) -> None:
+    def step(self, done: Step) -> None:
         """One step is done."""
 
     def stop(self) -> None:
-        """The job has ended."""
+        """The job has ended, well or not."""
 
 
 class PlainProgress:
@@ -25,25 +45,22 @@ class PlainProgress:
 
     def __init__(self, every: float = 1.0) -> None:
         self._every = every
-        self._last = 0.0
+        self._last = -math.inf
         self._done = 0
         self._steps = 0
 
-    def start(self, steps: int, workers: list[str]) -> None:
+    def start(self, steps: int, workers: Mapping[str, str], meter: Meter) -> None:
         self._steps = steps
-        print(f"{steps} steps over the workers {', '.join(workers)}", flush=True)
+        placed = ", ".join(f"{name} ({what})" for name, what in workers.items())
+        print(f"{steps} steps over {placed}", flush=True)
 
-    def step(self, *, loss: float, accuracy: float, seconds: float, bytes: int) -> None:
+    def step(self, done: Step) -> None:
         self._done += 1
         now = time.monotonic()
         if now - self._last < self._every and self._done < self._steps:
             return
         self._last = now
-        print(
-            f"step {self._done:>4}/{self._steps}  loss {loss:.4f}  held-out {accuracy:.1%}  "
-            f"{seconds * 1e3:.1f} ms a step  {bytes / 1024:.0f} KiB a step",
-            flush=True,
-        )
+        print(f"step {self._done:>4}/{self._steps}  {done}", flush=True)
 
     def stop(self) -> None:
         return
@@ -52,53 +69,58 @@ class PlainProgress:
 class LiveProgress:
     """A table of workers and a bar, drawn in place by rich."""
 
-    def __init__(self, live: Any, table: Any, bar: Any) -> None:
-        self._live = live
-        self._table = table
-        self._bar = bar
-        self._task: Any = None
-        self._workers: list[str] = []
+    def __init__(self, console: Any) -> None:
+        from rich.live import Live
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
 
-    def start(self, steps: int, workers: list[str]) -> None:
+        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bar = Bar(TextColumn("{task.description}"), *columns, console=console)
+        self._task: Any = None
+        self._workers: Mapping[str, str] = {}
+        self._meter = Meter()
+        self._said = ""
+        self._live = Live(console=console, refresh_per_second=8, get_renderable=self._drawn)
+
+    def start(self, steps: int, workers: Mapping[str, str], meter: Meter) -> None:
         self._workers = workers
+        self._meter = meter
         self._task = self._bar.add_task("training", total=steps)
         self._live.start()
 
-    def step(self, *, loss: float, accuracy: float, seconds: float, bytes: int) -> None:
+    def step(self, done: Step) -> None:
+        self._said = str(done)
         self._bar.advance(self._task)
-        rows = [
-            ("workers", ", ".join(self._workers)),
-            ("loss", f"{loss:.4f}"),
-            ("held-out digits", f"{accuracy:.1%}"),
-            ("a step takes", f"{seconds * 1e3:.1f} ms"),
-            ("a step sends", f"{bytes / 1024:.0f} KiB"),
-        ]
-        self._live.update(self._table(rows, self._bar))
 
     def stop(self) -> None:
         self._live.stop()
 
+    def _drawn(self) -> Any:
+        from rich.console import Group
+        from rich.table import Table
 
-def progress_for() -> Progress:
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column("worker")
+        table.add_column("has")
+        for title in ("calls", "KiB to it", "KiB from it"):
+            table.add_column(title, justify="right")
+        for name, what in self._workers.items():
+            traffic = self._meter.by_worker.get(name)
+            if traffic is None:
+                table.add_row(name, what)
+                continue
+            sizes = (f"{size / 1024:,.0f}" for size in (traffic.sent, traffic.received))
+            table.add_row(name, what, f"{traffic.calls:,}", *sizes)
+        return Group(table, self._said, self._bar)
+
+
+def progress_for(stream: TextIO | None = None) -> Progress:
     """A live display where there is a terminal and rich is installed, else plain lines."""
-    if not sys.stdout.isatty():
+    target = stream or sys.stdout
+    if not target.isatty():
         return PlainProgress()
     try:
-        from rich.console import Group
-        from rich.live import Live
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
-        from rich.table import Table
+        from rich.console import Console
     except ImportError:
         return PlainProgress()
-
-    def table(rows: list[tuple[str, str]], bar: Any) -> Any:
-        drawn = Table(show_header=False, box=None, padding=(0, 2))
-        for name, value in rows:
-            drawn.add_row(f"[dim]{name}[/dim]", value)
-        return Group(drawn, bar)
-
-    bar = Bar(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    )
-    return LiveProgress(Live(table([], bar), refresh_per_second=8), table, bar)
+    return LiveProgress(Console(file=target))

@@ -1,0 +1,119 @@
+"""The demo: what it trains, prints and leaves, and how its progress is shown."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from telegrad.cli import demo
+from telegrad.cli.meter import Meter
+from telegrad.cli.progress import LiveProgress, PlainProgress, Step, progress_for
+
+WORKERS = {"main": "the loss", "first": "Linear 64→96"}
+
+
+@pytest.fixture(scope="module")
+def short_run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("demo")
+    command = [sys.executable, "-m", "telegrad.demo", "--epochs", "2", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return done, out
+
+
+@pytest.mark.processes
+def test_a_short_run_learns_but_misses_the_goal_and_says_so(short_run):
+    done, _ = short_run
+    assert done.stderr == ""
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("44 steps over main (the activations and the loss), first (Linear")
+    assert any(line.startswith("step   44/44  loss 0.") for line in lines)
+    assert lines[-1] == "expected at least 95% and a difference of at most 1e-5"
+
+
+@pytest.mark.processes
+def test_a_run_checks_its_gradients_and_prints_a_table_of_workers(short_run):
+    lines = short_run[0].stdout.splitlines()
+    (check,) = [line for line in lines if line.startswith("one batch beside one process")]
+    assert float(check.split()[-1]) <= 1e-5
+    table = lines[lines.index(next(line for line in lines if line.startswith("worker  "))) + 1 :]
+    assert [line.split()[0] for line in table[:4]] == ["main", "first", "second", "third"]
+    (said,) = [line for line in lines if "held-out digits named rightly" in line]
+    assert float(said.split("%")[0]) > 80
+
+
+@pytest.mark.processes
+def test_a_run_leaves_a_trace_and_two_pictures_and_says_where(short_run):
+    done, out = short_run
+    assert sorted(path.name for path in out.iterdir()) == ["graph.svg", "loss.svg", "trace.json"]
+    assert f"left in {out}/" in done.stdout
+    events = json.loads((out / "trace.json").read_text())["traceEvents"]
+    names = {e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert names == {"worker main", "worker first", "worker second", "worker third"}
+    assert any("AffineBiased" in e["name"] for e in events)
+    graph = (out / "graph.svg").read_text()
+    assert all(f">{name}<" in graph for name in ("main", "first", "second", "third"))
+    for name in ("graph.svg", "loss.svg"):
+        assert ElementTree.fromstring((out / name).read_text()).tag.endswith("svg")
+
+
+@pytest.mark.parametrize(
+    ("reached", "difference", "code"), [(0.97, 1e-7, 0), (0.94, 1e-7, 1), (0.97, 1e-3, 1)]
+)
+def test_the_exit_code_says_whether_the_goal_was_met(
+    monkeypatch, tmp_path, capsys, reached, difference, code
+):
+    monkeypatch.setattr(demo, "train", lambda *_: ([2.0, 0.1], reached, difference))
+    assert demo.main(epochs=1, out=tmp_path / "made" / "here") == code
+    assert (tmp_path / "made" / "here" / "loss.svg").exists()
+    assert ("expected at least 95%" in capsys.readouterr().out) == bool(code)
+
+
+# How progress is shown.
+
+
+def run(progress, steps):
+    meter = Meter()
+    meter.by_worker["first"].calls = 1234
+    meter.by_worker["first"].sent = 2048
+    progress.start(steps, WORKERS, meter)
+    for i in range(steps):
+        progress.step(Step(1.0 / (i + 1), 0.5, 0.0021, 170_000))
+    progress.stop()
+
+
+def test_plain_lines_come_first_last_and_now_and_then(capsys):
+    run(PlainProgress(every=1e9), 50)
+    assert capsys.readouterr().out.splitlines() == [
+        "50 steps over main (the loss), first (Linear 64→96)",
+        "step    1/50  loss 1.0000  held-out 50.0%  2.1 ms a step  166 KiB a step",
+        "step   50/50  loss 0.0200  held-out 50.0%  2.1 ms a step  166 KiB a step",
+    ]
+    run(PlainProgress(every=0), 3)
+    assert len(capsys.readouterr().out.splitlines()) == 4
+
+
+def test_on_a_terminal_there_is_a_table_of_workers_and_a_bar():
+    console = pytest.importorskip("rich.console", reason="rich is not installed")
+    shown = io.StringIO()
+    run(LiveProgress(console.Console(file=shown, force_terminal=True, width=100)), 4)
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.getvalue())
+    for word in ("worker", "calls", "first", "Linear 64→96", "1,234", "loss 0.2500", "4/4"):
+        assert word in text
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_the_display_is_live_where_there_is_a_terminal_and_rich(monkeypatch):
+    pytest.importorskip("rich", reason="rich is not installed")
+    assert isinstance(progress_for(Terminal()), LiveProgress)
+    assert isinstance(progress_for(io.StringIO()), PlainProgress)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert isinstance(progress_for(Terminal()), PlainProgress)
