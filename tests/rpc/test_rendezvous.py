@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from tests.rpc.neighbours import eventually
 
 from telegrad.errors import AuthenticationFailed, CallTimeout, UsageError
 from telegrad.rpc.keys import ClusterKey
@@ -61,7 +62,7 @@ def test_a_worker_that_comes_back_is_let_in_at_once_and_announced(place):
     again = joining("t1", 2, incarnation=7)
     members = join(place.address, identity("t1", incarnation=7), again, 10)
     assert members[2].incarnation == 7
-    assert place.returned == [again]
+    assert eventually(lambda: place.returned == [again])
 
 
 @pytest.mark.parametrize(

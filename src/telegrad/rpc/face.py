@@ -57,6 +57,7 @@ class _Membership:
         master = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         self._directory: PrivateDirectory | None = None
         self._rendezvous: Rendezvous | None = None
+        self.members: list[Joining] = []
         self._leaving: dict[str, ServiceRequest | None] = {}
         self._left = threading.Event()
         # Known before the members are: a quick worker may leave while rank 0 still counts them.
@@ -91,6 +92,9 @@ class _Membership:
 
     def _announce(self, returned: Joining) -> None:
         """Rank 0 tells everyone that a worker is back, with another address."""
+        with _lock:
+            # Its loss counted as leaving.
+            self._leaving.pop(returned.name, None)
         self.worker.add_peer(returned.info, returned.address)
         for member in self.members:
             if member.name not in (self.worker.name, returned.name):

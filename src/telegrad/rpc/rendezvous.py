@@ -79,10 +79,14 @@ class Rendezvous:
             return
         with self._changed:
             reason = self._misfit(joining)
+            returns = reason is None and self._complete
             if reason is None:
                 self._admit(joining, connection)
-                return
-        _reply(connection, FAILURE, reason)
+        if reason is not None:
+            _reply(connection, FAILURE, reason)
+        elif returns:
+            # Without the lock: everybody is told, and that may take its time.
+            self._on_return(joining)
 
     def _misfit(self, joining: Joining) -> str | None:
         size = self._me.world_size
@@ -105,7 +109,6 @@ class Rendezvous:
         self._members[joining.name] = joining
         if self._complete:
             _reply(connection, ANSWER, self._everyone())
-            self._on_return(joining)
             return
         self._waiting[joining.name] = connection
         if len(self._members) == self._me.world_size:
