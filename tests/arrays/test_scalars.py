@@ -23,7 +23,7 @@ def test_what_is_remembered_can_not_be_written_to() -> None:
         scalar_like(0.7, FLOAT32)[...] = 3
 
 
-@pytest.mark.parametrize("number", [0, 0.0, -0.0, float("nan"), 1j])
+@pytest.mark.parametrize("number", [float("nan"), 1j])
 def test_numbers_that_a_remembered_one_could_be_mistaken_for_stay_as_they_are(number: Any) -> None:
     scalar_like(1, FLOAT32)
     assert scalar_like(number, FLOAT32) is number
@@ -34,6 +34,15 @@ def test_true_counts_as_one_also_where_one_is_remembered() -> None:
     product = FLOAT32 * scalar_like(True, FLOAT32)
     np.testing.assert_array_equal(product, FLOAT32)
     assert product.dtype == np.float32
+
+
+@pytest.mark.parametrize(("number", "is_negative"), [(0, False), (0.0, False), (-0.0, True)])
+def test_a_remembered_zero_has_the_sign_of_its_number(number: Any, is_negative: bool) -> None:
+    for zero in (0.0, -0.0, number):
+        scalar_like(zero, FLOAT32)
+    found = scalar_like(number, FLOAT32)
+    assert scalar_like(number, FLOAT32) is found
+    assert np.signbit(found) == is_negative
 
 
 def test_zeros_keep_their_sign() -> None:

@@ -48,6 +48,8 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
         made = _matrix_product(x1, x2)
         if made is not None:
             return made
+        if x1.dtype == x2.dtype:
+            return apply(_rows.MATMUL, x1, x2)  # type: ignore[no-any-return]
     x1, x2 = of_one_dtype("matmul", x1, x2)
     return apply(_rows.MATMUL, x1, x2)  # type: ignore[no-any-return]
 

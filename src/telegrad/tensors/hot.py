@@ -32,7 +32,7 @@ _mode = MODE.get
 def binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
     """The function of an elementwise row of two inputs."""
     if not row.differentiable:
-        return _never_recorded(row)
+        return _never_recorded_binary(row)
     kernel = row.kernel(NUMPY)
     variants = row.variants
 
@@ -146,6 +146,28 @@ def unary(row: Primitive) -> Callable[[Any], "tensor.Tensor"]:
 def _never_recorded(row: Primitive) -> Callable[..., "tensor.Tensor"]:
     def call(*inputs: Any) -> "tensor.Tensor":
         return lent.apply(row, *inputs)  # type: ignore[no-any-return]
+
+    return call
+
+
+def _never_recorded_binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
+    """Comparisons and logic: nothing to record, whatever the inputs require."""
+    kernel = row.kernel(NUMPY)
+
+    def call(x: Any, y: Any, /) -> "tensor.Tensor":
+        if not isinstance(x, tensor.Tensor) or type(x.array) is not _ndarray:
+            return lent.apply(row, x, y)  # type: ignore[no-any-return]
+        a = x.array
+        if isinstance(y, tensor.Tensor):
+            b = y.array
+        else:
+            b = scalar_like(y, a) if type(y) in _NUMBERS else None
+        if type(b) is not _ndarray or a.dtype is not b.dtype or _mode().inference:
+            return lent.apply(row, x, y)  # type: ignore[no-any-return]
+        try:
+            return tensor.wrap(np.asarray(kernel(a, b)))
+        except (ValueError, TypeError):
+            return lent.apply(row, x, y)  # type: ignore[no-any-return]
 
     return call
 
