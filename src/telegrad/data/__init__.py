@@ -6,7 +6,6 @@ C. Kaynak, UCI Machine Learning Repository (1998), doi:10.24432/C50P49, licensed
 ``load_digits``. Stored here unchanged, as compressed bytes.
 """
 
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,9 @@ __all__ = ["digits"]
 
 def digits() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Images of shape (1797, 8, 8) as float32 from 0 to 1, and which digit each shows (int64)."""
+    # Here, since it takes long to import and few programs need it.
+    from importlib.resources import files
+
     with (files(__name__) / "digits.npz").open("rb") as file, np.load(file) as stored:
         images = stored["images"].astype(np.float32) / np.float32(16)
         return images, stored["labels"].astype(np.int64)
