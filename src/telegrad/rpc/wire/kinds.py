@@ -29,6 +29,7 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 _lock = threading.Lock()
+_loading = threading.RLock()
 _by_type: dict[type, Kind] = {}
 _by_tag: dict[str, Kind] = {}
 _lazy: dict[str, Callable[[], None]] = {}
@@ -93,7 +94,14 @@ def _search(type_: type) -> Kind | None:
 
 
 def _load(module: str) -> None:
-    with _lock:
+    # A lock of its own, held while it loads: another thread that meets the same type must wait, or
+    # it would take it for one that is no kind.
+    with _loading:
         loader = _lazy.pop(module, None)
-    if loader is not None:
-        loader()
+        if loader is None:
+            return
+        try:
+            loader()
+        except BaseException:
+            _lazy[module] = loader
+            raise
