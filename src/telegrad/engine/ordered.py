@@ -17,7 +17,7 @@ Contributions are folded as soon as all with smaller ranks are in; only early on
    only those that will come (design: SMART).
 """
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import AbstractContextManager
 from sys import getrefcount
 from typing import Any
@@ -91,6 +91,8 @@ class OrderedTask:
         self.targets = targets
         self.watch: Callable[[str], AbstractContextManager[Any]] | None = None
         """Entered with a node's name while it runs; None costs a comparison."""
+        self.joined: dict[Any, Sequence[Any]] = {}
+        """Boundaries that this pass goes on behind, with the edges they have in it."""
         self.ranks: dict[Any, int] = {}
         self.sums: dict[Any, Sum] = {}
         """Nodes that received something and have not run: after ``run``, those that wait."""
@@ -101,7 +103,7 @@ class OrderedTask:
 
     def count(self, entries: Iterable[Any]) -> None:
         """Ranks everything that the entries reach, and notes each node's contributors."""
-        ranks, expected = self.ranks, self._expected
+        ranks, expected, joined = self.ranks, self._expected, self.joined
         for entry in entries:
             stack = [entry]
             while stack:
@@ -109,9 +111,10 @@ class OrderedTask:
                 if node in ranks:
                     continue
                 rank = ranks[node] = len(ranks)
-                for edge in node.edges:
+                edges = node.edges if not joined else joined.get(node, node.edges)
+                for edge in edges:
                     expected.setdefault(edge, []).append(rank)
-                stack.extend(reversed(node.edges))
+                stack.extend(reversed(edges))
 
     def feed(self, node: Any, cotangent: Cotangent) -> None:
         """Adds a cotangent from outside; the node becomes ready if it expects nothing else."""
@@ -129,18 +132,19 @@ class OrderedTask:
     def run(self) -> None:
         """Runs everything that is ready, and what that makes ready."""
         node: Any = None
-        ready, sums, done = self._ready, self.sums, self.done
+        ready, sums, done, joined = self._ready, self.sums, self.done, self.joined
         try:
             while ready:
                 node = ready.pop()
                 if node in done:
                     continue
                 done.add(node)
+                edges = node.edges if not joined else joined.get(node, node.edges)
                 cotangent = sums.pop(node).total
                 is_alone = getrefcount(cotangent) <= ALONE
                 if cotangent is None:
-                    contributions: Any = (None,) * len(node.edges)
-                    if node.is_boundary:
+                    contributions: Any = (None,) * len(edges)
+                    if node.is_boundary and node not in joined:
                         # The other side waits for it: it must hear that nothing comes.
                         self.depart(node, None)
                 elif node.key < 0:
@@ -150,7 +154,7 @@ class OrderedTask:
                     contributions = self._run_node(node, cotangent)
                 cotangent = None
                 rank = self.ranks[node]
-                for edge, contribution in zip(node.edges, contributions):
+                for edge, contribution in zip(edges, contributions):
                     total = self._sum_of(edge)
                     total.add(rank, contribution)
                     if total.is_complete:
@@ -169,9 +173,10 @@ class OrderedTask:
         if node in self.targets:
             self.deliver(node, cotangent, False)
         if node.is_boundary:
-            self.depart(node, cotangent)
-            return ()
-        if node.freed:
+            if node not in self.joined:
+                self.depart(node, cotangent)
+                return ()
+        elif node.freed:
             raise freed_error(node)
         if self.watch is None:
             contributions = node.pull_recorded(cotangent) if self.recorded else node.pull(cotangent)
@@ -201,6 +206,9 @@ class OrderedTask:
             if node in self._live or node in self.done:
                 continue
             self._live[node] = None
+            if node in self.joined:
+                stack.extend(self.joined[node])
+                continue
             if node.is_boundary:
                 boundaries.append(node)
             stack.extend(node.edges)
