@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from contextvars import Token
 from typing import Any, Final
 
-from telegrad.autograd.roots import checked_roots, listed, node_of
+from telegrad.autograd.roots import checked_roots, listed
+from telegrad.distributed import foreign
 from telegrad.distributed.contexts import CURRENT, Context, Place
 from telegrad.distributed.drawing import draw
 from telegrad.distributed.equipment import Autograd, autograd_of
@@ -65,13 +66,15 @@ def backward(
     correction.
     """
     found = _live(context_id)
-    starts = checked_roots(listed(roots, "roots"), grad_tensors, "grad_tensors", create_graph)
+    weights = foreign.adopted(grad_tensors, are_gradients=True)
+    chosen_roots = listed(foreign.adopted(roots), "roots")
+    starts = checked_roots(chosen_roots, weights, "grad_tensors", create_graph)
     targets = None
     if inputs is not None:
-        chosen = listed(inputs, "inputs")
+        chosen = foreign.listed_inputs(inputs)
         if not chosen:
             raise UsageError("expected at least one tensor in inputs, got an empty sequence")
-        targets = {node_of(x, "inputs"): x for x in chosen}
+        targets = {foreign.node_of_input(x, "inputs"): x for x in chosen}
 
     def keep_captured(part: Part) -> None:
         part.staged.update(part.captured)
@@ -116,18 +119,20 @@ def grad(
     as a value, or with `as_rrefs` as an RRef on the worker that has the input.
     """
     found = _live(context_id)
-    chosen = [inputs] if isinstance(inputs, (Tensor, RRef)) else list(inputs)
+    chosen = [inputs] if isinstance(inputs, RRef) else foreign.listed_inputs(inputs)
     if not chosen:
         raise UsageError("expected at least one tensor or RRef in inputs, got an empty sequence")
-    starts = checked_roots(listed(outputs, "outputs"), grad_outputs, "grad_outputs", create_graph)
+    weights = foreign.adopted(grad_outputs, are_gradients=True)
+    chosen_outputs = listed(foreign.adopted(outputs), "outputs")
+    starts = checked_roots(chosen_outputs, weights, "grad_outputs", create_graph)
     chosen = [x.local_value() if isinstance(x, RRef) and x.is_owner() else x for x in chosen]
     targets: dict[Any, Any] = {}
     remote: list[tuple[int, int]] = []
     for i, x in enumerate(chosen):
         if isinstance(x, RRef):
             remote.append((x.owner().id, x._rref))
-        elif isinstance(x, Tensor):
-            targets.setdefault(node_of(x, f"inputs[{i}]"), len(targets))
+        elif isinstance(x, Tensor) or foreign.framework_of(x) is not None:
+            targets.setdefault(foreign.node_of_input(x, f"inputs[{i}]"), len(targets))
         else:
             raise DTypeError(
                 f"expected a Tensor or an RRef to one as inputs[{i}], got {type(x).__name__}"
@@ -143,7 +148,8 @@ def grad(
                     args = (found.id, part.plan.pass_id, x._rref, as_rrefs)
                     results.append(current_worker().rpc_sync(x.owner(), _captured_here, args))
                 else:
-                    results.append(part.captured.get(targets[node_of(x, "inputs")]))
+                    node = foreign.node_of_input(x, "inputs")
+                    results.append(part.captured.get(targets[node]))
         finally:
             CURRENT.reset(token)
 
@@ -176,7 +182,9 @@ def _complete(
         for i in missing:
             x = inputs[i]
             like = x.to_here() if isinstance(x, RRef) else x
-            results[i] = lent.namespace.zeros_like(like)
+            owner = None if isinstance(like, Tensor) else foreign.framework_of(like)
+            zeros_like = lent.namespace.zeros_like if owner is None else owner.zeros_like
+            results[i] = zeros_like(like)
     elif missing and not allow_unused:
         raise GradientError(
             f"expected outputs that depend on every input, but inputs {missing} were not used in "
@@ -190,7 +198,7 @@ def _complete(
 def _backward_here(reference: RRef, context_id: int, retain_graph: bool) -> None:
     """Runs a pass from the value of a reference to this worker; see ``RRef.backward``."""
     value = reference.local_value()
-    if not isinstance(value, Tensor):
+    if not isinstance(value, Tensor) and foreign.framework_of(value) is None:
         raise DTypeError(
             f"expected an RRef to a Tensor to run backward from, got one to {type(value).__name__}"
         )

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from telegrad.distributed import foreign
 from telegrad.distributed.contexts import Context
 from telegrad.distributed.parcels import Parcels
 from telegrad.distributed.passes import Departure, Part, Plan
@@ -215,6 +216,10 @@ class Carrier:
         for owner, reference in part.plan.targets or ():
             if owner == self._worker.id:
                 value = self._worker.references.value(reference).value()
+                owner = None if isinstance(value, Tensor) else foreign.framework_of(value)
+                if owner is not None:
+                    part.targets[owner.target(value, "inputs")] = reference
+                    continue
                 if not isinstance(value, Tensor):
                     raise DTypeError(
                         "expected an RRef to a Tensor as an input, got one to "

@@ -4,7 +4,9 @@ Whatever starts a worker (init_rpc, LocalCluster and its children, the simulated
 `equip` before the first call can come.
 """
 
-from typing import NamedTuple
+from functools import partial
+from importlib import import_module
+from typing import Final, NamedTuple
 
 from telegrad.distributed import travelling
 from telegrad.distributed.carrying import Carrier
@@ -13,9 +15,14 @@ from telegrad.distributed.recording import Recorder
 from telegrad.distributed.releasing import Leases
 from telegrad.distributed.running import Runner
 from telegrad.errors import UsageError
+from telegrad.rpc.wire import kinds
 from telegrad.rpc.worker import Worker
 
 __all__ = ["Autograd", "autograd_of", "equip"]
+
+
+FRAMEWORKS: Final = {"torch": "telegrad.interop.torch_recording"}
+"""What is imported when a value of another framework is first met; by name, since it is above."""
 
 
 class Autograd(NamedTuple):
@@ -31,12 +38,18 @@ class Autograd(NamedTuple):
 def equip(worker: Worker) -> None:
     """Attach the layers above RPC to a new worker."""
     travelling.register()
+    for framework, module in FRAMEWORKS.items():
+        kinds.register_lazily(framework, partial(_load, module))
     recorder = Recorder(worker)
     carrier = Carrier(recorder)
     runner = Runner(worker, carrier)
     recorder.contexts.take_over = runner.take_over
     recorder.autograd = Autograd(recorder, carrier, Leases(recorder), runner, Recording(worker))
     worker.install(recorder)
+
+
+def _load(module: str) -> None:
+    import_module(module)
 
 
 def autograd_of(worker: Worker) -> Autograd:

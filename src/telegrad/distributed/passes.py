@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from telegrad.distributed import foreign
 from telegrad.distributed.contexts import Context
 from telegrad.distributed.nodes import RecvNode, SendNode
 from telegrad.engine import OrderedTask
@@ -73,6 +74,7 @@ class Part:
         self._worker_name = worker_name
         self._lock = threading.Lock()
         self._departures: list[Departure] = []
+        self._foreign_leaves: dict[Any, Any] = {}
         self._phase = 1
         self._reported = 0
         self._counted = False
@@ -95,7 +97,11 @@ class Part:
         # A copy in one step: handlers of this context may still add to it.
         sends = list(self.context.sends.values())
         sends.sort(key=lambda send: send.path)
-        self._task.count([*roots, *sends])
+        entries = [*roots, *sends]
+        if foreign.known:
+            found = foreign.cut(entries, self.plan.keep_graph)
+            self._task.joined, self._foreign_leaves = found.edges, found.leaves
+        self._task.count(entries)
 
     # Steps 2 and 3: run, and collect what leaves.
 
@@ -164,7 +170,9 @@ class Part:
         name = self.targets.get(node)
         if name is None and self.plan.targets is not None:
             return
-        if not isinstance(gradient, Tensor):
+        if node in self._foreign_leaves:
+            node = self._foreign_leaves[node]
+        elif not isinstance(gradient, Tensor):
             gradient = wrap(own(gradient, is_alone))
         if name is not None:
             self.captured[name] = gradient

@@ -18,6 +18,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
+from telegrad.distributed import foreign
 from telegrad.distributed.contexts import CURRENT, Context, Contexts, Place
 from telegrad.distributed.levels import LevelBook
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
@@ -179,7 +180,8 @@ class Recorder:
         self, context: Context, to: str, values: list[Any], path: Path
     ) -> tuple[int, list[int]]:
         """Records what leaves; the values are replaced by what travels."""
-        tensors = [(i, value) for i, value in enumerate(values) if isinstance(value, Tensor)]
+        given = foreign.stand_ins(values) if foreign.known else values
+        tensors = [(i, value) for i, value in enumerate(given) if isinstance(value, Tensor)]
         if not tensors:
             return 0, []
         flat = [t for _, value in tensors for t in flatten(value)]
@@ -187,8 +189,10 @@ class Recorder:
         message_id = 0
         if slots:
             message_id = self._send_node(context, to, [flat[i] for i in slots], path)
+        if given is not values:
+            foreign.detach(values)
         for i, value in tensors:
-            if value.node is not None:
+            if value.node is not None and values[i] is value:
                 values[i] = wrap(value.array, None, value.tangents)
         self._carry_duals(to, values)
         return message_id, slots
@@ -203,14 +207,17 @@ class Recorder:
         context: Context,
         frm: str,
         message_id: int,
-        values: Iterable[Any],
+        values: list[Any],
         slots: list[int],
         path: Path,
     ) -> None:
-        flat = [t for value in values if isinstance(value, Tensor) for t in flatten(value)]
+        came = foreign.empty_stand_ins(values) if foreign.known else values
+        flat = [t for value in came if isinstance(value, Tensor) for t in flatten(value)]
         context.recvs[message_id] = RecvNode.join(
             [flat[i] for i in slots], message_id, path, frm, context
         )
+        if came is not values:
+            foreign.join(values, came)
 
     def _carry_duals(self, to: str, values: list[Any]) -> None:
         for i, value in enumerate(values):
@@ -224,6 +231,7 @@ class Recorder:
 
 
 def _make_constant(values: list[Any]) -> None:
+    foreign.detach(values)
     for i, value in enumerate(values):
         if isinstance(value, Tensor):
             values[i] = without_history(value)

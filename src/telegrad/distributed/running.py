@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+from telegrad.distributed import foreign
 from telegrad.distributed.carrying import Carrier
 from telegrad.distributed.contexts import Context
 from telegrad.distributed.passes import Part, Plan
@@ -83,4 +84,8 @@ class Runner:
             finish=finish,
         )
         for node, gradient in here.items():
-            deliver(node, gradient, False)
+            owner = foreign.framework_of(node)
+            if owner is None:
+                deliver(node, gradient, False)
+            elif targets is None:
+                owner.accumulate(node, gradient)

@@ -1,0 +1,154 @@
+"""The seam for values of another framework whose graph joins a pass: see ``telegrad.interop``.
+
+To this folder such a value is a *stand-in*: a Tensor whose node leads into the other graph, or
+(where it arrived) comes out of a recv node. A pass has the framework *cut* its graph by the
+entries that reach it; the pieces are nodes like any other, for that pass alone.
+
+Nothing here knows a framework. `known` is the process's, as types are, and empty until a value of
+one is met, so a program without pays for a look at an empty list.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from telegrad.autograd.roots import node_of
+from telegrad.errors import DTypeError, UsageError
+from telegrad.rpc.wire import kinds
+from telegrad.tensors import Tensor
+
+__all__ = [
+    "Cut",
+    "Framework",
+    "adopted",
+    "cut",
+    "detach",
+    "empty_stand_ins",
+    "enlist",
+    "framework_of",
+    "join",
+    "known",
+    "listed_inputs",
+    "node_of_input",
+    "stand_ins",
+]
+
+
+class Cut(NamedTuple):
+    """The other framework's graph in one pass."""
+
+    edges: dict[Any, Sequence[Any]]
+    """Where the nodes that lead into it lead to."""
+    leaves: dict[Any, Any]
+    """The framework's own leaf for each node that stands for one."""
+
+
+class Framework(Protocol):
+    """What another framework does for values of its type."""
+
+    type: type
+
+    def stand_in(self, value: Any) -> Tensor:
+        """A Tensor of its shape; recorded where the value is."""
+
+    def empty_stand_in(self, value: Any) -> Tensor:
+        """A constant of its shape, which a recv node may be joined to."""
+
+    def joined(self, value: Any, stand_in: Tensor) -> Any:
+        """The value, as computed from the stand-in."""
+
+    def detached(self, value: Any) -> Any:
+        """The value without history."""
+
+    def as_gradient(self, value: Any) -> Tensor:
+        """A gradient that the user gave, as a Tensor."""
+
+    def accumulate(self, leaf: Any, gradient: Any) -> None:
+        """Adds to what the framework keeps at a leaf."""
+
+    def zeros_like(self, value: Any) -> Any:
+        """Zeros of its shape."""
+
+    def target(self, value: Any, name: str) -> Any:
+        """The node to ask for a leaf's gradient; an error for anything but a leaf."""
+
+    def cut(self, entries: Iterable[Any], keep_graph: bool) -> Cut:
+        """The framework's graph as these entries of a pass reach it."""
+
+
+known: list[Framework] = []
+
+
+def enlist(framework: Framework) -> None:
+    """Makes a framework known to every worker of this process."""
+    if known:
+        raise UsageError("expected one framework beside telegrad, got a second one")
+    known.append(framework)
+
+
+def framework_of(value: Any) -> Framework | None:
+    """The framework that a value belongs to; loads the one that waits for its type."""
+    kinds.find(type(value))
+    return next((each for each in known if isinstance(value, each.type)), None)
+
+
+def adopted(values: Any, *, are_gradients: bool = False) -> Any:
+    """Roots or gradients with stand-ins where they are of another framework."""
+    if values is None or isinstance(values, Tensor):
+        return values
+    found = framework_of(values)
+    if found is not None:
+        return found.as_gradient(values) if are_gradients else found.stand_in(values)
+    if isinstance(values, (list, tuple)):
+        return [adopted(value, are_gradients=are_gradients) for value in values]
+    return values
+
+
+def listed_inputs(inputs: Any) -> list[Any]:
+    """Inputs as a list: a single one may be given as it is."""
+    if isinstance(inputs, Tensor) or framework_of(inputs) is not None:
+        return [inputs]
+    return list(inputs)
+
+
+def node_of_input(value: Any, name: str) -> Any:
+    """The node to ask for the gradient of an input, of whichever framework."""
+    if isinstance(value, Tensor):
+        return node_of(value, name)
+    found = framework_of(value)
+    if found is None:
+        raise DTypeError(f"expected tensors as {name}, got {type(value).__name__}")
+    return found.target(value, name)
+
+
+def stand_ins(values: list[Any]) -> list[Any]:
+    """The slots of a message that leaves, with stand-ins for the values of other frameworks."""
+    return [known[0].stand_in(v) if _is_foreign(v) else v for v in values]
+
+
+def empty_stand_ins(values: list[Any]) -> list[Any]:
+    """The slots of a message that came, with stand-ins that nothing is recorded of yet."""
+    return [known[0].empty_stand_in(v) if _is_foreign(v) else v for v in values]
+
+
+def join(values: list[Any], stand_ins: list[Any]) -> None:
+    """Gives the values of other frameworks the history of their stand-ins."""
+    for i, (value, stand_in) in enumerate(zip(values, stand_ins)):
+        if stand_in is not value and stand_in.node is not None:
+            values[i] = known[0].joined(value, stand_in)
+
+
+def detach(values: list[Any]) -> None:
+    """Replaces the values of other frameworks by ones without history."""
+    if known:
+        for i, value in enumerate(values):
+            if _is_foreign(value):
+                values[i] = known[0].detached(value)
+
+
+def cut(entries: list[Any], keep_graph: bool) -> Cut:
+    """The graph of the framework that is known, as the entries of a pass reach it."""
+    return known[0].cut(entries, keep_graph)
+
+
+def _is_foreign(value: Any) -> bool:
+    return isinstance(value, known[0].type)

@@ -1,0 +1,32 @@
+"""Values of other frameworks in telegrad's graphs and remote calls.
+
+Importing this imports none of them: PyTorch is imported when a torch tensor is met. Nothing below
+this folder knows that it exists, but for one table of names in ``distributed/equipment.py``.
+"""
+
+from typing import Any
+
+from telegrad.tensors import Tensor
+
+__all__ = ["from_torch", "to_torch"]
+
+
+def from_torch(tensor: Any) -> Tensor:
+    """A torch tensor as a Tensor that shares its memory; differentiable, to any order.
+
+    Neither side may write into the memory while a backward pass still needs it.
+    """
+    from telegrad.interop.torch_bridge import from_torch
+
+    return from_torch(tensor)
+
+
+def to_torch(tensor: Tensor) -> Any:
+    """A Tensor as a torch tensor that shares its memory; differentiable, to any order.
+
+    The memory counts as read-only: an in-place operation of PyTorch on the result would change the
+    Tensor too.
+    """
+    from telegrad.interop.torch_bridge import to_torch
+
+    return to_torch(tensor)

@@ -1,0 +1,235 @@
+"""Where a graph passes from PyTorch to telegrad and back: ``from_torch`` and ``to_torch``.
+
+A Tensor made from a torch tensor has an *Entry* for its node: the place where cotangents enter
+PyTorch's graph. A torch tensor made from a Tensor has a node of PyTorch's, ``ToTorch``, that knows
+its *Crossing*: the place where they come back. A pass of telegrad's engine that meets an entry cuts
+PyTorch's graph into regions (``torch_regions.py``); a pass of PyTorch's engine that meets a
+``ToTorch`` runs telegrad's part of the graph from there.
+
+Values share their memory. bfloat16, which NumPy lacks, has no Tensor; its cotangents go as float32.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+import torch
+import torch.utils.dlpack
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from telegrad.engine import GraphTask
+from telegrad.errors import DeviceError, DTypeError, GradientError
+from telegrad.graph import Cotangent, NodeHooks, next_key, reachable
+from telegrad.interop import torch_version
+from telegrad.tensors import LEAF, Tensor, wrap
+from telegrad.tensors.accumulating import accumulate
+from telegrad.tensors.hooked import Hooked
+from telegrad.tensors.modes import MODE, ModeScope
+from telegrad.tensors.shared import share
+
+__all__ = [
+    "REGIONS_RUNNING",
+    "Crossing",
+    "Entry",
+    "ToTorch",
+    "entry_of",
+    "from_torch",
+    "join",
+    "raw",
+    "to_torch",
+]
+
+torch_version.check(torch.__version__)
+
+_ANCHOR = torch.zeros((), requires_grad=True)
+"""An input of every ToTorch, so that its result requires grad; it never receives a gradient."""
+_ANCHOR_EDGE = get_gradient_edge(_ANCHOR)
+
+
+def raw(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
+    """The numbers of a torch tensor, in its memory where NumPy has the dtype."""
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    if plain.layout is not torch.strided:
+        plain = plain.to_dense()
+    if plain.dtype is torch.bfloat16:
+        plain = plain.float()
+    array: np.ndarray[Any, Any] = plain.numpy()
+    return array
+
+
+def cooked(array: Any, dtype: torch.dtype) -> torch.Tensor:
+    """A torch tensor of that dtype over the array's memory; a copy where it is read-only."""
+    plain = np.asarray(array)
+    if not plain.flags.writeable or any(stride < 0 for stride in plain.strides):
+        plain = plain.copy()
+    return torch.from_numpy(plain.view(np.ndarray)).to(dtype)
+
+
+class _Fields(msgspec.Struct, eq=False, kw_only=True, weakref=True):
+    hooks: NodeHooks | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class Entry(_Fields, Hooked, eq=False):
+    """Where cotangents enter PyTorch's graph."""
+
+    key: int
+    edge: GradientEdge
+    dtype: torch.dtype
+    tensor: torch.Tensor | None
+    """The torch tensor, for a graph of PyTorch's that comes back to it; None for messages."""
+
+    edges: ClassVar[tuple[Any, ...]] = ()
+    # For a pass that has not cut PyTorch's graph it can't run.
+    freed: ClassVar[bool] = True
+    is_leaf: ClassVar[bool] = False
+    is_boundary: ClassVar[bool] = True
+
+    def name(self) -> str:
+        return "FromTorchBackward"
+
+    def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        array = cotangent.array if isinstance(cotangent, Tensor) else cotangent
+        return (cooked(array, self.dtype),)
+
+    def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        return (to_torch(cotangent).to(self.dtype),)
+
+    def release(self) -> None:
+        return
+
+    def take_over(self, *pass_: Any) -> None:
+        """Runs a pass that began as one of telegrad's graph alone."""
+        from telegrad.interop.torch_regions import run_joined
+
+        run_joined(*pass_)
+
+
+def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
+    """The node for a torch tensor; None if nothing is recorded for it here."""
+    if not tensor.requires_grad or not torch.is_grad_enabled():
+        return None
+    edge = get_gradient_edge(tensor)
+    return Entry(next_key(), edge, tensor.dtype, tensor if keeps else None)
+
+
+def from_torch(tensor: Any) -> Tensor:
+    """See ``telegrad.interop.from_torch``."""
+    if not isinstance(tensor, torch.Tensor):
+        raise DTypeError(f"expected a torch tensor, got {type(tensor).__name__}")
+    if tensor.device.type != "cpu":
+        raise DeviceError(f"expected a torch tensor on the CPU, got one on {tensor.device}")
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        raise DTypeError(f"expected a dense torch tensor, got one of layout {tensor.layout}")
+    try:
+        array = share(tensor.detach().resolve_conj().resolve_neg().numpy())
+    except TypeError:
+        raise DTypeError(
+            f"expected a torch tensor of a dtype that NumPy has, got {tensor.dtype}; convert it "
+            "first, e.g. with .float()"
+        ) from None
+    entry = entry_of(tensor, keeps=True) if MODE.get().recording else None
+    return wrap(array, entry)
+
+
+class Crossing:
+    """Where cotangents leave PyTorch's graph for telegrad's."""
+
+    __slots__ = ("entries", "node")
+
+    def __init__(self, node: Any, entries: list[Entry]) -> None:
+        self.node = node
+        self.entries = entries
+        """Where telegrad's part of the graph goes back to PyTorch's."""
+
+
+REGIONS_RUNNING: set[int] = set()
+"""The ids that PyTorch gave to those of its passes that run a region for a pass of telegrad."""
+
+
+class ToTorch(torch.autograd.Function):
+    """The node of PyTorch's that stands for all of telegrad's graph behind a value."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, anchor: torch.Tensor, made: list[torch.Tensor], crossing: Crossing, *_: Any
+    ) -> torch.Tensor:
+        ctx.crossing = crossing
+        return made[0]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        nothing = (None, None, None, *(None for _ in ctx.crossing.entries))
+        if torch._C._current_graph_task_id() in REGIONS_RUNNING:
+            # PyTorch only passes by: a pass of telegrad goes on from here itself.
+            return nothing
+        accumulates = torch._C._will_engine_execute_node(_ANCHOR_EDGE.node)
+        found = _pull_crossing(ctx.crossing, gradient, accumulates)
+        return *nothing[:3], *(found.get(entry) for entry in ctx.crossing.entries)
+
+
+_apply: Any = ToTorch.apply
+
+
+def to_torch(tensor: Any) -> Any:
+    """See ``telegrad.interop.to_torch``."""
+    if not isinstance(tensor, Tensor):
+        raise DTypeError(f"expected a telegrad Tensor, got {type(tensor).__name__}")
+    if tensor.is_dual:
+        raise GradientError(
+            "expected a Tensor without tangents, got a dual one; forward mode does not go over to "
+            "PyTorch: unpack_dual it first"
+        )
+    if tensor.node is None or not MODE.get().recording or not torch.is_grad_enabled():
+        return torch.utils.dlpack.from_dlpack(tensor.detach())
+    if type(tensor.array) is np.ndarray:
+        # What is saved of it from now on is checked for changes.
+        tensor.array = share(tensor.array)
+    value = cooked(tensor.array, torch.from_numpy(np.empty(0, tensor.dtype)).dtype)
+    return join(value, tensor if tensor.node is LEAF else tensor.node)
+
+
+def join(value: torch.Tensor, node: Any) -> Any:
+    """A torch tensor that nobody has seen yet, as computed from a node of telegrad's."""
+    behind = [each for each in reachable([node]) if isinstance(each, Entry)]
+    entries = [each for each in behind if each.tensor is not None]
+    tensors = [each.tensor for each in entries]
+    with torch.enable_grad():
+        return _apply(_ANCHOR, [value], Crossing(node, entries), *tensors)
+
+
+def _pull_crossing(
+    crossing: Crossing, gradient: torch.Tensor, accumulates: bool
+) -> dict[Any, torch.Tensor]:
+    """Runs telegrad's graph from a crossing; the torch gradients at its entries."""
+    reached = reachable([crossing.node])
+    if any(node.is_boundary and not isinstance(node, Entry) for node in reached):
+        raise GradientError(
+            "expected a graph of this process alone, but the backward pass of PyTorch reached a "
+            "tensor that came from another worker; call "
+            "telegrad.distributed.autograd.backward(context_id, [loss]) instead of loss.backward()"
+        )
+    recorded = torch.is_grad_enabled()
+    targets: dict[Any, None] = dict.fromkeys(crossing.entries)
+    if accumulates:
+        targets.update(dict.fromkeys(node for node in reached if node.is_leaf))
+    found: dict[Any, Any] = {}
+
+    def deliver(node: Any, cotangent: Any, is_alone: bool) -> None:
+        found[node] = cotangent
+
+    # Whether PyTorch frees its graph is not known here, so telegrad's part is kept.
+    task = GraphTask(deliver, keep_graph=True, recorded=recorded, targets=targets)
+    start = {crossing.node: from_torch(gradient) if recorded else raw(gradient)}
+    with ModeScope(recording=recorded):
+        task.count(start)
+        for node, cotangent in start.items():
+            task.feed(node, cotangent)
+        task.run()
+        for leaf in [node for node in found if node.is_leaf]:
+            accumulate(leaf, found.pop(leaf), False)
+        return {
+            entry: (entry.pull_recorded if recorded else entry.pull)(cotangent)[0]
+            for entry, cotangent in found.items()
+        }

@@ -1,0 +1,85 @@
+"""What PyTorch does for telegrad's distributed autograd; importing this makes it known.
+
+Loaded when a worker first meets a value of PyTorch's (``distributed/equipment.py``). Each process
+has one: types are the process's.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+from telegrad.distributed import foreign
+from telegrad.errors import DTypeError, GradientError, NotDifferentiable
+from telegrad.interop import torch_tensors
+from telegrad.interop.torch_bridge import entry_of, from_torch, join
+from telegrad.interop.torch_regions import Leaf, accumulate_foreign, cut
+from telegrad.tensors import Tensor, wrap
+
+__all__ = ["Torch"]
+
+
+class Torch:
+    """See ``foreign.Framework``."""
+
+    type: type = torch.Tensor
+
+    def stand_in(self, value: torch.Tensor) -> Tensor:
+        entry = entry_of(value, keeps=False)
+        if entry is not None and value.layout is not torch.strided:
+            raise NotDifferentiable(
+                f"expected dense torch tensors where gradients are recorded, got one of "
+                f"{value.layout} that requires grad; send it as to_dense(), or detach() it"
+            )
+        return wrap(_facts_alone(value), entry)
+
+    def empty_stand_in(self, value: torch.Tensor) -> Tensor:
+        return wrap(_facts_alone(value))
+
+    def joined(self, value: torch.Tensor, stand_in: Tensor) -> Any:
+        return join(value.detach(), stand_in.node)
+
+    def detached(self, value: torch.Tensor) -> torch.Tensor:
+        return value.detach() if value.requires_grad else value
+
+    def as_gradient(self, value: torch.Tensor) -> Tensor:
+        return from_torch(value.float() if value.dtype is torch.bfloat16 else value)
+
+    def accumulate(self, leaf: torch.Tensor, gradient: torch.Tensor) -> None:
+        accumulate_foreign(leaf, gradient)
+
+    def zeros_like(self, value: torch.Tensor) -> torch.Tensor:
+        return torch.zeros_like(value)
+
+    def target(self, value: torch.Tensor, name: str) -> Leaf:
+        if not value.requires_grad or not value.is_leaf:
+            raise GradientError(
+                f"expected torch leaves that require grad as {name}, got a tensor that "
+                + ("was computed from others" if value.requires_grad else "does not require grad")
+            )
+        return Leaf(value)
+
+    def cut(self, entries: Iterable[Any], keep_graph: bool) -> foreign.Cut:
+        return cut(entries, keep_graph)
+
+
+def _facts_alone(value: torch.Tensor) -> "np.ndarray[Any, Any]":
+    """An array of the value's shape and of the dtype of its cotangents, which takes no memory."""
+    dtype = torch.float32 if value.dtype is torch.bfloat16 else value.dtype
+    if not value.requires_grad and not (dtype.is_floating_point or dtype.is_complex):
+        dtype = torch.float32
+    try:
+        zero = torch.zeros((), dtype=dtype).numpy()
+    except TypeError:
+        if value.requires_grad:
+            raise DTypeError(
+                f"expected a dtype whose gradients can travel, got {value.dtype} on a torch tensor "
+                "that requires grad"
+            ) from None
+        zero = np.zeros((), np.float32)
+    return np.broadcast_to(zero, tuple(value.shape))
+
+
+torch_tensors.register()
+foreign.enlist(Torch())

@@ -1,0 +1,118 @@
+"""How torch tensors travel: as raw buffers, like telegrad's own.
+
+Dense CPU tensors of every dtype, and sparse COO ones. A dtype that NumPy lacks goes as integers of
+the same size (bfloat16) or as bytes. A Parameter stays one; ``requires_grad`` arrives as it
+left, on a new leaf: what a context adds to that is in ``torch_recording.py``.
+
+Invariant: what arrives has the values, shape, dtype and class of what left, or nothing was sent.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch.autograd import forward_ad
+
+from telegrad.errors import ProtocolViolation, Unserializable
+from telegrad.rpc.wire import kinds
+
+__all__ = ["from_parts", "register", "to_parts"]
+
+_NATIVE: Final = frozenset(
+    getattr(torch, name)
+    for name in (
+        *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+        *("float16", "float32", "float64", "complex64", "complex128"),
+    )
+)
+"""The dtypes that NumPy has too."""
+_DENSE, _SPARSE = range(2)
+
+
+def register() -> None:
+    """Makes torch tensors known to the serialiser."""
+    kinds.register(torch.Tensor, to_parts, from_parts, tag="torch.Tensor")
+    kinds.register(torch.nn.Parameter, to_parts, _parameter, tag="torch.nn.Parameter")
+
+
+def to_parts(tensor: torch.Tensor) -> tuple[list["np.ndarray[Any, Any]"], list[Any]]:
+    """The arrays of a tensor, and what they don't tell."""
+    _refuse_unable(tensor)
+    plain = tensor.detach()
+    if plain.layout is torch.sparse_coo:
+        indices, values = plain._indices(), plain._values()
+        name, array = _raw(values)
+        facts = [_SPARSE, tensor.requires_grad, name, list(values.shape)]
+        return [indices.numpy(), array], [*facts, list(plain.shape), plain.is_coalesced()]
+    name, array = _raw(plain)
+    return [array], [_DENSE, tensor.requires_grad, name, list(plain.shape)]
+
+
+def from_parts(parts: list["np.ndarray[Any, Any]"], facts: list[Any]) -> torch.Tensor:
+    """A tensor over the memory of the arrays."""
+    kind, requires_grad, name, shape, *rest = facts
+    if kind == _DENSE:
+        return _cooked(parts[0], name, shape).requires_grad_(requires_grad)
+    size, is_coalesced = rest
+    made = torch.sparse_coo_tensor(
+        torch.from_numpy(parts[0]),
+        _cooked(parts[1], name, shape),
+        size,
+        is_coalesced=is_coalesced,
+        check_invariants=True,
+    )
+    return made.requires_grad_(requires_grad)
+
+
+def _parameter(parts: list["np.ndarray[Any, Any]"], facts: list[Any]) -> torch.Tensor:
+    requires_grad = facts[1]
+    value = from_parts(parts, [facts[0], False, *facts[2:]])
+    return torch.nn.Parameter(value, requires_grad=requires_grad)
+
+
+def _raw(dense: torch.Tensor) -> tuple[str | None, "np.ndarray[Any, Any]"]:
+    """A dense tensor as an array, with the dtype's name where the array's is another."""
+    plain = dense.resolve_conj().resolve_neg().contiguous()
+    if plain.dtype in _NATIVE:
+        return None, plain.numpy()
+    name = str(plain.dtype).removeprefix("torch.")
+    if plain.dtype is torch.bfloat16:
+        return name, plain.view(torch.uint16).numpy()
+    return name, plain.reshape(-1).view(torch.uint8).numpy()
+
+
+def _cooked(array: "np.ndarray[Any, Any]", name: str | None, shape: list[int]) -> torch.Tensor:
+    if name is None:
+        return torch.from_numpy(array)
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise ProtocolViolation(f"expected the name of a torch dtype, got {name!r}")
+    if not array.size:
+        return torch.empty(shape, dtype=dtype)
+    return torch.from_numpy(array).view(dtype).reshape(shape)
+
+
+def _refuse_unable(tensor: torch.Tensor) -> None:
+    kind = type(tensor)
+    if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+        raise Unserializable(
+            f"expected a torch.Tensor or an nn.Parameter, got one of the subclass "
+            f"{kind.__module__}.{kind.__qualname__}, which can't travel; send "
+            "tensor.as_subclass(torch.Tensor), or its parts"
+        )
+    if tensor.layout not in (torch.strided, torch.sparse_coo) or tensor.is_quantized:
+        what = "a quantized one" if tensor.is_quantized else f"one of {tensor.layout}"
+        raise Unserializable(
+            f"expected a dense or a sparse COO torch tensor, got {what}, which can't travel; "
+            "convert it with to_dense(), to_sparse_coo() or dequantize() first"
+        )
+    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None:
+        raise Unserializable(
+            "expected a torch tensor without a tangent, got a dual one, which can't travel: its "
+            "tangent would be lost; send primal and tangent as two arguments"
+        )
+    if tensor.device.type != "cpu":
+        raise Unserializable(
+            f"expected a torch tensor on the CPU, got one on {tensor.device}, which can't travel; "
+            "move it with .cpu() first"
+        )

@@ -1,0 +1,23 @@
+"""Which versions of PyTorch the bridge is made for; checked once, when PyTorch is first needed."""
+
+import re
+from typing import Final
+
+from telegrad.errors import UsageError
+
+__all__ = ["OLDEST", "TESTED", "check"]
+
+OLDEST: Final = (2, 6)
+"""The first with everything that is used: GradientEdge at both ends, unsigned dtypes."""
+TESTED: Final = (2, 13)
+"""The one that the tests run with."""
+
+
+def check(version: str) -> None:
+    """Raises for a version that is too old or that can't be read."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is None or (int(found[1]), int(found[2])) < OLDEST:
+        raise UsageError(
+            f"expected PyTorch {OLDEST[0]}.{OLDEST[1]} or newer (tested with {TESTED[0]}."
+            f"{TESTED[1]}), got {version}; install one with: pip install 'telegrad[torch]'"
+        )
