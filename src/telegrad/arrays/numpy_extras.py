@@ -9,6 +9,7 @@ from telegrad.arrays import (
     numpy_convolution,
     numpy_linalg,
     numpy_pooling,
+    numpy_recurrence,
     numpy_sliding,
     numpy_special,
 )
@@ -112,4 +113,5 @@ OVERRIDES: dict[str, Any] = {
     **numpy_sliding.OVERRIDES,
     **numpy_convolution.OVERRIDES,
     **numpy_pooling.OVERRIDES,
+    **numpy_recurrence.OVERRIDES,
 }

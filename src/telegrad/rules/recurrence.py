@@ -9,6 +9,7 @@ At each step, with the input's part ``i = W_ih x + b_ih`` already computed for a
 The four inputs (i, the first h, W_hh, b_hh) come as one packed vector, because the backward scan
 gives the gradients of all four at once: as four inputs they would be four scans. Results are all
 states and the gates (r, z, n, m) of all steps, which is all that the rules read beside the input.
+NumPy has kernels of its own for the scan and its plain pull-back (``arrays/numpy_recurrence.py``).
 """
 
 from typing import Any, NamedTuple
@@ -57,6 +58,8 @@ def _before(xp: Any, states: Any, first: Any) -> Any:
 
 
 def _scan(xp: Any, packed: Any, *, sizes: tuple[int, int, int]) -> tuple[Any, Any]:
+    if xp.is_numpy:
+        return xp.gru_scan(packed, sizes=sizes)  # type: ignore[no-any-return]
     units = sizes[2]
     steps, h, weight, bias = _unpacked(xp, packed, sizes)
     turned = weight.mT
@@ -76,6 +79,8 @@ def _scan(xp: Any, packed: Any, *, sizes: tuple[int, int, int]) -> tuple[Any, An
 def _scan_vjp(xp: Any, g: Any, s: Any) -> Any:
     length, items, units = s.sizes
     by_states, by_gates = g
+    if xp.is_numpy and by_gates is None:
+        return xp.gru_pull(by_states, s.packed, s.states, s.gates, s.sizes)
     parts = _unpacked(xp, s.packed, s.sizes)
     r, z, n, m = _gates(s.gates, units)
     before = _before(xp, s.states, parts.first)
