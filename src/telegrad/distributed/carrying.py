@@ -216,9 +216,9 @@ class Carrier:
         for owner, reference in part.plan.targets or ():
             if owner == self._worker.id:
                 value = self._worker.references.value(reference).value()
-                owner = None if isinstance(value, Tensor) else foreign.framework_of(value)
-                if owner is not None:
-                    part.targets[owner.target(value, "inputs")] = reference
+                framework = None if isinstance(value, Tensor) else foreign.framework_of(value)
+                if framework is not None:
+                    part.targets[framework.target(value, "inputs")] = reference
                     continue
                 if not isinstance(value, Tensor):
                     raise DTypeError(

@@ -369,7 +369,7 @@ def _cut(walk: _Walk, keep_graph: bool) -> Cut:
         end.is_shared = len(sources[node]) > 1
     for region in regions.values():
         _finish(region, region_of, walk.ends)
-        region.goes_on = _goes_on(region, region_of, marks)
+        region.goes_on = _goes_on(region, walk, marks)
         if region.goes_on:
             for goal in region.edges:
                 if not isinstance(goal, Region):
@@ -390,12 +390,14 @@ def _finish(region: Region, region_of: dict[Any, Region], ends: dict[Any, Any]) 
     region.edges = tuple(goal for goal, _ in region.goals)
 
 
-def _goes_on(region: Region, region_of: dict[Any, Region], marks: dict[Any, int]) -> bool:
+def _goes_on(region: Region, walk: _Walk, marks: dict[Any, int]) -> bool:
     """Whether a node outside may lead PyTorch from one exit of a region to another."""
     nodes = {place[0]: None for place in region.exits}
-    if any(isinstance(node, _FUNCTION) and node.crossing.entries for node in nodes):
+    inner = [node for node in nodes if node in walk.following]
+    # A way over telegrad's graph is one of PyTorch's, too, but marks don't show it.
+    crossings = walk.ends if inner else nodes
+    if any(isinstance(node, _FUNCTION) and node.crossing.entries for node in crossings):
         return True
-    inner = [node for node in nodes if node in region_of]
     return any(marks[a] & marks[b] == marks[a] for a in inner for b in nodes if b is not a)
 
 

@@ -27,6 +27,7 @@ _NATIVE: Final = frozenset(
 )
 """The dtypes that NumPy has too."""
 _DENSE, _SPARSE = range(2)
+_unpack_dual: Any = forward_ad.unpack_dual
 
 
 def register() -> None:
@@ -106,7 +107,7 @@ def _refuse_unable(tensor: torch.Tensor) -> None:
             f"expected a dense or a sparse COO torch tensor, got {what}, which can't travel; "
             "convert it with to_dense(), to_sparse_coo() or dequantize() first"
         )
-    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None:
+    if forward_ad._current_level >= 0 and _unpack_dual(tensor).tangent is not None:
         raise Unserializable(
             "expected a torch tensor without a tangent, got a dual one, which can't travel: its "
             "tangent would be lost; send primal and tangent as two arguments"

@@ -1,0 +1,173 @@
+"""Random programs over torch tensors: their gradients equal those of one process without calls."""
+
+import random
+
+import pytest
+import torch
+from tests.distributed.simulated import on_workers
+from tests.interop import torch_handlers as handlers
+
+import telegrad as tg
+from telegrad.distributed import autograd, rpc
+from telegrad.interop import from_torch, to_torch
+
+WORKERS = ("main", "b", "c")
+
+
+def make_program(seed):
+    """Steps (worker or None for here, kind, first operand, second operand)."""
+    chosen = random.Random(seed)
+    steps = []
+    for count in range(chosen.randint(3, 9)):
+        where = chosen.choice([None, None, "main", "b", "c"])
+        steps.append((where, chosen.randrange(5), *(chosen.randrange(count + 2) for _ in "xy")))
+    return steps, chosen.choice(["last", "several"])
+
+
+def leaves():
+    return [
+        torch.tensor([0.5, -0.25], dtype=torch.float64, requires_grad=True),
+        torch.tensor([1.5, 0.75], dtype=torch.float64, requires_grad=True),
+    ]
+
+
+def loss_of(values, ending):
+    used = values[-1:] if ending == "last" else values[-3:]
+    return sum((value * value).sum() for value in used)
+
+
+def run_here(seed):
+    """The same computation with PyTorch alone."""
+    steps, ending = make_program(seed)
+    values = leaves()
+    starts = list(values)
+    parameters = {
+        (name, kind): torch.tensor(value, dtype=torch.float64, requires_grad=True)
+        for name in WORKERS
+        for kind, value in (("w", (2.0, 3.0)), ("t", (5.0, 7.0)))
+    }
+    for where, kind, i, j in steps:
+        x, y = values[i], values[j]
+        w, t = (parameters[where or "main", each] for each in "wt")
+        values.append(
+            (
+                lambda x, y, w, t: torch.sin(x * w) + y,
+                lambda x, y, w, t: x * y * 0.5,
+                lambda x, y, w, t: (x + y).tanh() * w,
+                lambda x, y, w, t: x * t * 0.1 + y,
+                lambda x, y, w, t: x.exp() * 0.1 + (y * w).cos(),
+            )[kind](x, y, w, t)
+        )
+    named = {**{("x", i): x for i, x in enumerate(starts)}, **parameters}
+    found = torch.autograd.grad(loss_of(values, ending), list(named.values()), allow_unused=True)
+    return {key: g.tolist() for key, g in zip(named, found) if g is not None}
+
+
+def run_apart(seed, create_graph=False):
+    """On three workers; returns the gradients by the same names."""
+    steps, ending = make_program(seed)
+    values = leaves()
+    starts = list(values)
+    with autograd.context() as context_id:
+        for where, kind, i, j in steps:
+            args = (kind, values[i], values[j])
+            if where is None:
+                values.append(handlers.run_step(*args))
+            else:
+                values.append(rpc.rpc_sync(where, handlers.run_step, args))
+        autograd.backward(context_id, [loss_of(values, ending)], create_graph=create_graph)
+        found = autograd.get_gradients(context_id)
+        result = {("x", i): found[x].tolist() for i, x in enumerate(starts) if x in found}
+        for name in WORKERS:
+            # A worker that no call reached does not know the context.
+            if name == "main" or any(where == name for where, *_ in steps):
+                there = rpc.rpc_sync(name, handlers.gradients, (context_id,))
+                result.update({(name, kind): g for kind, g in there.items()})
+                assert rpc.rpc_sync(name, handlers.untouched)
+        assert all(x.grad is None for x in starts)
+    return result
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_random_program_has_the_gradients_of_one_process(seed):
+    results = []
+    # Two schedules of the network: the bits may not depend on it.
+    for schedule in (seed, seed + 1000):
+        on_workers(*WORKERS, seed=schedule)(lambda: results.append(run_apart(seed)))()
+    assert results[0] == results[1]
+    expected = run_here(seed)
+    assert results[0].keys() == expected.keys()
+    for key, gradient in expected.items():
+        assert results[0][key] == pytest.approx(gradient, rel=1e-9, abs=1e-12), key
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 6))
+def test_a_recorded_pass_has_the_same_gradients(seed):
+    results = []
+    on_workers(*WORKERS, seed=seed)(lambda: results.append(run_apart(seed, create_graph=True)))()
+    for key, gradient in run_here(seed).items():
+        assert results[0][key] == pytest.approx(gradient, rel=1e-9, abs=1e-12), key
+
+
+def second_order_here(seed):
+    steps, ending = make_program(seed)
+    x, other = leaves()
+    values = [x, other]
+    for _, kind, i, j in steps:
+        values.append(handlers.run_step(kind, values[i], values[j]))
+    (first,) = torch.autograd.grad(loss_of(values, ending), x, create_graph=True, allow_unused=True)
+    if first is None or not first.requires_grad:
+        return None
+    (second,) = torch.autograd.grad((first * first).sum(), x, allow_unused=True)
+    return None if second is None else second.tolist()
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 5))
+def test_a_second_pass_goes_back_over_the_same_wires(seed):
+    expected, found = [], []
+
+    @on_workers(*WORKERS, seed=seed)
+    def program():
+        expected.append(second_order_here(seed))
+        if expected[0] is None:
+            return
+        steps, ending = make_program(seed)
+        x, other = leaves()
+        values = [x, other]
+        with autograd.context() as context_id:
+            for where, kind, i, j in steps:
+                args = (kind, values[i], values[j])
+                here = where is None
+                values.append(
+                    handlers.run_step(*args)
+                    if here
+                    else rpc.rpc_sync(where, handlers.run_step, args)
+                )
+            loss = loss_of(values, ending)
+            (first,) = autograd.grad(context_id, [loss], [x], create_graph=True)
+            autograd.backward(context_id, [(first * first).sum()])
+            found.append(autograd.get_gradients(context_id)[x].tolist())
+
+    program()
+    if expected[0] is not None:
+        assert found[0] == pytest.approx(expected[0], rel=1e-9, abs=1e-12)
+
+
+def test_both_kinds_pass_from_one_graph_to_the_other_in_one_context():
+    @on_workers("main", "b")
+    def program():
+        x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+        y = tg.tensor([3.0, 4.0], dtype=tg.float64, requires_grad=True)
+        with autograd.context() as context_id:
+            a, b = rpc.rpc_sync("b", handlers.scale_both, (x, y))
+            c = rpc.rpc_sync("b", handlers.scale_over, (a,))
+            loss = (from_torch(c) * b).sum() + from_torch(to_torch(y).sin().sum())
+            autograd.backward(context_id, [loss])
+            found = autograd.get_gradients(context_id)
+            # loss = x w² t · y t + sin y
+            assert found[x].tolist() == [4 * 25 * 3, 9 * 49 * 4]
+            direct = [4 * 25 * 1.0, 9 * 49 * 2.0]
+            cosine = torch.tensor([3.0, 4.0], dtype=torch.float64).cos().tolist()
+            assert found[y].tolist() == pytest.approx([d + c for d, c in zip(direct, cosine)])
+
+    program()
