@@ -6,8 +6,13 @@ the same losses, and the loss must end below 2.0 nats a character (guessing by f
 ``--quick`` takes a few steps and checks the losses alone.
 """
 
+import os
 from pathlib import Path
 from typing import Any
+
+# The workers share the machine's cores, so each keeps to one; before NumPy reads it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from showing import arguments, progress, save_picture

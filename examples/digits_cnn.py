@@ -5,8 +5,13 @@ on another. Both runs must have the same losses; at least 97 % of the held-out d
 right. ``--quick`` takes a few steps and checks the losses alone.
 """
 
+import os
 from pathlib import Path
 from typing import Any
+
+# The workers share the machine's cores, so each keeps to one; before NumPy reads it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from showing import arguments, progress, save_picture

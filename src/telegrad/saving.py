@@ -119,4 +119,3 @@ def _metadata(content: bytes) -> dict[str, str]:
     header = json.loads(content[8 : 8 + length])
     metadata: dict[str, str] = header.get("__metadata__") or {}
     return metadata
-
