@@ -29,6 +29,7 @@ _TICK: Final = 0.002
 _IDLE_TICKS: Final = 25
 _LONGEST: Final = 2.0
 _EPOLL: Final = hasattr(select, "epoll")
+_HUNG_UP: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR if _EPOLL else 0
 
 
 class Monitor:
@@ -103,33 +104,36 @@ class Monitor:
 
     def watch(self, link: Link) -> None:
         """Start a reader as soon as something comes."""
-        link.watched = True
-        fd = link.connection.fileno()
-        try:
-            if _EPOLL:
-                self._epoll.modify(fd, select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLONESHOT)
-            else:
-                self.rouse()
-        except (OSError, ValueError):
-            # The link is being closed: its end is noticed elsewhere.
-            pass
+        # Together: a link that is taken for watched and is not would never be read again.
+        with self._lock:
+            link.watched = True
+            fd = link.connection.fileno()
+            try:
+                if _EPOLL:
+                    self._epoll.modify(fd, select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLONESHOT)
+                else:
+                    self.rouse()
+            except (OSError, ValueError):
+                # The link is being closed: its end is noticed elsewhere.
+                pass
 
     def unwatch(self, link: Link) -> None:
         """Somebody reads the link again."""
-        link.watched = False
-        if not _EPOLL:
-            self.rouse()
-            return
-        try:
-            self._epoll.modify(link.connection.fileno(), select.EPOLLRDHUP)
-        except (OSError, ValueError):
-            pass
+        with self._lock:
+            link.watched = False
+            if not _EPOLL:
+                self.rouse()
+                return
+            try:
+                self._epoll.modify(link.connection.fileno(), select.EPOLLRDHUP)
+            except (OSError, ValueError):
+                pass
 
     def _run(self) -> None:
         try:
             while not self._closed:
-                for fd in self._select(self._patience()):
-                    self._attend(fd)
+                for fd, hung_up in self._select(self._patience()):
+                    self._attend(fd, hung_up)
                 if self._closed:
                     return
                 try:
@@ -154,10 +158,11 @@ class Monitor:
         self.wakes_at = until
         return max(0.0, until - now)
 
-    def _select(self, patience: float) -> list[int]:
+    def _select(self, patience: float) -> list[tuple[int, bool]]:
+        """Return the descriptors on which something came, each with whether its peer hung up."""
         if _EPOLL:
             events = self._epoll.poll(patience)
-            return [fd for fd, _ in events]
+            return [(fd, bool(mask & _HUNG_UP)) for fd, mask in events]
         with self._lock:
             wanted = {fd for fd, link in self._links.items() if link.watched}
             registered = {key.fd for key in self._selector.get_map().values()}
@@ -166,9 +171,9 @@ class Monitor:
                 self._forget(fd)
             for fd in wanted - registered:
                 self._selector.register(fd, selectors.EVENT_READ)
-        return [key.fd for key, _ in self._selector.select(patience)]
+        return [(key.fd, False) for key, _ in self._selector.select(patience)]
 
-    def _attend(self, fd: int) -> None:
+    def _attend(self, fd: int, hung_up: bool) -> None:
         if fd == self._wakes.fileno():
             try:
                 self._wakes.recv(4096)
@@ -179,10 +184,13 @@ class Monitor:
             link = self._links.get(fd)
             if link is None:
                 return
-            if _EPOLL and not link.watched:
-                # The peer hung up. Say so once; whoever reads the link finds out by reading.
+            if not link.watched:
+                if not hung_up:
+                    # Since then somebody has begun to read, and finds it.
+                    return
+                # Say so once; whoever reads the link finds out by reading.
                 self._forget(fd)
-        link.watched = False
+            link.watched = False
         link.start_attending()
 
     def _look_around(self) -> None:
