@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 from telegrad.errors import ProtocolViolation, Unserializable
 from telegrad.rpc.wire import kinds
 
-__all__ = ["from_parts", "register", "to_parts"]
+__all__ = ["check", "from_parts", "register", "to_parts"]
 
 _NATIVE: Final = frozenset(
     getattr(torch, name)
@@ -32,13 +32,13 @@ _unpack_dual: Any = forward_ad.unpack_dual
 
 def register() -> None:
     """Makes torch tensors known to the serialiser."""
-    kinds.register(torch.Tensor, to_parts, from_parts, tag="torch.Tensor")
-    kinds.register(torch.nn.Parameter, to_parts, _parameter, tag="torch.nn.Parameter")
+    kinds.register(torch.Tensor, to_parts, from_parts, tag="torch.Tensor", check=check)
+    kinds.register(torch.nn.Parameter, to_parts, _parameter, tag="torch.nn.Parameter", check=check)
 
 
 def to_parts(tensor: torch.Tensor) -> tuple[list["np.ndarray[Any, Any]"], list[Any]]:
     """The arrays of a tensor, and what they don't tell."""
-    _refuse_unable(tensor)
+    check(tensor)
     plain = tensor.detach()
     if plain.layout is torch.sparse_coo:
         indices, values = plain._indices(), plain._values()
@@ -93,7 +93,8 @@ def _cooked(array: "np.ndarray[Any, Any]", name: str | None, shape: list[int]) -
     return torch.from_numpy(array).view(dtype).reshape(shape)
 
 
-def _refuse_unable(tensor: torch.Tensor) -> None:
+def check(tensor: torch.Tensor) -> None:
+    """Raises for a tensor that can't travel."""
     kind = type(tensor)
     if kind is not torch.Tensor and kind is not torch.nn.Parameter:
         raise Unserializable(

@@ -18,7 +18,7 @@ import msgspec
 
 from telegrad.errors import ProtocolViolation, Refused, Unserializable
 from telegrad.rpc.introduction import Limits
-from telegrad.rpc.wire import arrays, functions, pickling, plain
+from telegrad.rpc.wire import arrays, functions, kinds, pickling, plain
 from telegrad.rpc.wire.codes import CodeCache
 from telegrad.rpc.wire.frames import Buffer
 from telegrad.rpc.wire.slots import Role, build_slots, describe_slots, role_of
@@ -163,7 +163,11 @@ class Codec:
         buffers: list[Buffer] = []
         if parcel.stream is not None:
             buffers.append(parcel.stream)
-        slots = describe_slots(parcel.slots, buffers, export) if parcel.slots else []
+        try:
+            slots = describe_slots(parcel.slots, buffers, export) if parcel.slots else []
+        except Unserializable:
+            _refuse_by_place(parcel)
+            raise
         code = None if known else parcel.code
         sealed = Sealed(
             parcel.function,
@@ -276,6 +280,17 @@ class Codec:
         if codes is not None and code is not None:
             codes.put(digest, function)
         return function
+
+
+def _refuse_by_place(parcel: Parcel) -> None:
+    """Raise with the place of the argument that can't travel, where it is one of a flat parcel."""
+    name = "result" if parcel.function is None else "args"
+    for place, value in zip(parcel.where, parcel.slots):
+        try:
+            kinds.check(value)
+        except Unserializable as error:
+            where = name if parcel.form == _FLAT and name == "result" else f"{name}[{place}]"
+            raise Unserializable(f"{where} can't travel: {error}") from error
 
 
 def _all_atoms(values: Any) -> bool:

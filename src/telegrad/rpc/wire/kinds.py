@@ -16,7 +16,7 @@ import numpy as np
 
 from telegrad.errors import UsageError
 
-__all__ = ["Kind", "find", "find_by_tag", "register", "register_lazily"]
+__all__ = ["Kind", "check", "find", "find_by_tag", "register", "register_lazily"]
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -26,6 +26,7 @@ class Kind(msgspec.Struct, frozen=True):
     type: type
     to_parts: Callable[[Any], tuple[list["np.ndarray[Any, Any]"], Any]]
     from_parts: Callable[[list["np.ndarray[Any, Any]"], Any], Any]
+    check: Callable[[Any], None] | None = None
 
 
 _lock = threading.Lock()
@@ -43,10 +44,12 @@ def register(
     from_parts: Callable[[list["np.ndarray[Any, Any]"], Any], Any],
     *,
     tag: str | None = None,
+    check: Callable[[Any], None] | None = None,
 ) -> None:
     """Let objects of the type travel as `to_parts(obj) -> (raw arrays, small metadata)`.
 
     The metadata is anything that msgpack holds. `from_parts` gets arrays of its own, writable.
+    `check` raises Unserializable for an object of the type that can't travel all the same.
     """
     tag = tag or f"{type_.__module__}.{type_.__qualname__}"
     with _lock:
@@ -56,7 +59,7 @@ def register(
                 f"the tag {tag!r} already stands for {taken.type.__qualname__}: "
                 f"register {type_.__qualname__} under another"
             )
-        kind = Kind(tag, type_, to_parts, from_parts)
+        kind = Kind(tag, type_, to_parts, from_parts, check)
         _by_type[type_] = _by_tag[tag] = kind
         _found.clear()
 
@@ -74,6 +77,13 @@ def find(type_: type) -> Kind | None:
         return _found[type_]
     except KeyError:
         return _search(type_)
+
+
+def check(value: Any) -> None:
+    """Raise if a value of a registered kind can't travel."""
+    kind = find(type(value))
+    if kind is not None and kind.check is not None:
+        kind.check(value)
 
 
 def find_by_tag(tag: str) -> Kind | None:

@@ -18,7 +18,7 @@ import cloudpickle
 import numpy as np
 
 from telegrad.errors import ProtocolViolation, Unserializable
-from telegrad.rpc.wire import arrays
+from telegrad.rpc.wire import arrays, kinds
 from telegrad.rpc.wire.slots import RawBuffer, Role, role_of
 
 __all__ = ["dumps", "loads"]
@@ -49,6 +49,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         role = role_of(type(obj))
         if role is None or (role is Role.ARRAY and not arrays.is_raw(obj)):
             return super().reducer_override(obj)
+        if role is Role.KIND:
+            # Here, where an error can still say by which path it came.
+            kinds.check(obj)
         self.slots.append(obj)
         # A tuple of its own each time: a shared one would be memoised, and so fill one hole.
         return _filled, (_HOLE,)

@@ -1,0 +1,197 @@
+"""Torch tensors as arguments and results: what arrives is what left."""
+
+import threading
+
+import pytest
+import torch
+from tests.distributed.simulated import on_workers
+from tests.interop import torch_handlers as handlers
+
+from telegrad.distributed import LocalCluster, rpc
+from telegrad.errors import ProtocolViolation, Unserializable, UsageError
+from telegrad.interop import torch_tensors, torch_version
+from telegrad.rpc.wire import kinds
+
+DTYPES = [
+    *(torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64),
+    *(torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e4m3fn),
+    *(torch.complex64, torch.complex128),
+]
+
+
+def there_and_back(value):
+    return rpc.rpc_sync("b", handlers.same, (value,))
+
+
+def assert_equal(found, expected):
+    assert type(found) is type(expected)
+    assert found.dtype == expected.dtype
+    assert found.shape == expected.shape
+    assert found.requires_grad == expected.requires_grad
+    bits = [each.detach().contiguous().reshape(-1) for each in (found, expected)]
+    assert bytes(bits[0].view(torch.uint8).tolist()) == bytes(bits[1].view(torch.uint8).tolist())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)], ids=str)
+def test_dense_tensors_of_every_dtype_arrive_as_they_are(dtype, shape):
+    value = torch.arange(6.0).reshape(2, 3)[:2].to(dtype)
+    value = value if shape == (2, 3) else torch.zeros(shape).to(dtype)
+    on_workers("main", "b")(lambda: assert_equal(there_and_back(value), value))()
+
+
+@on_workers("main", "b")
+def test_views_arrive_with_their_values():
+    value = torch.arange(12.0).reshape(3, 4)
+    for view in (value.T, value[:, ::2], value[1], value.expand(2, 3, 4)):
+        assert torch.equal(there_and_back(view), view)
+    turned = torch.tensor([1 + 2j, 3 - 1j]).conj()
+    assert torch.equal(there_and_back(turned), turned)
+
+
+@on_workers("main", "b")
+def test_sparse_tensors_arrive_sparse():
+    value = torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse()
+    found = there_and_back(value)
+    assert found.layout is torch.sparse_coo
+    assert found.is_coalesced()
+    assert torch.equal(found.to_dense(), value.to_dense())
+    twice = torch.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (3,), check_invariants=True)
+    assert not there_and_back(twice).is_coalesced()
+    assert there_and_back(twice).to_dense().tolist() == [3.0, 0.0, 0.0]
+
+
+@on_workers("main", "b")
+def test_outside_of_a_context_a_tensor_arrives_as_a_leaf():
+    leaf = torch.tensor([1.0], requires_grad=True)
+    for value in (leaf, leaf * 2):
+        found = there_and_back(value)
+        assert found.is_leaf
+        assert found.requires_grad
+
+
+@on_workers("main", "b")
+def test_a_parameter_stays_one():
+    for requires_grad in (True, False):
+        value = torch.nn.Parameter(torch.ones(2), requires_grad=requires_grad)
+        assert_equal(there_and_back(value), value)
+
+
+@on_workers("main", "b")
+def test_modules_optimisers_and_state_dicts_travel_whole():
+    model = handlers.Model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    model(torch.ones(1, 3, dtype=torch.float64)).sum().backward()
+    optimizer.step()
+    there, stepped = there_and_back((model, optimizer))
+    x = torch.ones(2, 3, dtype=torch.float64)
+    assert torch.equal(there(x), model(x))
+    # One object stays one object: the optimiser that arrived steps the model that arrived.
+    assert stepped.param_groups[0]["params"][0] is there.first.weight
+    state = there_and_back(optimizer.state_dict())
+    assert torch.equal(state["state"][0]["exp_avg"], optimizer.state_dict()["state"][0]["exp_avg"])
+    assert list(there_and_back(model.state_dict())) == list(model.state_dict())
+
+
+@on_workers("main", "b")
+def test_a_module_can_be_the_value_of_a_reference():
+    model = rpc.remote("b", handlers.Model)
+    x = torch.ones(2, 3, dtype=torch.float64)
+    assert torch.equal(model.rpc_sync().forward(x), handlers.Model()(x))
+
+
+class Marked(torch.Tensor):
+    pass
+
+
+UNABLE = {
+    "subclass": (lambda: torch.ones(2).as_subclass(Marked), "Marked"),
+    "layout": (lambda: torch.eye(2).to_sparse_csr(), "torch.sparse_csr"),
+    "device": (lambda: torch.ones(2, device="meta"), "on meta"),
+    "quantized": (
+        lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+        "quantized",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", UNABLE)
+@pytest.mark.parametrize("inside", [False, True], ids=["alone", "inside"])
+def test_what_cannot_travel_is_refused_by_name(name, inside):
+    make, words = UNABLE[name]
+
+    @on_workers("main", "b")
+    def program():
+        value = {"weights": [make()]} if inside else make()
+        with pytest.raises(Unserializable, match=words) as caught:
+            there_and_back(value)
+        path = r"args[0]['weights'][0]" if inside else "args[0]"
+        assert str(caught.value).startswith(f"{path} can't travel: ")
+
+    program()
+
+
+@on_workers("main", "b")
+def test_a_dual_tensor_is_refused_since_its_tangent_would_be_lost():
+    forward_ad = torch.autograd.forward_ad
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(torch.ones(2), torch.ones(2))
+        with pytest.raises(Unserializable, match="tangent"):
+            there_and_back(dual)
+
+
+def test_a_peer_can_name_nothing_but_dtypes():
+    parts, facts = torch_tensors.to_parts(torch.ones(2, dtype=torch.bfloat16))
+    facts[2] = "load"
+    with pytest.raises(ProtocolViolation, match="dtype"):
+        torch_tensors.from_parts(parts, facts)
+
+
+@pytest.mark.parametrize("version", ["1.13.1", "2.5.0", "unknown"])
+def test_a_version_out_of_range_is_refused(version):
+    with pytest.raises(UsageError, match=r"expected PyTorch 2\.6 or newer"):
+        torch_version.check(version)
+
+
+@pytest.mark.parametrize("version", ["2.6.0", "2.13.0+cpu", "3.0.0a0"])
+def test_newer_versions_are_taken(version):
+    torch_version.check(version)
+
+
+def test_a_loader_that_fails_is_tried_again_and_others_wait_for_it():
+    # The name of a module that no other test registers.
+    alien = type("Alien", (), {"__module__": "alien_framework.values"})
+    calls = []
+    inside, go_on = threading.Event(), threading.Event()
+
+    def load():
+        calls.append(threading.get_ident())
+        if len(calls) == 1:
+            raise UsageError("not today")
+        inside.set()
+        assert go_on.wait(30)
+        kinds.register(alien, lambda value: ([], None), lambda parts, facts: alien())
+
+    kinds.register_lazily("alien_framework", load)
+    with pytest.raises(UsageError, match="not today"):
+        kinds.find(alien)
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(kinds.find(alien))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert inside.wait(30)
+    go_on.set()
+    for thread in threads:
+        thread.join(30)
+    assert len(calls) == 2
+    assert all(kind is not None for kind in found)
+
+
+@pytest.mark.processes
+def test_a_large_tensor_goes_to_another_process_and_back():
+    value = torch.arange(1 << 20, dtype=torch.float32).reshape(1024, 1024)
+    with LocalCluster(["b"]):
+        assert torch.equal(there_and_back(value), value)
+        assert torch.equal(there_and_back(value.bfloat16()), value.bfloat16())
