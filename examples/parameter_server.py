@@ -129,4 +129,4 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer steps")
     quick = parser.parse_args().quick
-    main(rounds=3 if quick else 8, steps=15 if quick else 60)
+    main(rounds=3 if quick else 6, steps=12 if quick else 40)

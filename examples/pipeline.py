@@ -111,4 +111,4 @@ def main(steps):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer steps")
-    main(10 if parser.parse_args().quick else 200)
+    main(10 if parser.parse_args().quick else 120)
