@@ -31,29 +31,34 @@ def gru_scan(packed: Any, *, sizes: Sizes) -> tuple[Any, Any]:
     # With few items BLAS is more than twice as fast on rows as on columns.
     turned = weight.T.copy()
     states = np.empty((length, items, units), packed.dtype)
-    gates = np.empty((length, items, 4 * units), packed.dtype)
+    gates = np.empty((length, 4, items, units), packed.dtype)
     a = np.empty((items, 3 * units), packed.dtype)
+    by_gate = _gate_first(a, units)
     for t in range(length):
-        i, out, state = steps[t], gates[t], states[t]
+        i, h_next = _gate_first(steps[t], units), states[t]
+        rz, (r, z, n, m) = gates[t, :2], gates[t]
         np.matmul(h, turned, out=a)
         a += bias
         # A sigmoid by tanh: no overflow at either end, and one pass over both gates.
-        rz = out[:, : 2 * units]
-        np.add(i[:, : 2 * units], a[:, : 2 * units], out=rz)
+        np.add(i[:2], by_gate[:2], out=rz)
         rz *= 0.5
         np.tanh(rz, out=rz)
         rz *= 0.5
         rz += 0.5
-        n = out[:, 2 * units : 3 * units]
-        out[:, 3 * units :] = a[:, 2 * units :]
-        np.multiply(rz[:, :units], a[:, 2 * units :], out=n)
-        n += i[:, 2 * units :]
+        m[...] = by_gate[2]
+        np.multiply(r, m, out=n)
+        n += i[2]
         np.tanh(n, out=n)
-        np.subtract(h, n, out=state)
-        state *= rz[:, units:]
-        state += n
-        h = state
+        np.subtract(h, n, out=h_next)
+        h_next *= z
+        h_next += n
+        h = h_next
     return states, gates
+
+
+def _gate_first(x: Any, units: int) -> Any:
+    """A view of (item, gates x unit) with axes (gate, item, unit)."""
+    return x.reshape(len(x), -1, units).transpose(1, 0, 2)
 
 
 def gru_pull(by_states: Any, packed: Any, states: Any, gates: Any, sizes: Sizes) -> Any:
@@ -63,11 +68,10 @@ def gru_pull(by_states: Any, packed: Any, states: Any, gates: Any, sizes: Sizes)
     result = np.empty_like(packed)
     by_steps, by_first, by_weight, by_bias = _views(result, sizes)
     products = np.empty((length, items, 3 * units), packed.dtype)
-    carry, u, v = np.zeros((3, items, units), packed.dtype)
+    carry, u, v, dr, dz, dn, dm = pieces = np.zeros((7, items, units), packed.dtype)
     for t in reversed(range(length)):
-        r, z, n, m = (gates[t, :, k * units : (k + 1) * units] for k in range(4))
-        out, product = by_steps[t], products[t]
-        dr, dz, dn = (out[:, k * units : (k + 1) * units] for k in range(3))
+        r, z, n, m = gates[t]
+        product = products[t]
         carry += by_states[t]
         np.multiply(n, n, out=u)
         np.subtract(1, u, out=u)
@@ -82,8 +86,10 @@ def gru_pull(by_states: Any, packed: Any, states: Any, gates: Any, sizes: Sizes)
         u *= r
         u *= m
         np.multiply(u, dn, out=dr)
-        product[:, : 2 * units] = out[:, : 2 * units]
-        np.multiply(dn, r, out=product[:, 2 * units :])
+        np.multiply(dn, r, out=dm)
+        by_gate = _gate_first(product, units)
+        by_gate[:2], by_gate[2] = pieces[3:5], dm
+        _gate_first(by_steps[t], units)[...] = pieces[3:6]
         carry *= z
         np.matmul(product, weight, out=u)
         carry += u

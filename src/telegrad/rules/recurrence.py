@@ -47,9 +47,9 @@ def _packed(xp: Any, *parts: Any) -> Any:
     return xp.concat([xp.reshape(part, (-1,)) for part in parts], axis=0)
 
 
-def _gates(gates: Any, units: int) -> tuple[Any, Any, Any, Any]:
-    cut = [gates[..., k * units : (k + 1) * units] for k in range(4)]
-    return cut[0], cut[1], cut[2], cut[3]
+def _gates(gates: Any) -> tuple[Any, Any, Any, Any]:
+    """r, z, n and m of all steps; `gates` has axes (step, 4, item, unit)."""
+    return gates[:, 0, ...], gates[:, 1, ...], gates[:, 2, ...], gates[:, 3, ...]
 
 
 def _before(xp: Any, states: Any, first: Any) -> Any:
@@ -72,7 +72,7 @@ def _scan(xp: Any, packed: Any, *, sizes: tuple[int, int, int]) -> tuple[Any, An
         n = xp.tanh(i[:, 2 * units :] + r * m)
         h = n + z * (h - n)
         states.append(h)
-        gates.append(xp.concat([rz, n, m], axis=-1))
+        gates.append(xp.stack([r, z, n, m]))
     return xp.stack(states), xp.stack(gates)
 
 
@@ -82,13 +82,13 @@ def _scan_vjp(xp: Any, g: Any, s: Any) -> Any:
     if xp.is_numpy and by_gates is None:
         return xp.gru_pull(by_states, s.packed, s.states, s.gates, s.sizes)
     parts = _unpacked(xp, s.packed, s.sizes)
-    r, z, n, m = _gates(s.gates, units)
+    r, z, n, m = _gates(s.gates)
     before = _before(xp, s.states, parts.first)
     # Everything that does not depend on the gradient coming back is done for all steps at once.
     to_r, to_z, to_n = r - r * r, z - z * z, 1 - n * n
     n_by_h, z_by_h, r_by_n = (1 - z) * to_n, (before - n) * to_z, m * to_r
     if by_gates is not None:
-        more_r, more_z, more_n, more_m = _gates(by_gates, units)
+        more_r, more_z, more_n, more_m = _gates(by_gates)
         more_r, more_z, more_n = more_r * to_r, more_z * to_z, more_n * to_n
     carry = xp.zeros((items, units), dtype=xp.dtype_of(s.states))
     by_steps, by_products = [], []
@@ -113,7 +113,7 @@ def _scan_vjp(xp: Any, g: Any, s: Any) -> Any:
 def _scan_jvp(xp: Any, t: Any, s: Any) -> tuple[Any, Any]:
     length, _, units = s.sizes
     parts, along = _unpacked(xp, s.packed, s.sizes), _unpacked(xp, t, s.sizes)
-    r, z, n, m = _gates(s.gates, units)
+    r, z, n, m = _gates(s.gates)
     before = _before(xp, s.states, parts.first)
     to_r, to_z, to_n = r - r * r, z - z * z, 1 - n * n
     dh, states, gates = along.first, [], []
@@ -126,7 +126,7 @@ def _scan_jvp(xp: Any, t: Any, s: Any) -> tuple[Any, Any]:
         dn = (i[:, 2 * units :] + dr * m[k, ...] + r[k, ...] * dm) * to_n[k, ...]
         dh = dn + dz * (before[k, ...] - n[k, ...]) + z[k, ...] * (dh - dn)
         states.append(dh)
-        gates.append(xp.concat([dr, dz, dn, dm], axis=-1))
+        gates.append(xp.stack([dr, dz, dn, dm]))
     return xp.stack(states), xp.stack(gates)
 
 

@@ -32,7 +32,7 @@ def _gru(xp: Any, packed: Any, sizes: Any) -> Any:
         n = xp.tanh(i[:, 2 * units :] + r * m)
         h = (1 - z) * n + z * h
         states.append(h)
-        gates.append(xp.concatenate([r, z, n, m], -1))
+        gates.append(xp.stack([r, z, n, m]))
     return xp.stack(states), xp.stack(gates)
 
 
