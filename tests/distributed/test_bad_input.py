@@ -113,6 +113,15 @@ def gradient_after(seconds, context_id):
     return handlers.gradient(context_id)
 
 
+@on_workers("main", "b")
+def test_gradients_asked_for_in_a_hook_of_the_pass_itself_are_refused():
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (x(),))
+        y.register_hook(lambda g: autograd.get_gradients(context_id))
+        with pytest.raises(ContextError, match="in a hook of that pass, which would wait for"):
+            autograd.backward(context_id, [y.sum()])
+
+
 # Plain backward.
 
 

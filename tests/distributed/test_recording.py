@@ -288,3 +288,24 @@ def with_hook(value):
 
     y.register_hook(tenfold)
     return y
+
+
+@on_workers("main", "b", "c", "d")
+def test_a_hook_may_call_another_worker_while_further_gradients_arrive():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", with_calling_hook, (one, "d"))
+        z = rpc.rpc_sync("b", with_calling_hook, (one, "d"))
+        # The gradient of y comes from here, that of z by way of c.
+        u = rpc.rpc_sync("c", handlers.scale, (z,))
+        assert gradient_after(context_id, y + u, one) == [6.0, 12.0]
+
+
+def with_calling_hook(value, other):
+    y = value * handlers.parameter()
+    y.register_hook(lambda g: rpc.rpc_sync(other, sleep_there, (2.0,)))
+    return y
+
+
+def sleep_there(seconds):
+    rpc.current_worker().host.simulation.sleep(seconds)

@@ -94,6 +94,11 @@ def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
     """The gradients of this worker's leaves in a context, by leaf; waits for a pass to end."""
     found = _live(context_id)
     for part in list(found.passes.values()):
+        if part.is_run_here():
+            raise ContextError(
+                f"expected get_gradients after the backward pass of context {context_id}, got it "
+                "in a hook of that pass, which would wait for itself; a hook is given its gradient"
+            )
         part.ended.wait()
     with found.lock:
         return dict(found.gradients)

@@ -18,6 +18,7 @@ import msgspec
 from telegrad.distributed import foreign
 from telegrad.distributed.contexts import Context
 from telegrad.distributed.nodes import RecvNode, SendNode
+from telegrad.distributed.turns import Turns
 from telegrad.engine import OrderedTask
 from telegrad.errors import ContextError, GraphFreedError, PassAborted
 from telegrad.graph import Bundle
@@ -72,7 +73,8 @@ class Part:
         self.targets: dict[Any, Any] = {}
         """Nodes whose gradient was asked for, with the name under which it is captured."""
         self._worker_name = worker_name
-        self._lock = threading.Lock()
+        self._turns = Turns()
+        self._runs_on: int | None = None
         self._departures: list[Departure] = []
         self._foreign_leaves: dict[Any, Any] = {}
         self._phase = 1
@@ -107,7 +109,7 @@ class Part:
 
     def start(self, roots: dict[Any, Any]) -> tuple[list[Departure], int]:
         """Runs from the roots; returns what leaves and by how much the number waiting changed."""
-        with self._lock:
+        with self._turns:
             self._count(roots)
             for root, cotangent in roots.items():
                 self._task.feed(root, cotangent)
@@ -115,7 +117,7 @@ class Part:
 
     def receive(self, feeds: Iterable[Feed], phase: int) -> tuple[list[Departure], int]:
         """Runs from the sends whose gradients came."""
-        with self._lock:
+        with self._turns:
             self._count()
             self._enter(phase)
             for message_id, parts in feeds:
@@ -124,23 +126,30 @@ class Part:
 
     def resume(self) -> tuple[list[Departure], int]:
         """Runs on after the correction."""
-        with self._lock:
+        with self._turns:
             self._enter(2)
             return self._run()
 
     def _run(self) -> tuple[list[Departure], int]:
         if self._error is not None:
             raise self._error
+        self._runs_on = threading.get_ident()
         try:
             with ModeScope(recording=self.plan.recorded):
                 self._task.run()
         except BaseException as error:
             self._error = error
             raise
+        finally:
+            self._runs_on = None
         departures, self._departures = self._departures, []
         waiting = len(self._task.sums)
         change, self._reported = waiting - self._reported, waiting
         return departures, change
+
+    def is_run_here(self) -> bool:
+        """Whether the calling thread runs this part right now: it is a hook, or a rule."""
+        return self._runs_on == threading.get_ident()
 
     def _send_of(self, message_id: int) -> SendNode:
         send = self.context.sends.get(message_id)
@@ -183,7 +192,7 @@ class Part:
 
     def discover(self, message_ids: Iterable[int] | None) -> list[RecvNode]:
         """Marks as live what these messages (or the waiting nodes) reach; gives new boundaries."""
-        with self._lock:
+        with self._turns:
             self._count()
             if message_ids is None:
                 return self._follow_own(self._task.discover(list(self._task.sums)))
@@ -216,7 +225,7 @@ class Part:
     def settle(self, succeeded: bool) -> None:
         """Makes the staged gradients visible, or drops them."""
         if succeeded:
-            with self._lock:
+            with self._turns:
                 self.context.add_gradients(self.staged)
                 if not self.plan.keep_graph:
                     self._forget_spent()
