@@ -77,6 +77,11 @@ def add_in_place(x):
     return x * parameter()
 
 
+def add_to_parameter():
+    with torch.no_grad():
+        parameter().add_(1)
+
+
 def run_step(kind, x, y):
     """One step of a random program."""
     w = parameter()

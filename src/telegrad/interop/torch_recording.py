@@ -26,13 +26,14 @@ class Torch:
     type: type = torch.Tensor
 
     def stand_in(self, value: torch.Tensor) -> Tensor:
-        entry = entry_of(value, keeps=False)
-        if entry is not None and value.layout is not torch.strided:
+        # Before anything is recorded of it: what can't travel leaves no message behind.
+        torch_tensors.check(value)
+        if value.layout is not torch.strided and value.requires_grad and torch.is_grad_enabled():
             raise NotDifferentiable(
                 f"expected dense torch tensors where gradients are recorded, got one of "
                 f"{value.layout} that requires grad; send it as to_dense(), or detach() it"
             )
-        return wrap(_facts_alone(value), entry)
+        return wrap(_facts_alone(value), entry_of(value, keeps=False))
 
     def empty_stand_in(self, value: torch.Tensor) -> Tensor:
         return wrap(_facts_alone(value))

@@ -31,7 +31,7 @@ from torch.autograd.graph import GradientEdge
 
 from telegrad.distributed.foreign import Cut
 from telegrad.engine import OrderedTask
-from telegrad.errors import GraphFreedError, InternalError
+from telegrad.errors import GraphFreedError, InternalError, SavedValueChanged
 from telegrad.graph import Bundle, Cotangent, next_key
 from telegrad.interop.torch_bridge import REGIONS_RUNNING, Entry, ToTorch, from_torch, raw
 from telegrad.tensors.hooked import Hooked
@@ -263,6 +263,11 @@ def _is_held(
 
 
 def _explained(error: RuntimeError) -> Exception:
+    if "modified by an inplace operation" in str(error):
+        return SavedValueChanged(
+            "expected values that PyTorch saved for the backward pass to be as they were, but one "
+            f"was changed in place, perhaps by an optimiser's step ({error})"
+        )
     if "second time" not in str(error):
         return error
     return GraphFreedError(

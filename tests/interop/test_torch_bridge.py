@@ -1,0 +1,193 @@
+"""A graph that passes from PyTorch to telegrad and back, in one process."""
+
+import gc
+import subprocess
+import sys
+import weakref
+
+import numpy as np
+import pytest
+import torch
+
+import telegrad as tg
+from telegrad.errors import DTypeError, GradientError, GraphFreedError
+from telegrad.interop import from_torch, to_torch
+
+
+def torch_leaf(*values):
+    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+
+def own_leaf(*values):
+    return tg.tensor(list(values), dtype=tg.float64, requires_grad=True)
+
+
+def test_memory_is_shared_both_ways():
+    source = torch.zeros(3)
+    tensor = from_torch(source)
+    source[1] = 5
+    assert tensor.tolist() == [0, 5, 0]
+    leaf = own_leaf(1.0, 2.0)
+    assert np.shares_memory(to_torch(leaf).detach().numpy(), np.asarray(leaf.detach().array))
+
+
+def test_a_pass_of_telegrad_goes_on_in_torch():
+    a, w = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0)
+    (from_torch(a * 2) * w).sum().backward()
+    assert a.grad.tolist() == [6, 8]
+    assert w.grad.tolist() == [2, 4]
+
+
+def test_a_pass_of_torch_goes_on_in_telegrad():
+    a, w = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0)
+    (to_torch(w * w) * a).sum().backward()
+    assert a.grad.tolist() == [9, 16]
+    assert w.grad.tolist() == [6, 16]
+
+
+def mixed(a, w):
+    """torch, telegrad, torch, telegrad, with a value that is used on both sides."""
+    first = from_torch(a.sin())
+    second = to_torch(first * w * first)
+    return from_torch(second * a) * w
+
+
+def alike(a, w):
+    first = a.sin()
+    return first * w * first * a * w
+
+
+def test_a_graph_that_goes_over_many_times_has_the_gradient_of_one():
+    a, w = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0)
+    mixed(a, w).sum().backward()
+    b, v = torch_leaf(1.0, 2.0), torch_leaf(3.0, 4.0)
+    alike(b, v).sum().backward()
+    assert a.grad.tolist() == pytest.approx(b.grad.tolist())
+    assert w.grad.tolist() == pytest.approx(v.grad.tolist())
+
+
+def test_the_same_started_by_torch():
+    a, w = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0)
+    to_torch(mixed(a, w)).sum().backward()
+    b, v = torch_leaf(1.0, 2.0), torch_leaf(3.0, 4.0)
+    alike(b, v).sum().backward()
+    assert a.grad.tolist() == pytest.approx(b.grad.tolist())
+    assert w.grad.tolist() == pytest.approx(v.grad.tolist())
+
+
+def test_grad_leaves_every_leaf_untouched():
+    a, w = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0)
+    tg.autograd.grad(mixed(a, w).sum(), [w])
+    torch.autograd.grad(to_torch(mixed(a, w)).sum(), [a])
+    assert a.grad is None
+    assert w.grad is None
+
+
+def test_higher_orders_started_by_telegrad():
+    a, w = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0)
+    b, v = torch_leaf(1.0, 2.0), torch_leaf(3.0, 4.0)
+    ours, theirs = mixed(a, w).sum(), alike(b, v).sum()
+    for _ in range(3):
+        (ours,) = tg.autograd.grad((ours * ours).sum(), [w], create_graph=True)
+        (theirs,) = torch.autograd.grad((theirs * theirs).sum(), [v], create_graph=True)
+        assert ours.tolist() == pytest.approx(theirs.tolist())
+
+
+def test_higher_orders_started_by_torch():
+    a, w = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0)
+    b, v = torch_leaf(1.0, 2.0), torch_leaf(3.0, 4.0)
+    ours, theirs = to_torch(mixed(a, w)).sum(), alike(b, v).sum()
+    for _ in range(3):
+        (ours,) = torch.autograd.grad((ours * ours).sum(), [a], create_graph=True)
+        (theirs,) = torch.autograd.grad((theirs * theirs).sum(), [b], create_graph=True)
+        assert ours.tolist() == pytest.approx(theirs.tolist())
+
+
+def test_a_retained_graph_runs_twice_and_a_freed_one_says_so():
+    a, w = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0)
+    loss = (from_torch(a.sin()) * w).sum()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    assert w.grad.tolist() == pytest.approx((2 * a.detach().sin()).tolist())
+    with pytest.raises(GraphFreedError):
+        loss.backward()
+    shared = a.exp()
+    first, second = from_torch(shared * shared), from_torch(shared.sin())
+    first.sum().backward()
+    with pytest.raises(GraphFreedError, match="PyTorch graph"):
+        # Its own node was not freed, the exponential was.
+        second.sum().backward()
+
+
+def test_hooks_of_torch_see_complete_gradients_once():
+    a = torch_leaf(1.0, 2.0)
+    seen = []
+    a.register_hook(lambda g: seen.append(g.tolist()))
+    middle = a * 3
+    middle.register_hook(lambda g: g * 10)
+    (from_torch(middle) * 2).sum().backward()
+    assert a.grad.tolist() == [60, 60]
+    assert seen == [[60, 60]]
+
+
+def test_a_hook_where_two_ways_into_torch_meet_changes_their_sum_once():
+    a = torch_leaf(1.0, 2.0)
+    middle = a * 3
+    middle.register_hook(lambda g: g.clamp(max=4))
+    (from_torch(middle * 2) * 1 + from_torch(middle * 3) * 1).sum().backward()
+    assert a.grad.tolist() == [12, 12]
+
+
+def test_under_no_grad_of_either_side_nothing_is_recorded():
+    a, w = torch_leaf(1.0), own_leaf(2.0)
+    with torch.no_grad():
+        assert not from_torch(a).requires_grad
+        assert not to_torch(w).requires_grad
+    with tg.no_grad():
+        assert not from_torch(a).requires_grad
+        assert not to_torch(w).requires_grad
+
+
+def test_nothing_is_left_of_a_mixed_graph():
+    a, w = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0)
+    loss = mixed(a, w).sum()
+    node = weakref.ref(loss.node)
+    loss.backward()
+    del loss
+    gc.collect()
+    assert node() is None
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "words"),
+    [
+        ([1.0], DTypeError, "expected a torch tensor, got list"),
+        (torch.ones(2, dtype=torch.bfloat16), DTypeError, "bfloat16"),
+        (torch.eye(2).to_sparse(), DTypeError, "dense"),
+    ],
+    ids=["no tensor", "dtype", "layout"],
+)
+def test_what_telegrad_cannot_hold_is_refused(value, error, words):
+    with pytest.raises(error, match=words):
+        from_torch(value)
+
+
+def test_a_dual_tensor_does_not_go_over():
+    with tg.autograd.forward_ad.dual_level():
+        dual = tg.autograd.forward_ad.make_dual(own_leaf(1.0), tg.ones(1, dtype=tg.float64))
+        with pytest.raises(GradientError, match="tangents"):
+            to_torch(dual)
+
+
+def test_torch_is_imported_only_when_it_is_met():
+    program = (
+        "import sys, numpy, telegrad, telegrad.interop\n"
+        "from telegrad.distributed import LocalCluster, autograd, rpc\n"
+        "with LocalCluster(['b']), autograd.context() as c:\n"
+        "    x = telegrad.tensor([1.0, 2.0], requires_grad=True)\n"
+        "    y = rpc.rpc_sync('b', telegrad.multiply, (x, x))\n"
+        "    autograd.backward(c, [y.sum()])\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr.decode()

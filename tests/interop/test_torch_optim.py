@@ -1,0 +1,131 @@
+"""Training torch modules on other workers: the same numbers as in one process."""
+
+import pytest
+import torch
+from tests.distributed.simulated import on_workers
+from tests.interop import torch_handlers as handlers
+
+from telegrad.distributed import LocalCluster, autograd, rpc
+from telegrad.distributed.optim import DistributedOptimizer
+from telegrad.distributed.remote_module import RemoteModule
+
+OPTIMIZERS = {
+    "sgd": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+    "adam": (torch.optim.Adam, {"lr": 0.05}),
+    "adagrad": (torch.optim.Adagrad, {"lr": 0.1}),
+    "rmsprop": (torch.optim.RMSprop, {"lr": 0.02}),
+}
+
+
+def data():
+    torch.manual_seed(7)
+    x = torch.randn(8, 3, dtype=torch.float64)
+    return x, x.sum(1, keepdim=True).sin()
+
+
+def train_here(steps, kind, options, schedule=None):
+    """Two models in a row, in one process; returns the losses."""
+    x, y = data()
+    first, second = torch.nn.Linear(3, 3, dtype=torch.float64), handlers.Model(1)
+    first.load_state_dict(make_first().state_dict())
+    parameters = [*first.parameters(), *second.parameters()]
+    optimizer = kind(parameters, **options)
+    scheduler = None if schedule is None else torch.optim.lr_scheduler.StepLR(optimizer, **schedule)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = (second(first(x)) - y).square().mean()
+        loss.backward()
+        optimizer.step()
+        if scheduler is not None:
+            scheduler.step()
+        losses.append(loss.item())
+    return losses
+
+
+def make_first():
+    torch.manual_seed(3)
+    return torch.nn.Linear(3, 3, dtype=torch.float64)
+
+
+def train_apart(steps, kind, options, schedule=None):
+    """The first model here, the second on worker b."""
+    x, y = data()
+    first = make_first()
+    second = RemoteModule("b", handlers.Model, (1,))
+    references = [*(rpc.RRef(p) for p in first.parameters()), *second.parameters()]
+    optimizer = DistributedOptimizer(kind, references, **options)
+    scheduler = None
+    if schedule is not None:
+        scheduler = optimizer.schedule(torch.optim.lr_scheduler.StepLR, **schedule)
+    losses = []
+    for _ in range(steps):
+        with autograd.context() as context_id:
+            loss = (second(first(x)) - y).square().mean()
+            autograd.backward(context_id, [loss])
+            optimizer.step(context_id)
+            if scheduler is not None:
+                scheduler.step()
+            losses.append(loss.item())
+    assert all(p.grad is None for p in first.parameters())
+    return losses, optimizer, second
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimisers_of_torch_step_parameters_where_they_live(name):
+    kind, options = OPTIMIZERS[name]
+
+    @on_workers("main", "b")
+    def program():
+        losses, _, _ = train_apart(5, kind, options)
+        assert losses == pytest.approx(train_here(5, kind, options), rel=1e-9)
+        assert losses[-1] < losses[0]
+
+    program()
+
+
+@on_workers("main", "b")
+def test_schedulers_of_torch_go_along():
+    schedule = {"step_size": 2, "gamma": 0.1}
+    losses, _, _ = train_apart(6, torch.optim.SGD, {"lr": 0.2}, schedule)
+    expected = train_here(6, torch.optim.SGD, {"lr": 0.2}, schedule)
+    assert losses == pytest.approx(expected, rel=1e-9)
+    assert losses != pytest.approx(train_here(6, torch.optim.SGD, {"lr": 0.2}), rel=1e-9)
+
+
+@on_workers("main", "b")
+def test_the_state_of_torch_optimisers_is_saved_and_restored():
+    _, optimizer, module = train_apart(2, torch.optim.Adam, {"lr": 0.05})
+    state = optimizer.state_dict()
+    assert state["owners"]["b"]["state"][0]["step"] == 2
+    optimizer.load_state_dict(state)
+    there = optimizer.state_dict()["owners"]["b"]["state"][0]["exp_avg"]
+    assert torch.equal(there, state["owners"]["b"]["state"][0]["exp_avg"])
+    weights = module.state_dict()
+    module.load_state_dict({name: value * 0 for name, value in weights.items()})
+    assert module(torch.ones(1, 3, dtype=torch.float64)).item() == 0
+
+
+@on_workers("main", "b")
+def test_gradients_of_torch_are_clipped_over_all_workers():
+    x, y = data()
+    first = make_first()
+    second = RemoteModule("b", handlers.Model, (1,))
+    references = [*(rpc.RRef(p) for p in first.parameters()), *second.parameters()]
+    optimizer = DistributedOptimizer(torch.optim.SGD, references, lr=0.1)
+    local, other = make_first(), handlers.Model(1)
+    (other(local(x)) - y).square().mean().backward()
+    parameters = [*local.parameters(), *other.parameters()]
+    expected = torch.nn.utils.clip_grad_norm_(parameters, 0.01).item()
+    with autograd.context() as context_id:
+        autograd.backward(context_id, [(second(first(x)) - y).square().mean()])
+        assert optimizer.clip_grad_norm_(context_id, 0.01) == pytest.approx(expected)
+        found = autograd.get_gradients(context_id)[first.weight]
+        assert torch.allclose(found, local.weight.grad)
+
+
+@pytest.mark.processes
+def test_two_processes_train_a_torch_model():
+    with LocalCluster(["b"]):
+        losses, _, _ = train_apart(3, torch.optim.SGD, {"lr": 0.1})
+    assert losses == pytest.approx(train_here(3, torch.optim.SGD, {"lr": 0.1}), rel=1e-9)

@@ -1,0 +1,341 @@
+"""Torch tensors in a context: what is recorded of a call, and where the gradients go."""
+
+import dataclasses
+
+import pytest
+import torch
+from tests.distributed.simulated import on_workers
+from tests.interop import torch_handlers as handlers
+
+import telegrad as tg
+from telegrad.distributed import autograd, rpc
+from telegrad.errors import (
+    ContextError,
+    DTypeError,
+    GradientError,
+    GraphFreedError,
+    NotDifferentiable,
+    SavedValueChanged,
+    Unserializable,
+)
+
+
+@dataclasses.dataclass
+class Batch:
+    values: object
+    label: str
+
+
+def x():
+    return torch.tensor([5.0, 7.0], dtype=torch.float64, requires_grad=True)
+
+
+def there(context_id):
+    return rpc.rpc_sync("b", handlers.gradients, (context_id,))
+
+
+@on_workers("main", "b", "c")
+def test_calls_within_calls_are_recorded_and_grad_stays_untouched():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.forward_to, (["c"], one))
+        assert not y.is_leaf
+        autograd.backward(context_id, [y.sum()])
+        assert autograd.get_gradients(context_id)[one].tolist() == [4, 9]
+        assert there(context_id) == {"w": [10, 21]}
+        assert one.grad is None
+        assert rpc.rpc_sync("b", handlers.untouched)
+
+
+@on_workers("main", "b")
+def test_tensors_inside_of_objects_and_closures_are_recorded():
+    one = x()
+    with autograd.context() as context_id:
+        batch = rpc.rpc_sync(
+            "b", lambda b: Batch([one * b.values[0]], b.label), (Batch([one], ""),)
+        )
+        autograd.backward(context_id, [batch.values[0].sum()])
+        assert autograd.get_gradients(context_id)[one].tolist() == [10, 14]
+
+
+@on_workers("main", "b")
+def test_a_parameter_and_a_module_as_arguments_are_recorded():
+    model = handlers.Model()
+    data = torch.ones(1, 3, dtype=torch.float64)
+    expected = torch.autograd.grad(model(data).sum(), list(model.parameters()))
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", lambda module, data: module(data), (model, data))
+        autograd.backward(context_id, [y.sum()])
+        found = autograd.get_gradients(context_id)
+        for parameter, gradient in zip(model.parameters(), expected):
+            assert torch.allclose(found[parameter], gradient)
+
+
+@on_workers("main", "b")
+def test_what_arrived_may_be_changed_in_place():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.add_in_place, (one,))
+        y *= 2
+        autograd.backward(context_id, [y.sum()])
+        assert one.tolist() == [5, 7]
+        assert autograd.get_gradients(context_id)[one].tolist() == [4, 6]
+        assert there(context_id) == {"w": [12, 16]}
+
+
+@on_workers("main", "b")
+def test_a_result_that_was_not_used_does_not_hold_up_the_pass():
+    one = x()
+    with autograd.context() as context_id:
+        middle = one * 2
+        rpc.rpc_sync("b", handlers.scale, (middle,))
+        y = rpc.rpc_sync("b", handlers.scale, (middle,))
+        with pytest.raises(GradientError, match="mode='fast'"):
+            autograd.backward(context_id, [y.sum()], retain_graph=True, mode="fast")
+        autograd.backward(context_id, [y.sum()])
+        assert autograd.get_gradients(context_id)[one].tolist() == [4, 6]
+        assert there(context_id) == {"w": [10, 14]}
+
+
+@on_workers("main", "b")
+def test_passes_accumulate_in_the_context_and_a_freed_graph_says_so():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one.sin(),)).sum()
+        autograd.backward(context_id, [y], retain_graph=True)
+        once = autograd.get_gradients(context_id)[one]
+        autograd.backward(context_id, [y])
+        assert autograd.get_gradients(context_id)[one].tolist() == (2 * once).tolist()
+        with pytest.raises(GraphFreedError):
+            autograd.backward(context_id, [y])
+
+
+@on_workers("main", "b")
+def test_a_torch_graph_freed_before_the_pass_is_an_error_and_leaves_no_gradient():
+    one = x()
+    middle = one.exp()
+    loss = (middle * middle).sum()
+    loss.backward()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (middle,))
+        with pytest.raises(GraphFreedError, match="PyTorch graph"):
+            autograd.backward(context_id, [y.sum()])
+        assert dict(autograd.get_gradients(context_id)) == {}
+
+
+@on_workers("main", "b")
+def test_any_root_with_a_weight_and_chosen_inputs():
+    one, other = x(), x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one * other,))
+        weight = torch.tensor([1.0, 10.0], dtype=torch.float64)
+        autograd.backward(context_id, [y], grad_tensors=[weight], inputs=[one], retain_graph=True)
+        found = autograd.get_gradients(context_id)
+        assert found[one].tolist() == [10, 210]
+        assert other not in found
+        assert there(context_id) == {}
+        with pytest.raises(GradientError, match="scalar"):
+            autograd.backward(context_id, [y])
+        with pytest.raises(GradientError, match="was computed from others"):
+            autograd.backward(context_id, [y.sum()], inputs=[one * 2])
+
+
+@on_workers("main", "b")
+def test_grad_with_respect_to_a_torch_parameter_that_lives_elsewhere():
+    one = x()
+    w = rpc.remote("b", handlers.parameter)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one,)).sum()
+        here, away = autograd.grad(context_id, [y], [one, w], retain_graph=True)
+        assert here.tolist() == [2, 3]
+        assert away.tolist() == [5, 7]
+        assert dict(autograd.get_gradients(context_id)) == {}
+        unused = x()
+        with pytest.raises(GradientError, match="were not used"):
+            autograd.grad(context_id, [y], [unused], retain_graph=True)
+        (zeros,) = autograd.grad(context_id, [y], [unused], materialize_grads=True)
+        assert zeros.tolist() == [0, 0]
+
+
+@on_workers("main", "b")
+def test_a_pass_can_start_from_a_reference_to_a_torch_tensor():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.remote("b", lambda v: handlers.scale(v).sum(), (one,))
+        y.backward(context_id)
+        assert autograd.get_gradients(context_id)[one].tolist() == [2, 3]
+
+
+@on_workers("main", "b")
+def test_bfloat16_is_differentiated():
+    one = torch.tensor([1.0, 2.0], dtype=torch.bfloat16, requires_grad=True)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", lambda v: v * 3, (one * 2,))
+        assert y.dtype is torch.bfloat16
+        autograd.backward(context_id, [y.sum()])
+        gradient = autograd.get_gradients(context_id)[one]
+        assert gradient.dtype is torch.bfloat16
+        assert gradient.tolist() == [6, 6]
+
+
+@on_workers("main", "b")
+def test_complex_tensors_are_differentiated_as_torch_does():
+    one = torch.tensor([1 + 2j, 3 - 1j], requires_grad=True)
+    (expected,) = torch.autograd.grad((one * one * 1j).abs().sum(), one)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", lambda v: v * v * 1j, (one,))
+        autograd.backward(context_id, [y.abs().sum()])
+        assert torch.allclose(autograd.get_gradients(context_id)[one], expected)
+
+
+@on_workers("main", "b")
+def test_constants_integers_and_no_grad_leave_no_message():
+    one = x()
+    with autograd.context() as context_id:
+        rpc.rpc_sync("b", handlers.same, ((torch.ones(2), torch.arange(3)),))
+        with torch.no_grad():
+            assert not rpc.rpc_sync("b", handlers.same, (one,)).requires_grad
+        with tg.no_grad():
+            assert not rpc.rpc_sync("b", handlers.scale, (one,)).requires_grad
+        assert autograd._retrieve_context(context_id)._send_functions() == {}
+
+
+@on_workers("main", "b")
+def test_both_kinds_in_one_call_with_constants_between_them():
+    one, own = x(), tg.tensor([1.0, 2.0], dtype=tg.float64, requires_grad=True)
+    with autograd.context() as context_id:
+        args = ([torch.arange(2), own, torch.ones(2), tg.ones(2), one],)
+        out = rpc.rpc_sync("b", lambda v: [v[1] * 3, v[0], v[4] * 5], args)
+        autograd.backward(context_id, [out[0].sum(), out[2].sum()])
+        found = autograd.get_gradients(context_id)
+        assert found[own].tolist() == [3, 3]
+        assert found[one].tolist() == [5, 5]
+
+
+@on_workers("main", "b")
+def test_a_leaf_that_is_sent_twice_and_used_here_runs_its_hooks_on_the_whole():
+    one = x()
+    one.register_hook(lambda g: g.clamp(max=4))
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one,)) + rpc.rpc_sync("b", handlers.scale, (one,))
+        autograd.backward(context_id, [(y + one).sum()])
+        # 2 + 2 + 1 and 3 + 3 + 1: each part is below the bound, the whole is not.
+        assert autograd.get_gradients(context_id)[one].tolist() == [4, 4]
+
+
+@on_workers("main", "b")
+def test_a_hook_on_a_tensor_that_came_changes_what_goes_back():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one,))
+        y.register_hook(lambda g: g * 10)
+        sent = rpc.rpc_sync("b", handlers.same, (y,))
+        autograd.backward(context_id, [(sent + y).sum()])
+        assert autograd.get_gradients(context_id)[one].tolist() == [40, 60]
+
+
+@on_workers("main", "b")
+def test_two_leaves_never_share_a_gradient():
+    one, other = x(), x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.same, (one + other,))
+        autograd.backward(context_id, [y.sum()])
+        found = autograd.get_gradients(context_id)
+        found[one].mul_(100)
+        assert found[other].tolist() == [1, 1]
+
+
+@on_workers("main", "b")
+def test_a_plain_backward_of_torch_says_what_to_call_instead():
+    one = x()
+    with autograd.context():
+        y = rpc.rpc_sync("b", handlers.scale, (one,))
+        with pytest.raises(GradientError, match=r"autograd\.backward\(context_id, \[loss\]\)"):
+            y.sum().backward()
+        assert one.grad is None
+
+
+@on_workers("main", "b")
+def test_a_plain_backward_of_telegrad_over_torch_runs_the_distributed_pass():
+    from telegrad.interop import from_torch
+
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one * 2,))
+        from_torch(y).sum().backward()
+        assert autograd.get_gradients(context_id)[one].tolist() == [4, 6]
+        assert one.grad.tolist() == [4, 6]
+        assert there(context_id) == {"w": [10, 14]}
+        assert rpc.rpc_sync("b", handlers.untouched)
+
+
+@on_workers("main", "b")
+def test_a_sparse_tensor_that_requires_grad_is_refused_in_a_context():
+    value = torch.eye(2).to_sparse().requires_grad_()
+    with autograd.context(), pytest.raises(NotDifferentiable, match="to_dense"):
+        rpc.rpc_sync("b", handlers.same, (value,))
+
+
+@on_workers("main", "b")
+def test_a_sparse_gradient_of_a_leaf_is_kept():
+    table = torch.nn.Embedding(4, 2, sparse=True)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.same, (table(torch.tensor([1, 1, 3])),))
+        autograd.backward(context_id, [y.sum()])
+        gradient = autograd.get_gradients(context_id)[table.weight]
+        assert gradient.to_dense().tolist() == [[0, 0], [2, 2], [0, 0], [1, 1]]
+
+
+@on_workers("main", "b")
+def test_a_value_that_was_changed_in_place_before_the_pass_is_an_error():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one,))
+        rpc.rpc_sync("b", handlers.add_to_parameter)
+        with pytest.raises(SavedValueChanged, match="in place"):
+            autograd.backward(context_id, [y.sum()])
+
+
+@on_workers("main", "b")
+def test_what_cannot_travel_leaves_no_message_behind():
+    with autograd.context() as context_id:
+        with pytest.raises(Unserializable, match="on meta"):
+            rpc.rpc_sync("b", handlers.same, (torch.ones(2, device="meta", requires_grad=True),))
+        assert autograd._retrieve_context(context_id)._send_functions() == {}
+
+
+@on_workers("main", "b")
+def test_bad_roots_and_tensors_of_another_context_are_refused():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one,))
+        with pytest.raises(GradientError, match="requires grad"):
+            autograd.backward(context_id, [torch.ones(())])
+        with pytest.raises(DTypeError, match="got str"):
+            autograd.backward(context_id, ["loss"])
+    with autograd.context() as context_id, pytest.raises(ContextError, match="one context"):
+        autograd.backward(context_id, [y.sum()])
+
+
+@on_workers("main", "b")
+def test_a_failure_in_torch_reaches_the_root_and_leaves_no_gradient():
+    one = x()
+
+    def broken(v):
+        y = v * handlers.parameter()
+        y.register_hook(lambda g: 1 / 0)
+        return y * 2
+
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", broken, (one,))
+        with pytest.raises(ZeroDivisionError):
+            autograd.backward(context_id, [y.sum()])
+        assert dict(autograd.get_gradients(context_id)) == {}
+        assert there(context_id) == {}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@on_workers("main", "b")
+def test_a_result_that_cannot_travel_is_an_error_of_the_call():
+    with pytest.raises(Unserializable, match="sparse_csr"):
+        rpc.rpc_sync("b", lambda: torch.eye(2).to_sparse_csr())
