@@ -8,7 +8,8 @@ import pytest
 from tests.distributed import handlers
 
 import telegrad as tg
-from telegrad.distributed import LocalCluster, autograd, drawing, rpc
+from telegrad import nn
+from telegrad.distributed import LocalCluster, RemoteModule, autograd, drawing, rpc
 from telegrad.errors import ContextError, DTypeError, GradientError, UsageError
 
 pytestmark = pytest.mark.processes
@@ -53,6 +54,19 @@ def test_the_table_is_printed_with_a_line_for_each_leaf(seen):
     assert lines[0].split() == ["worker", "leaf", "shape", "dtype", "norm"]
     assert [line.split()[0] for line in lines[1:]] == ["main", "b", "c"]
     assert repr(seen["table"]) == str(seen["table"])
+
+
+def test_parameters_of_a_remote_module_have_their_names(cluster):
+    remote = RemoteModule("b", nn.Sequential, (nn.Linear(2, 3), nn.Linear(3, 1)))
+    with autograd.context() as context_id:
+        loss = remote(tg.ones((1, 2))).sum()
+        autograd.backward(context_id, [loss])
+        rows = autograd.gradients(context_id).by_worker["b"]
+        picture = str(autograd.draw(context_id, loss))
+    assert [row.name for row in rows] == [
+        f"Sequential.{i}.{name}" for i in (0, 1) for name in ("bias", "weight")
+    ]
+    assert 'label="weight 3×2"' in picture
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from telegrad.errors import UsageError
+from telegrad.nn.module import Module
 from telegrad.rpc.call import Call
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.rref import RRef
@@ -78,7 +79,12 @@ class RemoteModule:
 
 @expose
 def _make(module_class: Callable[..., Any], args: Any, kwargs: Any) -> RRef:
-    return current_worker().make_rref(module_class(*args, **kwargs))
+    module = module_class(*args, **kwargs)
+    if isinstance(module, Module):
+        # For people who look at a context: autograd.gradients and autograd.draw show them.
+        for path, parameter in module.named_parameters():
+            parameter.states().name = f"{type(module).__name__}.{path}"
+    return current_worker().make_rref(module)
 
 
 @expose

@@ -79,10 +79,11 @@ def describe_gradients(context_id: int) -> tuple[list[Any], list[str]]:
         with context.lock:
             gradients = dict(context.gradients)
         for i, (leaf, gradient) in enumerate(gradients.items()):
-            name = getattr(getattr(leaf, "state", None), "name", None) or f"leaf {i}"
+            name = _name(leaf) or f"leaf {i}"
             raw = gradient.detach().numpy()
             norm = float(np.linalg.norm(raw))
             rows.append((name, tuple(raw.shape), str(raw.dtype), norm))
+    rows.sort(key=lambda row: row[0])
     return rows, _known(context_id)
 
 
@@ -113,9 +114,15 @@ def _kind(node: Any, message_id: int) -> str:
     return "send" if message_id else "op"
 
 
+def _name(leaf: Tensor) -> str | None:
+    """The name that whoever made a leaf gave it."""
+    return None if leaf.state is None else leaf.state.name
+
+
 def _label(node: Any) -> str:
     if isinstance(node, Tensor):
-        return f"leaf {'×'.join(map(str, node.shape)) or 'scalar'}"
+        name = (_name(node) or "leaf").rpartition(".")[2]
+        return f"{name} {'×'.join(map(str, node.shape)) or 'scalar'}"
     if isinstance(node, SendNode):
         return f"to {node.peer}"
     if isinstance(node, RecvNode):
