@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.scratch import scratch
 from telegrad.arrays.sliding import offsets, places
 
 __all__ = ["OVERRIDES"]
@@ -21,11 +22,13 @@ _SHORT_RUN = 16
 
 
 def _padded(x: Any, pads: Any) -> Any:
-    """x with zeros around it and the channels last, in memory of its own or as a view."""
+    """x with zeros around it and the channels last, in scratch memory or as a view."""
     if not any(before or after for before, after in pads):
         return np.moveaxis(x, 1, -1)
     lengths = [n + before + after for n, (before, after) in zip(x.shape[2:], pads)]
-    out = np.zeros((x.shape[0], *lengths, x.shape[1]), x.dtype)
+    shape = (x.shape[0], *lengths, x.shape[1])
+    out = scratch("padded", prod(shape), x.dtype).reshape(shape)
+    out.fill(0)
     inside = tuple(slice(before, before + n) for n, (before, _) in zip(x.shape[2:], pads))
     out[(slice(None), *inside)] = np.moveaxis(x, 1, -1)
     return out
@@ -49,14 +52,22 @@ def _columns(x: Any, sizes: Any, strides: Any, dilations: Any) -> Any:
             (*inner_steps, x.strides[-1], x.strides[0], *place_steps),
             writeable=False,
         )
-        return view.reshape(width, rows).T
+        return _copied(view).reshape(width, rows).T
     view = np.lib.stride_tricks.as_strided(
         x,
         (x.shape[0], *counts, *sizes, channels),
         (x.strides[0], *place_steps, *inner_steps, x.strides[-1]),
         writeable=False,
     )
-    return view.reshape(rows, width)
+    return _copied(view).reshape(rows, width)
+
+
+def _copied(view: Any) -> Any:
+    if view.flags.c_contiguous:
+        return view
+    out = scratch("columns", view.size, view.dtype).reshape(view.shape)
+    np.copyto(out, view)
+    return out
 
 
 def _kernel_rows(w: Any) -> Any:

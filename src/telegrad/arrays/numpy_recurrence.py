@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.scratch import scratch
+
 __all__ = ["OVERRIDES"]
 
 Sizes = tuple[int, int, int]
@@ -67,7 +69,8 @@ def gru_pull(by_states: Any, packed: Any, states: Any, gates: Any, sizes: Sizes)
     _, first, weight, _ = _views(packed, sizes)
     result = np.empty_like(packed)
     by_steps, by_first, by_weight, by_bias = _views(result, sizes)
-    products = np.empty((length, items, 3 * units), packed.dtype)
+    products = scratch("gru_pull", length * items * 3 * units, packed.dtype)
+    products = products.reshape(length, items, 3 * units)
     carry, u, v, dr, dz, dn, dm = pieces = np.zeros((7, items, units), packed.dtype)
     for t in reversed(range(length)):
         r, z, n, m = gates[t]

@@ -85,5 +85,5 @@ class AdamW(Adam):
             np.multiply(value, 1 - group["lr"] * group["weight_decay"], out=value)
         g = gradient
         if group["maximize"]:
-            g = np.negative(gradient, out=scratch(value, 1))
+            g = np.negative(gradient, out=scratch(value, "gradient"))
         self._move(value, g, state, group)

@@ -5,15 +5,14 @@ first needed. Scratch memory is kept by thread, so a step allocates nothing once
 """
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-__all__ = ["add_scaled", "flat", "scratch"]
+from telegrad.arrays.scratch import scratch as lent
 
-_local = threading.local()
+__all__ = ["add_scaled", "flat", "scratch"]
 
 
 @functools.cache
@@ -34,14 +33,9 @@ def add_scaled(y: Any, x: Any, factor: float) -> None:
         y += np.multiply(x, factor, dtype=y.dtype)
 
 
-def scratch(like: Any, which: int = 0) -> Any:
+def scratch(like: Any, which: str = "step") -> Any:
     """Memory of the size and dtype of `like`, valid until the thread asks for `which` again."""
-    kept: dict[Any, Any] = _local.__dict__
-    key = f"{like.dtype.char}{which}"
-    found = kept.get(key)
-    if found is None or found.size < like.size:
-        found = kept[key] = np.empty(like.size, like.dtype)
-    return found[: like.size]
+    return lent(which, like.size, like.dtype)
 
 
 def flat(array: Any) -> Any:

@@ -172,10 +172,10 @@ class Optimizer:
 
 
 def decayed(value: Any, gradient: Any, group: ParamGroup) -> Any:
-    """The gradient, turned for `maximize`, with the pull of `weight_decay`; may be in scratch 1."""
+    """The gradient, turned for `maximize`, with the pull of `weight_decay`; may be in scratch."""
     if not group["maximize"] and not group["weight_decay"]:
         return gradient
-    out = scratch(value, 1)
+    out = scratch(value, "gradient")
     np.multiply(gradient, -1.0 if group["maximize"] else 1.0, out=out)
     if group["weight_decay"]:
         add_scaled(out, value, group["weight_decay"])
