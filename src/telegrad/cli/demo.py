@@ -119,7 +119,6 @@ def train(
     test_x, test_labels = tg.tensor(images[:HELD_OUT]), labels[:HELD_OUT]
     train_x, train_labels = images[HELD_OUT:], labels[HELD_OUT:]
     losses: list[float] = []
-    reached = 0.0
     with LocalCluster(list(WORKERS)) as cluster:
         for i, name in enumerate(WORKERS):
             cluster.worker.rpc_sync(name, seed_worker, (seed + i,))
@@ -127,6 +126,7 @@ def train(
         parameters = [p for layer in model.layers for p in layer.parameters()]
         optimizer = DistributedOptimizer(optim.Adam, parameters, lr=0.004)
         steps = len(train_x) // BATCH
+        reached = accuracy(model, test_x, test_labels)
         cluster.worker.observer = meter = Meter()
         placed = {cluster.worker.name: "the activations and the loss"}
         placed.update((name, f"Linear {a}→{b}") for name, (_, (a, b)) in zip(WORKERS, LAYERS))
