@@ -78,6 +78,8 @@ class Leaf:
         return True if self.is_shared else None
 
     def before(self, cotangent: torch.Tensor) -> torch.Tensor:
+        if not self.variable._backward_hooks:
+            return cotangent
         edge = torch.autograd.graph.get_gradient_edge(self.variable)
         return _with_hooks((edge.node, 0), cotangent, torch.is_grad_enabled())
 
