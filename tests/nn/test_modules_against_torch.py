@@ -10,6 +10,7 @@ from tests.nn.twins import assert_close, assert_twins, paired, to_ours, to_their
 from telegrad import nn
 
 RNG = np.random.default_rng(5)
+torch.manual_seed(5)
 
 
 def normal(*shape: int) -> Any:

@@ -31,7 +31,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {"lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.5},
     ),
     "RMSprop": ("RMSprop", {}),
-    "RMSprop centered": ("RMSprop", {"centered": True, "alpha": 0.9, "eps": 1e-3}),
+    "RMSprop centered": ("RMSprop", {"centered": True, "eps": 1e-3}),
     "RMSprop with momentum": ("RMSprop", {"momentum": 0.5, "weight_decay": 0.01}),
     "RMSprop with all": ("RMSprop", {"momentum": 0.5, "centered": True, "eps": 1e-3}),
 }
@@ -58,7 +58,9 @@ def run_theirs(model: Any, optimizer: Any, steps: int) -> None:
         optimizer.step()
 
 
-def models() -> tuple[Any, Any]:
+def models(seed: int = 0) -> tuple[Any, Any]:
+    torch.manual_seed(seed)
+
     def build(lib: Any) -> Any:
         return lib.Sequential(lib.Linear(3, 5), lib.Tanh(), lib.Linear(5, 2)).double()
 

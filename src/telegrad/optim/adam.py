@@ -49,8 +49,8 @@ class Adam(Optimizer):
         first, second = group["betas"]
         average, square = state["exp_avg"], state["exp_avg_sq"]
         work = scratch(value)
-        np.multiply(average, first, out=average)
-        add_scaled(average, g, 1 - first)
+        np.subtract(g, average, out=work)
+        add_scaled(average, work, 1 - first)
         np.multiply(g, g, out=work)
         np.multiply(square, second, out=square)
         add_scaled(square, work, 1 - second)

@@ -53,8 +53,8 @@ class RMSprop(Optimizer):
         add_scaled(square, work, 1 - alpha)
         if group["centered"]:
             mean = state["grad_avg"]
-            np.multiply(mean, alpha, out=mean)
-            add_scaled(mean, g, 1 - alpha)
+            np.subtract(g, mean, out=work)
+            add_scaled(mean, work, 1 - alpha)
             np.multiply(mean, mean, out=work)
             np.subtract(square, work, out=work)
             np.sqrt(work, out=work)
