@@ -150,22 +150,33 @@ def test_spans_of_one_row_nest_though_many_calls_are_under_way(cluster):
 
 
 def test_an_arrow_of_which_one_end_was_not_recorded_is_left_out():
-    events = {
-        "a": [
-            Event("f → b", "call", 1.0, 0.5, 7, "a>b:1"),
-            Event("g → b", "call", 1.1, 0.1, 7, "a>b:2"),
-        ],
-        "b": [
-            Event("g", "handler", 1.12, 0.05, 9, "a>b:2"),
-            Event("h", "handler", 1.2, 0.1, 9, "c>b:1"),
-        ],
-    }
-    trace = chrome_trace(events)
-    assert [(e["ph"], e["id"]) for e in trace if e["ph"] in "sf"] == [
-        ("s", "a>b:2"),
-        ("f", "a>b:2"),
+    calls = [
+        Event("f → b", "call", 1.0, 0.5, 7, "a>b:1"),
+        Event("g → b", "call", 1.1, 0.1, 7, "a>b:2"),
     ]
-    assert {e["tid"] for e in trace if e["ph"] == "X" and e["pid"] == 0} == {0, 1}
+    served = [
+        Event("g", "handler", 1.12, 0.05, 9, "a>b:2"),
+        Event("h", "handler", 1.2, 0.1, 9, "c>b:1"),
+    ]
+    trace = chrome_trace({"a": calls, "b": served})
+    assert [(e["ph"], e["id"], e["pid"]) for e in trace if e["ph"] in "sf"] == [
+        ("s", 2, 1),
+        ("f", 2, 2),
+    ]
+
+
+def test_numbers_of_processes_rows_and_arrows_are_such_as_perfetto_takes():
+    calls = [
+        Event("f → b", "call", 1.0, 0.5, 7, "a>b:1"),
+        Event("g → b", "call", 1.1, 0.1, 7, "a>b:2"),
+    ]
+    trace = chrome_trace({"a": calls, "b": [Event("g", "handler", 1.12, 0.05, 9, "a>b:2")]})
+    rows = [(e["pid"], e["tid"]) for e in trace if e["ph"] == "X"]
+    assert len({row for _, row in rows}) == 3
+    assert all(process > 0 and row > process for process, row in rows)
+    assert all(isinstance(e["id"], int) and e["id"] > 0 for e in trace if e["ph"] in "sf")
+    names = [e["args"]["name"] for e in trace if e["name"] == "thread_name"]
+    assert names == ["calls under way 1", "calls under way 2", "thread 1"]
 
 
 def test_the_summary_is_a_table_by_worker(recorded):
