@@ -27,6 +27,8 @@ PUBLIC = [
     "telegrad.nn",
     "telegrad.nn.functional",
     "telegrad.optim",
+    "telegrad.pictures",
+    "telegrad.profiler",
     "telegrad.testing",
 ]
 """The modules that users import; all others are telegrad's own."""
