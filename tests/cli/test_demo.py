@@ -17,38 +17,38 @@ WORKERS = {"main": "the loss", "first": "Linear 64→96"}
 
 
 @pytest.fixture(scope="module")
-def short_run(tmp_path_factory):
+def demo_run(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
-    command = [sys.executable, "-m", "telegrad.demo", "--epochs", "2", "--out", str(out)]
+    command = [sys.executable, "-m", "telegrad.demo", "--epochs", "10", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     return done, out
 
 
 @pytest.mark.processes
-def test_a_short_run_learns_but_misses_the_goal_and_says_so(short_run):
-    done, _ = short_run
+def test_a_run_reaches_its_goal(demo_run):
+    done, _ = demo_run
     assert done.stderr == ""
-    assert done.returncode == 1
+    assert done.returncode == 0, done.stdout
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("44 steps over main (the activations and the loss), first (Linear")
-    assert any(line.startswith("step   44/44  loss 0.") for line in lines)
-    assert lines[-1] == "expected at least 95% and a difference of at most 1e-5"
+    assert lines[0].startswith("220 steps over main (the activations and the loss), first (Linear")
+    assert any(line.startswith("step    1/220  loss 2.") for line in lines)
+    assert any(line.startswith("step  220/220  loss 0.0") for line in lines)
+    (said,) = [line for line in lines if "held-out digits named rightly" in line]
+    assert float(said.split("%")[0]) >= 95
 
 
 @pytest.mark.processes
-def test_a_run_checks_its_gradients_and_prints_a_table_of_workers(short_run):
-    lines = short_run[0].stdout.splitlines()
+def test_a_run_checks_its_gradients_and_prints_a_table_of_workers(demo_run):
+    lines = demo_run[0].stdout.splitlines()
     (check,) = [line for line in lines if line.startswith("one batch beside one process")]
     assert float(check.split()[-1]) <= 1e-5
     table = lines[lines.index(next(line for line in lines if line.startswith("worker  "))) + 1 :]
     assert [line.split()[0] for line in table[:4]] == ["main", "first", "second", "third"]
-    (said,) = [line for line in lines if "held-out digits named rightly" in line]
-    assert float(said.split("%")[0]) > 80
 
 
 @pytest.mark.processes
-def test_a_run_leaves_a_trace_and_two_pictures_and_says_where(short_run):
-    done, out = short_run
+def test_a_run_leaves_a_trace_and_two_pictures_and_says_where(demo_run):
+    done, out = demo_run
     assert sorted(path.name for path in out.iterdir()) == ["graph.svg", "loss.svg", "trace.json"]
     assert f"left in {out}/" in done.stdout
     events = json.loads((out / "trace.json").read_text())["traceEvents"]
