@@ -7,11 +7,11 @@ import json
 import subprocess
 import sys
 
-import autograd as hips
 import autograd.numpy as anp
 import numpy as np
 import torch
 
+import autograd as hips
 import telegrad as tg
 from benchmarks.measuring import Table
 from telegrad.autograd import functional

@@ -108,7 +108,7 @@ class Table:
         return f"| {' | '.join(cells)} |"
 
     def save(self) -> Path:
-        """Writes the table and the figures with the commit and the machine; gives the JSON's path."""
+        """Writes the table, and the figures with the commit and the machine; gives their path."""
         RESULTS.mkdir(parents=True, exist_ok=True)
         path = RESULTS / f"{self.name}.json"
         content = {

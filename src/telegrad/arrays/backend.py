@@ -1,8 +1,8 @@
 """The namespace that serves a raw array: the array API standard plus a short list of kernels.
 
 A rule is handed a Backend as ``xp`` and may use nothing else. ``extras.py`` lists what a backend
-has beyond the standard, with a plain version of each; a backend may bring faster ones.
-Dtypes inside telegrad are NumPy's dtype objects on every backend: a backend whose own dtypes differ is
+has beyond the standard, with a plain version of each; a backend may bring faster ones. Dtypes
+inside telegrad are NumPy's dtype objects on every backend: a backend whose own dtypes differ is
 wrapped here so that it takes and tells ours.
 """
 
