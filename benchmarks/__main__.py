@@ -12,6 +12,7 @@ def main() -> None:
     for name in chosen:
         if name not in known:
             raise SystemExit(f"expected benchmarks among {', '.join(known)}, got {name!r}")
+    sys.argv[1:] = []  # The rest of the line was for us, not for the benchmarks.
     for name in chosen:
         print(f"\n## {name}\n", flush=True)
         importlib.import_module(f"benchmarks.bench_{name}").main()
