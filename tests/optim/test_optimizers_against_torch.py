@@ -1,7 +1,7 @@
 """Every optimiser follows PyTorch's for 50 steps, in float64.
 
 From one fixed start. RMSprop with ``centered`` divides by the root of a difference that may nearly
-vanish; from some starts that makes 1e-16 grow to 1e-9 in 50 steps, in PyTorch beside itself as well.
+vanish; from some starts that makes 1e-16 grow to 1e-9 in 50 steps, in PyTorch by itself as well.
 """
 
 from typing import Any
