@@ -387,6 +387,13 @@ def test_a_state_of_another_shape_is_refused_and_changes_nothing(cluster, model)
     assert kept[0] == kept[1]
 
 
+def test_an_old_state_that_could_not_be_put_back_is_told(model):
+    optimizer = DistributedOptimizer(training.Stubborn, model, lr=0.1)
+    with pytest.raises(LookupError, match="no state today") as caught:
+        optimizer.load_state_dict(optimizer.state_dict())
+    assert "the old state could not be put back everywhere" in caught.value.__notes__[-1]
+
+
 def test_a_lost_owner_is_named_and_the_others_have_stepped():
     with LocalCluster(["b", "c"]) as cluster:
         model = [rpc.rpc_sync(owner, training.weights, (START[owner],)) for owner in START]

@@ -123,6 +123,13 @@ class Picky(tg.optim.SGD):
         super().__init__(params, lr=0.1)
 
 
+class Stubborn(tg.optim.SGD):
+    """Takes no state."""
+
+    def load_state_dict(self, state_dict):
+        raise LookupError("no state today")
+
+
 class Foreign:
     """An optimiser of another library: knows parameters and their .grad, nothing else."""
 

@@ -72,9 +72,12 @@ class DistributedOptimizer:
         before = self._everywhere(local.state_dict, "read the state of the optimiser")
         try:
             _load(self._local, owners)
-        except Exception:
+        except Exception as error:
             # Those that took the new state must not be left with it beside one that did not.
-            _load(self._local, before)
+            try:
+                _load(self._local, before)
+            except Exception as second:
+                error.add_note(f"the old state could not be put back everywhere: {second}")
             raise
 
     def schedule(
