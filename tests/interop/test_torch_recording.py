@@ -1,6 +1,8 @@
 """Torch tensors in a context: what is recorded of a call, and where the gradients go."""
 
 import dataclasses
+import gc
+import weakref
 
 import pytest
 import torch
@@ -339,3 +341,17 @@ def test_a_failure_in_torch_reaches_the_root_and_leaves_no_gradient():
 def test_a_result_that_cannot_travel_is_an_error_of_the_call():
     with pytest.raises(Unserializable, match="sparse_csr"):
         rpc.rpc_sync("b", lambda: torch.eye(2).to_sparse_csr())
+
+
+@on_workers("main", "b")
+def test_after_its_context_nothing_of_a_graph_is_left():
+    held = []
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (x(),))
+        held.append(weakref.ref(y.grad_fn))
+        # What came is sent on: the graph of PyTorch's lies between the two messages.
+        z = rpc.rpc_sync("b", handlers.scale, (y.exp(),))
+        autograd.backward(context_id, [z.sum()], retain_graph=True)
+        del y, z
+    gc.collect()
+    assert held[0]() is None

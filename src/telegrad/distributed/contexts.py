@@ -143,6 +143,11 @@ class Contexts:
                 del self._released[next(iter(self._released))]
         if found is not None:
             found.released = True
+            # What was given away may have been computed from what came, whose recv nodes refer to
+            # the context: a circle, and where it leads through another framework's graph, one that
+            # no collector can see.
+            found.sends.clear()
+            found.spent.clear()
         return found
 
     def all(self) -> list[Context]:
