@@ -5,7 +5,8 @@ has one: types are the process's.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -65,21 +66,31 @@ class Torch:
         return cut(entries, keep_graph)
 
 
+_ZERO: Final = np.zeros(16, np.uint8)
+
+
 def _facts_alone(value: torch.Tensor) -> "np.ndarray[Any, Any]":
     """An array of the value's shape and of the dtype of its cotangents, which takes no memory."""
-    dtype = torch.float32 if value.dtype is torch.bfloat16 else value.dtype
-    if not value.requires_grad and not (dtype.is_floating_point or dtype.is_complex):
-        dtype = torch.float32
-    try:
-        zero = torch.zeros((), dtype=dtype).numpy()
-    except TypeError:
+    shape = tuple(value.shape)
+    dtype = _dtype_of_cotangents(value.dtype)
+    if dtype is None:
         if value.requires_grad:
             raise DTypeError(
                 f"expected a dtype whose gradients can travel, got {value.dtype} on a torch tensor "
                 "that requires grad"
-            ) from None
-        zero = np.zeros((), np.float32)
-    return np.broadcast_to(zero, tuple(value.shape))
+            )
+        dtype = np.dtype(np.float32)
+    return np.ndarray(shape, dtype, _ZERO.data, strides=(0,) * len(shape))
+
+
+@cache
+def _dtype_of_cotangents(dtype: torch.dtype) -> "np.dtype[Any] | None":
+    try:
+        plain = torch.float32 if dtype is torch.bfloat16 else dtype
+        found: np.dtype[Any] = torch.zeros((), dtype=plain).numpy().dtype
+    except TypeError:
+        return None
+    return found
 
 
 torch_tensors.register()
