@@ -37,12 +37,13 @@ def own_parameter(name="t", value=(5.0, 7.0)):
 def gradients(context_id):
     """The gradients of all parameters of this worker in a context, as numbers."""
     found = autograd.get_gradients(context_id)
-    return {name: found[p].tolist() for name, p in _held().items() if p in found}
+    held = list(_held().items())
+    return {name: found[p].tolist() for name, p in held if p in found}
 
 
 def untouched():
     """Whether no parameter of this worker has a ``.grad``."""
-    return all(p.grad is None for p in _held().values())
+    return all(p.grad is None for p in _held().values() if p.is_leaf)
 
 
 def same(x):
@@ -107,3 +108,17 @@ class Model(torch.nn.Module):
 
     def forward(self, x):
         return self.second(torch.tanh(self.first(x)))
+
+
+def scale_by_shared(x):
+    """By a value that is computed once, so that many passes go through its one node."""
+    held = _held()
+    if "shared" not in held:
+        held["shared"] = parameter().exp()
+    return x * held["shared"]
+
+
+def long_chain(x, length):
+    for _ in range(length):
+        x = x * 1.0
+    return x * parameter()
