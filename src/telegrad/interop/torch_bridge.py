@@ -187,13 +187,16 @@ def to_torch(tensor: Any) -> Any:
         # What is saved of it from now on is checked for changes.
         tensor.array = share(tensor.array)
     value = cooked(tensor.array, torch.from_numpy(np.empty(0, tensor.dtype)).dtype)
-    return join(value, tensor if tensor.node is LEAF else tensor.node)
-
-
-def join(value: torch.Tensor, node: Any) -> Any:
-    """A torch tensor that nobody has seen yet, as computed from a node of telegrad's."""
+    node = tensor if tensor.node is LEAF else tensor.node
     behind = [each for each in reachable([node]) if isinstance(each, Entry)]
-    entries = [each for each in behind if each.tensor is not None]
+    return join(value, node, [each for each in behind if each.tensor is not None])
+
+
+def join(value: torch.Tensor, node: Any, entries: list[Entry]) -> Any:
+    """A torch tensor that nobody has seen yet, as computed from a node of telegrad's.
+
+    `entries`: where telegrad's graph behind the node goes back to PyTorch's.
+    """
     tensors = [each.tensor for each in entries]
     with torch.enable_grad():
         return _apply(_ANCHOR, [value], Crossing(node, entries), *tensors)

@@ -40,7 +40,7 @@ class Torch:
         return wrap(_facts_alone(value))
 
     def joined(self, value: torch.Tensor, stand_in: Tensor) -> Any:
-        return join(value.detach(), stand_in.node)
+        return join(value.detach(), stand_in.node, [])
 
     def detached(self, value: torch.Tensor) -> torch.Tensor:
         return value.detach() if value.requires_grad else value

@@ -22,7 +22,7 @@ or landing. (They also see the part, whose result is dropped; the documentation 
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, ClassVar
 
@@ -162,7 +162,10 @@ class Region(_Piece):
         given = [(p, g) for p, g in zip(self.places, cotangent) if g is not None]
         taken: dict[_Place, torch.Tensor] = {}
         alone = [place for node, places in self.goals if not _is_shared(node) for place in places]
-        with self._taking(taken, set(self.exits) - set(alone)):
+        wanted = set(self.exits) - set(alone)
+        # Without them PyTorch stays inside of the region, and what it captures is all there is.
+        needs_hooks = bool(wanted) or self.goes_on
+        with self._taking(taken, wanted) if needs_hooks else nullcontext():
             try:
                 captured = torch.autograd.grad(
                     [GradientEdge(*place) for place, _ in given],
