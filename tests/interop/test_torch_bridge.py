@@ -179,6 +179,7 @@ def test_a_dual_tensor_does_not_go_over():
             to_torch(dual)
 
 
+@pytest.mark.processes
 def test_torch_is_imported_only_when_it_is_met():
     program = (
         "import sys, numpy, telegrad, telegrad.interop\n"
@@ -188,6 +189,23 @@ def test_torch_is_imported_only_when_it_is_met():
         "    y = rpc.rpc_sync('b', telegrad.multiply, (x, x))\n"
         "    autograd.backward(c, [y.sum()])\n"
         "assert 'torch' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.mark.processes
+def test_a_pass_over_workers_knows_of_a_graph_that_went_over_before_any_torch_tensor_was_sent():
+    program = (
+        "import telegrad, torch\n"
+        "from telegrad.distributed import LocalCluster, autograd, rpc\n"
+        "from telegrad.interop import from_torch\n"
+        "x = torch.tensor([1.0, 2.0], requires_grad=True)\n"
+        "with LocalCluster(['b']), autograd.context() as c:\n"
+        "    own = from_torch(x * 3)\n"
+        "    y = rpc.rpc_sync('b', telegrad.multiply, (own, own.detach()))\n"
+        "    autograd.backward(c, [y.sum()])\n"
+        "    assert autograd.get_gradients(c)[x].tolist() == [9.0, 18.0]\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr.decode()

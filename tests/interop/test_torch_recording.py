@@ -10,6 +10,7 @@ import pytest
 import torch
 from tests.distributed.simulated import on_workers
 from tests.interop import torch_handlers as handlers
+from torch.utils.checkpoint import checkpoint
 
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
@@ -392,3 +393,25 @@ def test_passes_of_several_threads_through_the_same_torch_nodes_stay_apart():
         with ThreadPoolExecutor(3) as pool:
             list(pool.map(train, [1.0, 10.0, 100.0]))
     assert failures == []
+
+
+@on_workers("main", "b")
+def test_checkpoints_of_torch_are_computed_again_in_the_pass():
+    one = x()
+
+    def whole(value, wrapped):
+        return (wrapped * value).sum()
+
+    calls = []
+
+    def middle(value):
+        calls.append(1)
+        return value.sin().exp()
+
+    (expected,) = torch.autograd.grad(whole(middle(one), middle(one).cos()), one)
+    calls.clear()
+    with autograd.context() as context_id:
+        h = checkpoint(middle, one, use_reentrant=False)
+        autograd.backward(context_id, [whole(h, rpc.rpc_sync("b", torch.cos, (h,)))])
+        assert torch.allclose(autograd.get_gradients(context_id)[one], expected)
+    assert len(calls) == 2

@@ -16,6 +16,7 @@ def from_torch(tensor: Any) -> Tensor:
 
     Neither side may write into the memory while a backward pass still needs it.
     """
+    _make_known()
     from telegrad.interop.torch_bridge import from_torch
 
     return from_torch(tensor)
@@ -27,6 +28,12 @@ def to_torch(tensor: Tensor) -> Any:
     The memory counts as read-only: an in-place operation of PyTorch on the result would change the
     Tensor too.
     """
+    _make_known()
     from telegrad.interop.torch_bridge import to_torch
 
     return to_torch(tensor)
+
+
+def _make_known() -> None:
+    """Lets passes over workers know that graphs may lead into PyTorch's from now on."""
+    import telegrad.interop.torch_recording  # noqa: F401
