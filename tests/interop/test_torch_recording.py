@@ -1,19 +1,14 @@
 """Torch tensors in a context: what is recorded of a call, and where the gradients go."""
 
 import dataclasses
-import gc
-import math
-import weakref
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from tests.distributed.simulated import on_workers
 from tests.interop import torch_handlers as handlers
-from torch.utils.checkpoint import checkpoint
 
 import telegrad as tg
-from telegrad.distributed import LocalCluster, autograd, rpc
+from telegrad.distributed import autograd, rpc
 from telegrad.errors import (
     ContextError,
     DTypeError,
@@ -344,74 +339,3 @@ def test_a_failure_in_torch_reaches_the_root_and_leaves_no_gradient():
 def test_a_result_that_cannot_travel_is_an_error_of_the_call():
     with pytest.raises(Unserializable, match="sparse_csr"):
         rpc.rpc_sync("b", lambda: torch.eye(2).to_sparse_csr())
-
-
-@on_workers("main", "b")
-def test_after_its_context_nothing_of_a_graph_is_left():
-    held = []
-    with autograd.context() as context_id:
-        y = rpc.rpc_sync("b", handlers.scale, (x(),))
-        held.append(weakref.ref(y.grad_fn))
-        # What came is sent on: the graph of PyTorch's lies between the two messages.
-        z = rpc.rpc_sync("b", handlers.scale, (y.exp(),))
-        autograd.backward(context_id, [z.sum()], retain_graph=True)
-        del y, z
-    gc.collect()
-    assert held[0]() is None
-
-
-@on_workers("main", "b")
-def test_a_chain_of_many_nodes_needs_no_recursion():
-    one = x()
-    with autograd.context() as context_id:
-        y = rpc.rpc_sync("b", handlers.long_chain, (one, 20_000))
-        autograd.backward(context_id, [y.sum()])
-        assert autograd.get_gradients(context_id)[one].tolist() == [2, 3]
-
-
-@pytest.mark.processes
-def test_passes_of_several_threads_through_the_same_torch_nodes_stay_apart():
-    failures = []
-
-    def train(factor):
-        one = torch.tensor([factor, 2 * factor], dtype=torch.float64, requires_grad=True)
-        for _ in range(25):
-            with autograd.context() as context_id:
-                # Two calls: their graphs meet in the node of the shared value.
-                y = rpc.rpc_sync("b", handlers.scale_by_shared, (one,))
-                z = rpc.rpc_sync("b", handlers.scale_by_shared, (one * 3,))
-                autograd.backward(context_id, [(y + z).sum()], retain_graph=True)
-                here = autograd.get_gradients(context_id)[one].tolist()
-                found = there(context_id)["w"]
-            shared = [math.exp(2), math.exp(3)]
-            expected = [4 * factor * shared[0], 8 * factor * shared[1]]
-            if found != pytest.approx(expected) or here != pytest.approx([4 * s for s in shared]):
-                failures.append((factor, found, here))
-
-    with LocalCluster(["b"]):
-        rpc.rpc_sync("b", handlers.scale_by_shared, (x(),))
-        with ThreadPoolExecutor(3) as pool:
-            list(pool.map(train, [1.0, 10.0, 100.0]))
-    assert failures == []
-
-
-@on_workers("main", "b")
-def test_checkpoints_of_torch_are_computed_again_in_the_pass():
-    one = x()
-
-    def whole(value, wrapped):
-        return (wrapped * value).sum()
-
-    calls = []
-
-    def middle(value):
-        calls.append(1)
-        return value.sin().exp()
-
-    (expected,) = torch.autograd.grad(whole(middle(one), middle(one).cos()), one)
-    calls.clear()
-    with autograd.context() as context_id:
-        h = checkpoint(middle, one, use_reentrant=False)
-        autograd.backward(context_id, [whole(h, rpc.rpc_sync("b", torch.cos, (h,)))])
-        assert torch.allclose(autograd.get_gradients(context_id)[one], expected)
-    assert len(calls) == 2

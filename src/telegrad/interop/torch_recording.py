@@ -15,7 +15,9 @@ from telegrad.distributed import foreign
 from telegrad.errors import DTypeError, GradientError, NotDifferentiable
 from telegrad.interop import torch_tensors
 from telegrad.interop.torch_bridge import entry_of, from_torch, join
-from telegrad.interop.torch_regions import Leaf, accumulate_foreign, cut
+from telegrad.interop.torch_cut import cut
+from telegrad.interop.torch_regions import Leaf
+from telegrad.interop.torch_running import accumulate_foreign
 from telegrad.tensors import Tensor, wrap
 
 __all__ = ["Torch"]

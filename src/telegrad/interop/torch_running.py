@@ -1,0 +1,60 @@
+"""A pass of one process through both graphs: telegrad's own, and PyTorch's by regions."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from telegrad.engine import OrderedTask
+from telegrad.errors import InternalError
+from telegrad.interop.torch_cut import Walk, cut_walk
+from telegrad.tensors.modes import ModeScope
+
+__all__ = ["accumulate_foreign", "run_joined"]
+
+
+def run_joined(
+    roots: dict[Any, Any],
+    deliver: Callable[[Any, Any, bool], None],
+    keep_graph: bool,
+    recorded: bool,
+    targets: dict[Any, Any] | None,
+) -> None:
+    """Runs a pass of this process alone through both graphs.
+
+    Without targets, ``.grad`` of PyTorch's leaves accumulates as ``backward`` promises.
+    """
+    walk = Walk(roots)
+    if walk.boundaries:
+        # Part of the graph is on another worker, and knows how to go on.
+        walk.boundaries[0].take_over(roots, deliver, keep_graph, recorded, targets)
+        return
+    joined = cut_walk(walk, keep_graph)
+    foreign: list[tuple[Any, Any]] = []
+
+    def sort(node: Any, gradient: Any, is_alone: bool) -> None:
+        if node in joined.leaves:
+            foreign.append((joined.leaves[node], gradient))
+        elif targets is None or node in targets:
+            deliver(node, gradient, is_alone)
+
+    def refuse(node: Any, cotangent: Any) -> None:
+        raise InternalError(f"a boundary that the walk did not see: {node.name()}")
+
+    task = OrderedTask(
+        sort, refuse, keep_graph=keep_graph, recorded=recorded, targets=targets or ()
+    )
+    task.joined = joined.edges
+    with ModeScope(recording=recorded, inference=False):
+        task.count(roots)
+        for root, cotangent in roots.items():
+            task.feed(root, cotangent)
+        task.run()
+    if targets is None:
+        for leaf, gradient in foreign:
+            accumulate_foreign(leaf, gradient)
+
+
+def accumulate_foreign(leaf: torch.Tensor, gradient: torch.Tensor) -> None:
+    """Adds a gradient to ``.grad`` of a leaf of PyTorch's."""
+    leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient

@@ -1,0 +1,129 @@
+"""Graphs of PyTorch's of many forms in a pass over workers: long, shared, with several results."""
+
+import gc
+import math
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from tests.distributed.simulated import on_workers
+from tests.interop import torch_handlers as handlers
+from torch.utils.checkpoint import checkpoint
+
+from telegrad.distributed import LocalCluster, autograd, rpc
+
+
+def x():
+    return torch.tensor([5.0, 7.0], dtype=torch.float64, requires_grad=True)
+
+
+def there(context_id):
+    return rpc.rpc_sync("b", handlers.gradients, (context_id,))
+
+
+@on_workers("main", "b")
+def test_after_its_context_nothing_of_a_graph_is_left():
+    held = []
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (x(),))
+        held.append(weakref.ref(y.grad_fn))
+        # What came is sent on: the graph of PyTorch's lies between the two messages.
+        z = rpc.rpc_sync("b", handlers.scale, (y.exp(),))
+        autograd.backward(context_id, [z.sum()], retain_graph=True)
+        del y, z
+    gc.collect()
+    assert held[0]() is None
+
+
+@on_workers("main", "b")
+def test_a_chain_of_many_nodes_needs_no_recursion():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.long_chain, (one, 20_000))
+        autograd.backward(context_id, [y.sum()])
+        assert autograd.get_gradients(context_id)[one].tolist() == [2, 3]
+
+
+@pytest.mark.processes
+def test_passes_of_several_threads_through_the_same_torch_nodes_stay_apart():
+    failures = []
+
+    def train(factor):
+        one = torch.tensor([factor, 2 * factor], dtype=torch.float64, requires_grad=True)
+        for _ in range(25):
+            with autograd.context() as context_id:
+                # Two calls: their graphs meet in the node of the shared value.
+                y = rpc.rpc_sync("b", handlers.scale_by_shared, (one,))
+                z = rpc.rpc_sync("b", handlers.scale_by_shared, (one * 3,))
+                autograd.backward(context_id, [(y + z).sum()], retain_graph=True)
+                here = autograd.get_gradients(context_id)[one].tolist()
+                found = there(context_id)["w"]
+            shared = [math.exp(2), math.exp(3)]
+            expected = [4 * factor * shared[0], 8 * factor * shared[1]]
+            if found != pytest.approx(expected) or here != pytest.approx([4 * s for s in shared]):
+                failures.append((factor, found, here))
+
+    with LocalCluster(["b"]):
+        rpc.rpc_sync("b", handlers.scale_by_shared, (x(),))
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(train, [1.0, 10.0, 100.0]))
+    assert failures == []
+
+
+@on_workers("main", "b")
+def test_checkpoints_of_torch_are_computed_again_in_the_pass():
+    one = x()
+
+    def whole(value, wrapped):
+        return (wrapped * value).sum()
+
+    calls = []
+
+    def middle(value):
+        calls.append(1)
+        return value.sin().exp()
+
+    (expected,) = torch.autograd.grad(whole(middle(one), middle(one).cos()), one)
+    calls.clear()
+    with autograd.context() as context_id:
+        h = checkpoint(middle, one, use_reentrant=False)
+        autograd.backward(context_id, [whole(h, rpc.rpc_sync("b", torch.cos, (h,)))])
+        assert torch.allclose(autograd.get_gradients(context_id)[one], expected)
+    assert len(calls) == 2
+
+
+@on_workers("main", "b")
+def test_nodes_with_several_results_are_entered_at_the_right_one():
+    start = torch.tensor([[1.0, 2.0], [3.0, 0.5], [0.25, 4.0]], dtype=torch.float64)
+
+    def whole(x, call):
+        a, b, c = (x * 2).unbind()
+        sent = call(c)
+        values, _ = torch.cat([a, b.sin(), sent]).sort()
+        first, rest = values.split([2, 4])
+        return (call(first) * b).sum() + (call(rest)[2:] * first).sum() + (rest[:2] * a).sum()
+
+    here = start.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(whole(here, torch.tanh), here)
+    away = start.clone().requires_grad_()
+    with autograd.context() as context_id:
+        loss = whole(away, lambda value: rpc.rpc_sync("b", torch.tanh, (value,)))
+        autograd.backward(context_id, [loss])
+        assert torch.allclose(autograd.get_gradients(context_id)[away], expected)
+
+
+@on_workers("main", "b")
+def test_views_changed_in_place_before_they_are_sent():
+    def whole(x, call):
+        y = x * 1.0
+        y[0] = call(y[1] * 2)
+        y.mul_(call(y).detach() + 1)
+        return (call(y) * x).sum()
+
+    here, away = x(), x()
+    (expected,) = torch.autograd.grad(whole(here, torch.sin), here)
+    with autograd.context() as context_id:
+        loss = whole(away, lambda value: rpc.rpc_sync("b", torch.sin, (value,)))
+        autograd.backward(context_id, [loss])
+        assert torch.allclose(autograd.get_gradients(context_id)[away], expected)
