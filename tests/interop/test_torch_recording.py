@@ -339,3 +339,16 @@ def test_a_failure_in_torch_reaches_the_root_and_leaves_no_gradient():
 def test_a_result_that_cannot_travel_is_an_error_of_the_call():
     with pytest.raises(Unserializable, match="sparse_csr"):
         rpc.rpc_sync("b", lambda: torch.eye(2).to_sparse_csr())
+
+
+@on_workers("main", "b")
+def test_the_summary_of_a_contexts_gradients_shows_those_of_torch():
+    one = x()
+    half = torch.ones(2, dtype=torch.bfloat16, requires_grad=True)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one,)).sum()
+        z = rpc.rpc_sync("b", handlers.same, (half,)).sum()
+        autograd.backward(context_id, [y, z])
+        found = autograd.gradients(context_id).by_worker
+        assert sorted(row.norm for row in found["main"]) == pytest.approx([2**0.5, 13**0.5])
+        assert [row.norm for row in found["b"]] == pytest.approx([74**0.5])

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from telegrad.distributed import foreign
 from telegrad.distributed.contexts import CURRENT
 from telegrad.distributed.equipment import autograd_of
 from telegrad.distributed.nodes import RecvNode, SendNode
@@ -80,7 +81,9 @@ def describe_gradients(context_id: int) -> tuple[list[Any], list[str]]:
             gradients = dict(context.gradients)
         for i, (leaf, gradient) in enumerate(gradients.items()):
             name = _name(leaf) or f"leaf {i}"
-            raw = gradient.detach().numpy()
+            owner = None if isinstance(gradient, Tensor) else foreign.framework_of(gradient)
+            shown = gradient if owner is None else owner.as_gradient(gradient)
+            raw = shown.detach().numpy()
             norm = float(np.linalg.norm(raw))
             rows.append((name, tuple(raw.shape), str(raw.dtype), norm))
     rows.sort(key=lambda row: row[0])
@@ -114,8 +117,10 @@ def _kind(node: Any, message_id: int) -> str:
     return "send" if message_id else "op"
 
 
-def _name(leaf: Tensor) -> str | None:
-    """The name that whoever made a leaf gave it."""
+def _name(leaf: Any) -> str | None:
+    """The name that whoever made a leaf gave it; leaves of other frameworks have none."""
+    if not isinstance(leaf, Tensor):
+        return None
     return None if leaf.state is None else leaf.state.name
 
 

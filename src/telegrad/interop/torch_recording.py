@@ -48,7 +48,8 @@ class Torch:
         return value.detach() if value.requires_grad else value
 
     def as_gradient(self, value: torch.Tensor) -> Tensor:
-        return from_torch(value.float() if value.dtype is torch.bfloat16 else value)
+        dense = value if value.layout is torch.strided else value.to_dense()
+        return from_torch(dense.float() if dense.dtype is torch.bfloat16 else dense)
 
     def accumulate(self, leaf: torch.Tensor, gradient: torch.Tensor) -> None:
         accumulate_foreign(leaf, gradient)
