@@ -20,7 +20,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     rpc_timeout: float = 60.0
     lost_after: float = 10.0
-    spin: float = 50e-6
+    spin: float = 250e-6
     segments: bool = True
     unix_sockets: bool = True
     host: str | None = None

@@ -189,6 +189,8 @@ class Outgoing:
     ) -> None:
         worker = self._worker
         flags = number = 0
+        # A stream that delivers all or breaks needs no acknowledgement, which would cost a wake-up.
+        reliable = reliable and not worker.host.is_lossless
         if reliable:
             flags = RELIABLE
             number = endpoint.outbox.post((data, buffers), worker.host.now())

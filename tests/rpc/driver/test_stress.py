@@ -54,7 +54,7 @@ def run_threads(work, arguments):
         raise failures[0]
 
 
-@pytest.mark.parametrize("spin", [0.0, 50e-6])
+@pytest.mark.parametrize("spin", [0.0, 250e-6])
 def test_four_threads_a_side_lose_and_mix_up_nothing(frantic, spin):
     with neighbours("a", "b", options=Options(spin=spin, rpc_timeout=120)) as (a, b):
         each = CALLS // 2 // (2 * THREADS)

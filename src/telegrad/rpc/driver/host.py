@@ -36,6 +36,8 @@ _log = logging.getLogger("telegrad.rpc")
 class SocketHost:
     """Sockets and threads of one worker. `address` is where it listens."""
 
+    is_lossless = True
+
     def __init__(self, identity: Identity, address: str, options: Options) -> None:
         self.identity = identity
         self.options = options
