@@ -148,6 +148,7 @@ class Contexts:
             # no collector can see.
             found.sends.clear()
             found.spent.clear()
+            found.recvs.clear()
         return found
 
     def all(self) -> list[Context]:

@@ -229,6 +229,7 @@ class Part:
                 self.context.add_gradients(self.staged)
                 if not self.plan.keep_graph:
                     self._forget_spent()
+                self._task.end()
         else:
             # It may still run here, and is not waited for: what it stages from now on, nobody looks
             # at. A fresh error also ends the cycle of this part, its own error and the frames.

@@ -24,6 +24,7 @@ from typing import Any
 
 from telegrad.arrays.ownership import ALONE
 from telegrad.engine.task import freed_error
+from telegrad.errors import InternalError
 from telegrad.graph import Cotangent
 
 __all__ = ["OrderedTask"]
@@ -197,6 +198,12 @@ class OrderedTask:
             is_alone = False
         self.deliver(leaf, gradient, is_alone)
 
+    def end(self) -> None:
+        """Lets go of the graph and of whoever made this task; nothing runs any more."""
+        self.deliver = self.depart = _ended
+        self.ranks, self.sums, self.done = {}, {}, set()
+        self._expected, self._ready, self._live = {}, [], {}
+
     def discover(self, nodes: Iterable[Any]) -> list[Any]:
         """Marks what these nodes reach and has not run as live; gives the boundaries met first."""
         boundaries = []
@@ -234,3 +241,7 @@ class OrderedTask:
                 if total.is_complete:
                     self._ready.append(node)
         self._live = {}
+
+
+def _ended(*args: Any) -> None:
+    raise InternalError("a pass that has ended went on")
