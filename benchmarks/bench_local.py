@@ -211,11 +211,13 @@ def higher_order(table: Table) -> None:
     hf = lambda w: anp.mean(network([(w, pairs[0][1]), *pairs[1:]], data, anp.tanh) ** 2)
     w, tw, hw = ours[0][0], theirs[0][0], pairs[0][0]
     hip_hvp = hips.hessian_vector_product(hf)
+    hip_jvp = hips.differential_operators.make_jvp(hf)
     table.add(
         "MLP 8 × 64: jvp",
         {
             "telegrad": lambda: functional.jvp(f, (w,), (v,)),
             "PyTorch": lambda: torch.func.jvp(tf, (tw,), (tv,)),
+            "HIPS autograd": lambda: hip_jvp(hw)(direction),
         },
         rounds=40,
         notes="PyTorch by torch.func",
@@ -235,6 +237,53 @@ def higher_order(table: Table) -> None:
         rounds=30,
         goal=1.5,
         notes="forward over reverse; HIPS: reverse over reverse",
+    )
+
+
+def attention_higher_order(table: Table) -> None:
+    """The same of the attention block, as functions of the first matrix."""
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((4, 32, 64), np.float32)
+    mats = [rng.standard_normal((64, 64), np.float32) * np.float32(0.125) for _ in range(3)]
+    direction = np.ones((64, 64), np.float32)
+    ours, theirs = [tg.tensor(m) for m in mats], [torch.tensor(m) for m in mats]
+    x, tx = tg.tensor(data), torch.tensor(data)
+    v, tv = tg.tensor(direction), torch.tensor(direction)
+
+    def f(first):
+        out = attend(x, first, *ours[1:], lambda z: tg.softmax(z, axis=-1), 0.125)
+        return (out * out).mean()
+
+    def tf(first):
+        out = attend(tx, first, *theirs[1:], lambda z: torch.softmax(z, dim=-1), 0.125)
+        return (out * out).mean()
+
+    def hf(first):
+        q, k, u = data @ first, data @ mats[1], data @ mats[2]
+        z = q @ anp.swapaxes(k, -1, -2) * np.float32(0.125)
+        e = anp.exp(z - anp.max(z, axis=-1, keepdims=True))
+        out = (e / anp.sum(e, axis=-1, keepdims=True)) @ u
+        return anp.mean(out * out)
+
+    hip_jvp = hips.differential_operators.make_jvp(hf)
+    hip_hvp = hips.hessian_vector_product(hf)
+    table.add(
+        "attention block: jvp",
+        {
+            "telegrad": lambda: functional.jvp(f, (ours[0],), (v,)),
+            "PyTorch": lambda: torch.func.jvp(tf, (theirs[0],), (tv,)),
+            "HIPS autograd": lambda: hip_jvp(mats[0])(direction),
+        },
+        rounds=40,
+    )
+    table.add(
+        "attention block: Hessian-vector product",
+        {
+            "telegrad": lambda: functional.hvp(f, (ours[0],), (v,)),
+            "PyTorch": lambda: torch.func.jvp(torch.func.grad(tf), (theirs[0],), (tv,)),
+            "HIPS autograd": lambda: hip_hvp(mats[0], direction),
+        },
+        rounds=30,
     )
 
 
@@ -288,6 +337,7 @@ def main() -> None:
     mlp(table, 2, 1024, 256, 12, 1.05)
     attention(table)
     higher_order(table)
+    attention_higher_order(table)
     for work, script, sides in (
         ("import beyond NumPy, seconds", _IMPORT, ("telegrad", "PyTorch")),
     ):
