@@ -27,6 +27,8 @@ def bounce(other, depth):
 
 def stop_yourself():
     os.kill(os.getpid(), signal.SIGSTOP)
+    # Another thread may take the signal, and this one go on for a moment: it must not answer.
+    threading.Event().wait()
 
 
 def kill_yourself():
