@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.arrays import backend_of
+from telegrad.arrays.ownership import HELD
 from telegrad.errors import ShapeError, UsageError
 from telegrad.optim.kernels import add_scaled, flat, scratch
 from telegrad.optim.state import collect_state, restore_state
@@ -129,11 +130,11 @@ class Optimizer:
             )
         if type(g) is not np.ndarray or g.dtype != array.dtype:
             g = np.asarray(g, dtype=p.dtype)
-        # Three references: this local, the slot of the tensor, the argument of getrefcount.
+        # Held by the parameter, and by nobody else.
         in_place = (
             type(array) is np.ndarray
             and array.base is None
-            and getrefcount(array) == 3
+            and getrefcount(array) <= HELD
             and array.flags.c_contiguous
             and not self.always_aside
         )
