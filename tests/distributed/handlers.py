@@ -15,15 +15,17 @@ from telegrad.distributed import autograd, rpc
 from telegrad.distributed.equipment import autograd_of
 
 _PARAMETERS = weakref.WeakKeyDictionary()
+_MAKING = threading.Lock()
 GATE = threading.Event()
 
 
 def parameter(name="w", value=(2.0, 3.0)):
     """This worker's parameter of that name, made when first asked for."""
-    held = _PARAMETERS.setdefault(rpc.current_worker(), {})
-    if name not in held:
-        held[name] = tg.tensor(np.array(value), requires_grad=True)
-    return held[name]
+    with _MAKING:  # calls that come together share it
+        held = _PARAMETERS.setdefault(rpc.current_worker(), {})
+        if name not in held:
+            held[name] = tg.tensor(np.array(value), requires_grad=True)
+        return held[name]
 
 
 def gradient(context_id, name="w"):
