@@ -44,6 +44,11 @@ class Sum:
         self.early: dict[int, list[Cotangent | None]] = {}
 
     def add(self, rank: int, contribution: Cotangent | None) -> None:
+        position = self.position
+        if not self.early and self.expected[position] == rank:
+            self.add_now(contribution)
+            self.position = position + 1
+            return
         self.early.setdefault(rank, []).append(contribution)
         self.fold()
 
@@ -51,11 +56,14 @@ class Sum:
         """Adds what is next in order, as long as it is there."""
         expected, early = self.expected, self.early
         while self.position < len(expected):
-            waiting = early.get(expected[self.position])
+            rank = expected[self.position]
+            waiting = early.get(rank)
             if not waiting:
                 break
             self.add_now(waiting.pop(0))
             self.position += 1
+            if not waiting:
+                del early[rank]
 
     def add_now(self, contribution: Cotangent | None) -> None:
         if contribution is None:
@@ -98,6 +106,8 @@ class OrderedTask:
         self.sums: dict[Any, Sum] = {}
         """Nodes that received something and have not run: after ``run``, those that wait."""
         self.done: set[Any] = set()
+        self._whole: dict[Any, Cotangent | None] = {}
+        """Nodes that are ready with the only contribution they expected: nothing to sum."""
         self._expected: dict[Any, list[int]] = {}
         self._ready: list[Any] = []
         self._live: dict[Any, None] = {}
@@ -114,8 +124,12 @@ class OrderedTask:
                 rank = ranks[node] = len(ranks)
                 edges = node.edges if not joined else joined.get(node, node.edges)
                 for edge in edges:
-                    expected.setdefault(edge, []).append(rank)
-                stack.extend(reversed(edges))
+                    if edge in expected:
+                        expected[edge].append(rank)
+                    else:
+                        expected[edge] = [rank]
+                if edges:
+                    stack.extend(reversed(edges))
 
     def feed(self, node: Any, cotangent: Cotangent) -> None:
         """Adds a cotangent from outside; the node becomes ready if it expects nothing else."""
@@ -133,7 +147,8 @@ class OrderedTask:
     def run(self) -> None:
         """Runs everything that is ready, and what that makes ready."""
         node: Any = None
-        ready, sums, done, joined = self._ready, self.sums, self.done, self.joined
+        ready, sums, done, whole = self._ready, self.sums, self.done, self._whole
+        ranks, expected, joined = self.ranks, self._expected, self.joined
         try:
             while ready:
                 node = ready.pop()
@@ -141,25 +156,29 @@ class OrderedTask:
                     continue
                 done.add(node)
                 edges = node.edges if not joined else joined.get(node, node.edges)
-                cotangent = sums.pop(node).total
+                cotangent = whole.pop(node) if node in whole else sums.pop(node).total
                 is_alone = getrefcount(cotangent) <= ALONE
+                contributions: Any
                 if cotangent is None:
-                    contributions: Any = (None,) * len(edges)
+                    contributions = (None,) * len(edges)
                     if node.is_boundary and node not in joined:
                         # The other side waits for it: it must hear that nothing comes.
                         self.depart(node, None)
                 elif node.key < 0:
                     self._finish_leaf(node, cotangent, is_alone)
-                    contributions = ()
+                    continue
                 else:
                     contributions = self._run_node(node, cotangent)
                 cotangent = None
-                rank = self.ranks[node]
                 for edge, contribution in zip(edges, contributions):
-                    total = self._sum_of(edge)
-                    total.add(rank, contribution)
-                    if total.is_complete:
-                        ready.append(edge)
+                    if edge not in sums and len(expected[edge]) == 1:
+                        whole[edge] = contribution
+                    else:
+                        total = self._sum_of(edge)
+                        total.add(ranks[node], contribution)
+                        if not total.is_complete:
+                            continue
+                    ready.append(edge)
                 contributions = contribution = None
         except Exception as error:
             # A leaf has nothing to explain: what failed is a hook of it.
@@ -201,7 +220,7 @@ class OrderedTask:
     def end(self) -> None:
         """Lets go of the graph and of whoever made this task; nothing runs any more."""
         self.deliver = self.depart = _ended
-        self.ranks, self.sums, self.done = {}, {}, set()
+        self.ranks, self.sums, self.done, self._whole = {}, {}, set(), {}
         self._expected, self._ready, self._live = {}, [], {}
 
     def discover(self, nodes: Iterable[Any]) -> list[Any]:
