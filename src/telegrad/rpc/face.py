@@ -13,11 +13,17 @@ from telegrad.rpc.call import Call
 from telegrad.rpc.current import current_worker, default_worker, set_default_worker
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
-from telegrad.rpc.rendezvous import Joining, Rendezvous, join
+from telegrad.rpc.rendezvous import Joining, Meeting, Rendezvous, join
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.service import ServiceRequest
 from telegrad.rpc.starting import start_worker
-from telegrad.rpc.transport import UNIX_SOCKETS, Identity, PrivateDirectory
+from telegrad.rpc.transport import (
+    UNIX_SOCKETS,
+    Address,
+    Identity,
+    PrivateDirectory,
+    parse_address,
+)
 from telegrad.rpc.worker import Worker
 
 __all__ = [
@@ -49,12 +55,16 @@ def _setting(value: Any, name: str, argument: str) -> int:
 class _Membership:
     """This process's part in a cluster that met at rank 0."""
 
-    def __init__(self, name: str, rank: int, size: int, options: Options) -> None:
-        host = os.environ.get(environment.MASTER_ADDR, "127.0.0.1")
-        port = _setting(None, environment.MASTER_PORT, "MASTER_PORT")
-        key, credentials = environment.find_secrets(os.environ)
-        scheme = "tcp" if credentials is None else "tls"
-        master = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    def __init__(
+        self,
+        name: str,
+        rank: int,
+        size: int,
+        options: Options,
+        meeting: Meeting,
+        on_start: Callable[[Worker], object],
+    ) -> None:
+        master, key, credentials = meeting
         self._directory: PrivateDirectory | None = None
         self._rendezvous: Rendezvous | None = None
         self.members: list[Joining] = []
@@ -63,7 +73,7 @@ class _Membership:
         # Known before the members are: a quick worker may leave while rank 0 still counts them.
         self._size = size
         if credentials is not None:
-            address = f"tls://{options.host or _own_host(host, port)}:0"
+            address = f"tls://{options.host or _own_host(parse_address(master))}:0"
         elif UNIX_SOCKETS and options.unix_sockets:
             self._directory = PrivateDirectory.make()
             address = self._directory.socket_address(name)
@@ -71,6 +81,8 @@ class _Membership:
             address = "tcp://127.0.0.1:0"
         self.worker = start_worker(name, rank, address, key, options, credentials)
         try:
+            # Before the others know of this worker, and may call it.
+            on_start(self.worker)
             self.worker.register_service(_LEAVE, self._on_leave, inline=True)
             self.worker.register_service(_RETURNED, self._on_returned, inline=True)
             self.worker.on_worker_lost(lambda who, _: self._note_leaving(who.name, None))
@@ -117,6 +129,8 @@ class _Membership:
             if self._rendezvous is None or len(self._leaving) < self._size:
                 return
             requests = [each for each in self._leaving.values() if each is not None]
+        # Before anyone is let go: who meets again at this address must not meet the old cluster.
+        self._rendezvous.close()
         for each in requests:
             each.reply()
         self._left.set()
@@ -151,14 +165,22 @@ def msg_of(joining: Joining) -> list[Any]:
     return [joining.name, joining.rank, joining.address, joining.incarnation]
 
 
-def _own_host(master: str, port: int) -> str:
+def _own_host(master: Address) -> str:
     """Return this machine's address on the way to rank 0."""
     import socket
 
-    probe = socket.socket(socket.AF_INET6 if ":" in master else socket.AF_INET, socket.SOCK_DGRAM)
-    with probe:
-        probe.connect((master, port))
+    family = socket.AF_INET6 if ":" in master.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((master.host, master.port))
         return str(probe.getsockname()[0])
+
+
+def _meeting_of_environment() -> Meeting:
+    host = os.environ.get(environment.MASTER_ADDR, "127.0.0.1")
+    port = _setting(None, environment.MASTER_PORT, "MASTER_PORT")
+    key, credentials = environment.find_secrets(os.environ)
+    scheme = "tcp" if credentials is None else "tls"
+    return Meeting(Address(scheme, host=host, port=port).text, key, credentials)
 
 
 def init_rpc(
@@ -167,12 +189,14 @@ def init_rpc(
     rank: int | None = None,
     world_size: int | None = None,
     options: Options | None = None,
-    on_start: Callable[[Worker], object] | None = None,
+    meeting: Meeting | None = None,
+    on_start: Callable[[Worker], object] = lambda _: None,
 ) -> Worker:
     """Make this process a worker of a cluster; return when all workers are in.
 
     What is not given comes from the environment: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE,
-    TELEGRAD_WORKER_NAME, and the key by TELEGRAD_KEY_FILE or TELEGRAD_CREDENTIALS.
+    TELEGRAD_WORKER_NAME, and the key by TELEGRAD_KEY_FILE or TELEGRAD_CREDENTIALS. `on_start` gets
+    the worker before any other can call it.
     """
     global _membership
     name = name or os.environ.get(environment.WORKER_NAME)
@@ -189,9 +213,8 @@ def init_rpc(
         raise UsageError(
             f"this process is the worker {existing.name!r} already: call shutdown first"
         )
-    membership = _Membership(name, own_rank, size, options or Options())
-    if on_start is not None:
-        on_start(membership.worker)
+    meeting = meeting or _meeting_of_environment()
+    membership = _Membership(name, own_rank, size, options or Options(), meeting, on_start)
     _membership = membership
     set_default_worker(membership.worker)
     atexit.register(_leave_at_exit, membership)

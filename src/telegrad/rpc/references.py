@@ -43,13 +43,15 @@ class References:
         self._answered: dict[tuple[Endpoint, int], list[int]] = {}
         self._released: collections.deque[tuple[bool, int]] = collections.deque()
         self._flushing = False
+        self.handle_type: type[RRef] = RRef
+        """What users of this worker hold references by."""
         worker.register_service(_SERVICE, self._on_message, inline=True)
 
     # Handles.
 
     def create(self, value: Any) -> RRef:
         """Return a reference to a value of this worker."""
-        return RRef.handle(self._worker, self._worker.info, self.keep(value), None)
+        return self.handle_type.handle(self._worker, self._worker.info, self.keep(value), None)
 
     def keep(self, value: Any) -> int:
         """Keep a value of this worker and count one handle; return its number."""
@@ -71,7 +73,7 @@ class References:
         """Return the handle of a value that the owner is about to be asked to create."""
         with self._lock:
             self._table.hold(rref, rref, owner.name, None, State.PENDING, is_early=True)
-        return RRef.handle(self._worker, owner, rref, rref)
+        return self.handle_type.handle(self._worker, owner, rref, rref)
 
     def asked(self, rref: int, error: BaseException | None) -> None:
         """The owner has created the value, or the asking failed."""
@@ -84,7 +86,7 @@ class References:
         with self._lock:
             self._table.create(rref, self._worker.name)
             self._table.open_handle(rref)
-        return RRef.handle(self._worker, self._worker.info, rref, None)
+        return self.handle_type.handle(self._worker, self._worker.info, rref, None)
 
     def release(self, rref: int, fork: int | None) -> None:
         """A handle is gone. Called from finalizers: takes no lock."""
@@ -177,10 +179,10 @@ class References:
         with self._lock:
             if name == self._worker.name:
                 _, effects = self._table.came_home(rref, fork, parent, is_early)
-                handle = RRef.handle(self._worker, self._worker.info, rref, None)
+                handle = self.handle_type.handle(self._worker, self._worker.info, rref, None)
             else:
                 effects = self._table.arrived(rref, fork, name, parent, is_early)
-                handle = RRef.handle(self._worker, owner, rref, fork)
+                handle = self.handle_type.handle(self._worker, owner, rref, fork)
         self._perform(effects)
         return handle
 

@@ -9,16 +9,27 @@ speaks only with those who proved the key.
 import threading
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
 from telegrad.errors import CallTimeout, ProtocolViolation, UsageError
 from telegrad.rpc.driver.reader import FrameReader, Spinning
+from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.tls import Credentials
 from telegrad.rpc.transport import Connection, Identity, connect, listen
 from telegrad.rpc.wire.frames import ANSWER, FAILURE, SERVICE, pack
 
-__all__ = ["Joining", "Rendezvous", "join"]
+__all__ = ["Joining", "Meeting", "Rendezvous", "join"]
+
+
+class Meeting(NamedTuple):
+    """Where the workers of a cluster meet, and what proves that they belong to it."""
+
+    address: str
+    key: ClusterKey
+    credentials: Credentials | None = None
 
 
 class Joining(msgspec.Struct, array_like=True, frozen=True):
