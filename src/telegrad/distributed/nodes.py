@@ -2,7 +2,7 @@
 
 A message has one id on both sides. The *send node* stands where tensors were given away: gradients
 for it come from outside, and run on to the nodes of those tensors. The *recv node* stands where
-they arrived: its cotangent leaves this worker. Each tensor that arrived is an output of it.
+they arrived: its cotangent leaves this worker. Where several arrived, each is an output of it.
 
 Pure data: nothing here sends anything.
 """
@@ -45,7 +45,7 @@ class SendNode(_Fields, Hooked, eq=False):
     @classmethod
     def of(cls, tensors: Sequence[Tensor], message_id: int, path: Path, peer: str) -> "SendNode":
         """The node for giving away these tensors, all of which require grad."""
-        edges = tuple(x if x.node is LEAF else x.node for x in tensors)
+        edges = tuple([x if x.node is LEAF else x.node for x in tensors])
         return cls(edges, next_key(), message_id, path, peer)
 
     def name(self) -> str:
@@ -68,8 +68,8 @@ class RecvNode(_Fields, Hooked, eq=False):
     path: Path
     peer: str
     """Who gave them away."""
-    facts: list[tuple[tuple[int, ...], Any]]
-    """Shape and dtype of each tensor."""
+    size: int
+    """How many tensors arrived."""
     context: Any
 
     edges: ClassVar[tuple[Any, ...]] = ()
@@ -82,11 +82,20 @@ class RecvNode(_Fields, Hooked, eq=False):
         cls, tensors: Sequence[Tensor], message_id: int, path: Path, peer: str, context: Any
     ) -> "RecvNode":
         """The node for tensors that arrived and nobody has seen yet; makes them its outputs."""
-        facts = [(tensor.shape, tensor.dtype) for tensor in tensors]
-        node = cls(next_key(), message_id, path, peer, facts, context)
-        for i, tensor in enumerate(tensors):
-            tensor.node = OutputNode((node,), next_key(), i, len(tensors))
+        size = len(tensors)
+        node = cls(next_key(), message_id, path, peer, size, context)
+        if size == 1:
+            tensors[0].node = node
+        else:
+            for i, tensor in enumerate(tensors):
+                tensor.node = OutputNode((node,), next_key(), i, size)
         return node
+
+    def parts_of(self, cotangent: Cotangent | None) -> Sequence[Cotangent | None]:
+        """What goes back for each tensor that arrived."""
+        if cotangent is None:
+            return (None,) * self.size
+        return (cotangent,) if self.size == 1 else tuple(cotangent)
 
     def name(self) -> str:
         return "RecvRpcBackward"

@@ -161,9 +161,7 @@ class Part:
             )
         return send
 
-    def _depart(self, recv: RecvNode, cotangent: Bundle | None) -> None:
-        if cotangent is None:
-            cotangent = Bundle([None] * len(recv.facts))
+    def _depart(self, recv: RecvNode, cotangent: Any) -> None:
         if recv.context is not self.context:
             raise ContextError(
                 f"expected tensors recorded in context {self.context.id}, got one that arrived in "
@@ -171,9 +169,9 @@ class Part:
             )
         if recv.peer == self._worker_name:
             # A call to oneself: the other end is here.
-            self._task.feed(self._send_of(recv.message_id), cotangent)
+            self._task.feed(self._send_of(recv.message_id), Bundle(recv.parts_of(cotangent)))
         else:
-            self._departures.append(Departure(recv.peer, recv, cotangent))
+            self._departures.append(Departure(recv.peer, recv, recv.parts_of(cotangent)))
 
     def _deliver(self, node: Any, gradient: Any, is_alone: bool) -> None:
         name = self.targets.get(node)
