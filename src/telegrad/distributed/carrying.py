@@ -45,9 +45,9 @@ class Carrier:
         self._parcels = Parcels(recorder)
         self.running = 0
         """How many passes this worker is the root of right now."""
-        worker.register_service(GRADIENTS, self._on_gradients)
-        worker.register_service(SEARCH, self._on_search)
-        worker.register_service(RESUME, self._on_resume)
+        worker.register_service(GRADIENTS, self._work_on(self._on_gradients))
+        worker.register_service(SEARCH, self._work_on(self._on_search))
+        worker.register_service(RESUME, self._work_on(self._on_resume))
         worker.register_service(UNUSED, self._on_unused)
         worker.register_service(SETTLE, self._on_settle, inline=True)
         worker.on_worker_lost(self._on_lost)
@@ -227,30 +227,41 @@ class Carrier:
                     )
                 part.targets[value if value.is_leaf else value.grad_fn] = reference
 
+    def _work_on(self, answer: Callable[[ServiceRequest], None]) -> Callable[..., None]:
+        """The handler of a question: while it runs, the question counts as worked on."""
+        working = self._questions.working
+
+        def handle(request: ServiceRequest) -> None:
+            number = request.header[0]
+            working.add(number)
+            try:
+                answer(request)
+            finally:
+                working.discard(number)
+
+        return handle
+
     def _on_gradients(self, request: ServiceRequest) -> None:
         raw_plan, phase, entries = request.header[1]
-        with self._questions.work_on(request):
-            part = self._part(raw_plan)
-            report = Report()
-            feeds = self._parcels.unpack(part, entries, request.arrays)
-            asker = request.frm.name
-            riding = self._carry(part, part.receive(feeds, phase), report, phase, asker)
-            answer, arrays = self._parcels.pack(part, asker, riding) if riding else ([], [])
-            request.reply([report.waiting, list(report.workers), answer], arrays)
+        part = self._part(raw_plan)
+        report = Report()
+        feeds = self._parcels.unpack(part, entries, request.arrays)
+        asker = request.frm.name
+        riding = self._carry(part, part.receive(feeds, phase), report, phase, asker)
+        answer, arrays = self._parcels.pack(part, asker, riding) if riding else ([], [])
+        request.reply([report.waiting, list(report.workers), answer], arrays)
 
     def _on_search(self, request: ServiceRequest) -> None:
         raw_plan, message_ids = request.header[1]
-        with self._questions.work_on(request):
-            report = Report()
-            self._search(self._part(raw_plan), message_ids, report)
-            request.reply([report.waiting, list(report.workers)])
+        report = Report()
+        self._search(self._part(raw_plan), message_ids, report)
+        request.reply([report.waiting, list(report.workers)])
 
     def _on_resume(self, request: ServiceRequest) -> None:
-        with self._questions.work_on(request):
-            part = self._part(request.header[1])
-            report = Report()
-            self._carry(part, part.resume(), report, 2, None)
-            request.reply([report.waiting, list(report.workers)])
+        part = self._part(request.header[1])
+        report = Report()
+        self._carry(part, part.resume(), report, 2, None)
+        request.reply([report.waiting, list(report.workers)])
 
     def _on_unused(self, request: ServiceRequest) -> None:
         request.reply(self._list_unused(msgspec.convert(request.header, Plan)))

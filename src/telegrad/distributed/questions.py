@@ -7,7 +7,6 @@ has waited for a call's timeout asks whether the question is still being worked 
 it is not. So a wait always ends: with the answer, or with an error that names the worker.
 """
 
-import threading
 from typing import Any, Final
 
 from telegrad.errors import CallTimeout
@@ -64,8 +63,8 @@ class Questions:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._lock = threading.Lock()
-        self._working: set[int] = set()
+        self.working: set[int] = set()
+        """The numbers of the questions that are being worked on here."""
         worker.register_service(WORKING, self._on_working, inline=True)
 
     @property
@@ -89,36 +88,11 @@ class Questions:
         )
         return Question(self, call, number)
 
-    def work_on(self, request: ServiceRequest) -> "_Work":
-        """Notes, for a ``with`` block, that the request's question is being worked on."""
-        return _Work(self, request.header[0])
-
     def is_working(self, on: WorkerInfo, number: int) -> bool:
         """Whether that worker still works on the question."""
         answer, _ = self._worker.ask_service(on, WORKING, number)
         return bool(answer)
 
     def _on_working(self, request: ServiceRequest) -> None:
-        request.reply(request.header in self._working)
+        request.reply(request.header in self.working)
 
-    def begin(self, number: int) -> None:
-        with self._lock:
-            self._working.add(number)
-
-    def end(self, number: int) -> None:
-        with self._lock:
-            self._working.discard(number)
-
-
-class _Work:
-    __slots__ = ("_number", "_questions")
-
-    def __init__(self, questions: Questions, number: int) -> None:
-        self._questions = questions
-        self._number = number
-
-    def __enter__(self) -> None:
-        self._questions.begin(self._number)
-
-    def __exit__(self, *exception: object) -> None:
-        self._questions.end(self._number)

@@ -57,7 +57,7 @@ class Recorder:
         if place is None and is_recording and not levels:
             self._carry_duals(to.name, values)
             return None
-        shared = [self.levels.share(level, to.name) for level in levels]
+        shared = [self.levels.share(level, to.name) for level in levels] if levels else []
         if place is None or not is_recording:
             self._carry_duals(to.name, values)
             return [NO_CONTEXT if is_recording else NO_GRAD, 0, [], (), shared]
@@ -101,15 +101,15 @@ class Recorder:
     def incoming_call(
         self, frm: WorkerInfo, extra: Any, values: list[Any]
     ) -> AbstractContextManager[Any]:
-        shadows: list[Level | None] = []
-        if extra is not None and extra[4]:
-            shadows = self.levels.meet(extra[4])
-        self._arrive_duals(values)
         if extra is None:
+            self._arrive_duals(values)
             return _NOTHING
-        context_id, message_id, slots, path, _ = extra
-        open_levels = tuple(level for level in shadows if level is not None)
-        if context_id in (NO_CONTEXT, NO_GRAD):
+        context_id, message_id, slots, path, shared = extra
+        open_levels: tuple[Level, ...] = ()
+        if shared:
+            open_levels = tuple([x for x in self.levels.meet(shared) if x is not None])
+        self._arrive_duals(values)
+        if context_id == NO_CONTEXT or context_id == NO_GRAD:
             return _Inside(None, open_levels)
         context = self.contexts.open(context_id, frm)
         path = tuple(path)
@@ -140,11 +140,10 @@ class Recorder:
 
     def give(self, context: Context, to: str, values: list[Any], path: Path) -> Any:
         """Records Tensors that leave outside of a call; returns what the other side needs."""
-        flat = [t for value in values if isinstance(value, Tensor) for t in flatten(value)]
-        slots = [i for i, t in enumerate(flat) if t.node is not None]
+        recorded, slots, _ = _recorded(values)
         if not slots:
             return None
-        message_id = self._send_node(context, to, [flat[i] for i in slots], path)
+        message_id = self._send_node(context, to, recorded, path)
         return [message_id, slots, path, self.worker.name]
 
     def take(self, context: Context, extra: Any, values: list[Any]) -> None:
@@ -181,20 +180,16 @@ class Recorder:
     ) -> tuple[int, list[int]]:
         """Records what leaves; the values are replaced by what travels."""
         given = foreign.stand_ins(values) if foreign.known else values
-        tensors = [(i, value) for i, value in enumerate(given) if isinstance(value, Tensor)]
-        if not tensors:
-            return 0, []
-        flat = [t for _, value in tensors for t in flatten(value)]
-        slots = [i for i, t in enumerate(flat) if t.node is not None]
-        message_id = 0
-        if slots:
-            message_id = self._send_node(context, to, [flat[i] for i in slots], path)
+        recorded, slots, has_tangents = _recorded(given)
+        message_id = self._send_node(context, to, recorded, path) if slots else 0
         if given is not values:
             foreign.detach(values)
-        for i, value in tensors:
-            if value.node is not None and values[i] is value:
-                values[i] = wrap(value.array, None, value.tangents)
-        self._carry_duals(to, values)
+        if slots:
+            for i, value in enumerate(values):
+                if isinstance(value, Tensor) and value.node is not None:
+                    values[i] = wrap(value.array, None, value.tangents)
+        if has_tangents:
+            self._carry_duals(to, values)
         return message_id, slots
 
     def _send_node(self, context: Context, to: str, tensors: list[Tensor], path: Path) -> int:
@@ -212,10 +207,12 @@ class Recorder:
         path: Path,
     ) -> None:
         came = foreign.empty_stand_ins(values) if foreign.known else values
-        flat = [t for value in came if isinstance(value, Tensor) for t in flatten(value)]
-        context.recvs[message_id] = RecvNode.join(
-            [flat[i] for i in slots], message_id, path, frm, context
-        )
+        flat: list[Tensor] = []
+        for value in came:
+            if isinstance(value, Tensor):
+                flat.extend(flatten(value))
+        recorded = flat if len(flat) == len(slots) else [flat[i] for i in slots]
+        context.recvs[message_id] = RecvNode.join(recorded, message_id, path, frm, context)
         if came is not values:
             foreign.join(values, came)
 
@@ -228,6 +225,25 @@ class Recorder:
         for i, value in enumerate(values):
             if isinstance(value, CarriedDual):
                 values[i] = value.arrive(self.levels)
+
+
+def _recorded(values: list[Any]) -> tuple[list[Tensor], list[int], bool]:
+    """The tensors of a message that require grad and their slots; whether any has tangents."""
+    recorded: list[Tensor] = []
+    slots: list[int] = []
+    has_tangents = False
+    slot = 0
+    for value in values:
+        if not isinstance(value, Tensor):
+            continue
+        if value.tangents:
+            has_tangents = True
+        for tensor in flatten(value):
+            if tensor.node is not None:
+                recorded.append(tensor)
+                slots.append(slot)
+            slot += 1
+    return recorded, slots, has_tangents
 
 
 def _make_constant(values: list[Any]) -> None:

@@ -8,7 +8,7 @@ which level each tangent belongs to. Only a worker can name levels, so it is mad
 worker's recorder, not by the serialiser.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,10 @@ def rebuilt(rest: Iterator[Any], facts: list[Any] | None, book: LevelBook) -> Te
     return wrap(array, None, Tangents(entries) if entries else None)
 
 
-def flatten(tensor: Tensor) -> list[Tensor]:
+def flatten(tensor: Tensor) -> Sequence[Tensor]:
     """A tensor and its tangents, theirs included, in an order that both sides share."""
     if not tensor.tangents:
-        return [tensor]
+        return (tensor,)
     flat = [tensor]
     for level in sorted(tensor.tangents, key=lambda each: each.depth):
         flat.extend(flatten(tensor.tangents[level]))
