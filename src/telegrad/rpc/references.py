@@ -142,6 +142,14 @@ class References:
                 "given": len(table.given),
             }
 
+    def sharing(self) -> dict[str, int]:
+        """Return how many values others refer to, by how many forks, and forks unconfirmed here."""
+        with self._lock:
+            shared = [len(entry.users) for entry in self._table.owned.values() if entry.users]
+            held = self._table.held.values()
+            pending = sum(each.state is State.PENDING for each in held)
+            return {"shared": len(shared), "forks": sum(shared), "pending": pending}
+
     # Travelling.
 
     def exporter(self, endpoint: Endpoint, carrier: "Call | int") -> Callable[[Any], list[Any]]:
