@@ -5,8 +5,7 @@ inputs, and a pass that is exact and ends whether or not every call was used. ``
 this file has the algorithm.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from contextvars import Token
 from typing import Any, Final
 
@@ -37,15 +36,20 @@ __all__ = [
 _AFTER: Final = 1 << 62
 
 
-@contextmanager
-def context() -> Iterator[int]:
+class context:
     """Records the remote calls made inside; gives the id of a new context, released at the end."""
-    made, token = _enter_new()
-    try:
-        yield made.id
-    finally:
-        CURRENT.reset(token)
-        _here().leases.release(made.id)
+
+    __slots__ = ("_here", "_id", "_token")
+
+    def __enter__(self) -> int:
+        self._here = _here()
+        made, self._token = _enter_new(self._here)
+        self._id = made.id
+        return made.id
+
+    def __exit__(self, *exception: object) -> None:
+        CURRENT.reset(self._token)
+        self._here.leases.release(self._id)
 
 
 def backward(
@@ -65,7 +69,8 @@ def backward(
     `create_graph`. With ``mode="fast"`` a call whose result was not used is an error instead of a
     correction.
     """
-    found = _live(context_id)
+    here = _here()
+    found = _live(context_id, here)
     weights = foreign.adopted(grad_tensors, are_gradients=True)
     chosen_roots = listed(foreign.adopted(roots), "roots")
     starts = checked_roots(chosen_roots, weights, "grad_tensors", create_graph)
@@ -79,14 +84,14 @@ def backward(
     def keep_captured(part: Part) -> None:
         part.staged.update(part.captured)
 
-    _here().runner.run(
+    here.runner.run(
         found,
         starts,
         retain_graph=retain_graph,
         create_graph=create_graph,
         targets=targets,
         mode=mode,
-        finish=keep_captured,
+        finish=None if targets is None else keep_captured,
     )
 
 
@@ -217,20 +222,21 @@ def _here() -> Autograd:
     return autograd_of(current_worker())
 
 
-def _live(context_id: int) -> Context:
+def _live(context_id: int, here: Autograd | None = None) -> Context:
     if not isinstance(context_id, int):
         raise ContextError(f"expected the id of a context, an int, got {type(context_id).__name__}")
-    return _here().recorder.contexts.get(context_id)
+    return (here or _here()).recorder.contexts.get(context_id)
 
 
-def _enter_new() -> tuple[Context, Token[Place | None]]:
+def _enter_new(here: Autograd) -> tuple[Context, Token[Place | None]]:
     current = CURRENT.get()
     if current is not None and not current.context.released:
         raise ContextError(
             f"expected no context to be open here, got the nested one {current.context.id}; leave "
             "it before opening another"
         )
-    made = _here().recorder.contexts.open(current_worker().next_id(), None)
+    recorder = here.recorder
+    made = recorder.contexts.open(recorder.worker.next_id(), None)
     return made, CURRENT.set(Place(made, ()))
 
 
@@ -261,7 +267,7 @@ class DistAutogradContext:
 
 def _new_context() -> DistAutogradContext:
     """Opens a context in this thread until ``_release_context``."""
-    return DistAutogradContext(_enter_new()[0])
+    return DistAutogradContext(_enter_new(_here())[0])
 
 
 def _release_context(context_id: int) -> None:

@@ -34,25 +34,22 @@ class Parcels:
         entries: list[list[Any]] = []
         arrays: list[Any] = []
         for departure in group:
-            places = [i for i, p in enumerate(departure.parts) if p is not None]
-            present = [departure.parts[i] for i in places]
-            extra = None
+            parts, recv = departure.parts, departure.recv
+            places = [i for i, part_ in enumerate(parts) if part_ is not None]
+            extra = facts = None
             if part.plan.recorded:
-                path = (_AFTER, part.plan.ordinal, *departure.recv.path)
-                extra = self._recorder.give(part.context, to, present, path)
-            carried = []
-            for value in present:
-                if isinstance(value, Tensor):
-                    arrays.append(value.array)
-                    tangents = value.tangents
-                    levels = self._recorder.levels
-                    carried.append(levels.facts_of(tangents, to, arrays) if tangents else None)
-                else:
+                path = (_AFTER, part.plan.ordinal, *recv.path)
+                extra = self._recorder.give(part.context, to, [parts[i] for i in places], path)
+            for place in places:
+                value = parts[place]
+                if not isinstance(value, Tensor):
                     arrays.append(np.asarray(value))
-                    carried.append(None)
-            facts = carried if any(fact is not None for fact in carried) else None
-            size = len(departure.parts)
-            entries.append([departure.recv.message_id, size, places, facts, extra])
+                    continue
+                arrays.append(value.array)
+                if value.tangents:
+                    facts = facts or {}
+                    facts[place] = self._recorder.levels.facts_of(value.tangents, to, arrays)
+            entries.append([recv.message_id, len(parts), places, facts, extra])
         return entries, arrays
 
     def unpack(self, part: Part, entries: list[list[Any]], arrays: list[Any]) -> list[Feed]:
@@ -60,16 +57,15 @@ class Parcels:
         feeds: list[Feed] = []
         rest = iter(arrays)
         for message_id, size, places, facts, extra in entries:
-            present: list[Any] = [
-                rebuilt(rest, facts[i], self._recorder.levels) if facts and facts[i] else next(rest)
-                for i in range(len(places))
-            ]
+            parts: list[Any] = [None] * size
+            for place in places:
+                known = facts and facts.get(place)
+                parts[place] = rebuilt(rest, known, self._recorder.levels) if known else next(rest)
             if part.plan.recorded:
-                present = [p if isinstance(p, Tensor) else wrap(p) for p in present]
+                present = [p if isinstance(p, Tensor) else wrap(p) for p in parts if p is not None]
                 if extra is not None:
                     self._recorder.take(part.context, extra, present)
-            parts: list[Any] = [None] * size
-            for place, value in zip(places, present):
-                parts[place] = value
+                for place, value in zip(places, present):
+                    parts[place] = value
             feeds.append((message_id, parts))
         return feeds

@@ -11,6 +11,7 @@ Gradients are staged here and become the context's when the pass has succeeded e
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -25,12 +26,15 @@ from telegrad.graph import Bundle
 from telegrad.rpc.future import Future
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.accumulating import own
-from telegrad.tensors.modes import ModeScope
+from telegrad.tensors.modes import ModeScope, no_grad
 
 __all__ = ["Departure", "Part", "Plan"]
 
 Feed = tuple[int, Sequence[Any]]
 """A message id and a gradient for each tensor of that message, None where there is none."""
+
+
+_by_path = attrgetter("path")
 
 
 class Plan(msgspec.Struct, array_like=True, frozen=True):
@@ -98,7 +102,8 @@ class Part:
         self._counted = True
         # A copy in one step: handlers of this context may still add to it.
         sends = list(self.context.sends.values())
-        sends.sort(key=lambda send: send.path)
+        if len(sends) > 1:
+            sends.sort(key=_by_path)
         entries = [*roots, *sends]
         if foreign.known:
             found = foreign.cut(entries, self.plan.keep_graph)
@@ -135,7 +140,7 @@ class Part:
             raise self._error
         self._runs_on = threading.get_ident()
         try:
-            with ModeScope(recording=self.plan.recorded):
+            with ModeScope(recording=True) if self.plan.recorded else no_grad():
                 self._task.run()
         except BaseException as error:
             self._error = error

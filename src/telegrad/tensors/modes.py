@@ -101,6 +101,9 @@ class no_grad(_Bare):
     def __init__(self) -> None:
         super().__init__(recording=False)
 
+    def _changed(self, mode: Mode) -> Mode:
+        return QUIET if mode is PLAIN else super()._changed(mode)
+
 
 class enable_grad(_Bare):
     """Records again inside of ``no_grad``; inside of ``inference_mode`` it changes nothing."""
