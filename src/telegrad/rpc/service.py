@@ -40,29 +40,32 @@ _decode = msgspec.msgpack.Decoder(Message).decode
 
 def seal_message(name: str, header: Any, content: Arrays) -> tuple[bytes, list[Buffer]]:
     """Return a frame's header and buffers."""
-    if not content:
-        return _encode(Message(name, header, [])), []
-    message = Message(name, header, [arrays.describe(array) for array in content])
-    return _encode(message), [arrays.raw_bytes(array) for array in content]
+    buffers: list[Buffer] = []
+    descriptors = arrays.describe_all(content, buffers) if content else []
+    return _encode(Message(name, header, descriptors)), buffers
 
 
 def open_message(
-    data: bytes, buffers: Sequence[Buffer], most_dimensions: int
+    data: bytes | bytearray, buffers: Sequence[Buffer], most_dimensions: int
 ) -> tuple[str, Any, list["np.ndarray[Any, Any]"]]:
     """Return (name, header, arrays)."""
     try:
         message = _decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise ProtocolViolation(f"a malformed service message came: {error}") from error
-    if len(message.arrays) != len(buffers):
+    if not message.arrays and not buffers:
+        return message.name, message.header, []
+    try:
+        content, used = arrays.build_all(message.arrays, buffers, 0, most_dimensions)
+    except (IndexError, TypeError, ValueError) as error:
         raise ProtocolViolation(
-            f"expected {len(message.arrays)} buffers for a message of {message.name!r}, "
-            f"got {len(buffers)}"
+            f"the arrays of a message of {message.name!r} don't fit the {len(buffers)} buffers of "
+            f"its frame: {error}"
+        ) from error
+    if used != len(buffers):
+        raise ProtocolViolation(
+            f"expected {used} buffers for a message of {message.name!r}, got {len(buffers)}"
         )
-    content = [
-        arrays.build(descriptor, buffer, most_dimensions)
-        for descriptor, buffer in zip(message.arrays, buffers)
-    ]
     return message.name, message.header, content
 
 

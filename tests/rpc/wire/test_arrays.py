@@ -31,18 +31,23 @@ DTYPES = [
 ]
 
 
-def there_and_back(array):
-    descriptor = arrays.describe(array)
-    return arrays.build(descriptor, memoryview(bytearray(arrays.raw_bytes(array))), 64)
+def there_and_back(array, inline=4096):
+    buffers = []
+    descriptor = arrays.describe(array, buffers, inline)
+    copies = [memoryview(bytearray(buffer)) for buffer in buffers]
+    (back,), used = arrays.build_all([descriptor], copies, 0, 64)
+    assert used == len(buffers) == (array.nbytes >= inline)
+    return back
 
 
+@pytest.mark.parametrize("inline", [0, 4096])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (2, 3, 4)])
-def test_every_plain_dtype_and_shape_comes_back(dtype, shape):
+def test_every_plain_dtype_and_shape_comes_back(dtype, shape, inline):
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     rng = np.random.default_rng(0)
     array = np.frombuffer(rng.integers(0, 2, size, np.uint8).tobytes(), dtype).reshape(shape)
-    back = there_and_back(array)
+    back = there_and_back(array, inline)
     assert back.dtype == array.dtype
     assert back.shape == array.shape
     assert back.tobytes() == array.tobytes()
@@ -55,10 +60,27 @@ def test_non_contiguous_arrays_come_back_by_value(size):
         assert np.array_equal(there_and_back(view), view)
 
 
-def test_what_arrives_can_be_written():
-    back = there_and_back(np.zeros(3))
+@pytest.mark.parametrize("inline", [0, 4096])
+def test_what_arrives_can_be_written(inline):
+    back = there_and_back(np.zeros(3), inline)
     back[0] = 1
     assert back[0] == 1
+
+
+@pytest.mark.parametrize("count", [1, 16, 17, 1000, 100_000])
+def test_arrays_in_a_header_are_bounded_together(count):
+    assert count * arrays.inline_below(count) <= 64 << 10
+
+
+def test_many_small_arrays_come_back_whether_or_not_they_are_in_the_header():
+    content = [np.full(n, float(n)) for n in range(300)]
+    buffers = []
+    descriptors = arrays.describe_all(content, buffers)
+    assert 0 < len(buffers) < 300
+    copies = [memoryview(bytearray(buffer)) for buffer in buffers]
+    back, used = arrays.build_all(descriptors, copies, 0, 4)
+    assert used == len(buffers)
+    assert all(map(np.array_equal, back, content))
 
 
 @pytest.mark.parametrize("array", [np.array([object()]), np.zeros(2, [("a", "f4")])])
@@ -83,4 +105,4 @@ def test_a_descriptor_that_does_not_fit_its_bytes_is_refused(descriptor, size):
 
 def test_negative_dimensions_that_multiply_to_the_right_size_are_refused():
     with pytest.raises(ProtocolViolation, match="does not describe a buffer of 16 bytes"):
-        arrays.build([arrays.describe(np.zeros(1))[0], -1, -2], bytearray(16), 4)
+        arrays.build([arrays.describe(np.zeros(1), [], 9)[0], None, -1, -2], bytearray(16), 4)

@@ -1,10 +1,13 @@
-"""How an array of numbers travels: (dtype code, shape) in the header, its bytes as a raw buffer.
+"""How an array of numbers travels: as dtype code, shape and raw bytes.
 
-Pickling an array costs 20 µs, this 3 µs. Knows NumPy arrays only. Invariant: the shape and dtype
-of a descriptor account for exactly the bytes of its buffer, or nothing is built.
+The bytes of a small array stand in its descriptor, so a frame of small arrays is a header and
+nothing else; those of a large one are a buffer of the frame, not copied. Pickling an array costs
+20 µs, this 1 µs. Knows NumPy arrays only. Invariant: the shape and dtype of a descriptor account
+for exactly the bytes that came, or nothing is built.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,10 +15,13 @@ import numpy as np
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.wire.frames import Buffer
 
-__all__ = ["Descriptor", "build", "describe", "is_raw", "raw_bytes"]
+__all__ = ["Descriptor", "build", "build_all", "describe", "describe_all", "inline_below", "is_raw"]
 
 Descriptor = list[Any]
-"""[code, *shape], or [NAMED, dtype.str, *shape] for a dtype that has no code."""
+"""[code, bytes, *shape]; [NAMED, bytes, dtype.str, *shape] for a dtype that has no code.
+
+Instead of the bytes stands None where they are the frame's next buffer.
+"""
 
 _NAMES: Final = [
     "bool",
@@ -38,7 +44,8 @@ _CODES: Final = {dtype: code for code, dtype in enumerate(_DTYPES)}
 NAMED: Final = len(_DTYPES)
 # Kinds that raw bytes describe in full; structured ones and Python objects are pickled.
 _NAMED_KINDS: Final = frozenset("biufcmMSU")
-_COPY_BELOW: Final = 4096
+_INLINE_BELOW: Final = 4096
+_MOST_INLINE: Final = 64 << 10
 
 
 def is_raw(array: "np.ndarray[Any, Any]") -> bool:
@@ -47,25 +54,42 @@ def is_raw(array: "np.ndarray[Any, Any]") -> bool:
     return dtype in _CODES or (dtype.kind in _NAMED_KINDS and dtype.names is None)
 
 
-def describe(array: "np.ndarray[Any, Any]") -> Descriptor:
-    """Return the descriptor of an array that is raw."""
+def inline_below(count: int) -> int:
+    """Return the size below which arrays stand in the header, where there are `count` of them.
+
+    Headers have a limit of their own: all such arrays together are 64 KB at most.
+    """
+    return _INLINE_BELOW if count <= _MOST_INLINE // _INLINE_BELOW else _MOST_INLINE // count
+
+
+def describe(array: "np.ndarray[Any, Any]", buffers: list[Buffer], inline: int) -> Descriptor:
+    """Return the descriptor of an array that is raw.
+
+    Its bytes stand in it if they are fewer than `inline`, else they are appended to `buffers`.
+    """
+    data = None
+    if array.nbytes < inline:
+        data = array.tobytes()
+    else:
+        buffers.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     code = _CODES.get(array.dtype)
     if code is None:
-        return [NAMED, array.dtype.str, *array.shape]
-    return [code, *array.shape]
+        return [NAMED, data, array.dtype.str, *array.shape]
+    return [code, data, *array.shape]
 
 
-def raw_bytes(array: "np.ndarray[Any, Any]") -> Buffer:
-    """Return the array's bytes in C order: a copy of a small array, a view of a large one."""
-    if array.nbytes < _COPY_BELOW:
-        return array.tobytes()
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+def describe_all(
+    content: Sequence["np.ndarray[Any, Any]"], buffers: list[Buffer]
+) -> list[Descriptor]:
+    """Return the descriptors of all arrays of a message."""
+    inline = inline_below(len(content))
+    return [describe(array, buffers, inline) for array in content]
 
 
 def build(descriptor: Descriptor, buffer: Buffer, most_dimensions: int) -> "np.ndarray[Any, Any]":
     """Return an array over the buffer's memory."""
     try:
-        code, *shape = descriptor
+        code, _, *shape = descriptor
         if code == NAMED:
             name, *shape = shape
             dtype = np.dtype(str(name))
@@ -74,10 +98,32 @@ def build(descriptor: Descriptor, buffer: Buffer, most_dimensions: int) -> "np.n
         else:
             dtype = _DTYPES[code]
         if len(shape) <= most_dimensions and math.prod(shape) * dtype.itemsize == len(buffer):
-            return np.ndarray(tuple(shape), dtype, buffer)
+            return np.ndarray(shape, dtype, buffer)
     except (TypeError, ValueError, IndexError, OverflowError):
         pass
     raise ProtocolViolation(
         f"the array descriptor {descriptor!r} does not describe a buffer of {len(buffer)} bytes "
         f"with at most {most_dimensions} dimensions"
     )
+
+
+def build_all(
+    descriptors: Sequence[Descriptor],
+    buffers: Sequence[Buffer],
+    first: int,
+    most_dimensions: int,
+) -> tuple[list["np.ndarray[Any, Any]"], int]:
+    """Return the arrays, and the place of the first buffer from `first` on that none of them took.
+
+    What came in a descriptor gets memory of its own, to which it may be written.
+    """
+    content = []
+    for descriptor in descriptors:
+        data = descriptor[1]
+        if data is not None:
+            data = bytearray(data)
+        else:
+            data = buffers[first]
+            first += 1
+        content.append(build(descriptor, data, most_dimensions))
+    return content, first

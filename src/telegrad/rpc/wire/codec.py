@@ -15,13 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from telegrad.errors import ProtocolViolation, Refused, Unserializable
 from telegrad.rpc.introduction import Limits
 from telegrad.rpc.wire import arrays, functions, kinds, pickling, plain
 from telegrad.rpc.wire.codes import CodeCache
 from telegrad.rpc.wire.frames import Buffer
-from telegrad.rpc.wire.slots import Role, build_slots, describe_slots, role_of
+from telegrad.rpc.wire.slots import build_slots, describe_slots, role_of
 
 __all__ = ["Codec", "Parcel", "Sealed"]
 
@@ -49,10 +50,11 @@ class Sealed(msgspec.Struct, array_like=True, gc=False):
     function: Any
     code: bytes | None
     extra: Any
-    slots: list[list[Any]]
+    # Lists, if the peer is honest: whoever reads them finds out, and checking twice costs.
+    slots: Any
     form: int
     items: Any
-    where: list[int]
+    where: Any
     names: dict[str, Any] | None
 
 
@@ -71,8 +73,10 @@ def _flatten(items: Sequence[Any]) -> tuple[list[Any], list[int], list[Any]] | N
             if (type_ is bytes or type_ is str) and len(item) > _LARGEST_FLAT_BYTES:
                 return None
             continue
-        role = role_of(type_)
-        if role is None or (role is Role.ARRAY and not arrays.is_raw(item)):
+        if type_ is np.ndarray:
+            if not arrays.is_raw(item):
+                return None
+        elif role_of(type_) is None:
             return None
         for other in slots:
             if other is item:
@@ -207,7 +211,7 @@ class Codec:
 
     def unseal(
         self,
-        header: bytes,
+        header: bytes | bytearray,
         buffers: Sequence[Buffer],
         limits: Limits,
         accept: Callable[[list[Any]], Any] | None = None,
@@ -307,16 +311,14 @@ def _dump_call(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bytes, list
 
 
 def _fill(sealed: Sealed, slots: list[Any]) -> list[Any]:
-    items = sealed.items
-    if type(items) is not list or len(sealed.where) != len(slots):
+    items, where = sealed.items, sealed.where
+    if type(items) is not list or type(where) is not list or len(where) != len(slots):
         raise ProtocolViolation(f"expected a list with {len(slots)} holes, got {items!r}")
     try:
-        for index, value in zip(sealed.where, slots):
+        for index, value in zip(where, slots):
             items[index] = value
-    except IndexError:
-        raise ProtocolViolation(
-            f"a hole at {sealed.where} lies outside {len(items)} items"
-        ) from None
+    except (IndexError, TypeError):
+        raise ProtocolViolation(f"a hole at {where} lies outside {len(items)} items") from None
     if not items and sealed.form == _FLAT and sealed.function is None:
         raise ProtocolViolation("expected one result, got none")
     return items

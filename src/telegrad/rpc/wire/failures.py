@@ -59,7 +59,7 @@ def _text(error: BaseException) -> str:
         return f"<its text can't be had: {broken!r}>"
 
 
-def load_failure(header: bytes, *, strict: bool) -> BaseException:
+def load_failure(header: bytes | bytearray, *, strict: bool) -> BaseException:
     """Return the exception, with a note that holds the worker's name and the remote traceback."""
     try:
         failure = _decode(header)

@@ -87,7 +87,7 @@ class Frame(msgspec.Struct, gc=False):
     flags: int
     ident: int
     parent: int
-    header: bytes
+    header: bytes | bytearray
     buffers: Sequence[Any]
 
 

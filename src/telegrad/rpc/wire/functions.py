@@ -13,9 +13,11 @@ import hashlib
 import importlib
 import sys
 from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Final, TypeVar
 
 import cloudpickle
+import msgspec
 
 from telegrad.errors import Refused, UsageError
 from telegrad.rpc.wire import pickling
@@ -27,27 +29,69 @@ _DIGEST_BYTES: Final = 16
 _exposed: dict[str, Callable[..., Any]] = {}
 
 
+class _Place(msgspec.Struct, frozen=True, gc=False):
+    """Where a function at the top of a module was found; asked again before it is believed."""
+
+    name: str
+    module_name: str
+    module: ModuleType
+    namespace: dict[str, Any]
+    attribute: str
+
+    def holds(self) -> Any:
+        """Return what is there now; None if the module was replaced."""
+        if sys.modules.get(self.module_name) is self.module:
+            return self.namespace.get(self.attribute)
+        return None
+
+
+# Names that were looked up before, by function and by name.
+_MOST_PLACES: Final = 4096
+_places: dict[Any, _Place] = {}
+_places_by_name: dict[str, _Place] = {}
+_listed_by_value: Final = cloudpickle.list_registry_pickle_by_value
+
+
 def importable_name(function: Any) -> str | None:
     """Return "module:qualname" if importing it gives this very object, else None."""
+    type_ = type(function)
+    is_plain = type_ is FunctionType or type_ is BuiltinFunctionType
+    if is_plain:
+        place = _places.get(function)
+        if place is not None and place.holds() is function and not _listed_by_value():
+            return place.name
     module = getattr(function, "__module__", None)
     name = getattr(function, "__qualname__", None)
     if module is None or name is None or module == "__main__":
         return None
     found: Any = sys.modules.get(module)
-    if found is None or _goes_by_value(module):
+    if found is None or module in _listed_by_value():
         return None
     for part in name.split("."):
         found = getattr(found, part, None)
-    return f"{module}:{name}" if found is function else None
+    if found is not function:
+        return None
+    if is_plain:
+        _remember(_places, function, f"{module}:{name}")
+    return f"{module}:{name}"
 
 
-def _goes_by_value(module: str) -> bool:
-    registered = cloudpickle.list_registry_pickle_by_value()
-    return bool(registered) and module in registered
+def _remember(places: dict[Any, _Place], key: Any, name: str) -> None:
+    """Enter a name, if it is that of something at the top of a module."""
+    module_name, _, attribute = name.partition(":")
+    module = sys.modules[module_name]
+    namespace = getattr(module, "__dict__", None)
+    if isinstance(namespace, dict) and attribute in namespace:
+        if len(places) >= _MOST_PLACES:
+            places.clear()
+        places[key] = _Place(name, module_name, module, namespace, attribute)
 
 
 def resolve_name(name: str) -> Any:
     """Return the object that the name stands for, importing its module if need be."""
+    place = _places_by_name.get(name)
+    if place is not None and (there := place.holds()) is not None:
+        return there
     module_name, _, qualname = name.partition(":")
     found: Any = sys.modules.get(module_name)
     try:
@@ -63,6 +107,7 @@ def resolve_name(name: str) -> Any:
             "module here, or let the caller send it by value with "
             "cloudpickle.register_pickle_by_value"
         ) from error
+    _remember(_places_by_name, name, name)
     return found
 
 

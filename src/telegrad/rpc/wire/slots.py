@@ -4,9 +4,9 @@ Each such value gets a slot, in the order in which it was met; the rest of the o
 holes in their places. So nothing that carries numbers travels unseen, however deep it is hidden,
 and whoever intercepts a call sees and replaces the list of slots.
 
-A slot's descriptor is [dtype code, ...] for an array, [tag, metadata, [descriptors]] for a
-registered kind, [REFERENCE, ...] for a remote reference, [RAW] for a buffer that an object's own
-pickling gave out. Knows nothing of how the rest travels.
+A slot's descriptor is [dtype code, bytes or None, ...] for an array (arrays.py),
+[tag, metadata, [descriptors]] for a registered kind, [REFERENCE, ...] for a remote reference, [RAW]
+for a buffer that an object's own pickling gave out. Knows nothing of how the rest travels.
 """
 
 import enum
@@ -65,12 +65,12 @@ def describe_slots(
     export: Callable[[Any], list[Any]] | None,
 ) -> list[list[Any]]:
     """Return the slots' descriptors; their bytes are appended to `buffers`."""
-    descriptors = []
+    descriptors: list[list[Any]] = []
+    inline = arrays.inline_below(len(slots))
     for value in slots:
         type_ = type(value)
         if type_ is np.ndarray:
-            descriptors.append(arrays.describe(value))
-            buffers.append(arrays.raw_bytes(value))
+            descriptors.append(arrays.describe(value, buffers, inline))
             continue
         if type_ is RawBuffer:
             descriptors.append([RAW])
@@ -79,8 +79,9 @@ def describe_slots(
         kind = kinds.find(type_)
         if kind is not None:
             parts, metadata = kind.to_parts(value)
-            descriptors.append([kind.tag, metadata, [arrays.describe(part) for part in parts]])
-            buffers.extend(map(arrays.raw_bytes, parts))
+            below = inline if len(parts) == 1 else inline // (len(parts) + 1)
+            inner = [arrays.describe(part, buffers, below) for part in parts]
+            descriptors.append([kind.tag, metadata, inner])
         elif isinstance(value, Reference) and export is not None:
             descriptors.append([REFERENCE, *export(value)])
         else:
@@ -113,16 +114,17 @@ def build_slots(
                         f"the module that registers it, {tag.rpartition('.')[0]!r}, on this worker"
                     )
                 _, metadata, inner = descriptor
-                parts = [
-                    arrays.build(part, buffers[position + index], most_dimensions)
-                    for index, part in enumerate(inner)
-                ]
-                position += len(parts)
+                parts, position = arrays.build_all(inner, buffers, position, most_dimensions)
                 made.append((len(slots), kind, parts, metadata))
                 slots.append(None)
             elif tag >= 0:
-                slots.append(arrays.build(descriptor, buffers[position], most_dimensions))
-                position += 1
+                data = descriptor[1]
+                if data is not None:
+                    data = bytearray(data)
+                else:
+                    data = buffers[position]
+                    position += 1
+                slots.append(arrays.build(descriptor, data, most_dimensions))
             elif tag == RAW:
                 slots.append(buffers[position])
                 position += 1
