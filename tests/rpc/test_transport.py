@@ -278,7 +278,7 @@ def test_without_memory_files_and_descriptor_passing_bytes_still_move(
     monkeypatch: pytest.MonkeyPatch, directory: PrivateDirectory
 ) -> None:
     monkeypatch.setattr("telegrad.rpc.transport.opening.SEGMENTS", False)
-    monkeypatch.setattr("telegrad.rpc.transport.connection._MSG_DONTWAIT", None)
+    monkeypatch.setattr("telegrad.rpc.transport.connection._MSG_DONTWAIT", 0)
     with connected("tcp://127.0.0.1:0", *identities()) as (dialled, accepted):
         # As on Windows, where sockets have no sendmsg.
         dialled._send_many = None  # type: ignore[attr-defined]

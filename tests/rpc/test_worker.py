@@ -220,7 +220,7 @@ def test_a_worker_that_shut_down_fails_open_calls_and_new_ones():
             a.rpc_sync("b", simulated.who, timeout=5)
         with pytest.raises(NotInitialized, match="'b' has shut down"):
             b.rpc_sync("a", simulated.who)
-        assert lost == [("b", WorkerLost)]
+        assert eventually(lambda: lost == [("b", WorkerLost)])
 
 
 def test_the_callers_own_shutdown_fails_its_open_calls():

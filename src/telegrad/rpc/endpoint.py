@@ -16,7 +16,7 @@ from telegrad.rpc.protocol.calls import Calls
 from telegrad.rpc.protocol.delivery import Outbox
 from telegrad.rpc.protocol.liveness import Liveness
 from telegrad.rpc.wire.codes import RECEIVED_CODES, SENT_CODES, CodeCache
-from telegrad.rpc.wire.frames import Buffer
+from telegrad.rpc.wire.frames import PING, Buffer
 
 if TYPE_CHECKING:
     from telegrad.rpc.call import Call
@@ -71,6 +71,24 @@ class Endpoint(abc.ABC):
         buffers: Sequence[Buffer] = (),
     ) -> None:
         """Send one frame; ConnectionError or OSError if the path is broken."""
+
+    def send_by(
+        self,
+        deadline: float,
+        kind: int,
+        flags: int,
+        ident: int,
+        parent: int,
+        header: bytes,
+        buffers: Sequence[Buffer] = (),
+    ) -> bool:
+        """As `send`, where that may have to wait; False if it was too late to send anything."""
+        self.send(kind, flags, ident, parent, header, buffers)
+        return True
+
+    def ping(self) -> None:
+        """Ask the peer for a sign of life."""
+        self.send(PING, 0, 0, 0, b"")
 
     def keep(self) -> bool:
         """Do what is due now and then while nothing else happens; say whether there was any."""

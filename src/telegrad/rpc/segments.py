@@ -249,6 +249,10 @@ class SegmentMap:
         whole = memoryview(lease).cast("B")
         return [whole[offset : offset + nbytes] for offset, nbytes in spans]
 
+    def due(self, peer: Hashable) -> collections.deque[int]:
+        """Return the ids that may go back to the peer, as they will ever be: `releases` takes."""
+        return self._released.setdefault(peer, collections.deque())
+
     def releases(self, peer: Hashable) -> list[int]:
         """Return the ids that may go back to the peer, each once."""
         released = self._released.get(peer)

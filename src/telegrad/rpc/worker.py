@@ -243,7 +243,7 @@ class Worker:
             return
         self.host.rouse(endpoint.next_tick)
 
-    def greeted(self, endpoint: Endpoint, header: bytes) -> None:
+    def greeted(self, endpoint: Endpoint, header: bytes | bytearray) -> None:
         """A peer says who it is and where it listens."""
         try:
             number, address = _decode_hello(header)
@@ -326,7 +326,7 @@ class Worker:
                 self._lose_soon(endpoint, TimeoutError(f"nothing was heard for {silent:.1f} s"))
                 return
             if verdict is Verdict.QUIET and endpoint.can_send():
-                endpoint.send(frames.PING, 0, 0, 0, b"")
+                endpoint.ping()
             endpoint.keep()
             self.host.expect_answer(endpoint)
         except (OSError, EOFError) as error:

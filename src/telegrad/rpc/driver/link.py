@@ -20,32 +20,19 @@ The law of this file, lazy leader/follower:
 
 import _thread
 import collections
-import select
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from telegrad.errors import ProtocolViolation, UsageError, WorkerLost
-from telegrad.rpc.driver.processes import has_ended
+from telegrad.errors import ProtocolViolation, WorkerLost
+from telegrad.rpc.driver.outlet import Outlet
 from telegrad.rpc.driver.reader import FrameReader, Spinning
-from telegrad.rpc.driver.sharing import Sharing
-from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.future import Future, wake
 from telegrad.rpc.names import WorkerInfo
-from telegrad.rpc.segments import SMALLEST_SEGMENT, Segment
 from telegrad.rpc.transport.connection import Connection
-from telegrad.rpc.wire.frames import (
-    CREATES,
-    PING,
-    PLACED,
-    RELEASE,
-    Buffer,
-    Frame,
-    Placement,
-    pack,
-)
+from telegrad.rpc.wire.frames import CREATES, PLACED, RELEASE, Frame
 
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
@@ -80,22 +67,16 @@ class _Serving(threading.local):
 serving = _Serving()
 
 
-class Link(Endpoint):
+class Link(Outlet):
     """A connection of the socket driver. `served`: the peer sends its requests on it."""
 
     def __init__(
         self, host: "SocketHost", connection: Connection, peer: WorkerInfo, *, served: bool
     ) -> None:
-        super().__init__(peer, connection.limits, host.now(), host.options.lost_after)
-        self.connection = connection
+        super().__init__(host, connection, peer)
         self.served = served
         self.watched = False
-        self._host = host
         self._reader = FrameReader(connection, Spinning(host.options.spin))
-        self._write = _thread.allocate_lock()
-        self._room = select.poll() if hasattr(select, "poll") else None
-        if self._room is not None:
-            self._room.register(connection.fileno(), select.POLLOUT)
         self._lead = _thread.allocate_lock()
         self._mutex = _thread.allocate_lock()
         self._serving: object = None
@@ -103,76 +84,6 @@ class Link(Endpoint):
         self._attending = False
         self._waiting: dict[int, _Waiting] = {}
         self._followers: collections.deque[_thread.LockType] = collections.deque()
-        self.sharing = Sharing(connection, host.segment_pool, host.segment_map)
-        # How many frames had come when the peer was last asked for a sign of life.
-        self._pinged = -1
-
-    # Writing.
-
-    def send(
-        self,
-        kind: int,
-        flags: int,
-        ident: int,
-        parent: int,
-        header: bytes,
-        buffers: Sequence[Buffer] = (),
-    ) -> None:
-        """Send one frame, whole; large buffers go through shared memory on one host."""
-        if kind == PING:
-            self._pinged = self.frames
-        if len(header) > self.limits.header_bytes:
-            raise UsageError(
-                f"a header of {len(header)} bytes is larger than the {self.limits.header_bytes} "
-                f"that {self.peer.name} takes"
-            )
-        sharing = self.sharing
-        placed: Sequence[Segment] = ()
-        content: Sequence[Buffer | Placement] = buffers
-        if buffers:
-            nbytes = sum(map(len, buffers))
-            if nbytes > self.limits.payload_bytes:
-                raise UsageError(
-                    f"{nbytes} bytes of arrays are more than the {self.limits.payload_bytes} that "
-                    f"{self.peer.name} takes in one message"
-                )
-            if nbytes >= SMALLEST_SEGMENT:
-                content, placed = sharing.place(buffers)
-                if placed:
-                    flags |= PLACED
-        parts = pack(kind, flags, ident, parent, header, content)
-        if sharing.has_fetched:
-            parts = sharing.releases() + parts
-        with self._write:
-            if self.closed:
-                raise ConnectionError(f"the connection to {self.peer.name} is closed")
-            if placed:
-                sharing.send(parts, placed)
-            else:
-                self.connection.send(parts)
-
-    def can_send(self) -> bool:
-        """Say whether a small frame would go out at once: nobody writes, and there is room."""
-        if self._write.locked():
-            return False
-        if self._room is None:
-            return bool(select.select([], [self.connection.fileno()], [], 0)[1])
-        return bool(self._room.poll(0))
-
-    def keep(self) -> bool:
-        """Look after the peer's process, and tell it which segments it has back.
-
-        A process that has ended is lost even if its sockets live on in one that it forked.
-        """
-        if self.connection.peer_pid is not None and has_ended(self.connection.peer_pid):
-            raise ConnectionResetError("its process has ended")
-        if not self.sharing.has_fetched or not self.can_send():
-            return False
-        parts = self.sharing.releases()
-        if parts:
-            with self._write:
-                self.connection.send(parts)
-        return bool(parts)
 
     # Reading.
 
@@ -183,6 +94,8 @@ class Link(Endpoint):
             if frame is None:
                 return None
             self.frames += 1
+            if not frame.flags and frame.kind != RELEASE:
+                return frame
             if frame.flags & PLACED:
                 frame.buffers = self.sharing.fetch(frame.buffers)
             elif frame.kind == RELEASE:
@@ -295,11 +208,12 @@ class Link(Endpoint):
         """If nobody leads, let somebody: a follower, the pool, or whoever the monitor starts."""
         if self._lead.locked():
             return
-        try:
-            wake(self._followers.popleft())
-            return
-        except IndexError:
-            pass
+        while self._followers:
+            try:
+                wake(self._followers.popleft())
+                return
+            except IndexError:
+                break
         if not self.closed and (self.served or self.expects()):
             if self._reader.has_frame():
                 self.start_attending()
@@ -308,7 +222,7 @@ class Link(Endpoint):
 
     def expects(self) -> bool:
         """Say whether the peer owes this side something."""
-        return bool(len(self.calls) or len(self.outbox) or self._pinged == self.frames)
+        return bool(self.calls.open or self.outbox.entries or self._pinged == self.frames)
 
     # Serving.
 
@@ -341,7 +255,7 @@ class Link(Endpoint):
                 frame = self._next(None)
                 assert frame is not None
                 task = receive(self, frame)
-                if task is None or self._hand_over(frame, task):
+                if task is None or (frame.parent and self._hand_over(frame, task)):
                     continue
                 if self._slow >= _SLOW_IN_A_ROW:
                     # The last ones took their time. Another thread is cheaper than making whoever

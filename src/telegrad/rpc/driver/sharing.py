@@ -4,6 +4,7 @@ Both directions of one connection. Segments belong to the connection: their desc
 once, the ids of those that are free again come back over it, and they go with it.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,7 +12,7 @@ import msgspec
 
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.segments import SMALLEST_SEGMENT, Segment, SegmentMap, SegmentPool
-from telegrad.rpc.transport.connection import Connection
+from telegrad.rpc.transport.connection import Connection, Unsent
 from telegrad.rpc.wire.frames import RELEASE, Buffer, Placement, pack
 
 __all__ = ["Sharing"]
@@ -23,7 +24,7 @@ _decode: Final = msgspec.msgpack.Decoder(list[int]).decode
 class Sharing:
     """What a connection to a worker on the same host shares; nothing elsewhere.
 
-    `has_fetched`: some of the peer's memory was mapped, so there may be something to release.
+    `released`: the ids of the peer's segments that it may have back.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class Sharing:
         self._connection = connection
         self._pool = pool if connection.same_host else None
         self._segments = segments
-        self.has_fetched = False
+        self.released = segments.due(self)
 
     def place(
         self, buffers: Sequence[Buffer]
@@ -54,19 +55,37 @@ class Sharing:
             placed.append(segment)
         return content, placed
 
-    def send(self, parts: Sequence[Buffer], placed: Sequence[Segment]) -> None:
-        """Send a frame with the descriptors of those segments that the peer does not know."""
+    def send(
+        self, parts: Sequence[Buffer], placed: Sequence[Segment], deadline: float = math.inf
+    ) -> Unsent | None:
+        """Send a frame, after what the peer has back, with descriptors that it does not know.
+
+        What was not even begun at the deadline is as if it had never been asked for.
+        """
+        released = self._segments.releases(self)
+        if released:
+            parts = [*pack(RELEASE, 0, 0, 0, _encode(released), ()), *parts]
         fresh = [segment for segment in placed if segment.is_new]
-        self._connection.send(parts, [segment.fd for segment in fresh])
+        unsent = self._connection.send(parts, [segment.fd for segment in fresh], deadline)
+        if unsent is not None and not unsent.is_begun:
+            self.released.extend(released)
+            self.give_back(placed)
+            return unsent
         for segment in fresh:
             assert self._pool is not None
             self._pool.handed_over(segment)
+        return unsent
+
+    def give_back(self, placed: Sequence[Segment]) -> None:
+        """Take back segments that were not sent after all."""
+        for segment in placed:
+            assert self._pool is not None
+            self._pool.give_back(segment)
 
     def fetch(self, buffers: Sequence[Buffer | Placement]) -> list[Buffer]:
         """Return the buffers of a frame, those in shared memory mapped."""
         if self._pool is None:
             raise ProtocolViolation("the peer names shared memory, which was not agreed on")
-        self.has_fetched = True
         fetched: list[Buffer] = []
         for buffer in buffers:
             if isinstance(buffer, Placement):
@@ -78,12 +97,7 @@ class Sharing:
                 fetched.append(buffer)
         return fetched
 
-    def releases(self) -> list[Buffer]:
-        """Return the frame that tells the peer which segments it has back; empty if none."""
-        released = self._segments.releases(self)
-        return pack(RELEASE, 0, 0, 0, _encode(released), ()) if released else []
-
-    def take_back(self, header: bytes) -> None:
+    def take_back(self, header: bytes | bytearray) -> None:
         """Use the segments again that the peer has released."""
         if self._pool is None:
             raise ProtocolViolation("the peer releases shared memory that it never had")

@@ -23,24 +23,25 @@ C = TypeVar("C", bound=_HasDeadline)
 class Calls(Generic[C]):
     """Open calls by number; numbers count up from 1 and are never used again."""
 
-    __slots__ = ("_numbers", "_open")
+    __slots__ = ("_numbers", "open")
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        self._open: dict[int, C] = {}
+        # By number; look at it, but leave changing it to the methods.
+        self.open: dict[int, C] = {}
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self.open)
 
     def begin(self, call: C) -> int:
         """Open a call and return its number."""
         number = next(self._numbers)
-        self._open[number] = call
+        self.open[number] = call
         return number
 
     def finish(self, number: int) -> C | None:
         """Close the call and return it; None if it is not open (late, repeated or never made)."""
-        return self._open.pop(number, None)
+        return self.open.pop(number, None)
 
     def expired(self, now: float) -> list[tuple[int, C]]:
         """Close the calls whose deadline has passed and return them, oldest first."""
@@ -58,4 +59,4 @@ class Calls(Generic[C]):
 
     def _snapshot(self) -> list[tuple[int, C]]:
         # `list` of a dict's view does not let another thread in between.
-        return list(self._open.items())
+        return list(self.open.items())

@@ -26,29 +26,30 @@ class _Entry(msgspec.Struct):
 class Outbox(Generic[M]):
     """What was posted to one peer and is not acknowledged."""
 
-    __slots__ = ("_entries", "_numbers")
+    __slots__ = ("_numbers", "entries")
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        self._entries: dict[int, _Entry] = {}
+        # By number; for looking at.
+        self.entries: dict[int, _Entry] = {}
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)
 
     def post(self, message: M, now: float) -> int:
         """Return the number under which the caller sends the message now."""
         number = next(self._numbers)
-        self._entries[number] = _Entry(message, now + _FIRST_PAUSE, _FIRST_PAUSE)
+        self.entries[number] = _Entry(message, now + _FIRST_PAUSE, _FIRST_PAUSE)
         return number
 
     def acknowledged(self, number: int) -> None:
         """Forget a message that has arrived."""
-        self._entries.pop(number, None)
+        self.entries.pop(number, None)
 
     def due(self, now: float) -> list[tuple[int, M]]:
         """Return what to send again now, oldest first."""
         again: list[tuple[int, M]] = []
-        for number, entry in list(self._entries.items()):
+        for number, entry in list(self.entries.items()):
             if entry.due <= now:
                 entry.pause = min(2 * entry.pause, _LONGEST_PAUSE)
                 entry.due = now + entry.pause
@@ -57,8 +58,8 @@ class Outbox(Generic[M]):
 
     def next_due(self) -> float:
         """Return when something is due; infinity if nothing is posted."""
-        return min((entry.due for entry in list(self._entries.values())), default=math.inf)
+        return min((entry.due for entry in list(self.entries.values())), default=math.inf)
 
     def clear(self) -> None:
         """Forget everything: the peer is gone."""
-        self._entries.clear()
+        self.entries.clear()

@@ -3,6 +3,10 @@
 It moves bytes and descriptors and knows nothing of frames. A call costs what the socket's own
 call costs: `recv_into` *is* the socket's method, `send` is one system call and a comparison.
 
+A `send` with a deadline gives back what it could not send by then. Bytes that went are gone, so
+whoever gets something back must send it, before anything else, or end the connection; only if
+nothing was begun may it be dropped.
+
 One thread may read while another writes. The caller keeps two writers apart, and two readers. To
 end a connection that others still use, call `shutdown`, wait until they have left, then `close`:
 the number of a closed descriptor is given to the next file.
@@ -10,25 +14,37 @@ the number of a closed descriptor is given to the next file.
 
 import abc
 import contextlib
+import math
 import select
 import socket
 import struct
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.handshake import Agreement
 from telegrad.rpc.introduction import Limits, Role
 from telegrad.rpc.transport.descriptors import DescriptorChannel
+from telegrad.rpc.transport.readiness import is_ready
 
-__all__ = ["Buffer", "Connection", "PlainConnection", "peer_process"]
+__all__ = ["Buffer", "Connection", "PlainConnection", "Unsent", "peer_process"]
 
 # Memoryviews have the format "B", so that `len` counts bytes.
 Buffer = bytes | bytearray | memoryview
 
 # Linux, macOS and Windows take at least this many buffers in one call.
 _BUFFERS_PER_CALL = 1024
-_MSG_DONTWAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)
+# 0 where it is missing (Windows): there a send blocks, and deadlines hold between its pieces.
+_MSG_DONTWAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
 _CREDENTIALS = struct.Struct("3i")
+
+
+class Unsent(msgspec.Struct, frozen=True, gc=False):
+    """What a `send` did not get rid of in time. `is_begun`: some of it went, so the rest must."""
+
+    rest: list[memoryview]
+    is_begun: bool
 
 
 class Connection(abc.ABC):
@@ -59,8 +75,13 @@ class Connection(abc.ABC):
         return 0
 
     @abc.abstractmethod
-    def send(self, buffers: Sequence[Buffer], fds: Sequence[int] = ()) -> None:
-        """Send all buffers, in order; `fds` go before them (only if `same_host`)."""
+    def send(
+        self, buffers: Sequence[Buffer], fds: Sequence[int] = (), deadline: float = math.inf
+    ) -> Unsent | None:
+        """Send all buffers, in order; `fds` go before them (only if `same_host`).
+
+        At the deadline, a time of the monotonic clock, return what is left.
+        """
 
     @abc.abstractmethod
     def recv_into_nowait(self, buffer: memoryview) -> int:
@@ -110,45 +131,53 @@ class PlainConnection(Connection):
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def send(self, buffers: Sequence[Buffer], fds: Sequence[int] = ()) -> None:
+    def send(
+        self, buffers: Sequence[Buffer], fds: Sequence[int] = (), deadline: float = math.inf
+    ) -> Unsent | None:
         if fds:
             if self._channel is None:
                 raise ValueError(f"{self!r} can't carry file descriptors: same_host is False")
-            self._channel.send(fds)
-        if len(buffers) == 1:
-            sent = self._send_one(buffers[0])
-            if sent != len(buffers[0]):
-                self._send_rest(buffers, sent)
-            return
-        if self._send_many is None or len(buffers) > _BUFFERS_PER_CALL:
-            self._send_rest(buffers, 0)
-            return
-        sent = self._send_many(buffers)
-        for buffer in buffers:
-            sent -= len(buffer)
-        if sent:
-            self._send_rest(buffers, sent + sum(map(len, buffers)))
+            if not self._channel.send(fds, deadline):
+                return Unsent([memoryview(buffer) for buffer in buffers], False)
+        elif len(buffers) == 1:
+            # The usual case: one small buffer, for which there is room.
+            data = buffers[0]
+            try:
+                sent = self._send_one(data, _MSG_DONTWAIT)
+            except BlockingIOError:
+                sent = 0
+            return None if sent == len(data) else self._send_rest(buffers, sent, deadline)
+        rest = self._send_rest(buffers, 0, deadline)
+        return Unsent(rest.rest, True) if rest is not None and fds else rest
 
-    def _send_rest(self, buffers: Sequence[Buffer], sent: int) -> None:
+    def _send_rest(self, buffers: Sequence[Buffer], sent: int, deadline: float) -> Unsent | None:
         """Send what follows the first `sent` bytes, a thousand buffers at a time."""
         rest = [memoryview(buffer) for buffer in buffers]
         if any(view.nbytes != len(view) for view in rest):
             raise TypeError("expected buffers of bytes, got a memoryview of larger items: cast it")
-        first = 0
+        is_begun = sent > 0
         while True:
+            first = 0
             while first < len(rest) and sent >= len(rest[first]):
                 sent -= len(rest[first])
                 first += 1
-            if first == len(rest):
-                return
-            rest[first] = rest[first][sent:]
-            if self._send_many is None:
-                sent = self._send_one(rest[first])
-            else:
-                sent = self._send_many(rest[first : first + _BUFFERS_PER_CALL])
+            del rest[:first]
+            if not rest:
+                return None
+            rest[0] = rest[0][sent:]
+            try:
+                if self._send_many is None:
+                    sent = self._send_one(rest[0], _MSG_DONTWAIT)
+                else:
+                    sent = self._send_many(rest[:_BUFFERS_PER_CALL], (), _MSG_DONTWAIT)
+                is_begun = is_begun or sent > 0
+            except BlockingIOError:
+                sent = 0
+                if not is_ready(self._socket.fileno(), deadline, for_write=True):
+                    return Unsent(rest, is_begun)
 
     def recv_into_nowait(self, buffer: memoryview) -> int:
-        if _MSG_DONTWAIT is not None:
+        if _MSG_DONTWAIT:
             return self._socket.recv_into(buffer, 0, _MSG_DONTWAIT)
         if not select.select([self._socket], [], [], 0)[0]:
             raise BlockingIOError

@@ -11,11 +11,13 @@ the receiver's queue, so whoever has read the frame finds them there, in the ord
 
 import array
 import collections
+import math
 import os
 import socket
 from collections.abc import Sequence
 
 from telegrad.errors import ProtocolViolation
+from telegrad.rpc.transport.readiness import is_ready
 
 __all__ = ["DescriptorChannel", "receive_with_descriptors", "send_with_descriptors"]
 
@@ -24,10 +26,12 @@ _DESCRIPTORS_PER_MESSAGE = 250
 _MSG_CMSG_CLOEXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
-def send_with_descriptors(sock: socket.socket, data: bytes, fds: Sequence[int]) -> int:
+def send_with_descriptors(
+    sock: socket.socket, data: bytes, fds: Sequence[int], flags: int = 0
+) -> int:
     """Send the data with the descriptors attached; return how many bytes went."""
     rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
-    return sock.sendmsg([data], [rights])
+    return sock.sendmsg([data], [rights], flags)
 
 
 def receive_with_descriptors(
@@ -57,12 +61,22 @@ class DescriptorChannel:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         return DescriptorChannel(ours), theirs
 
-    def send(self, fds: Sequence[int]) -> None:
-        """Hand over the descriptors; the caller keeps its own."""
+    def send(self, fds: Sequence[int], deadline: float = math.inf) -> bool:
+        """Hand over the descriptors; the caller keeps its own.
+
+        False if the deadline passed before the first went: after that all of them must go.
+        """
         for first in range(0, len(fds), _DESCRIPTORS_PER_MESSAGE):
-            send_with_descriptors(
-                self._socket, b"\0", fds[first : first + _DESCRIPTORS_PER_MESSAGE]
-            )
+            some = fds[first : first + _DESCRIPTORS_PER_MESSAGE]
+            while True:
+                try:
+                    send_with_descriptors(self._socket, b"\0", some, socket.MSG_DONTWAIT)
+                    break
+                except BlockingIOError:
+                    until = math.inf if first else deadline
+                    if not is_ready(self._socket.fileno(), until, for_write=True):
+                        return False
+        return True
 
     def take(self, count: int | None = None) -> list[int]:
         """Return the next `count` descriptors, or all that came; the caller owns them."""

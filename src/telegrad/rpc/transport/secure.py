@@ -4,18 +4,21 @@ An SSL object must not be used by two threads at once, yet one thread waits for 
 another sends. So the socket never blocks: each call on it is made under a lock and returns at
 once, and waiting for readiness happens outside the lock.
 
-Invariant: the lock is held for one SSL call, and nobody waits while holding it.
+Invariant: the lock is held for one SSL call, and nobody waits while holding it. A record that the
+socket did not take in full stays inside the SSL object, which then wants the same bytes again: so
+whatever was tried is begun.
 """
 
 import contextlib
-import select
+import math
 import socket
 import ssl
 import threading
 from collections.abc import Sequence
 
 from telegrad.rpc.handshake import Agreement
-from telegrad.rpc.transport.connection import Buffer, Connection
+from telegrad.rpc.transport.connection import Buffer, Connection, Unsent
+from telegrad.rpc.transport.readiness import is_ready
 
 __all__ = ["SecureConnection"]
 
@@ -42,18 +45,25 @@ class SecureConnection(Connection):
         with self._lock:
             return 0 if self._over else self._socket.pending()
 
-    def send(self, buffers: Sequence[Buffer], fds: Sequence[int] = ()) -> None:
+    def send(
+        self, buffers: Sequence[Buffer], fds: Sequence[int] = (), deadline: float = math.inf
+    ) -> Unsent | None:
         if fds:
             raise ValueError(f"{self!r} can't carry file descriptors: same_host is False")
         if sum(map(len, buffers)) <= _JOINED_BYTES:
-            self._send_piece(memoryview(b"".join(buffers)))
-            return
-        for buffer in buffers:
-            view = memoryview(buffer)
+            buffers = [b"".join(buffers)]
+        views = [memoryview(buffer) for buffer in buffers]
+        for index, view in enumerate(views):
             for first in range(0, len(view), _PIECE_BYTES):
-                self._send_piece(view[first : first + _PIECE_BYTES])
+                left = self._send_piece(view[first : first + _PIECE_BYTES], deadline)
+                if left:
+                    unsent = view[min(first + _PIECE_BYTES, len(view)) - left :]
+                    return Unsent([unsent, *views[index + 1 :]], True)
+        return None
 
-    def _send_piece(self, piece: memoryview) -> None:
+    def _send_piece(self, piece: memoryview, deadline: float) -> int:
+        """Return how many bytes are left at the deadline."""
+        fd = self._socket.fileno()
         while piece:
             try:
                 with self._lock:
@@ -61,18 +71,21 @@ class SecureConnection(Connection):
                     sent = self._socket.send(piece)
                 piece = piece[sent:]
             except ssl.SSLWantWriteError:
-                self._wait(for_write=True)
+                if not is_ready(fd, deadline, for_write=True):
+                    break
             except ssl.SSLWantReadError:
-                self._wait(for_write=False)
+                if not is_ready(fd, deadline, for_write=False):
+                    break
+        return len(piece)
 
     def _recv_into(self, buffer: memoryview) -> int:
         while True:
             try:
                 return self._try_recv_into(buffer)
             except ssl.SSLWantReadError:
-                self._wait(for_write=False)
+                is_ready(self._socket.fileno(), math.inf, for_write=False)
             except ssl.SSLWantWriteError:
-                self._wait(for_write=True)
+                is_ready(self._socket.fileno(), math.inf, for_write=True)
 
     def recv_into_nowait(self, buffer: memoryview) -> int:
         try:
@@ -89,15 +102,6 @@ class SecureConnection(Connection):
             except ssl.SSLEOFError:
                 # The peer vanished without a farewell; to the frames it is the end all the same.
                 return 0
-
-    def _wait(self, *, for_write: bool) -> None:
-        fd = self._socket.fileno()
-        if hasattr(select, "poll"):
-            poll = select.poll()
-            poll.register(fd, select.POLLOUT if for_write else select.POLLIN)
-            poll.poll()
-        else:
-            select.select([] if for_write else [fd], [fd] if for_write else [], [])
 
     def _check_open(self) -> None:
         if self._over:

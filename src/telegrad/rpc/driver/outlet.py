@@ -1,0 +1,186 @@
+"""The writing half of a link: frames onto a connection, whole and one after the other.
+
+Whoever sends holds the lock for that long. A send has a deadline: a peer that does not read (it
+was stopped, or is full) keeps nobody longer than that. A frame that was begun must be finished,
+though, or the stream would make no sense any more; so at the deadline its rest is copied and goes
+over, together with the lock, to a thread that waits for nothing else.
+
+Invariant: between the first byte of a frame and its last, nobody else writes.
+"""
+
+import _thread
+import math
+import select
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from telegrad.errors import UsageError
+from telegrad.rpc.driver.processes import has_ended
+from telegrad.rpc.driver.sharing import Sharing
+from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.segments import SMALLEST_SEGMENT, Segment
+from telegrad.rpc.transport.connection import Connection, Unsent
+from telegrad.rpc.wire.frames import PING, PLACED, PREFIX, Buffer, Placement, pack
+
+if TYPE_CHECKING:
+    from telegrad.rpc.driver.host import SocketHost
+
+__all__ = ["Outlet"]
+
+_SMALL_HEADER: Final = 32 << 10
+
+
+class Outlet(Endpoint):
+    """What link.py adds reading to."""
+
+    def __init__(self, host: "SocketHost", connection: Connection, peer: WorkerInfo) -> None:
+        super().__init__(peer, connection.limits, host.now(), host.options.lost_after)
+        self.connection = connection
+        self.sharing = Sharing(connection, host.segment_pool, host.segment_map)
+        self._host = host
+        self._write = _thread.allocate_lock()
+        self._small = min(_SMALL_HEADER, connection.limits.header_bytes)
+        self._room = select.poll() if hasattr(select, "poll") else None
+        if self._room is not None:
+            self._room.register(connection.fileno(), select.POLLOUT)
+        # How many frames had come when the peer was last asked for a sign of life.
+        self._pinged = -1
+
+    def send(
+        self,
+        kind: int,
+        flags: int,
+        ident: int,
+        parent: int,
+        header: bytes,
+        buffers: Sequence[Buffer] = (),
+    ) -> None:
+        """Send one frame, whole; large buffers go through shared memory on one host."""
+        self.send_by(math.inf, kind, flags, ident, parent, header, buffers)
+
+    def send_by(
+        self,
+        deadline: float,
+        kind: int,
+        flags: int,
+        ident: int,
+        parent: int,
+        header: bytes,
+        buffers: Sequence[Buffer] = (),
+    ) -> bool:
+        """As `send`; False if the deadline passed before anything of the frame went."""
+        size = len(header)
+        if buffers or size > self._small or self.sharing.released:
+            return self._send_parts(deadline, kind, flags, ident, parent, header, buffers)
+        frame = (PREFIX.pack(kind, flags, 0, size, 0, ident, parent) + header,)
+        if not self._write.acquire(False) and not self._wait_for_turn(deadline):
+            return False
+        try:
+            if self.closed:
+                raise ConnectionError(f"the connection to {self.peer.name} is closed")
+            unsent = self.connection.send(frame, (), deadline)
+        except BaseException:
+            self._write.release()
+            raise
+        if unsent is None:
+            self._write.release()
+            return True
+        return self._put_off(unsent)
+
+    def _send_parts(
+        self,
+        deadline: float,
+        kind: int,
+        flags: int,
+        ident: int,
+        parent: int,
+        header: bytes,
+        buffers: Sequence[Buffer],
+    ) -> bool:
+        """Send a frame with a body, or one before which shared memory goes back."""
+        if len(header) > self.limits.header_bytes:
+            raise UsageError(
+                f"a header of {len(header)} bytes is larger than the {self.limits.header_bytes} "
+                f"that {self.peer.name} takes"
+            )
+        placed: Sequence[Segment] = ()
+        content: Sequence[Buffer | Placement] = buffers
+        if buffers:
+            nbytes = sum(map(len, buffers))
+            if nbytes > self.limits.payload_bytes:
+                raise UsageError(
+                    f"{nbytes} bytes of arrays are more than the {self.limits.payload_bytes} that "
+                    f"{self.peer.name} takes in one message"
+                )
+            if nbytes >= SMALLEST_SEGMENT:
+                content, placed = self.sharing.place(buffers)
+                if placed:
+                    flags |= PLACED
+        if not self._write.acquire(False) and not self._wait_for_turn(deadline):
+            self.sharing.give_back(placed)
+            return False
+        try:
+            if self.closed:
+                raise ConnectionError(f"the connection to {self.peer.name} is closed")
+            parts = pack(kind, flags, ident, parent, header, content)
+            unsent = self.sharing.send(parts, placed, deadline)
+        except BaseException:
+            self._write.release()
+            raise
+        if unsent is None:
+            self._write.release()
+            return True
+        return self._put_off(unsent)
+
+    def _wait_for_turn(self, deadline: float) -> bool:
+        """Take the lock that somebody else holds; False if the deadline passed before."""
+        if deadline == math.inf:
+            return self._write.acquire()
+        return self._write.acquire(True, max(0.0, deadline - time.monotonic()))
+
+    def _put_off(self, unsent: Unsent) -> bool:
+        """Let another thread send the rest of a frame that was begun; it gets the lock, too."""
+        if not unsent.is_begun or self.closed:
+            self._write.release()
+            return False
+        # Copied: whoever was told of the timeout may change its arrays.
+        rest = b"".join(unsent.rest)
+        self._host.start(partial(self._finish, rest))
+        return True
+
+    def _finish(self, rest: bytes) -> None:
+        try:
+            self.connection.send((rest,))
+        except (OSError, EOFError) as error:
+            self._host.worker.endpoint_lost(self, error)
+        finally:
+            self._write.release()
+
+    def ping(self) -> None:
+        """Ask the peer for a sign of life."""
+        self._pinged = self.frames
+        self.send(PING, 0, 0, 0, b"")
+
+    def can_send(self) -> bool:
+        """Say whether a small frame would go out at once: nobody writes, and there is room."""
+        if self._write.locked():
+            return False
+        if self._room is None:
+            return bool(select.select([], [self.connection.fileno()], [], 0)[1])
+        return bool(self._room.poll(0))
+
+    def keep(self) -> bool:
+        """Look after the peer's process, and tell it which segments it has back.
+
+        A process that has ended is lost even if its sockets live on in one that it forked.
+        """
+        if self.connection.peer_pid is not None and has_ended(self.connection.peer_pid):
+            raise ConnectionResetError("its process has ended")
+        if not self.sharing.released or not self.can_send():
+            return False
+        with self._write:
+            self.sharing.send((), ())
+        return True
