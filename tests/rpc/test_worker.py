@@ -329,6 +329,15 @@ def test_references_are_made_used_passed_and_freed():
             assert eventually(lambda worker=worker: worker.references.counts() == empty)
 
 
+def test_a_worker_that_made_a_value_for_another_is_quiet_again(pair):
+    made = pair[0].remote("b", simulated.Counter, (5,))
+    failed = pair[0].remote("b", simulated.fail, ("broken",))
+    assert made.rpc_sync().add(1) == 6
+    with pytest.raises(KeyError):
+        failed.to_here()
+    assert [worker.is_quiet(5.0) for worker in pair] == [True, True]
+
+
 def test_a_reference_to_a_failed_value_raises_its_error(pair):
     reference = pair[0].remote("b", simulated.fail, ("broken",))
     with pytest.raises(KeyError, match="broken"):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from telegrad.errors import Refused
 from telegrad.rpc.endpoint import Endpoint
-from telegrad.rpc.future import Future
+from telegrad.rpc.future import Future, Quick
 from telegrad.rpc.request import Request, current_request
 from telegrad.rpc.service import Arrays, Service, ServiceRequest, open_message, seal_message
 from telegrad.rpc.wire import frames
@@ -66,6 +66,8 @@ class Incoming:
                 if frame.flags & frames.CREATES:
                     # Before anything else that comes on this path: it may mention the reference.
                     value = worker.references.create_for(frame.parent, endpoint.peer.name)
+                    # Answered at once, but served until the value is there.
+                    value.add_done_callback(Quick(partial(_served, endpoint, frame.ident)))
                     self._send(endpoint, frames.ANSWER, frame.ident, worker.codec.nothing)
                     return partial(self._serve_creation, endpoint, frame, value)
                 return partial(self._serve_call, endpoint, frame)
@@ -291,3 +293,7 @@ def _check_future(result: Any) -> Future[Any]:
 
 def _copy_outcome(to: Future[Any], done: Future[Any]) -> None:
     to._settle(done._value, done._error)
+
+
+def _served(endpoint: Endpoint, number: int, done: Future[Any]) -> None:
+    endpoint.is_wanted(number)
