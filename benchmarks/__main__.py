@@ -1,21 +1,45 @@
-"""All benchmarks, one after the other: ``make bench``, or ``python -m benchmarks local rpc``."""
+"""All benchmarks, one after the other: ``make bench``, or some: ``python -m benchmarks local rpc``.
 
+Every one is a module ``bench_<name>`` with a function ``measure(quick)`` that gives its tables.
+They print rows as they are measured and are written, as Markdown and JSON, under build/benchmarks;
+what was wanted and what was reached comes last.
+"""
+
+import argparse
 import importlib
-import sys
+import os
+import time
 from pathlib import Path
+
+from benchmarks.goals import Goal, summary
+from benchmarks.tables import RESULTS
 
 
 def main() -> None:
     here = Path(__file__).parent
     known = sorted(path.stem.removeprefix("bench_") for path in here.glob("bench_*.py"))
-    chosen = sys.argv[1:] or known
-    for name in chosen:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(known)}; else all")
+    parser.add_argument("--quick", action="store_true", help="few rounds, to see that all works")
+    options = parser.parse_args()
+    for name in options.names:
         if name not in known:
-            raise SystemExit(f"expected benchmarks among {', '.join(known)}, got {name!r}")
-    sys.argv[1:] = []  # The rest of the line was for us, not for the benchmarks.
-    for name in chosen:
-        print(f"\n## {name}\n", flush=True)
-        importlib.import_module(f"benchmarks.bench_{name}").main()
+            parser.error(f"expected benchmarks among {', '.join(known)}, got {name!r}")
+    # Figures of few rounds must not take the place of real ones.
+    folder = RESULTS / "quick" if options.quick else RESULTS
+    goals: list[Goal] = []
+    for name in options.names or known:
+        print(
+            f"\n## {name} (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)\n", flush=True
+        )
+        began = time.perf_counter()
+        tables = importlib.import_module(f"benchmarks.bench_{name}").measure(options.quick)
+        written = [str(table.save(folder)) for table in tables]
+        print(f"\nwritten: {', '.join(written)}; {time.perf_counter() - began:.0f} s", flush=True)
+        goals += [goal for table in tables for goal in table.goals]
+    text = summary(goals)
+    (folder / "goals.md").write_text(f"{text}\n")
+    print(f"\n## Goals\n\n{text}")
 
 
 if __name__ == "__main__":

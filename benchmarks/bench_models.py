@@ -1,17 +1,18 @@
-"""Training models beside PyTorch: the same modules, the same data, float32, one BLAS thread.
+"""Training models beside PyTorch: `python -m benchmarks models`.
 
-Run by ``make bench``, or alone: ``python -m benchmarks.bench_models``. Each step is forward, loss,
-backward and, where the row says so, the optimiser; gradients are set to None in between.
+The same modules, the same first values, the same data, float32. A step is forward, loss and
+backward; gradients are set to None in between. Optimisers are measured alone, beside PyTorch's
+defaults and beside the fastest option that PyTorch has for each.
 """
 
 import numpy as np
 import torch
 
 import telegrad as tg
-from benchmarks.measuring import Table
+from benchmarks import transformer
+from benchmarks.tables import Table
 from telegrad import nn, optim
 
-SIDES = ("telegrad", "PyTorch")
 LIBRARIES = {"telegrad": (nn, optim, tg.tensor), "PyTorch": (torch.nn, torch.optim, torch.tensor)}
 
 
@@ -41,7 +42,7 @@ def cnn(lib):
     )
 
 
-def convolutional(table, size, batch, rounds):
+def convolutional(table, size, batch, scale):
     """A small CNN on square images, cross entropy of 10 classes."""
     rng = np.random.default_rng(0)
     images = rng.standard_normal((batch, 1, size, size), np.float32)
@@ -62,46 +63,30 @@ def convolutional(table, size, batch, rounds):
         sides[side] = run
     same_state(*models)
     name = f"CNN, {batch} images of {size} × {size}, step"
-    table.add(name, sides, rounds=rounds, goal=0.5)
+    table.measure(name, sides, rounds=30 // scale, goal=0.5)
 
 
-def transformer_layer(lib):
-    """The parts of a layer: attention and two linear maps, each after a normalisation."""
-    return lib.ModuleDict(
-        {
-            "norm1": lib.LayerNorm(128),
-            "attention": lib.MultiheadAttention(128, 4, batch_first=True),
-            "norm2": lib.LayerNorm(128),
-            "widen": lib.Linear(128, 512),
-            "bend": lib.GELU(),
-            "narrow": lib.Linear(512, 128),
-        }
-    )
-
-
-def transformer(table):
+def transformer_layer(table, scale):
     """A transformer layer: features 128, 4 heads, sequence 64, batch 8."""
-    data = np.random.default_rng(0).standard_normal((8, 64, 128), np.float32)
+    shape = (transformer.BATCH, transformer.LENGTH, transformer.FEATURES)
+    data = np.random.default_rng(0).standard_normal(shape, np.float32)
     sides, models = {}, []
     for side, (lib, _, tensor) in LIBRARIES.items():
-        model = transformer_layer(lib)
+        model = transformer.layer(lib)
         models.append(model)
         x = tensor(data)
 
         def run(model=model, x=x):
-            h = model["norm1"](x)
-            x = x + model["attention"](h, h, h, need_weights=False)[0]
-            h = model["bend"](model["widen"](model["norm2"](x)))
-            y = x + model["narrow"](h)
+            y = transformer.run_layer(model, x)
             (y * y).mean().backward()
             model.zero_grad()
 
         sides[side] = run
     same_state(*models)
-    table.add("transformer layer, 8 × 64 × 128, step", sides, rounds=60, goal=1.0)
+    table.measure("transformer layer, 8 × 64 × 128, step", sides, rounds=60 // scale, goal=1.0)
 
 
-def recurrent(table):
+def recurrent(table, scale):
     """A GRU: features 64, units 128, sequence 32, batch 16."""
     data = np.random.default_rng(0).standard_normal((32, 16, 64), np.float32)
     sides, models = {}, []
@@ -111,44 +96,49 @@ def recurrent(table):
         x = tensor(data)
         sides[side] = training_step(model, x, lambda out: (out[0] * out[0]).mean())
     same_state(*models)
-    table.add("GRU 64 → 128, 32 × 16, step", sides, rounds=60, goal=1.5)
+    table.measure("GRU 64 → 128, 32 × 16, step", sides, rounds=60 // scale, goal=1.5)
 
 
 OPTIMISERS = {
-    "SGD": ("SGD", {"lr": 1e-3}),
-    "SGD with momentum": ("SGD", {"lr": 1e-3, "momentum": 0.9}),
-    "Adam": ("Adam", {}),
-    "AdamW": ("AdamW", {}),
-    "Adagrad": ("Adagrad", {}),
-    "RMSprop": ("RMSprop", {}),
+    "SGD": ("SGD", {"lr": 1e-3}, {"fused": True}),
+    "SGD with momentum": ("SGD", {"lr": 1e-3, "momentum": 0.9}, {"fused": True}),
+    "Adam": ("Adam", {}, {"fused": True}),
+    "AdamW": ("AdamW", {}, {"fused": True}),
+    "Adagrad": ("Adagrad", {}, {"fused": True}),
+    "RMSprop": ("RMSprop", {}, {"foreach": True}),
 }
+"""The class, its options, and PyTorch's fastest one for it: no fused RMSprop exists."""
+FASTEST = "PyTorch, fused or foreach"
 
 
-def optimisers(table):
+def optimisers(table, scale):
     """One step over a million numbers in a hundred tensors."""
     rng = np.random.default_rng(0)
     values = [rng.standard_normal((100, 100), np.float32) for _ in range(100)]
-    for name, (kind, options) in OPTIMISERS.items():
+    for name, (kind, options, fastest) in OPTIMISERS.items():
         sides = {}
-        for side, (lib, library, tensor) in LIBRARIES.items():
+        for side, (lib, library, tensor), more in (
+            ("telegrad", LIBRARIES["telegrad"], {}),
+            ("PyTorch", LIBRARIES["PyTorch"], {}),
+            (FASTEST, LIBRARIES["PyTorch"], fastest),
+        ):
             parameters = [lib.Parameter(tensor(value)) for value in values]
             for p, value in zip(parameters, values):
                 p.grad = tensor(value * np.float32(0.01))
-            sides[side] = getattr(library, kind)(parameters, **options).step
-        table.add(f"{name}, 10⁶ numbers in 100 tensors", sides, rounds=60, goal=1.0)
+            sides[side] = getattr(library, kind)(parameters, **options, **more).step
+        work = f"{name}, 10⁶ numbers in 100 tensors"
+        table.measure(work, sides, rounds=60 // scale, goal=1.0)
 
 
-def main() -> None:
+def measure(quick: bool) -> list[Table]:
+    """All of it, as one table."""
     torch.set_num_threads(1)
-    table = Table("models", SIDES)
-    print(table.header())
-    convolutional(table, 28, 32, 30)
-    convolutional(table, 8, 64, 40)
-    transformer(table)
-    recurrent(table)
-    optimisers(table)
-    print(f"written: {table.save()}")
-
-
-if __name__ == "__main__":
-    main()
+    scale = 15 if quick else 1
+    table = Table("models", peers=("PyTorch", FASTEST))
+    print(table.header(), flush=True)
+    convolutional(table, 28, 32, scale)
+    convolutional(table, 8, 64, scale)
+    transformer_layer(table, scale)
+    recurrent(table, scale)
+    optimisers(table, scale)
+    return [table]

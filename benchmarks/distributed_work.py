@@ -1,55 +1,25 @@
-"""The programs that bench_distributed differentiates, written once for both libraries.
+"""What bench_distributed calls on other workers; the same functions for every library.
 
-Every function here may run on any worker of either; `name` says of which.
+Each may run on any worker; `key` says which library calls on from there. Parameters are made once a
+process, also when the first calls for them come together.
 """
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-__all__ = ["Library", "add", "hop", "library", "stage", "step", "train"]
+from benchmarks.libraries import library
+from benchmarks.transformer import layer, run_layer
+
+__all__ = ["SERVER", "SIZE", "add", "hop", "layers", "stage", "train"]
 
 SERVER = "w0"
 SIZE = 64
-
-
-class Library(NamedTuple):
-    """What the programs need of a library."""
-
-    name: str
-    rpc: Any
-    autograd: Any
-    tanh: Any
-    no_grad: Any
-    make: Any
-
-    def tensor(self, values: Any, requires_grad: bool = True) -> Any:
-        """A tensor of single precision."""
-        made = self.make(np.asarray(values, dtype=np.float32))
-        return made.requires_grad_() if requires_grad else made
-
-
-@cache
-def library(name: str) -> Library:
-    """The library of that name, imported when first needed."""
-    if name == "telegrad":
-        import telegrad
-        from telegrad.distributed import autograd, rpc
-
-        return Library(name, rpc, autograd, telegrad.tanh, telegrad.no_grad, telegrad.tensor)
-    import torch
-    from torch.distributed import autograd as torch_autograd
-    from torch.distributed import rpc as torch_rpc
-
-    return Library(name, torch_rpc, torch_autograd, torch.tanh, torch.no_grad, torch.from_numpy)
-
-
-@cache
-def weight(name: str) -> Any:
-    """This process's parameter."""
-    return library(name).tensor(np.eye(SIZE) * 0.9)
+_LAYERS = 2
+_making = threading.Lock()
 
 
 def add(x: Any, y: Any) -> Any:
@@ -57,34 +27,63 @@ def add(x: Any, y: Any) -> Any:
     return x + y
 
 
-def hop(name: str, path: Sequence[str], x: Any) -> Any:
+def hop(key: str, path: Sequence[str], x: Any) -> Any:
     """One operation here, and the rest of the path from here."""
-    y = x + x
-    return library(name).rpc.rpc_sync(path[0], hop, (name, path[1:], y)) if path else y
+    return _onward(key, path, hop, x + x)
 
 
-def stage(name: str, path: Sequence[str], x: Any) -> Any:
+@cache
+def _made_weight(key: str) -> Any:
+    return library(key).tensor(np.eye(SIZE) * 0.9)
+
+
+def _weight(key: str) -> Any:
+    """This worker's parameter."""
+    with _making:
+        return _made_weight(key)
+
+
+def stage(key: str, path: Sequence[str], x: Any) -> Any:
     """A layer with this worker's parameter, and the following ones from here."""
-    lib = library(name)
-    y = lib.tanh(x @ weight(name))
-    return lib.rpc.rpc_sync(path[0], stage, (name, path[1:], y)) if path else y
+    return _onward(key, path, stage, library(key).tanh(x @ _weight(key)))
 
 
-def step(name: str, context_id: int) -> None:
+@cache
+def _made_layers(key: str) -> list[Any]:
+    return [layer(library(key).nn) for _ in range(_LAYERS)]
+
+
+def layers(key: str, path: Sequence[str], x: Any) -> Any:
+    """This worker's layers of a transformer, and the following ones from here."""
+    with _making:
+        mine = _made_layers(key)
+    for parts in mine:
+        x = run_layer(parts, x)
+    return _onward(key, path, layers, x)
+
+
+def _onward(key: str, path: Sequence[str], function: Callable[..., Any], value: Any) -> Any:
+    """The function of a value on the next worker of the path; the value itself at its end."""
+    if not path:
+        return value
+    return library(key).rpc.rpc_sync(path[0], function, (key, path[1:], value))
+
+
+def descend(key: str, context_id: int) -> None:
     """A step of descent on this worker's parameter."""
-    lib = library(name)
-    w = weight(name)
+    lib = library(key)
+    w = _weight(key)
     gradient = lib.autograd.get_gradients(context_id)[w]
     with lib.no_grad():
         w -= 1e-6 * gradient
 
 
-def train(name: str, steps: int) -> None:
+def train(key: str, steps: int) -> None:
     """Steps of one trainer against the parameter server."""
-    lib = library(name)
+    lib = library(key)
     x = lib.tensor(np.ones((8, SIZE)), requires_grad=False)
     for _ in range(steps):
         with lib.autograd.context() as context_id:
-            y = lib.rpc.rpc_sync(SERVER, stage, (name, [], x))
+            y = lib.rpc.rpc_sync(SERVER, stage, (key, [], x))
             lib.autograd.backward(context_id, [(y * y).sum()])
-            lib.rpc.rpc_sync(SERVER, step, (name, context_id))
+            lib.rpc.rpc_sync(SERVER, descend, (key, context_id))

@@ -1,14 +1,22 @@
-"""PyTorch's workers on this machine, a process each: the peer of ``LocalCluster`` in benchmarks."""
+"""PyTorch's workers on this machine, a process each: the peer of ``LocalCluster`` in benchmarks.
 
+Like its children, they end when this process does: each watches its standard input.
+"""
+
+import os
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from benchmarks.bench_rpc import TORCH_THREADS, free_port
-
 __all__ = ["TorchCluster"]
+
+# PyTorch's workers deadlock when a chain of calls is deeper than their pool; the default is 16.
+# Calls were no slower with more threads than with the default.
+_THREADS = 32
 
 
 def _join(names: Sequence[str], rank: int, port: int) -> None:
@@ -16,22 +24,34 @@ def _join(names: Sequence[str], rank: int, port: int) -> None:
     from torch.distributed import rpc
 
     torch.set_num_threads(1)
-    rpc.init_rpc(
+    rpc.init_rpc(  # type: ignore[no-untyped-call]
         names[rank],
         rank=rank,
         world_size=len(names),
         rpc_backend_options=rpc.TensorPipeRpcBackendOptions(
-            num_worker_threads=TORCH_THREADS, init_method=f"tcp://127.0.0.1:{port}"
+            num_worker_threads=_THREADS, init_method=f"tcp://127.0.0.1:{port}"
         ),
     )
 
 
+def _end_with_parent() -> None:
+    os.read(0, 1)
+    os._exit(1)
+
+
 def serve(names: str, rank: str, port: str) -> None:
     """Be a worker until all leave."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     from torch.distributed import rpc
 
     _join(names.split(","), int(rank), int(port))
     rpc.shutdown()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 class TorchCluster:
@@ -42,12 +62,12 @@ class TorchCluster:
         self._processes: list[subprocess.Popen[Any]] = []
 
     def __enter__(self) -> "TorchCluster":
-        port = free_port()
+        port = _free_port()
         code = "import sys; from benchmarks.torch_cluster import serve; serve(*sys.argv[1:])"
         for rank in range(1, len(self._names)):
             arguments = [",".join(self._names), str(rank), str(port)]
-            process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code, *arguments])
-            self._processes.append(process)
+            command = [sys.executable, "-W", "ignore", "-c", code, *arguments]
+            self._processes.append(subprocess.Popen(command, stdin=subprocess.PIPE))
         _join(self._names, 0, port)
         return self
 

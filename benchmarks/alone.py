@@ -1,0 +1,73 @@
+"""One side alone on the machine: measured in a process of its own, with the workers it starts.
+
+PyTorch's idle workers look for work some hundred times a second, and ours look for answers before
+they sleep: whatever else runs would show in the figures. So sides with processes take turns, and
+nothing of one is alive while another is measured.
+"""
+
+import importlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from benchmarks.measuring import Samples
+
+__all__ = ["alone", "in_turns", "watched"]
+
+Item = TypeVar("Item")
+_MOST_SECONDS = 300.0
+
+
+def alone(function: Callable[..., Samples], *arguments: Any) -> Samples:
+    """What a module's function gives for arguments that JSON can carry, from a fresh process."""
+    call = json.dumps([function.__module__, function.__name__, arguments])
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.alone", call]
+    done = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, timeout=_MOST_SECONDS
+    )
+    found: Samples = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def in_turns(
+    sides: Iterable[str], turns: int, measured: Callable[[str], Samples]
+) -> dict[str, Samples]:
+    """The figures of each side by work, from as many turns; `measured` gives those of one."""
+    found: dict[str, Samples] = {}
+    order = list(sides)
+    for turn in range(turns):
+        for side in order:
+            what = f"{side}, turn {turn + 1} of {turns}"
+            print(f"{what} …", file=sys.stderr, flush=True)
+            began = time.perf_counter()
+            mine = found.setdefault(side, {})
+            for work, seconds in measured(side).items():
+                mine.setdefault(work, []).extend(seconds)
+            print(f"{what}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+        order.reverse()
+    return found
+
+
+def watched(items: Iterable[tuple[str, Item]]) -> Iterator[tuple[str, Item]]:
+    """The same named items; on a terminal, the one that is measured now is shown."""
+    shows = sys.stderr.isatty()
+    for name, item in items:
+        if shows:
+            print(f"\r\x1b[K  {name}", end="", file=sys.stderr, flush=True)
+        yield name, item
+    if shows:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """The fresh process: calls the function, prints what it gives."""
+    module, name, arguments = json.loads(sys.argv[1])
+    found = getattr(importlib.import_module(module), name)(*arguments)
+    print(f"\n{json.dumps(found)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
