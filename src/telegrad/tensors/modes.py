@@ -24,6 +24,7 @@ __all__ = [
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "no_grad",
+    "recording",
     "set_grad_enabled",
 ]
 
@@ -49,6 +50,13 @@ def changed(mode: Mode, **changes: Any) -> Mode:
     """`mode` with some fields replaced; the common modes are shared objects."""
     new = msgspec.structs.replace(mode, **changes)
     return PLAIN if new == PLAIN else QUIET if new == QUIET else new
+
+
+def recording(mode: Mode, is_on: bool) -> Mode:
+    """`mode` with recording on or off."""
+    if mode is PLAIN or mode is QUIET:
+        return PLAIN if is_on else QUIET
+    return changed(mode, recording=is_on)
 
 
 class ModeScope:
@@ -102,7 +110,7 @@ class no_grad(_Bare):
         super().__init__(recording=False)
 
     def _changed(self, mode: Mode) -> Mode:
-        return QUIET if mode is PLAIN else super()._changed(mode)
+        return recording(mode, False)
 
 
 class enable_grad(_Bare):
