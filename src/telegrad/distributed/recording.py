@@ -109,7 +109,7 @@ class Recorder:
         if shared:
             open_levels = tuple([x for x in self.levels.meet(shared) if x is not None])
         self._arrive_duals(values)
-        if context_id == NO_CONTEXT or context_id == NO_GRAD:
+        if context_id in (NO_CONTEXT, NO_GRAD):
             return _Inside(None, open_levels)
         context = self.contexts.open(context_id, frm)
         path = tuple(path)
