@@ -1,0 +1,52 @@
+"""Names of ``torch.distributed.rpc.internal`` that programs use beside the calls themselves."""
+
+import enum
+from collections import namedtuple
+from typing import Any
+
+from telegrad.rpc.wire import pickling
+
+__all__ = ["PythonUDF", "RPCExecMode", "deserialize", "serialize"]
+
+PythonUDF = namedtuple("PythonUDF", ["func", "args", "kwargs"])
+"""A function and what it is called with."""
+
+
+class RPCExecMode(enum.Enum):
+    """The ways to make a call."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+    ASYNC_JIT = "async_jit"
+    REMOTE = "remote"
+
+
+def serialize(obj: Any) -> tuple[bytes, list[Any]]:
+    """An object as a pickle with holes, and the tensors that belong into them."""
+    stream, slots = pickling.dumps(obj, "the object")
+    return stream, slots
+
+
+def deserialize(binary_data: bytes, tensor_table: list[Any]) -> Any:
+    """The object again."""
+    return pickling.loads(binary_data, tensor_table)
+
+
+class _InternalRPCPickler:
+    """Both, as methods."""
+
+    def serialize(self, obj: Any) -> tuple[bytes, list[Any]]:
+        return serialize(obj)
+
+    def deserialize(self, binary_data: bytes, tensor_table: list[Any]) -> Any:
+        return deserialize(binary_data, tensor_table)
+
+
+_internal_rpc_pickler = _InternalRPCPickler()
+
+
+def _build_rpc_profiling_key(
+    exec_type: RPCExecMode, func_name: str, current_worker_name: str, dst_worker_name: str
+) -> str:
+    """What a call is named in a profile."""
+    return f"rpc_{exec_type.value}#{func_name}({current_worker_name} -> {dst_worker_name})"

@@ -1,0 +1,174 @@
+"""References with the methods that users of ``torch.distributed.rpc.RRef`` know.
+
+A worker that ``init_rpc`` of this package made holds all its references by this type, those that
+arrive included.
+"""
+
+from types import GenericAlias
+from typing import Any
+
+import torch
+
+from telegrad.errors import NotInitialized
+from telegrad.interop.torch_rpc import constants, serving
+from telegrad.interop.torch_rpc.failures import as_torch_raises
+from telegrad.interop.torch_rpc.futures import CallFuture, failed
+from telegrad.rpc import rref as plain
+from telegrad.rpc.future import Future
+from telegrad.rpc.names import WorkerInfo
+
+__all__ = ["RRef", "RRefProxy"]
+
+_UNSET = constants.UNSET_RPC_TIMEOUT
+_COUNTER_BITS = 48
+
+
+class RRef(plain.RRef):
+    """A handle. ``RRef(value)`` refers to a value of this worker."""
+
+    __slots__ = ("_creation", "_type")
+
+    __class_getitem__: Any = classmethod(GenericAlias)
+
+    def __init__(self, value: Any, type_hint: Any = None) -> None:
+        try:
+            super().__init__(value)
+        except NotInitialized as error:
+            raise NotInitialized(
+                "Current RPC agent is not set! Did you initialize the RPC framework, by calling "
+                "init_rpc?"
+            ) from error
+
+    def __str__(self) -> str:
+        if self._fork is None:
+            return f"OwnerRRef({_id_text(self._rref)})"
+        return f"UserRRef(RRefId = {_id_text(self._rref)}, ForkId = {_id_text(self._fork)})"
+
+    def __reduce__(self) -> Any:
+        raise RuntimeError(
+            "Can not pickle rref in python pickler, rref can only be pickled when using RPC"
+        )
+
+    def local_value(self) -> Any:
+        """The value itself, on its owner."""
+        if self._fork is not None:
+            raise RuntimeError(
+                f"For {self}, can't call localValue() on user {_info_text(self._worker.info)}. "
+                f"Call it on owner {_info_text(self.owner())}"
+            )
+        with as_torch_raises():
+            return super().local_value()
+
+    def to_here(self, timeout: float | None = _UNSET) -> Any:
+        """A copy of the value; on its owner, the value itself."""
+        if self._worker.closed:
+            raise NotInitialized(
+                f"{self} belongs to a worker that has shut down. Cannot call to_here() on it after "
+                "deletion."
+            )
+        seconds = self._worker.options.rpc_timeout if timeout in (None, _UNSET) else timeout
+        self._check_creation()
+        with as_torch_raises():
+            # Without an end is 0 for a call, None for a future.
+            return super().to_here((seconds or None) if self._fork is None else seconds)
+
+    def backward(self, dist_autograd_ctx_id: int = -1, retain_graph: bool = False) -> None:
+        """Runs a backward pass from the value, on its owner."""
+        from telegrad.interop import torch_autograd
+
+        if self._fork is None:
+            torch_autograd.backward_from_value(
+                self.local_value(), dist_autograd_ctx_id, retain_graph
+            )
+            return
+        if dist_autograd_ctx_id == -1:
+            raise RuntimeError("User RRefs require 'dist_autograd_ctx_id' to be specified")
+        args = (self, dist_autograd_ctx_id, retain_graph)
+        with as_torch_raises():
+            self._worker.rpc_sync(self.owner(), torch_autograd.backward_on_owner, args)
+
+    def rpc_sync(self, timeout: float | None = _UNSET) -> "RRefProxy":  # type: ignore[override]
+        """The value's methods, run on its owner."""
+        return RRefProxy(self, "rpc_sync", timeout)
+
+    def rpc_async(self, timeout: float | None = _UNSET) -> "RRefProxy":  # type: ignore[override]
+        """The same, as futures."""
+        return RRefProxy(self, "rpc_async", timeout)
+
+    def remote(self, timeout: float | None = _UNSET) -> "RRefProxy":  # type: ignore[override]
+        """The same, as references to what they return."""
+        return RRefProxy(self, "remote", timeout)
+
+    def _get_type(self, timeout: float | None = _UNSET, blocking: bool = True) -> Any:
+        """The type of the value, or its future; asked for once."""
+        future: Any = getattr(self, "_type", None)
+        if future is None:
+            future = self._ask_type(timeout)
+            if not self._worker.closed:
+                self._type = future
+        return future.wait() if blocking else future
+
+    def _ask_type(self, timeout: float | None) -> Any:
+        if self._fork is None:
+            known: Future[Any] = Future()
+            known.set_result(type(self.local_value()))
+            return CallFuture(known)
+        try:
+            return CallFuture(
+                self._worker.rpc_async(self.owner(), serving.type_on_owner, (self,), None, timeout)
+            )
+        except Exception as error:
+            return failed(error)
+
+    def _get_future(self) -> "torch._C.Future[Any]":
+        """The future of the value's creation."""
+        made: Any = getattr(self, "_creation", None)
+        if made is None:
+            done: Future[Any] = Future()
+            done.set_result(None)
+            made = CallFuture(done)
+        future: torch._C.Future[Any] = made
+        return future
+
+    def _check_creation(self) -> None:
+        made: Any = getattr(self, "_creation", None)
+        if made is not None and made._call.done() and made._call.exception() is not None:
+            raise RuntimeError(
+                f"RRef creation via rpc.remote() on {_info_text(self.owner())} failed: "
+                f"{made._call.exception()}"
+            )
+
+
+class RRefProxy:
+    """The value's methods, called where the value is."""
+
+    __slots__ = ("rpc_timeout", "rref", "verb")
+
+    def __init__(self, rref: RRef, verb: str, timeout: float | None) -> None:
+        self.rref = rref
+        self.verb = verb
+        self.rpc_timeout = timeout
+
+    def __getattr__(self, name: str) -> Any:
+        # Not forwarding: the value is elsewhere, and a method's name is all that can be known.
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            from telegrad.interop.torch_rpc import api
+
+            verb = getattr(api, self.verb)
+            packed = (self.rref, name, args, kwargs)
+            return verb(self.rref.owner(), serving.call_method, packed, None, self.rpc_timeout)
+
+        method.__name__ = name
+        return method
+
+
+def _id_text(number: int) -> str:
+    created_on, local_id = number >> _COUNTER_BITS, number & ((1 << _COUNTER_BITS) - 1)
+    return f"GloballyUniqueId(created_on={created_on}, local_id={local_id})"
+
+
+def _info_text(info: WorkerInfo) -> str:
+    return f"WorkerInfo(id={info.id}, name={info.name})"

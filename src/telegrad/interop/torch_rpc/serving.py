@@ -1,0 +1,84 @@
+"""What runs on the callee for the calls that need more than their function.
+
+Marked functions return torch futures, TorchScript functions travel by name, and a proxy's method
+is known on the owner of its value alone.
+"""
+
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from telegrad.interop.torch_rpc.functions import is_async
+from telegrad.interop.torch_rpc.futures import outcome_of
+from telegrad.rpc.future import Future
+from telegrad.rpc.incoming import async_execution
+from telegrad.rpc.rref import RRef
+from telegrad.rpc.wire.functions import expose
+
+__all__ = ["call_method", "prepared", "run_async", "run_script", "type_on_owner"]
+
+
+def prepared(function: Any, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """What is called over there for a function of the user's."""
+    if not callable(function):
+        raise TypeError(f"function should be callable, got {type(function).__name__}")
+    args, kwargs = tuple(args or ()), dict(kwargs or {})
+    if is_async(function):
+        return run_async, (function, args, kwargs), {}
+    if isinstance(function, torch.jit.ScriptFunction):
+        return run_script, (str(function.qualified_name), args, kwargs), {}
+    return function, args, kwargs
+
+
+@expose
+@async_execution
+def run_async(function: Any, args: Any, kwargs: Any) -> Future[Any]:
+    """Runs a marked function; the answer is the value of the torch future that it returns."""
+    return outcome_of(_checked(function(*args, **kwargs)))
+
+
+@expose
+def run_script(qualified_name: str, args: Any, kwargs: Any) -> Any:
+    """Runs a TorchScript function, which does not travel, by the name it was defined under."""
+    path = qualified_name.removeprefix("__torch__.").split(".")
+    found: Any = None
+    for end in range(len(path) - 1, 0, -1):
+        try:
+            found = import_module(".".join(path[:end]))
+        except ModuleNotFoundError:
+            continue
+        for name in path[end:]:
+            found = getattr(found, name)
+        break
+    if found is None:
+        raise AttributeError(f"expected the TorchScript function {qualified_name} to be importable")
+    return found(*args, **kwargs)
+
+
+@expose
+@async_execution
+def call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Future[Any]:
+    """Calls a method of a reference's value; a marked one answers with its future's value."""
+    method = getattr(reference.local_value(), name)
+    result = method(*args, **kwargs)
+    if is_async(method):
+        return outcome_of(_checked(result))
+    done: Future[Any] = Future()
+    done.set_result(result)
+    return done
+
+
+@expose
+def type_on_owner(reference: RRef) -> type:
+    """The type of a reference's value."""
+    return type(reference.local_value())
+
+
+def _checked(future: Any) -> Any:
+    if not isinstance(future, torch._C.Future):
+        raise RuntimeError(
+            "Functions decorated with @rpc.async_function must return a torch.futures.Future "
+            f"object, but got {type(future).__name__}"
+        )
+    return future

@@ -1,0 +1,154 @@
+"""One test in four processes: forked from one that has imported everything, each fresh.
+
+Nothing a test leaves behind reaches the next one. A group whose processes have not all ended at the
+deadline is killed, by the ids of its processes, and says where each was.
+"""
+
+import faulthandler
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import unittest
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["Group", "Outcome"]
+
+_FORK = multiprocessing.get_context("fork")
+_GRACE = 2.0
+"""Seconds for the others to end after one has failed, or all have told how it went."""
+
+
+class Outcome(NamedTuple):
+    """How a test went: "passed", "failed" or "skipped", why, and in how many seconds."""
+
+    test: str
+    result: str
+    reason: str
+    seconds: float
+
+
+class Group:
+    """The processes of one test."""
+
+    def __init__(self, cls: type, method: str, deadline: float) -> None:
+        self.test = f"{cls.__name__}.{method}"
+        self._began = time.monotonic()
+        self._deadline = self._began + deadline
+        self._directory = tempfile.mkdtemp(prefix="pytorch-own-")
+        self._told: dict[int, tuple[str, str]] = {}
+        self._pipes: dict[int, Connection] = {}
+        self._processes = []
+        for rank in range(cls.world_size):  # type: ignore[attr-defined]
+            here, there = _FORK.Pipe(duplex=False)
+            process = _FORK.Process(
+                target=_run, args=(cls, method, rank, self._directory, there), daemon=False
+            )
+            process.start()
+            there.close()
+            self._pipes[rank] = here
+            self._processes.append(process)
+
+    def sentinels(self) -> list[int]:
+        """What becomes ready when one of the processes ends."""
+        return [process.sentinel for process in self._processes if process.is_alive()]
+
+    def patience(self) -> float:
+        """Seconds until it has to be looked at, whatever happens."""
+        return max(0.0, min(self._deadline - time.monotonic(), 0.5))
+
+    def outcome(self) -> Outcome | None:
+        """How it went, once that is known; ends what is left of it."""
+        for rank, pipe in self._pipes.items():
+            if rank not in self._told and pipe.poll():
+                try:
+                    self._told[rank] = pipe.recv()
+                except EOFError:
+                    continue
+        alive = [process for process in self._processes if process.is_alive()]
+        is_over = any(result == "failed" for result, _ in self._told.values())
+        if is_over or len(self._told) == len(self._pipes):
+            self._deadline = min(self._deadline, time.monotonic() + _GRACE)
+        if alive and time.monotonic() < self._deadline:
+            return None
+        hung = [rank for rank, process in enumerate(self._processes) if process.is_alive()]
+        result, reason = self._judge(hung)
+        self._end()
+        return Outcome(self.test, result, reason, time.monotonic() - self._began)
+
+    def _judge(self, hung: list[int]) -> tuple[str, str]:
+        reasons = []
+        for rank, process in enumerate(self._processes):
+            told, why = self._told.get(rank, ("", ""))
+            if rank in hung:
+                reasons.append(
+                    f"rank {rank} did not end in time\n{why}\n{self._stack(process.pid)}"
+                )
+            elif told == "failed":
+                reasons.append(f"rank {rank}: {why}\n{self._output(rank)}")
+            elif not told and process.exitcode != 0:
+                reasons.append(f"rank {rank} exited with {process.exitcode}\n{self._output(rank)}")
+        if reasons:
+            return "failed", "\n".join(reasons)
+        skips = [why for told, why in self._told.values() if told == "skipped"]
+        return ("skipped", skips[0]) if skips else ("passed", "")
+
+    def _output(self, rank: int) -> str:
+        return Path(self._directory, f"output{rank}").read_text()[-3000:]
+
+    def _stack(self, pid: int | None) -> str:
+        if pid is None:
+            return ""
+        rank = next(r for r, process in enumerate(self._processes) if process.pid == pid)
+        os.kill(pid, signal.SIGUSR1)
+        time.sleep(0.2)
+        return self._output(rank)
+
+    def _end(self) -> None:
+        for process in self._processes:
+            if process.is_alive():
+                process.kill()
+            process.join()
+        for pipe in self._pipes.values():
+            pipe.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _run(cls: type, method: str, rank: int, directory: str, told: Connection) -> None:
+    output = os.open(os.path.join(directory, f"output{rank}"), os.O_CREAT | os.O_WRONLY, 0o600)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    sys.stdout = open(1, "w", closefd=False)
+    sys.stderr = open(2, "w", closefd=False)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    case = cls(method)
+    case.rank = rank
+    case.file_name = os.path.join(directory, "meeting")
+    try:
+        getattr(case, method)()
+    except unittest.SkipTest as skip:
+        told.send(("skipped", str(skip)))
+    except SystemExit as leaving:
+        told.send(("failed", f"exit {leaving.code}") if leaving.code else ("passed", ""))
+    except BaseException:
+        told.send(("failed", traceback.format_exc()))
+    else:
+        told.send(("passed", ""))
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    # As a test's process of PyTorch's would: without waiting for threads that it left behind.
+    os._exit(0)
+
+
+def wait_for_any(groups: list[Group]) -> None:
+    """Returns when one of the groups has something to tell."""
+    wait(
+        [each for group in groups for each in group.sentinels()], min(g.patience() for g in groups)
+    )

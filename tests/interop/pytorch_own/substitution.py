@@ -1,0 +1,132 @@
+"""PyTorch's own tests of its RPC and distributed autograd, with telegrad in their place.
+
+The test classes are those inside of the installed torch package; nothing of them is copied. Before
+they are imported, ``torch.distributed.rpc``, ``.autograd`` and ``.optim`` are replaced by telegrad's
+stand-ins, so whatever they name is telegrad's.
+"""
+
+import importlib
+import importlib.util
+import sys
+import types
+import unittest
+from typing import Any
+
+import torch
+import torch.distributed
+
+import telegrad.interop.torch_autograd
+import telegrad.interop.torch_optim
+import telegrad.interop.torch_rpc as rpc
+from telegrad.interop.torch_rpc import options
+
+_PACKAGE = "torch.testing._internal.distributed.rpc"
+CLASSES = {
+    "DistAutogradTest": "dist_autograd_test",
+    "TensorPipeAgentDistAutogradTest": "dist_autograd_test",
+    "DistOptimizerTest": "dist_optimizer_test",
+    "RpcTest": "rpc_test",
+    "TensorPipeAgentRpcTest": "rpc_test",
+    "ParameterServerTest": "examples.parameter_server_test",
+    "ReinforcementLearningRpcTest": "examples.reinforcement_learning_rpc_test",
+}
+"""The classes whose tests can be run here, and the modules they are in."""
+LEFT_OUT = {
+    "CudaDistAutogradTest": "dist_autograd_test",
+    "TensorPipeCudaDistAutogradTest": "dist_autograd_test",
+    "FaultyAgentDistAutogradTest": "dist_autograd_test",
+    "CudaRpcTest": "rpc_test",
+    "TensorPipeAgentCudaRpcTest": "rpc_test",
+    "FaultyAgentRpcTest": "faulty_agent_rpc_test",
+}
+"""Those that need what is not here: CUDA devices, or PyTorch's agent that loses messages."""
+
+
+def substitute() -> None:
+    """Puts telegrad where the tests look for PyTorch's modules."""
+    if importlib.util.find_spec("expecttest") is None:
+        # PyTorch's base class of tests needs it for expectations that none of these have.
+        stub = types.ModuleType("expecttest")
+        stub.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+        sys.modules["expecttest"] = stub
+    # What the tests share with others of PyTorch's is not about RPC: it keeps PyTorch's own.
+    importlib.import_module("torch.testing._internal.common_distributed")
+    sys.modules.pop("torch.testing._internal.dist_utils", None)
+    modules: dict[str, types.ModuleType] = {
+        "rpc": rpc,
+        "rpc.api": rpc.api,
+        "rpc.backend_registry": rpc.backend_registry,
+        "rpc.constants": rpc.constants,
+        "rpc.functions": rpc.functions,
+        "rpc.internal": rpc.internal,
+        "rpc.options": options,
+        "autograd": telegrad.interop.torch_autograd,
+        "optim": telegrad.interop.torch_optim,
+    }
+    for name, module in modules.items():
+        sys.modules[f"torch.distributed.{name}"] = module
+        if "." not in name:
+            setattr(torch.distributed, name, module)
+
+
+def _script_if_possible(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """TorchScript knows PyTorch's references alone: a function of others stays as it is."""
+    try:
+        return _script(function, *args, **kwargs)
+    except RuntimeError:
+        return function
+
+
+_script = torch.jit.script
+
+
+class Fixture:
+    """What the tests ask of the backend that they run with."""
+
+    file_name: str
+    rank: int
+    world_size = 4
+
+    @property
+    def rpc_backend(self) -> Any:
+        return rpc.BackendType.TENSORPIPE
+
+    @property
+    def rpc_backend_options(self) -> Any:
+        return rpc.TensorPipeRpcBackendOptions(init_method=self.init_method)
+
+    @property
+    def init_method(self) -> str:
+        return f"file://{self.file_name}"
+
+    file_init_method = init_method
+
+    def setup_fault_injection(self, faulty_messages: Any, messages_to_delay: Any) -> None:
+        return
+
+    def get_shutdown_error_regex(self) -> str:
+        return ".*"
+
+    def get_timeout_error_regex(self) -> str:
+        return "RPC ran for more than"
+
+
+def load() -> dict[str, type]:
+    """The classes, made for telegrad, by name."""
+    substitute()
+    torch.jit.script = _script_if_possible  # type: ignore[assignment]
+    try:
+        from torch.testing._internal.common_utils import TestCase
+
+        made: dict[str, type] = {}
+        for name, module in CLASSES.items():
+            found = getattr(importlib.import_module(f"{_PACKAGE}.{module}"), name)
+            made[name] = type(name, (Fixture, found, TestCase), {})
+    finally:
+        torch.jit.script = _script
+    return made
+
+
+def names_of(cls: type) -> list[str]:
+    """The tests of a class, in the order of their names."""
+    return sorted(name for name in dir(cls) if name.startswith("test"))
