@@ -37,7 +37,13 @@ class Call(Future[Any]):
     def __init__(
         self, worker: "Worker", endpoint: "Endpoint", deadline: float, what: object
     ) -> None:
-        super().__init__()
+        # What Future's own does, without the call: this is made for each message.
+        self._done = False
+        self._value = None
+        self._error = None
+        self._sleepers = None
+        self._callbacks = None
+        self._source = None
         self.worker = worker
         self.endpoint = endpoint
         self.deadline = deadline

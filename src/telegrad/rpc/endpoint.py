@@ -55,7 +55,7 @@ class Endpoint(abc.ABC):
     def is_wanted(self, number: int) -> bool:
         """Stop serving a request; say whether the peer still wants its answer."""
         self.serving.discard(number)
-        if number in self.unwanted:
+        if self.unwanted and number in self.unwanted:
             self.unwanted.discard(number)
             return False
         return True

@@ -99,7 +99,7 @@ class Future(Generic[T]):
                 # The traceback holds this frame: without its future there is no cycle, and what
                 # the frames below hold (references, arrays) goes with the exception.
                 del self
-        return cast(T, self._value)
+        return self._value  # type: ignore[return-value]
 
     def _wait(self, timeout: float | None) -> None:
         waiter = self._waiter()

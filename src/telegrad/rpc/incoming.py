@@ -7,8 +7,9 @@ to run it, and nothing of the handler before it, shows.
 
 import contextvars
 import logging
+import math
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ __all__ = ["Incoming", "async_execution", "is_async_execution"]
 
 _log = logging.getLogger("telegrad.rpc")
 _ASYNC = "__telegrad_async_execution__"
+_NOTHING: AbstractContextManager[Any] = nullcontext()
 
 
 def async_execution(function: Any) -> Any:
@@ -48,7 +50,6 @@ class Incoming:
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
         self._services: dict[str, Service] = {}
-        self.running = 0
 
     def register(self, service: Service) -> None:
         """Serve messages of that name."""
@@ -69,8 +70,9 @@ class Incoming:
                     # Answered at once, but served until the value is there.
                     value.add_done_callback(Quick(partial(_served, endpoint, frame.ident)))
                     self._send(endpoint, frames.ANSWER, frame.ident, worker.codec.nothing)
-                    return partial(self._serve_creation, endpoint, frame, value)
-                return partial(self._serve_call, endpoint, frame)
+                    run = contextvars.Context().run
+                    return partial(run, self._run_creation, endpoint, frame, value)
+                return partial(contextvars.Context().run, self._run_call, endpoint, frame)
         elif kind == frames.SERVICE:
             if endpoint.requests.accept(frame.ident):
                 return self._service(endpoint, frame, answers=True)
@@ -144,16 +146,11 @@ class Incoming:
             else:
                 _log.exception("a notice for service %s of %s", service.name, self._worker.name)
 
-    def _serve_call(self, endpoint: Endpoint, frame: Frame) -> None:
-        self.running += 1
-        try:
-            contextvars.Context().run(self._run_call, endpoint, frame)
-        finally:
-            self.running -= 1
-
     def _run_call(self, endpoint: Endpoint, frame: Frame) -> None:
+        """Run a call, in a context of its own, and answer it."""
         worker = self._worker
-        request = Request(worker, endpoint, frame.ident, bool(frame.flags & frames.WAITING))
+        number = frame.ident
+        request = Request(worker, endpoint, number, bool(frame.flags & frames.WAITING))
         current_request.set(request)
         try:
             accept = endpoint.accept or worker.references.acceptor(endpoint)
@@ -161,15 +158,24 @@ class Incoming:
                 frame.header, frame.buffers, endpoint.limits, accept
             )
             interceptor = worker.interceptor
-            if interceptor is None:
+            context = (
+                _NOTHING
+                if interceptor is None
+                else interceptor.incoming_call(endpoint.peer, sealed.extra, slots)
+            )
+            if type(context) is nullcontext:
+                # Entering it would do nothing, for a microsecond.
                 answer = self._run_function(endpoint, frame, sealed, slots)
             else:
-                with interceptor.incoming_call(endpoint.peer, sealed.extra, slots):
+                with context:
                     answer = self._run_function(endpoint, frame, sealed, slots)
-            if answer is not None:
-                self._send_answer(endpoint, frame.ident, answer)
+            if answer is not None and endpoint.is_wanted(number):
+                try:
+                    endpoint.send_by(math.inf, frames.ANSWER, 0, number, 0, *answer)
+                except (OSError, EOFError) as error:
+                    worker.endpoint_lost(endpoint, error)
         except BaseException as error:
-            self.answer_failure(endpoint, frame.ident, error)
+            self.answer_failure(endpoint, number, error)
         finally:
             request.can_nest = False
 
@@ -177,10 +183,14 @@ class Incoming:
         self, endpoint: Endpoint, frame: Frame, sealed: Sealed, slots: list[Any]
     ) -> tuple[bytes, list[Buffer]] | None:
         """Return the answer, ready to be sent; None if it comes later."""
-        function, args, kwargs = self._worker.codec.open_call(
+        worker = self._worker
+        function, args, kwargs = worker.codec.open_call(
             sealed, slots, frame.buffers, endpoint.received_code
         )
-        result = self._call(endpoint, frame, function, args, kwargs)
+        if worker.observer is None:
+            result = function(*args, **kwargs)
+        else:
+            result = self._call(endpoint, frame, function, args, kwargs)
         if is_async_execution(function):
             self._answer_later(endpoint, frame.ident, result, sealed.extra)
             return None
@@ -194,13 +204,6 @@ class Incoming:
         with observer.handling(endpoint.peer.name, frame.ident, function, size):
             return function(*args, **kwargs)
 
-    def _serve_creation(self, endpoint: Endpoint, frame: Frame, value: Future[Any]) -> None:
-        self.running += 1
-        try:
-            contextvars.Context().run(self._run_creation, endpoint, frame, value)
-        finally:
-            self.running -= 1
-
     def _run_creation(self, endpoint: Endpoint, frame: Frame, value: Future[Any]) -> None:
         """Run a call whose result stays here, as the value of a reference."""
         worker = self._worker
@@ -212,7 +215,7 @@ class Incoming:
             )
             interceptor = worker.interceptor
             with (
-                nullcontext()
+                _NOTHING
                 if interceptor is None
                 else interceptor.incoming_call(endpoint.peer, sealed.extra, slots)
             ):

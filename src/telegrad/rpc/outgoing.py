@@ -67,7 +67,7 @@ class Outgoing:
         worker = self._worker
         peer = worker.find(to)
         deadline = self.deadline(timeout)
-        endpoint = None
+        endpoint: Endpoint | None = None
         parent = creates
         if waits:
             request = current_request.get()
@@ -81,7 +81,9 @@ class Outgoing:
                 endpoint, parent = request.endpoint, request.number
         parcel = worker.codec.pack_call(function, args, kwargs)
         if endpoint is None:
-            endpoint = worker.path_to(peer, deadline)
+            endpoint = peer.outgoing
+            if endpoint is None or endpoint.closed:
+                endpoint = worker.path_to(peer, deadline)
         call = Call(worker, endpoint, deadline, function)
         call.creates = creates
         interceptor = worker.interceptor
@@ -90,7 +92,7 @@ class Outgoing:
         known = parcel.code is not None and parcel.function in endpoint.known_code
         try:
             export = worker.references.exporter(endpoint, call) if parcel.slots else None
-            header, buffers = worker.codec.seal(parcel, call.extra, export, known=known)
+            header, buffers = worker.codec.seal(parcel, call.extra, export, known)
             if parcel.code is not None and not known:
                 call.code = parcel.function
             flags = WAITING if waits else CREATES if creates else 0
@@ -137,16 +139,25 @@ class Outgoing:
         if observer is not None:
             observer.sent(call, len(header) + sum(map(len, buffers)))
         try:
-            endpoint.send(kind, flags, number, parent, header, buffers)
+            went = endpoint.send_by(call.deadline, kind, flags, number, parent, header, buffers)
         except (OSError, EOFError) as error:
             # The loss settles this call with all others.
             self._worker.endpoint_lost(endpoint, error)
+            return
         except BaseException:
             endpoint.calls.finish(number)
             raise
-        if not flags & WAITING and not call._done:
+        if not went:
+            self._not_sent(call)
+        elif not flags & WAITING and not call._done:
             self._worker.host.expect_answer(endpoint)
             self._worker.host.rouse(call.deadline)
+
+    def _not_sent(self, call: Call) -> None:
+        """Fail a call of which nothing went before its deadline: it has certainly not run."""
+        if call.endpoint.calls.finish(call.number) is not None:
+            self._worker.references.undelivered(call)
+            self._failed(call, self._too_late(call, "did not take"))
 
     def service(
         self,
@@ -258,14 +269,15 @@ class Outgoing:
             self._give_up(call)
 
     def _give_up(self, call: Call) -> None:
-        endpoint = call.endpoint
+        self._failed(call, self._too_late(call, "did not answer"))
+        self._worker.references.gave_up(call.endpoint, call.number, call)
+
+    def _too_late(self, call: Call, failing: str) -> CallTimeout:
         what = getattr(call.what, "__qualname__", call.what)
-        error = CallTimeout(
-            f"worker {endpoint.peer.name!r} did not answer {what!r} before the deadline: give the "
+        return CallTimeout(
+            f"worker {call.endpoint.peer.name!r} {failing} {what!r} before the deadline: give the "
             "call a longer timeout, or see what keeps the worker busy"
         )
-        self._failed(call, error)
-        self._worker.references.gave_up(endpoint, call.number, call)
 
     def abandon(self, endpoint: Endpoint, error: Callable[[], BaseException]) -> None:
         """Fail all calls on a path that is lost."""

@@ -198,10 +198,15 @@ class References:
 
     def gave_up(self, endpoint: Endpoint, number: int, call: Call) -> None:
         """A call's deadline has passed: find out whether it ever arrived."""
+        cancel = partial(self._worker.outgoing.notify_on, endpoint, _SERVICE, [_CANCEL, number])
         if call.forks or call.creates:
             with self._lock:
                 self._unresolved[endpoint, number] = call
-        self._worker.outgoing.notify_on(endpoint, _SERVICE, [_CANCEL, number])
+        if endpoint.can_send():
+            cancel()
+        elif call.forks or call.creates:
+            # It must arrive, but whoever waited for the call is not to wait for this as well.
+            self._worker.host.start(cancel)
 
     def undelivered(self, call: Call) -> None:
         """A call could not be sent at all."""

@@ -89,8 +89,17 @@ def test_objects_and_structures_are_not_raw(array):
 
 
 @given(
-    descriptor=st.lists(
-        st.one_of(st.integers(-5, 2**64), st.text(max_size=3), st.none(), st.floats()), max_size=6
+    descriptor=st.one_of(
+        st.lists(
+            st.one_of(st.integers(-5, 2**64), st.text(max_size=3), st.none(), st.floats()),
+            max_size=6,
+        ),
+        st.tuples(
+            st.integers(-2, 16),
+            st.none(),
+            st.lists(st.integers(-2, 2**64), max_size=6),
+            st.text(max_size=3),
+        ),
     ),
     size=st.integers(0, 64),
 )
@@ -105,4 +114,10 @@ def test_a_descriptor_that_does_not_fit_its_bytes_is_refused(descriptor, size):
 
 def test_negative_dimensions_that_multiply_to_the_right_size_are_refused():
     with pytest.raises(ProtocolViolation, match="does not describe a buffer of 16 bytes"):
-        arrays.build([arrays.describe(np.zeros(1), [], 9)[0], None, -1, -2], bytearray(16), 4)
+        arrays.build([arrays.describe(np.zeros(1), [], 9)[0], None, [-1, -2]], bytearray(16), 4)
+
+
+@pytest.mark.parametrize("code", [-1, 99, "f8", None, True])
+def test_an_unknown_dtype_code_is_refused(code):
+    with pytest.raises(ProtocolViolation, match="does not describe"):
+        arrays.build([code, None, [2]], bytearray(16), 4)

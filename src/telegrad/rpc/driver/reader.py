@@ -114,19 +114,22 @@ class FrameReader:
         """Return the next frame, None if the deadline passed; EOFError when the peer closed."""
         if self._large is not None:
             return self._read_large(deadline)
-        while self._end - self._start < _PREFIX_BYTES:
+        start = self._start
+        while self._end - start < _PREFIX_BYTES:
             if not self._fill(_PREFIX_BYTES, deadline):
                 return None
-        fields = parse_prefix(self._room, self._start, self._limits)
+            start = self._start
+        fields = parse_prefix(self._room, start, self._limits)
         kind, flags, count, header, body, ident, parent = fields
         total = _PREFIX_BYTES + header + body
         if total > _ROOM or body > _BODY_BYTES_IN_ROOM:
             self._begin_large(fields)
             return self._read_large(deadline)
-        while self._end - self._start < total:
+        while self._end - start < total:
             if not self._fill(total, deadline):
                 return None
-        middle = self._start + _PREFIX_BYTES + header
+            start = self._start
+        middle = start + _PREFIX_BYTES + header
         head = self._room[middle - header : middle]
         if not body:
             self._start = middle

@@ -6,7 +6,6 @@ nothing else; those of a large one are a buffer of the frame, not copied. Pickli
 for exactly the bytes that came, or nothing is built.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from telegrad.rpc.wire.frames import Buffer
 __all__ = ["Descriptor", "build", "build_all", "describe", "describe_all", "inline_below", "is_raw"]
 
 Descriptor = list[Any]
-"""[code, bytes, *shape]; [NAMED, bytes, dtype.str, *shape] for a dtype that has no code.
+"""[code, bytes, shape]; [NAMED, bytes, shape, dtype.str] for a dtype that has no code.
 
 Instead of the bytes stands None where they are the frame's next buffer.
 """
@@ -39,8 +38,8 @@ _NAMES: Final = [
     "complex64",
     "complex128",
 ]
-_DTYPES: Final = tuple(np.dtype(name) for name in _NAMES)
-_CODES: Final = {dtype: code for code, dtype in enumerate(_DTYPES)}
+_DTYPES: Final = dict(enumerate(map(np.dtype, _NAMES)))
+_CODES: Final = {dtype: code for code, dtype in _DTYPES.items()}
 NAMED: Final = len(_DTYPES)
 # Kinds that raw bytes describe in full; structured ones and Python objects are pickled.
 _NAMED_KINDS: Final = frozenset("biufcmMSU")
@@ -72,10 +71,11 @@ def describe(array: "np.ndarray[Any, Any]", buffers: list[Buffer], inline: int) 
         data = array.tobytes()
     else:
         buffers.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    code = _CODES.get(array.dtype)
+    dtype = array.dtype
+    code = _CODES.get(dtype)
     if code is None:
-        return [NAMED, data, array.dtype.str, *array.shape]
-    return [code, data, *array.shape]
+        return [NAMED, data, array.shape, dtype.str]
+    return [code, data, array.shape]
 
 
 def describe_all(
@@ -89,22 +89,25 @@ def describe_all(
 def build(descriptor: Descriptor, buffer: Buffer, most_dimensions: int) -> "np.ndarray[Any, Any]":
     """Return an array over the buffer's memory."""
     try:
-        code, _, *shape = descriptor
-        if code == NAMED:
-            name, *shape = shape
-            dtype = np.dtype(str(name))
-            if dtype.kind not in _NAMED_KINDS or dtype.names is not None:
-                raise ProtocolViolation(f"expected the dtype of plain numbers, got {name!r}")
-        else:
-            dtype = _DTYPES[code]
-        if len(shape) <= most_dimensions and math.prod(shape) * dtype.itemsize == len(buffer):
-            return np.ndarray(shape, dtype, buffer)
-    except (TypeError, ValueError, IndexError, OverflowError):
+        code = descriptor[0]
+        dtype = _named_dtype(descriptor[3]) if code == NAMED else _DTYPES[code]
+        # NumPy refuses a shape that needs more than the buffer has; it may also need less.
+        array: np.ndarray[Any, Any] = np.ndarray(descriptor[2], dtype, buffer)
+        if array.nbytes == len(buffer) and array.ndim <= most_dimensions:
+            return array
+    except (TypeError, ValueError, LookupError, OverflowError, MemoryError):
         pass
     raise ProtocolViolation(
-        f"the array descriptor {descriptor!r} does not describe a buffer of {len(buffer)} bytes "
-        f"with at most {most_dimensions} dimensions"
+        f"the array descriptor {descriptor!r:.200} does not describe a buffer of {len(buffer)} "
+        f"bytes with at most {most_dimensions} dimensions"
     )
+
+
+def _named_dtype(name: Any) -> "np.dtype[Any]":
+    dtype = np.dtype(str(name))
+    if dtype.kind not in _NAMED_KINDS or dtype.names is not None:
+        raise ProtocolViolation(f"expected the dtype of plain numbers, got {name!r}")
+    return dtype
 
 
 def build_all(

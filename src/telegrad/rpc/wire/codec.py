@@ -160,7 +160,6 @@ class Codec:
         parcel: Parcel,
         extra: Any,
         export: Callable[[Any], list[Any]] | None = None,
-        *,
         known: bool = False,
     ) -> tuple[bytes, list[Buffer]]:
         """Return header and buffers. `known`: the peer has the function's code already."""
