@@ -10,7 +10,13 @@ import numpy as np
 
 from telegrad.arrays.contraction import einsum
 from telegrad.arrays.convolution import convolve, convolve_input, convolve_weight
-from telegrad.arrays.matrices import cofactor, diagonal_matrix, expm, solve_triangular
+from telegrad.arrays.matrices import (
+    cofactor,
+    diagonal_matrix,
+    expm,
+    matrix_product,
+    solve_triangular,
+)
 from telegrad.arrays.pooling import pool_max, pool_put, pool_spread, pool_sum, pool_take
 from telegrad.arrays.sliding import overlap_add, pad, windows
 from telegrad.arrays.special import (
@@ -46,6 +52,7 @@ __all__ = [
     "lgamma",
     "log_softmax",
     "logsumexp",
+    "matrix_product",
     "ndtr",
     "overlap_add",
     "pad",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__all__ = ["cofactor", "diagonal_matrix", "expm", "solve_triangular"]
+__all__ = ["cofactor", "diagonal_matrix", "expm", "matrix_product", "solve_triangular"]
 
 
 def cofactor(xp: Any, x: Any) -> Any:
@@ -24,6 +24,11 @@ def diagonal_matrix(xp: Any, x: Any) -> Any:
     """Square matrices with the last axis of x on the diagonal and zeros elsewhere."""
     on = xp.eye(x.shape[-1], dtype=bool)
     return xp.where(on, xp.expand_dims(x, axis=-1), xp.zeros((), dtype=xp.dtype_of(x)))
+
+
+def matrix_product(xp: Any, x: Any, y: Any) -> Any:
+    """``x @ y`` of two matrices: no stacks, no vectors."""
+    return xp.matmul(x, y)
 
 
 def solve_triangular(xp: Any, a: Any, b: Any, *, upper: bool) -> Any:

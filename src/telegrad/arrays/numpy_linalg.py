@@ -100,5 +100,7 @@ OVERRIDES: dict[str, Any] = {
     "diagonal_matrix": diagonal_matrix,
     "expm": expm,
     "linalg": _LINALG,
+    # The same product by BLAS; matmul takes half a microsecond longer to get there.
+    "matrix_product": np.dot,
     "solve_triangular": solve_triangular,
 }

@@ -15,6 +15,7 @@ NAMESPACE = SimpleNamespace(
     fft=fft,
     cofactor=linalg.cofactor,
     expm=linalg.expm,
+    matrix_product=ops.matmul,
     solve_triangular=linalg.solve_triangular,
     convolve=convolution.convolve,
     convolve_input=convolution.convolve_input,

@@ -51,9 +51,11 @@ MATMUL = Primitive(
 # Two matrices, by far the most frequent case: nothing was stretched, no vector took an axis away.
 MATRIX_PRODUCT = Primitive(
     "matrix_product",
-    forward="matmul",
     saves=("y", "x"),
-    vjp=(lambda xp, g, s: xp.matmul(g, s.y.mT), lambda xp, g, s: xp.matmul(s.x.mT, g)),
+    vjp=(
+        lambda xp, g, s: xp.matrix_product(g, s.y.mT),
+        lambda xp, g, s: xp.matrix_product(s.x.mT, g),
+    ),
     jvp=(LINEAR, LINEAR),
 )
 
