@@ -11,20 +11,19 @@ __all__ = ["Tree", "flatten", "map_leaves", "same_structure", "unflatten"]
 
 Tree: TypeAlias = Any
 """A leaf, or a tuple, list or dict of trees."""
+_BRANCHES = (dict, tuple, list)
 
 
 def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
     """The same structure with the function applied to each leaf."""
-    if tree is None:
-        return None
+    if not isinstance(tree, _BRANCHES):
+        return None if tree is None else function(tree)
     if isinstance(tree, dict):
         return {key: map_leaves(function, part) for key, part in tree.items()}
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*(map_leaves(function, part) for part in tree))
-    if isinstance(tree, (tuple, list)):
-        parts = [map_leaves(function, part) for part in tree]
-        return parts if isinstance(tree, list) else tuple(parts)
-    return function(tree)
+    parts = [map_leaves(function, part) for part in tree]
+    return parts if isinstance(tree, list) else tuple(parts)
 
 
 def flatten(tree: Tree) -> tuple[list[Any], Tree]:
