@@ -74,6 +74,7 @@ class Primitive:
         "name",
         "options",
         "outputs",
+        "push",
         "saves",
         "variants",
         "vjp",
@@ -118,6 +119,8 @@ class Primitive:
         """The forward function by backend, resolved at first use."""
         self.variants: dict[Any, Any] = {}
         """For the layer that records: node classes by which inputs need a gradient."""
+        self.push: Any = None
+        """For the layer that carries tangents: what it needs of this row, put together once."""
 
     @property
     def differentiable(self) -> bool:

@@ -56,6 +56,8 @@ def alias(x: Tensor, tangents: dict[Level, Tensor]) -> Tensor:
 
 def join(x: Tensor, level: Level, tangent: Tensor) -> Tensor:
     """``x + e tangent`` for the infinitesimal `e` of `level`."""
+    if x.tangents is tangent.tangents is None:
+        return alias(x, {level: alias(tangent, {})})
     tangents = dict(x.tangents or {})
     for inner, mixed in (tangent.tangents or {}).items():
         if inner.depth > level.depth:

@@ -19,6 +19,7 @@ from telegrad.rules import Primitive
 from telegrad.tensors import tensor
 from telegrad.tensors.lent import lent
 from telegrad.tensors.modes import MODE, PLAIN
+from telegrad.tensors.pushing import pusher
 
 __all__ = ["binary", "product", "reversed_binary", "unary"]
 
@@ -33,23 +34,22 @@ def binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
     """The function of an elementwise row of two inputs."""
     if not row.differentiable:
         return _never_recorded_binary(row)
-    kernel = row.kernel(NUMPY)
+    kernel, push = row.kernel(NUMPY), pusher(row)
     variants = row.variants
 
     def call(x: Any, y: Any, /) -> "tensor.Tensor":
+        held_x = held_y = None
         if isinstance(y, tensor.Tensor):
+            b, from_y, held_y = y.array, y.node, y.tangents
             if isinstance(x, tensor.Tensor):
-                a, from_x, b, from_y = x.array, x.node, y.array, y.node
-                if x.tangents is not None or y.tangents is not None:
-                    return lent.apply(row, x, y)  # type: ignore[no-any-return]
-            elif type(x) in _NUMBERS and y.tangents is None:
-                b, from_x, from_y = y.array, None, y.node
-                a = scalar_like(x, b)
+                a, from_x, held_x = x.array, x.node, x.tangents
+            elif type(x) in _NUMBERS:
+                a, from_x = scalar_like(x, b), None
             else:
                 return lent.apply(row, x, y)  # type: ignore[no-any-return]
-        elif type(y) in _NUMBERS and isinstance(x, tensor.Tensor) and x.tangents is None:
-            a, from_x, from_y = x.array, x.node, None
-            b = scalar_like(y, a)
+        elif type(y) in _NUMBERS and isinstance(x, tensor.Tensor):
+            a, from_x, held_x = x.array, x.node, x.tangents
+            b, from_y = scalar_like(y, a), None
         else:
             return lent.apply(row, x, y)  # type: ignore[no-any-return]
         if type(a) is not _ndarray or type(b) is not _ndarray or _mode() is not PLAIN:
@@ -57,6 +57,9 @@ def binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
         dtype = a.dtype
         if dtype is not b.dtype or (dtype is not _FLOAT32 and dtype is not _FLOAT64):
             return lent.apply(row, x, y)  # type: ignore[no-any-return]
+        if held_x or held_y:
+            dual = push((a, b), (held_x, held_y)) if from_x is from_y is None else None
+            return lent.apply(row, x, y) if dual is None else dual  # type: ignore[no-any-return]
         try:
             out = kernel(a, b)
         except (ValueError, TypeError):
@@ -108,22 +111,25 @@ def unary(row: Primitive) -> Callable[[Any], "tensor.Tensor"]:
     """The function of an elementwise row of one input."""
     if not row.differentiable:
         return _never_recorded(row)
-    kernel = row.kernel(NUMPY)
+    kernel, push = row.kernel(NUMPY), pusher(row)
     variants = row.variants
 
     def call(x: Any, /) -> "tensor.Tensor":
         if not isinstance(x, tensor.Tensor):
             return lent.apply(row, x)  # type: ignore[no-any-return]
         a = x.array
-        if x.tangents is not None or type(a) is not _ndarray or _mode() is not PLAIN:
+        if type(a) is not _ndarray or _mode() is not PLAIN:
             return lent.apply(row, x)  # type: ignore[no-any-return]
         dtype = a.dtype
         if dtype is not _FLOAT32 and dtype is not _FLOAT64:
             return lent.apply(row, x)  # type: ignore[no-any-return]
+        node = x.node
+        if x.tangents:
+            dual = push((a,), (x.tangents,)) if node is None else None
+            return lent.apply(row, x) if dual is None else dual  # type: ignore[no-any-return]
         out = kernel(a)
         if type(out) is not _ndarray:
             out = np.asarray(out)
-        node = x.node
         if node is not None:
             kind = variants.get(1) or lent.variant(row, 1, False)
             edges = (x if node is tensor.LEAF else node,)
@@ -174,7 +180,7 @@ def _never_recorded_binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tenso
 
 def product(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor | None"]:
     """The function of a row of two matrices; gives None where the hot path does not apply."""
-    kernel = row.kernel(NUMPY)
+    kernel, push = row.kernel(NUMPY), pusher(row)
     variants = row.variants
 
     def call(x: Any, y: Any, /) -> "tensor.Tensor | None":
@@ -184,13 +190,15 @@ def product(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor | None"]:
         dtype = a.dtype
         if dtype is not b.dtype or (dtype is not _FLOAT32 and dtype is not _FLOAT64):
             return None
-        if a.ndim != 2 or b.ndim != 2 or x.tangents is not None or y.tangents is not None:
+        if a.ndim != 2 or b.ndim != 2:
             return None
+        from_x, from_y = x.node, y.node
+        if x.tangents or y.tangents:
+            return push((a, b), (x.tangents, y.tangents)) if from_x is from_y is None else None
         try:
             out = kernel(a, b)
         except ValueError:
             return None
-        from_x, from_y = x.node, y.node
         made = _new(tensor.Tensor)
         made.array = out
         made.tangents = None

@@ -25,11 +25,11 @@ class Level:
     """One forward-mode derivative under way."""
 
     __slots__ = (
-        "_holders",
         "_lock",
-        "_prune_at",
         "depth",
+        "holders",
         "is_open",
+        "prune_at",
         "records",
         "token",
         "watchers",
@@ -45,29 +45,32 @@ class Level:
         """What the stack was before; only the thread or task that entered can use it."""
         self.watchers: list[Callable[[Level], object]] = []
         """Called when the level closes, with the level."""
-        self._holders: list[weakref.ref[Tangents]] = []
+        self.holders: list[weakref.ref[Tangents]] = []
+        """What to take the tangents of this level out of when it closes."""
+        self.prune_at = 4096
+        """How many holders there may be before the dead ones are dropped."""
         self._lock = threading.Lock()
-        self._prune_at = 4096
 
     def remember(self, tangents: "Tangents") -> None:
         """Notes that `tangents` has an entry of this level, to take out when the level closes."""
-        self._holders.append(weakref.ref(tangents))
-        if len(self._holders) > self._prune_at:
-            self._prune()
+        self.holders.append(weakref.ref(tangents))
+        if len(self.holders) > self.prune_at:
+            self.prune()
 
-    def _prune(self) -> None:
+    def prune(self) -> None:
+        """Drops the holders that are gone."""
         with self._lock:
             # What other threads append meanwhile lies behind what is replaced.
-            size = len(self._holders)
-            self._holders[:size] = [r for r in self._holders[:size] if r() is not None]
-            self._prune_at = max(4096, 2 * len(self._holders))
+            size = len(self.holders)
+            self.holders[:size] = [r for r in self.holders[:size] if r() is not None]
+            self.prune_at = max(4096, 2 * len(self.holders))
 
     def close(self) -> None:
         """Takes the tangents of this level off everything."""
         self.is_open = False
         with self._lock:
-            holders = list(self._holders)
-            self._holders.clear()
+            holders = list(self.holders)
+            self.holders.clear()
         for ref in holders:
             tangents = ref()
             if tangents is not None:
