@@ -62,15 +62,21 @@ class Call(Future[Any]):
         """Who is called."""
         return self.endpoint.peer
 
-    def _wait(self, timeout: float | None) -> None:
-        observer = self.worker.observer
-        if observer is not None:
-            with observer.waiting(self):
-                super()._wait(timeout)
-        elif timeout is None:
+    def wait(self, timeout: float | None = None) -> Any:
+        """Return the answer when it is there, or raise its exception; see `Future.wait`."""
+        if timeout is None and not self._done and self.worker.observer is None:
             # The hot path: a call follows from nothing but its answer, which the host waits for.
             self.worker.host.wait(self, None)
-        else:
+        if self._done and self._error is None:
+            return self._value
+        return super().wait(timeout)
+
+    def _wait(self, timeout: float | None) -> None:
+        observer = self.worker.observer
+        if observer is None:
+            super()._wait(timeout)
+            return
+        with observer.waiting(self):
             super()._wait(timeout)
 
     def _waiter(self) -> Waiter | None:

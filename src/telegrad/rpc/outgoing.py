@@ -232,22 +232,19 @@ class Outgoing:
                 _, header, content = open_message(frame.header, frame.buffers, limit)
                 call._settle((header, content), None)
             else:
-                call._settle(self._open_result(call, frame), None)
+                worker = self._worker
+                codec = worker.codec
+                accept = endpoint.accept or worker.references.acceptor(endpoint)
+                sealed, slots = codec.unseal(frame.header, frame.buffers, endpoint.limits, accept)
+                interceptor = worker.interceptor
+                if interceptor is not None:
+                    interceptor.incoming_result(endpoint.peer, call.extra, sealed.extra, slots)
+                call._settle(codec.open_result(sealed, slots, frame.buffers), None)
         except ProtocolViolation as error:
             call._settle(None, error)
             raise
         except BaseException as error:
             self._failed(call, error)
-
-    def _open_result(self, call: Call, frame: Frame) -> Any:
-        worker, endpoint = self._worker, call.endpoint
-        accept = endpoint.accept or worker.references.acceptor(endpoint)
-        codec = worker.codec
-        sealed, slots = codec.unseal(frame.header, frame.buffers, endpoint.limits, accept)
-        interceptor = worker.interceptor
-        if interceptor is not None:
-            interceptor.incoming_result(endpoint.peer, call.extra, sealed.extra, slots)
-        return codec.open_result(sealed, slots, frame.buffers)
 
     def _failed(self, call: Call, error: BaseException) -> None:
         interceptor = self._worker.interceptor

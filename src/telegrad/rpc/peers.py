@@ -36,16 +36,17 @@ class Peers:
     def __init__(self, me: WorkerInfo) -> None:
         self.me = me
         self.lock = threading.RLock()
-        self._by_name: dict[str, Peer] = {}
+        # For looking up; entering is `add`'s.
+        self.by_name: dict[str, Peer] = {}
         self._by_id: dict[int, Peer] = {}
         self._dialling: dict[str, threading.Lock] = {}
 
     def add(self, info: WorkerInfo, address: str) -> Peer:
         """Enter a worker, or what is newly known of one."""
         with self.lock:
-            peer = self._by_name.get(info.name)
+            peer = self.by_name.get(info.name)
             if peer is None:
-                peer = self._by_name[info.name] = Peer(info, address)
+                peer = self.by_name[info.name] = Peer(info, address)
                 self._dialling[info.name] = threading.Lock()
             else:
                 self._by_id.pop(peer.info.id, None)
@@ -56,15 +57,15 @@ class Peers:
 
     def get(self, name: str) -> Peer | None:
         """Return the peer of that name, if there is one."""
-        return self._by_name.get(name)
+        return self.by_name.get(name)
 
     def find(self, to: "str | int | WorkerInfo") -> Peer:
         """Return the peer that a name, id or WorkerInfo means."""
         if isinstance(to, WorkerInfo):
             to = to.name
-        peer = self._by_name.get(to) if isinstance(to, str) else self._by_id.get(to)
+        peer = self.by_name.get(to) if isinstance(to, str) else self._by_id.get(to)
         if peer is None:
-            known = ", ".join(repr(name) for name in sorted(self._by_name))
+            known = ", ".join(repr(name) for name in sorted(self.by_name))
             raise UnknownWorker(f"there is no worker {to!r}; the workers are {known}")
         return peer
 
@@ -75,11 +76,11 @@ class Peers:
     def all(self) -> list[Peer]:
         """Return everyone, this worker included, in the order of ids."""
         with self.lock:
-            return sorted(self._by_name.values(), key=lambda peer: (peer.info.id, peer.info.name))
+            return sorted(self.by_name.values(), key=lambda peer: (peer.info.id, peer.info.name))
 
     def each_endpoint(self, visit: Callable[[Endpoint], None]) -> None:
         """Call `visit` for every open path."""
         with self.lock:
-            endpoints = [e for peer in self._by_name.values() for e in peer.endpoints()]
+            endpoints = [e for peer in self.by_name.values() for e in peer.endpoints()]
         for endpoint in endpoints:
             visit(endpoint)

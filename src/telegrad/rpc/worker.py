@@ -181,7 +181,8 @@ class Worker:
             raise NotInitialized(
                 f"worker {self.name!r} has shut down: start it again with init_rpc"
             )
-        return self.peers.find(to)
+        peer = self.peers.by_name.get(to) if type(to) is str else None
+        return peer or self.peers.find(to)
 
     def add_peer(self, info: WorkerInfo, address: str) -> None:
         """Make a worker known."""

@@ -29,6 +29,7 @@ def frantic(monkeypatch):
             os.sched_yield()
 
     monkeypatch.setattr(SocketHost, "at", at)
+    monkeypatch.setattr(SocketHost, "is_stressed", True)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

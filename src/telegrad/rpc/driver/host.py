@@ -2,6 +2,7 @@
 
 import _thread
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -37,8 +38,11 @@ class SocketHost:
     """Sockets and threads of one worker. `address` is where it listens."""
 
     is_lossless = True
+    is_stressed = False
+    """Whether `at` is to be called; see tests/rpc/driver/test_stress.py."""
 
     def __init__(self, identity: Identity, address: str, options: Options) -> None:
+        self.now = time.monotonic
         self.identity = identity
         self.options = options
         self.worker: Worker
@@ -62,10 +66,6 @@ class SocketHost:
         )
         self.monitor.start()
         return self._listener.address
-
-    def now(self) -> float:
-        """Return the time in seconds."""
-        return time.monotonic()
 
     def start(self, task: Callable[[], object]) -> None:
         """Run the task on another thread."""
@@ -120,17 +120,16 @@ class SocketHost:
         if not isinstance(link, Link):
             self._sleep(future, timeout)
             return
-        deadline: float | None = None if timeout is None else self.now() + timeout
         assert isinstance(future, Call)
+        deadline = math.inf if timeout is None else self.now() + timeout
         while not future._done:
-            until = future.deadline if deadline is None else min(deadline, future.deadline)
-            link.wait(future, future.number, until)
+            link.wait(future, future.number, min(deadline, future.deadline))
             if future._done:
                 return
             now = self.now()
             if now >= future.deadline:
                 self.worker.outgoing.expire_call(future)
-            if deadline is not None and now >= deadline:
+            if now >= deadline:
                 return
 
     def _sleep(self, future: Future[Any], timeout: float | None) -> None:

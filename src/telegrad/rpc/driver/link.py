@@ -94,14 +94,17 @@ class Link(Outlet):
             if frame is None:
                 return None
             self.frames += 1
-            if not frame.flags and frame.kind != RELEASE:
+            if not (frame.flags or frame.kind == RELEASE) or self._fetch(frame):
                 return frame
-            if frame.flags & PLACED:
-                frame.buffers = self.sharing.fetch(frame.buffers)
-            elif frame.kind == RELEASE:
-                self.sharing.take_back(frame.header)
-                continue
-            return frame
+
+    def _fetch(self, frame: Frame) -> bool:
+        """Do what a frame asks of shared memory; say whether it concerns the worker, too."""
+        if frame.flags & PLACED:
+            frame.buffers = self.sharing.fetch(frame.buffers)
+        elif frame.kind == RELEASE:
+            self.sharing.take_back(frame.header)
+            return False
+        return True
 
     def wait(self, future: Future[Any], number: int, deadline: float | None) -> None:
         """Return when the future is settled or the deadline has passed, reading meanwhile."""
@@ -127,9 +130,12 @@ class Link(Outlet):
         receive = self._host.worker.receive
         try:
             while not future._done:
-                frame = self._next(deadline)
+                frame = self._reader.read(deadline)
                 if frame is None:
                     return None
+                self.frames += 1
+                if (frame.flags or frame.kind == RELEASE) and not self._fetch(frame):
+                    continue
                 task = receive(self, frame)
                 if task is None:
                     continue
@@ -176,7 +182,8 @@ class Link(Outlet):
         if can_nest:
             self._waiting[number] = waiting
         self._followers.append(sleeper)
-        self._host.at("follower enlisted")
+        if self._host.is_stressed:
+            self._host.at("follower enlisted")
         if self._lead.locked():
             timeout = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
             woken = sleeper.acquire(True, timeout)
@@ -198,11 +205,13 @@ class Link(Outlet):
     def give_up_lead(self) -> None:
         """Release the lead and see to it that somebody reads on."""
         self._lead.release()
-        self._host.at("lead released")
+        if self._host.is_stressed:
+            self._host.at("lead released")
         if self.closed:
             # We may be the last to leave: what was ended while we read can be freed now.
             self._host.tidy()
-        self.offer_lead()
+        if self._followers or self.served or self.calls.open or self.expects():
+            self.offer_lead()
 
     def offer_lead(self) -> None:
         """If nobody leads, let somebody: a follower, the pool, or whoever the monitor starts."""
@@ -267,9 +276,12 @@ class Link(Outlet):
                 self._serving = token
                 if self._host.monitor.dozes:
                     self._host.monitor.rouse()
-                self._run_timed(task)
+                began = time.perf_counter()
+                task()
+                self._slow = self._slow + 1 if time.perf_counter() - began > _SLOW else 0
                 serving.link = None
-                self._host.at("request served")
+                if self._host.is_stressed:
+                    self._host.at("request served")
                 leads = self._keep_lead(token) or self._lead.acquire(False)
                 if not leads:
                     return

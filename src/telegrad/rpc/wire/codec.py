@@ -113,7 +113,7 @@ class Codec:
                 reference, code = pair
         names = dict(kwargs) if kwargs else None
         if reference is not None:
-            flat = _flatten(args)
+            flat = _flatten(args) if args else ([], [], [])
             if flat is not None and (not names or _all_atoms(names.values())):
                 return Parcel(reference, _FLAT, flat[0], flat[1], names, None, flat[2], code)
         if self.strict:
@@ -251,7 +251,8 @@ class Codec:
                 raise ProtocolViolation("a call without a function came")
             return pickling.loads(buffers[0], slots)  # type: ignore[no-any-return]
         if sealed.form == _FLAT:
-            return function, _fill(sealed, slots), sealed.names or {}
+            args = _fill(sealed, slots) if sealed.items else []
+            return function, args, sealed.names or {}
         if sealed.form == _PICKLE:
             args, kwargs = pickling.loads(buffers[0], slots)
             return function, args, kwargs
@@ -265,7 +266,8 @@ class Codec:
         """Return the result."""
         form = sealed.form
         if form == _FLAT:
-            return _fill(sealed, slots)[0]
+            items = sealed.items if not slots and type(sealed.items) is list else None
+            return (items or _fill(sealed, slots))[0]
         if form == _FLAT_TUPLE:
             return tuple(_fill(sealed, slots))
         if form == _PICKLE:
