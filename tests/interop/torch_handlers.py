@@ -122,3 +122,19 @@ def long_chain(x, length):
     for _ in range(length):
         x = x * 1.0
     return x * parameter()
+
+
+def step_while_passing():
+    """Has an optimiser step this worker's parameter as soon as its gradient is complete."""
+    optimizer = torch.optim.SGD([parameter()], lr=0.1)
+
+    def step(_):
+        optimizer.step()
+        optimizer.zero_grad()
+
+    parameter().register_post_accumulate_grad_hook(step)
+
+
+def square_of(reference):
+    """Of the value of a reference to this worker."""
+    return reference.local_value().square()

@@ -82,7 +82,8 @@ def backward(
         targets = {foreign.node_of_input(x, "inputs"): x for x in chosen}
 
     def keep_captured(part: Part) -> None:
-        part.staged.update(part.captured)
+        for x, gradient in part.captured.items():
+            part.stage(x, gradient)
 
     here.runner.run(
         found,

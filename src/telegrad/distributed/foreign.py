@@ -39,7 +39,7 @@ class Cut(NamedTuple):
     edges: dict[Any, Sequence[Any]]
     """Where the nodes that lead into it lead to."""
     leaves: dict[Any, Any]
-    """The framework's own leaf for each node that stands for one."""
+    """The framework's own tensor for each node that stands for a leaf or another input."""
 
 
 class Framework(Protocol):
@@ -65,14 +65,17 @@ class Framework(Protocol):
     def accumulate(self, leaf: Any, gradient: Any) -> None:
         """Adds to what the framework keeps at a leaf."""
 
+    def completed(self, leaf: Any, gradient: Any) -> Any:
+        """A leaf's gradient as the hooks that see it whole leave it; None if they used it up."""
+
     def zeros_like(self, value: Any) -> Any:
         """Zeros of its shape."""
 
     def target(self, value: Any, name: str) -> Any:
-        """The node to ask for a leaf's gradient; an error for anything but a leaf."""
+        """The node to ask for a tensor's gradient."""
 
-    def cut(self, entries: Iterable[Any], keep_graph: bool) -> Cut:
-        """The framework's graph as these entries of a pass reach it."""
+    def cut(self, entries: Iterable[Any], keep_graph: bool, targets: Iterable[Any]) -> Cut:
+        """The framework's graph as these entries of a pass reach it; some nodes are asked for."""
 
 
 known: list[Framework] = []
@@ -95,11 +98,11 @@ def adopted(values: Any, *, are_gradients: bool = False) -> Any:
     """Roots or gradients with stand-ins where they are of another framework."""
     if values is None or isinstance(values, Tensor):
         return values
+    if isinstance(values, (list, tuple)):
+        return [adopted(value, are_gradients=are_gradients) for value in values]
     found = framework_of(values)
     if found is not None:
         return found.as_gradient(values) if are_gradients else found.stand_in(values)
-    if isinstance(values, (list, tuple)):
-        return [adopted(value, are_gradients=are_gradients) for value in values]
     return values
 
 
@@ -145,9 +148,9 @@ def detach(values: list[Any]) -> None:
                 values[i] = known[0].detached(value)
 
 
-def cut(entries: list[Any], keep_graph: bool) -> Cut:
+def cut(entries: list[Any], keep_graph: bool, targets: Iterable[Any] = ()) -> Cut:
     """The graph of the framework that is known, as the entries of a pass reach it."""
-    return known[0].cut(entries, keep_graph)
+    return known[0].cut(entries, keep_graph, targets)
 
 
 def _is_foreign(value: Any) -> bool:

@@ -26,7 +26,7 @@ from telegrad.graph import Bundle
 from telegrad.rpc.future import Future
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.accumulating import own
-from telegrad.tensors.modes import ModeScope, no_grad
+from telegrad.tensors.modes import MODE, recording
 
 __all__ = ["Departure", "Part", "Plan"]
 
@@ -106,7 +106,7 @@ class Part:
             sends.sort(key=_by_path)
         entries = [*roots, *sends]
         if foreign.known:
-            found = foreign.cut(entries, self.plan.keep_graph)
+            found = foreign.cut(entries, self.plan.keep_graph, self.targets)
             self._task.joined, self._foreign_leaves = found.edges, found.leaves
         self._task.count(entries)
 
@@ -139,13 +139,15 @@ class Part:
         if self._error is not None:
             raise self._error
         self._runs_on = threading.get_ident()
+        before = MODE.get()
+        MODE.set(recording(before, self.plan.recorded))
         try:
-            with ModeScope(recording=True) if self.plan.recorded else no_grad():
-                self._task.run()
+            self._task.run()
         except BaseException as error:
             self._error = error
             raise
         finally:
+            MODE.set(before)
             self._runs_on = None
         departures, self._departures = self._departures, []
         waiting = len(self._task.sums)
@@ -189,7 +191,14 @@ class Part:
         if name is not None:
             self.captured[name] = gradient
         else:
-            self.staged[node] = gradient
+            self.stage(node, gradient)
+
+    def stage(self, leaf: Any, gradient: Any) -> None:
+        """Holds a leaf's complete gradient until the pass has succeeded."""
+        if not isinstance(leaf, Tensor):
+            gradient = foreign.known[0].completed(leaf, gradient)
+        if gradient is not None:
+            self.staged[leaf] = gradient
 
     # Step 6: which sends are live?
 

@@ -22,6 +22,7 @@ from telegrad.engine import GraphTask
 from telegrad.errors import DeviceError, DTypeError, GradientError
 from telegrad.graph import Cotangent, NodeHooks, next_key, reachable
 from telegrad.interop import torch_version
+from telegrad.interop.torch_arrays import CPU, cooked, raw
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.accumulating import accumulate
 from telegrad.tensors.hooked import Hooked
@@ -36,7 +37,6 @@ __all__ = [
     "entry_of",
     "from_torch",
     "join",
-    "raw",
     "to_torch",
 ]
 
@@ -47,36 +47,20 @@ _ANCHOR = torch.zeros((), requires_grad=True)
 _ANCHOR_EDGE = get_gradient_edge(_ANCHOR)
 
 
-def raw(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
-    """The numbers of a torch tensor, in its memory where NumPy has the dtype."""
-    plain = tensor.detach().resolve_conj().resolve_neg()
-    if plain.layout is not torch.strided:
-        plain = plain.to_dense()
-    if plain.dtype is torch.bfloat16:
-        plain = plain.float()
-    array: np.ndarray[Any, Any] = plain.numpy()
-    return array
-
-
-def cooked(array: Any, dtype: torch.dtype) -> torch.Tensor:
-    """A torch tensor of that dtype over the array's memory; a copy where it is read-only."""
-    plain = np.asarray(array)
-    if not plain.flags.writeable or any(stride < 0 for stride in plain.strides):
-        plain = plain.copy()
-    return torch.from_numpy(plain.view(np.ndarray)).to(dtype)
-
-
 class _Fields(msgspec.Struct, eq=False, kw_only=True, weakref=True):
     hooks: NodeHooks | None = None
     metadata: dict[str, Any] | None = None
 
 
 class Entry(_Fields, Hooked, eq=False):
-    """Where cotangents enter PyTorch's graph."""
+    """Where cotangents enter PyTorch's graph: at a place in it, or at a leaf."""
 
     key: int
-    edge: GradientEdge
+    place: tuple[Any, int] | None
+    """A node of PyTorch's and which of its results; None for a leaf, whose node few ask for."""
+    leaf: torch.Tensor | None
     dtype: torch.dtype
+    device: torch.device
     tensor: torch.Tensor | None
     """The torch tensor, for a graph of PyTorch's that comes back to it; None for messages."""
 
@@ -86,15 +70,23 @@ class Entry(_Fields, Hooked, eq=False):
     is_leaf: ClassVar[bool] = False
     is_boundary: ClassVar[bool] = True
 
+    @property
+    def edge(self) -> GradientEdge:
+        """The place as PyTorch names it, also where that is a leaf."""
+        if self.leaf is not None:
+            return get_gradient_edge(self.leaf)
+        assert self.place is not None
+        return GradientEdge(*self.place)
+
     def name(self) -> str:
         return "FromTorchBackward"
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         array = cotangent.array if isinstance(cotangent, Tensor) else cotangent
-        return (cooked(array, self.dtype),)
+        return (cooked(array, self.dtype, self.device),)
 
     def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        return (to_torch(cotangent).to(self.dtype),)
+        return (to_torch(cotangent).to(self.device, self.dtype),)
 
     def release(self) -> None:
         return
@@ -110,8 +102,11 @@ def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
     """The node for a torch tensor; None if nothing is recorded for it here."""
     if not tensor.requires_grad or not torch.is_grad_enabled():
         return None
-    edge = get_gradient_edge(tensor)
-    return Entry(next_key(), edge, tensor.dtype, tensor if keeps else None)
+    node = tensor.grad_fn
+    place = None if node is None else (node, tensor.output_nr)
+    leaf = tensor if node is None else None
+    device = CPU if tensor.is_cpu else tensor.device
+    return Entry(next_key(), place, leaf, tensor.dtype, device, tensor if keeps else None)
 
 
 def from_torch(tensor: Any) -> Tensor:
@@ -198,8 +193,11 @@ def join(value: torch.Tensor, node: Any, entries: list[Entry]) -> Any:
     `entries`: where telegrad's graph behind the node goes back to PyTorch's.
     """
     tensors = [each.tensor for each in entries]
+    crossing = Crossing(node, entries)
+    if torch.is_grad_enabled():
+        return _apply(_ANCHOR, [value], crossing, *tensors)
     with torch.enable_grad():
-        return _apply(_ANCHOR, [value], Crossing(node, entries), *tensors)
+        return _apply(_ANCHOR, [value], crossing, *tensors)
 
 
 def _pull_crossing(

@@ -2,7 +2,8 @@
 
 Every entry of the pass into PyTorch's graph (a root, a message, a value that went over) marks the
 nodes that it reaches. Nodes with the same marks form a region, and a region runs when the
-cotangents of all live edges into it are in.
+cotangents of all live edges into it are in. A tap marks what lies behind it, too, so that its place
+is where a region begins and a whole cotangent comes by.
 
 Invariant: regions have no circle. An edge leads to a node with the same marks or more. A way that
 leaves a region through another worker or telegrad's own graph and comes back would come back by an
@@ -15,7 +16,8 @@ from typing import Any
 from telegrad.distributed.foreign import Cut
 from telegrad.graph import next_key
 from telegrad.interop.torch_bridge import Entry, ToTorch
-from telegrad.interop.torch_regions import Landing, Leaf, Place, Region
+from telegrad.interop.torch_ends import Landing, Leaf, Place, Tap
+from telegrad.interop.torch_regions import Region
 from telegrad.tensors.recorded import OutputNode
 
 __all__ = ["Walk", "cut", "cut_walk"]
@@ -27,11 +29,17 @@ class Walk:
     """What the entries of a pass reach in both graphs."""
 
     def __init__(self, entries: Iterable[Any]) -> None:
-        self.entries: dict[Entry, None] = {}
+        self.entries: list[Entry] = []
         self.boundaries: list[Any] = []
         self.following: dict[Any, list[tuple[int, Place]]] = {}
         """For each inner node of PyTorch's, where its edges lead."""
+        self.first: dict[Any, int] = {}
+        """For each inner node, the entry that reached it first."""
+        self.is_shared = False
+        """Whether some inner node is reached by several entries."""
         self.ends: dict[Any, Leaf | Landing] = {}
+        self.leaves: dict[int, Leaf] = {}
+        """By the identity of the tensor: a leaf may be reached by its node and be sent as it is."""
         seen: set[Any] = set()
         stack = list(entries)[::-1]
         while stack:
@@ -39,41 +47,57 @@ class Walk:
             if node in seen:
                 continue
             seen.add(node)
-            if isinstance(node, Entry):
-                self.entries[node] = None
-                stack.extend(self._follow(node.edge.node))
+            if type(node) is Entry:
+                self.entries.append(node)
+                if node.place is not None:
+                    stack.extend(self._follow(node.place[0]))
             elif node.is_boundary:
                 self.boundaries.append(node)
             stack.extend(reversed(node.edges))
 
+    def leaf(self, tensor: Any) -> Leaf:
+        """The one node that stands for a leaf."""
+        found = self.leaves.get(id(tensor))
+        if found is None:
+            found = self.leaves[id(tensor)] = Leaf(tensor)
+        return found
+
     def _follow(self, start: Any) -> list[Any]:
         """Walks PyTorch's graph; returns the nodes of telegrad's where it comes back."""
+        following, ends, first = self.following, self.ends, self.first
+        number = len(self.entries) - 1
         back: list[Any] = []
         stack = [start]
         while stack:
             node = stack.pop()
-            if node in self.following or node in self.ends:
+            if node in following:
+                self.is_shared = self.is_shared or first[node] != number
+            elif node in ends:
                 continue
-            if isinstance(node, _FUNCTION):
-                self.ends[node] = Landing((node, 0))
+            elif type(node) is _FUNCTION:
+                ends[node] = Landing(node)
                 back.append(node.crossing.node)
             elif hasattr(node, "variable"):
-                self.ends[node] = Leaf(node.variable)
+                ends[node] = self.leaf(node.variable)
             else:
-                edges = [(i, p) for i, p in enumerate(node.next_functions) if p[0] is not None]
-                self.following[node] = edges
-                stack.extend(place[0] for _, place in reversed(edges))
+                places = node.next_functions
+                edges = [(i, p) for i, p in enumerate(places) if p[0] is not None]
+                following[node] = edges
+                first[node] = number
+                stack.extend([place[0] for _, place in reversed(edges)])
         return back
 
-    def marks(self) -> dict[Any, int]:
-        """Which entries reach each node: a bit for each."""
+    def marks(self, taps: Sequence[Tap]) -> dict[Any, int]:
+        """Which entries and taps reach each node: a bit for each."""
         marks = dict.fromkeys((*self.following, *self.ends), 0)
         missing = dict.fromkeys(marks, 0)
         for edges in self.following.values():
             for _, (node, _) in edges:
                 missing[node] += 1
-        for i, entry in enumerate(self.entries):
-            marks[entry.edge.node] |= 1 << i
+        starts = [entry.place for entry in self.entries] + [tap.place for tap in taps]
+        for i, place in enumerate(starts):
+            if place is not None:
+                marks[place[0]] |= 1 << i
         ready = [node for node, count in missing.items() if not count]
         while ready:
             node = ready.pop()
@@ -85,62 +109,96 @@ class Walk:
         return marks
 
 
-def cut(entries: Iterable[Any], keep_graph: bool) -> Cut:
+def cut(entries: Iterable[Any], keep_graph: bool, targets: Iterable[Any] = ()) -> Cut:
     """PyTorch's graph as the entries of a pass reach it."""
-    return cut_walk(Walk(entries), keep_graph)
+    return cut_walk(Walk(entries), keep_graph, targets)
 
 
-def cut_walk(walk: Walk, keep_graph: bool) -> Cut:
+def cut_walk(walk: Walk, keep_graph: bool, targets: Iterable[Any] = ()) -> Cut:
     """The same of what was walked already."""
-    marks = walk.marks()
+    taps = [tap for tap in targets if type(tap) is Tap and _is_reached(tap, walk)]
+    inner_taps = [tap for tap in taps if tap.place[0] in walk.following]
+    is_simple = not walk.is_shared and not inner_taps
+    marks = walk.first if is_simple else walk.marks(inner_taps)
     regions: dict[int, Region] = {}
     region_of: dict[Any, Region] = {}
     for node in walk.following:
         mark = marks[node]
-        if mark not in regions:
-            regions[mark] = Region(keep_graph)
-        region_of[node] = regions[mark]
-    sources: dict[Any, set[Any]] = {node: set() for node in walk.ends}
+        region = regions.get(mark)
+        if region is None:
+            region = regions[mark] = Region(keep_graph)
+        region_of[node] = region
+    _add_entries(walk, region_of)
+    _add_exits(walk, region_of)
+    _add_taps(taps, walk, region_of)
+    _find_ways_on(regions.values(), walk, {} if is_simple else marks)
+    for region in regions.values():
+        region.finish()
+    joined: dict[Any, Sequence[Any]] = {
+        entry: (_way_in(entry, walk, region_of),) for entry in walk.entries
+    }
+    ends: list[Leaf | Tap] = [*walk.leaves.values(), *taps]
+    return Cut(joined, {end: end.value for end in ends})
+
+
+def _is_reached(tap: Tap, walk: Walk) -> bool:
+    return tap.place[0] in walk.following or tap.place[0] in walk.ends
+
+
+def _add_entries(walk: Walk, region_of: dict[Any, Region]) -> None:
     for entry in walk.entries:
-        node = entry.edge.node
-        if node in walk.ends:
-            sources[node].add(entry)
+        if entry.place is None:
+            walk.leaf(entry.leaf).reached_from(entry)
+            continue
+        region = region_of.get(entry.place[0])
+        if region is None:
+            walk.ends[entry.place[0]].reached_from(entry)
         else:
-            region_of[node].slot((node, entry.edge.output_nr))
+            region.slot(entry.place)
+
+
+def _add_exits(walk: Walk, region_of: dict[Any, Region]) -> None:
+    """Finds the edges that lead from one region to another or to an end."""
+    goals: dict[Any, dict[Any, list[Place]]] = {}
     for node, edges in walk.following.items():
         region = region_of[node]
         for which, place in edges:
-            other = region_of.get(place[0])
-            if other is region:
+            goal: Any = region_of.get(place[0])
+            if goal is region:
                 continue
-            region.exits.setdefault(place, []).append((node, which))
-            if other is None:
-                sources[place[0]].add(region)
+            if goal is None:
+                goal = walk.ends[place[0]]
+                goal.reached_from(region)
             else:
-                other.slot(place)
-    for node, end in walk.ends.items():
-        end.is_shared = len(sources[node]) > 1
-    for region in regions.values():
-        _finish(region, region_of, walk.ends)
+                goal.slot(place)
+            inside = region.exits.get(place)
+            if inside is not None:
+                inside.append((node, which))
+                continue
+            region.exits[place] = [(node, which)]
+            goals.setdefault(region, {}).setdefault(goal, []).append(place)
+    for region, found in goals.items():
+        region.goals = list(found.items())
+
+
+def _add_taps(taps: Iterable[Tap], walk: Walk, region_of: dict[Any, Region]) -> None:
+    for tap in taps:
+        region = region_of.get(tap.place[0])
+        if region is not None:
+            region.taps.append(tap)
+            continue
+        end = walk.ends[tap.place[0]]
+        if type(end) is Landing:
+            end.tapped_by(tap)
+
+
+def _find_ways_on(regions: Iterable[Region], walk: Walk, marks: dict[Any, int]) -> None:
+    for region in regions:
         region.goes_on = _goes_on(region, walk, marks)
         if region.goes_on:
-            for goal in region.edges:
-                if not isinstance(goal, Region):
+            for goal, _ in region.goals:
+                if type(goal) is not Region:
                     goal.is_shared = True
-    joined: dict[Any, Sequence[Any]] = {
-        entry: (_way_in(entry, region_of, walk.ends),) for entry in walk.entries
-    }
-    leaves = {end: end.variable for end in walk.ends.values() if isinstance(end, Leaf)}
-    return Cut(joined, leaves)
-
-
-def _finish(region: Region, region_of: dict[Any, Region], ends: dict[Any, Any]) -> None:
-    goals: dict[int, tuple[Any, list[Place]]] = {}
-    for place in region.exits:
-        goal = region_of.get(place[0]) or ends[place[0]]
-        goals.setdefault(id(goal), (goal, []))[1].append(place)
-    region.goals = list(goals.values())
-    region.edges = tuple(goal for goal, _ in region.goals)
 
 
 def _goes_on(region: Region, walk: Walk, marks: dict[Any, int]) -> bool:
@@ -149,15 +207,18 @@ def _goes_on(region: Region, walk: Walk, marks: dict[Any, int]) -> bool:
     inner = [node for node in nodes if node in walk.following]
     # A way over telegrad's graph is one of PyTorch's, too, but marks don't show it.
     crossings = walk.ends if inner else nodes
-    if any(isinstance(node, _FUNCTION) and node.crossing.entries for node in crossings):
+    if any(type(node) is _FUNCTION and node.crossing.entries for node in crossings):
         return True
     return any(marks[a] & marks[b] == marks[a] for a in inner for b in nodes if b is not a)
 
 
-def _way_in(entry: Entry, region_of: dict[Any, Region], ends: dict[Any, Any]) -> Any:
-    node = entry.edge.node
-    if node in ends:
-        return ends[node]
-    region = region_of[node]
-    place = region.places[node, entry.edge.output_nr]
+def _way_in(entry: Entry, walk: Walk, region_of: dict[Any, Region]) -> Any:
+    if entry.place is None:
+        return walk.leaf(entry.leaf)
+    region = region_of.get(entry.place[0])
+    if region is None:
+        return walk.ends[entry.place[0]]
+    if len(region.places) == 1:
+        return region
+    place = region.places[entry.place]
     return OutputNode((region,), next_key(), place, len(region.places))

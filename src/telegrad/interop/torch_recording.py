@@ -14,10 +14,10 @@ import torch
 from telegrad.distributed import foreign
 from telegrad.errors import DTypeError, GradientError, NotDifferentiable
 from telegrad.interop import torch_tensors
+from telegrad.interop.torch_accumulating import accumulate, completed
 from telegrad.interop.torch_bridge import entry_of, from_torch, join
 from telegrad.interop.torch_cut import cut
-from telegrad.interop.torch_regions import Leaf
-from telegrad.interop.torch_running import accumulate_foreign
+from telegrad.interop.torch_ends import Leaf, Tap
 from telegrad.tensors import Tensor, wrap
 
 __all__ = ["Torch"]
@@ -52,21 +52,24 @@ class Torch:
         return from_torch(dense.float() if dense.dtype is torch.bfloat16 else dense)
 
     def accumulate(self, leaf: torch.Tensor, gradient: torch.Tensor) -> None:
-        accumulate_foreign(leaf, gradient)
+        accumulate(leaf, gradient)
+
+    def completed(self, leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None:
+        return completed(leaf, gradient) if leaf.is_leaf else gradient
 
     def zeros_like(self, value: torch.Tensor) -> torch.Tensor:
         return torch.zeros_like(value)
 
-    def target(self, value: torch.Tensor, name: str) -> Leaf:
-        if not value.requires_grad or not value.is_leaf:
+    def target(self, value: torch.Tensor, name: str) -> Leaf | Tap:
+        if not value.requires_grad:
             raise GradientError(
-                f"expected torch leaves that require grad as {name}, got a tensor that "
-                + ("was computed from others" if value.requires_grad else "does not require grad")
+                f"expected torch tensors that require grad as {name}, got one that does not; call "
+                "requires_grad_() on it before computing with it"
             )
-        return Leaf(value)
+        return Leaf(value) if value.is_leaf else Tap(value)
 
-    def cut(self, entries: Iterable[Any], keep_graph: bool) -> foreign.Cut:
-        return cut(entries, keep_graph)
+    def cut(self, entries: Iterable[Any], keep_graph: bool, targets: Iterable[Any]) -> foreign.Cut:
+        return cut(entries, keep_graph, targets)
 
 
 _ZERO: Final = np.zeros(16, np.uint8)

@@ -1,21 +1,20 @@
-"""The pieces of PyTorch's graph in one pass of telegrad's engine: regions, leaves, landings.
+"""Regions: the pieces of PyTorch's graph that run as one node of telegrad's engine.
 
-To the engine each is a node. A *region* runs, once, as one call of ``torch.autograd.grad`` from the
-edges into it to the edges out of it, so broadcasting, hooks inside, freeing and streams are
-PyTorch's own. What leads out of it goes to another region, to a *leaf*, or to a *landing*: the end
-of a crossing, where the cotangent goes on in telegrad's graph (and perhaps to another worker).
-``torch_cut.py`` makes them.
+A region runs, once, as one call of PyTorch's engine from the edges into it to the edges out of it,
+so broadcasting, hooks inside, freeing and streams are PyTorch's own. What leads out of it goes to
+another region or to an end (``torch_ends.py``). ``torch_cut.py`` makes them.
 
 Note EXITS. PyTorch captures the sum of what reaches a node, also over a node that is captured
-itself. Where several regions lead to one node that sum would count twice what goes over another
-region, and the hooks of the node would be applied to parts. So the cotangent on each such edge is
-taken where it leaves its own node, by a hook, and the capture only makes PyTorch go there. (The
-same where PyTorch would go on over a node outside to another exit of the region.) The hooks of a
-node's tensor are applied once to the whole sum: where its region begins, or at its leaf or
-landing. (They also see the parts, and what they return for those is dropped.)
+itself, and applies the hooks of its tensor. Where a region alone leads to its ends that is what is
+wanted. Where several regions lead to one node, the sum would count twice what goes over another
+region, and the hooks would be applied to parts. There the cotangent on each edge out of the region
+is taken where it leaves its own node, by a hook, which hands zeros on in its place; the capture
+only makes PyTorch go there. (The same where PyTorch would go on over a node outside to another exit
+of the region.) So a tensor's hooks, ``retain_grad`` among them, may be called with zeros besides,
+which change no sum; what they return for those is dropped. They are applied to the whole where its
+region begins, or at its end.
 """
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -26,111 +25,54 @@ from torch.autograd.graph import GradientEdge
 
 from telegrad.errors import GraphFreedError, SavedValueChanged
 from telegrad.graph import Bundle, Cotangent, next_key
-from telegrad.interop.torch_bridge import REGIONS_RUNNING, from_torch, raw
+from telegrad.interop.torch_bridge import REGIONS_RUNNING
+from telegrad.interop.torch_ends import Landing, Place, Tap, over
 from telegrad.tensors.hooked import Hooked
 
-__all__ = ["Landing", "Leaf", "Place", "Region"]
+__all__ = ["Region"]
 
-Place = tuple[Any, int]
-"""A node of PyTorch's and which of its results."""
-
-
-def _with_hooks(place: Place, cotangent: torch.Tensor, recorded: bool) -> torch.Tensor:
-    """A complete cotangent as the hooks of its tensor leave it."""
-    edge = GradientEdge(*place)
-    return torch.autograd.grad([edge], [edge], [cotangent], True, recorded)[0]
+_ENGINE: Any = torch.autograd.Variable._execution_engine
+_CURRENT = "telegrad.region"
 
 
-class Leaf:
-    """A leaf of PyTorch's; equal to any other node that stands for the same one."""
+class Region(Hooked):
+    """Nodes of PyTorch's that are reached by the same entries.
 
-    __slots__ = ("is_shared", "variable")
+    Its cotangent is a Bundle where several edges lead into it, else PyTorch's tensor.
+    """
 
-    edges: ClassVar[tuple[Any, ...]] = ()
-    key: ClassVar[int] = -1
-    freed: ClassVar[bool] = False
-    is_leaf: ClassVar[bool] = True
-    is_boundary: ClassVar[bool] = False
-
-    def __init__(self, variable: torch.Tensor) -> None:
-        self.variable = variable
-        self.is_shared = False
-        """Whether its gradient is a sum over regions: then its hooks are still to be run."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Leaf) and other.variable is self.variable
-
-    def __hash__(self) -> int:
-        return id(self.variable)
-
-    @property
-    def hooks(self) -> bool | None:
-        return True if self.is_shared else None
-
-    def before(self, cotangent: torch.Tensor) -> torch.Tensor:
-        if not self.variable._backward_hooks:
-            return cotangent
-        edge = torch.autograd.graph.get_gradient_edge(self.variable)
-        return _with_hooks((edge.node, 0), cotangent, torch.is_grad_enabled())
-
-    def name(self) -> str:
-        return "AccumulateGrad"
-
-
-class _Piece(Hooked):
-    """What the nodes of one pass have in common."""
+    __slots__ = (
+        "edges",
+        "exits",
+        "goals",
+        "goes_on",
+        "keep_graph",
+        "key",
+        "places",
+        "taken",
+        "taps",
+    )
 
     hooks: ClassVar[None] = None
     freed: ClassVar[bool] = False
     is_leaf: ClassVar[bool] = False
     is_boundary: ClassVar[bool] = False
 
-    def __init__(self) -> None:
-        self.key = next_key()
-
-    def release(self) -> None:
-        return
-
-
-class Landing(_Piece):
-    """Where cotangents go on in telegrad's graph."""
-
-    def __init__(self, place: Place) -> None:
-        super().__init__()
-        self.place = place
-        self.is_shared = False
-        self.edges = (place[0].crossing.node,)
-
-    def name(self) -> str:
-        return "ToTorchBackward"
-
-    def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        if self.is_shared:
-            cotangent = _with_hooks(self.place, cotangent, False)
-        return (raw(cotangent),)
-
-    def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        with torch.enable_grad():
-            if self.is_shared:
-                cotangent = _with_hooks(self.place, cotangent, True)
-            if cotangent.dtype is torch.bfloat16:
-                cotangent = cotangent.float()
-            return (from_torch(cotangent),)
-
-
-class Region(_Piece):
-    """Nodes of PyTorch's that are reached by the same entries; its cotangent is a Bundle."""
-
     def __init__(self, keep_graph: bool) -> None:
-        super().__init__()
+        self.key = next_key()
         self.keep_graph = keep_graph
         self.places: dict[Place, int] = {}
         """The edges into it, with their places in the Bundle."""
         self.exits: dict[Place, list[tuple[Any, int]]] = {}
         """The edges out of it: for each place outside, the nodes inside and which edge of each."""
-        self.edges: tuple[Any, ...] = ()
         self.goals: list[tuple[Any, list[Place]]] = []
-        """For each edge, its node and the places outside that belong to it."""
+        """The regions and ends that it leads to, with the places outside that belong to each."""
+        self.edges: tuple[Any, ...] = ()
+        """For the engine: the goals; behind a landing of its own, telegrad's node."""
+        self.taps: list[Tap] = []
+        """Those beside edges into it."""
+        self.taken: dict[Place, list[tuple[Any, int]]] = {}
+        """Those exits whose cotangents are taken by hooks; see the note EXITS."""
         self.goes_on = False
         """Whether PyTorch runs over nodes outside, which must keep their values."""
 
@@ -141,6 +83,16 @@ class Region(_Piece):
         """The place in the Bundle of an edge into the region."""
         return self.places.setdefault(place, len(self.places))
 
+    def finish(self) -> None:
+        """Called when everything that leads in or out is known."""
+        nodes = []
+        for goal, places in self.goals:
+            if type(goal) is Region or goal.is_shared:
+                self.taken.update((place, self.exits[place]) for place in places)
+            is_over = type(goal) is Landing and goal.is_alone
+            nodes.append(goal.crossing.node if is_over else goal)
+        self.edges = (*nodes, *self.taps)
+
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         return self._run(cotangent, False)
 
@@ -148,75 +100,122 @@ class Region(_Piece):
         with torch.enable_grad():
             return self._run(cotangent, True)
 
-    def _run(self, cotangent: Bundle, recorded: bool) -> list[Any]:
-        given = [(p, g) for p, g in zip(self.places, cotangent) if g is not None]
+    def release(self) -> None:
+        return
+
+    def _run(self, cotangent: Any, recorded: bool) -> list[Any]:
+        if len(self.places) == 1:
+            given = [(next(iter(self.places)), cotangent)]
+        else:
+            given = [(p, g) for p, g in zip(self.places, cotangent) if g is not None]
         taken: dict[Place, torch.Tensor] = {}
-        alone = [place for node, places in self.goals if not _is_shared(node) for place in places]
-        wanted = set(self.exits) - set(alone)
-        # Without them PyTorch stays inside of the region, and what it captures is all there is.
-        needs_hooks = bool(wanted) or self.goes_on
-        with self._taking(taken, wanted) if needs_hooks else nullcontext():
+        tapped: dict[Place, torch.Tensor] = {}
+        needs_hooks = self.taken or self.taps or self.goes_on
+        with self._taking(taken, tapped) if needs_hooks else nullcontext():
             try:
-                captured = torch.autograd.grad(
-                    [GradientEdge(*place) for place, _ in given],
-                    [GradientEdge(*place) for place in self.exits],
-                    [g for _, g in given],
-                    retain_graph=self.keep_graph or self.goes_on or recorded,
-                    create_graph=recorded,
-                    allow_unused=True,
+                captured = _ENGINE.run_backward(
+                    tuple([GradientEdge(*place) for place, _ in given]),
+                    tuple([g for _, g in given]),
+                    self.keep_graph or self.goes_on or recorded,
+                    recorded,
+                    tuple([GradientEdge(*place) for place in self.exits]),
+                    allow_unreachable=True,
+                    accumulate_grad=False,
                 )
             except RuntimeError as error:
                 raise _explained(error) from error
-        found = dict(zip(self.exits, captured))
-        results = {place: found[place] for place in alone} | taken
-        return [self._contribution(node, places, results, given) for node, places in self.goals]
+        results = dict(zip(self.exits, captured)) | taken
+        contributions = [
+            self._contribution(goal, places, results, given, recorded)
+            for goal, places in self.goals
+        ]
+        for tap in self.taps:
+            found = tapped.get(tap.place)
+            contributions.append(found if found is None or recorded else found.clone())
+        return contributions
 
     def _contribution(
-        self, node: Any, places: list[Place], results: dict[Place, Any], given: list[Any]
+        self,
+        goal: Any,
+        places: list[Place],
+        results: dict[Place, Any],
+        given: list[Any],
+        recorded: bool,
     ) -> Any:
-        if isinstance(node, Region):
-            parts: list[Any] = [None] * len(node.places)
+        if type(goal) is Region:
+            if len(goal.places) == 1:
+                return results.get(places[0])
+            parts: list[Any] = [None] * len(goal.places)
             for place in places:
-                parts[node.places[place]] = results.get(place)
+                parts[goal.places[place]] = results.get(place)
             return None if all(part is None for part in parts) else Bundle(parts)
         result = results.get(places[0])
-        if result is None or not isinstance(node, Leaf) or result.requires_grad:
+        if result is None:
+            return None
+        if type(goal) is Landing:
+            return over(result, recorded) if goal.is_alone else result
+        if result.requires_grad or not _is_held(result, places[0], results, given):
             return result
-        return result.clone() if _is_held(result, places[0], results, given) else result
+        return result.clone()
 
     @contextmanager
-    def _taking(self, taken: dict[Place, torch.Tensor], wanted: set[Place]) -> Iterator[None]:
-        """Notes the cotangents on the edges to these places; see the note EXITS."""
+    def _taking(
+        self, taken: dict[Place, torch.Tensor], tapped: dict[Place, torch.Tensor]
+    ) -> Iterator[None]:
+        """Notes the cotangents on the edges out of the region; see the note EXITS."""
         by_node: dict[Any, list[tuple[int, Place]]] = {}
-        for place in self.exits:
-            if place in wanted:
-                for node, which in self.exits[place]:
-                    by_node.setdefault(node, []).append((which, place))
+        for place, edges in self.taken.items():
+            for node, which in edges:
+                by_node.setdefault(node, []).append((which, place))
         running = _Running()
         starts = {node: None for node, _ in self.places}
         handles = [node.register_prehook(running.begin) for node in starts]
-        for node, edges in by_node.items():
-            handles.append(node.register_hook(partial(running.take, taken, edges)))
+        for tap in self.taps:
+            take = partial(running.tap, tapped, tap.place)
+            handles.append(tap.place[0].register_prehook(take))
+        for node, leading in by_node.items():
+            handles.append(node.register_hook(partial(running.take, taken, leading)))
+        outer = _current()
+        torch._C._stash_obj_in_tls(_CURRENT, running)
         try:
             yield
         finally:
+            torch._C._stash_obj_in_tls(_CURRENT, outer)
             running.end()
             for handle in handles:
                 handle.remove()
 
 
+def _current() -> Any:
+    """The run of a region that this thread works for, if any."""
+    return torch._C._get_obj_in_tls(_CURRENT) if torch._C._is_key_in_tls(_CURRENT) else None
+
+
 class _Running:
-    """One run of a region, as seen by hooks on nodes that other passes may run at the same time."""
+    """One run of a region, as seen by hooks on nodes that other passes may run at the same time.
+
+    PyTorch's engine has threads of its own for other devices; a thread's objects follow a pass
+    into them, and so say whose pass it is. A pass within this one has another id.
+    """
 
     def __init__(self) -> None:
-        self._thread = threading.get_ident()
         self._task: int | None = None
 
     def begin(self, cotangents: Any) -> None:
-        """Learns the id of PyTorch's pass, from the first node that runs in this thread."""
-        if self._task is None and threading.get_ident() == self._thread:
+        """Learns the id of PyTorch's pass, from the first node that runs."""
+        if self._task is None and _current() is self:
             self._task = torch._C._current_graph_task_id()
             REGIONS_RUNNING.add(self._task)
+
+    def _is_current(self) -> bool:
+        return self._task is not None and torch._C._current_graph_task_id() == self._task
+
+    def tap(self, tapped: dict[Place, torch.Tensor], place: Place, cotangents: Any) -> None:
+        """Notes the whole cotangent of a place, as the hooks of its tensor left it."""
+        if self._is_current():
+            cotangent = cotangents[place[1]]
+            if cotangent is not None:
+                tapped[place] = cotangent
 
     def take(
         self,
@@ -224,29 +223,28 @@ class _Running:
         edges: list[tuple[int, Place]],
         contributions: Any,
         cotangents: Any,
-    ) -> None:
-        """Notes the cotangents that a node of this run gives to the places outside."""
-        if torch._C._current_graph_task_id() != self._task:
-            return
+    ) -> Any:
+        """Notes the cotangents that a node gives to the places outside, and gives zeros instead."""
+        if not self._is_current():
+            return None
+        left = list(contributions)
         for which, place in edges:
             contribution = contributions[which]
             if contribution is not None:
                 before = taken.get(place)
                 taken[place] = contribution if before is None else before + contribution
+                left[which] = torch.zeros_like(contribution)
+        return tuple(left)
 
     def end(self) -> None:
         if self._task is not None:
             REGIONS_RUNNING.discard(self._task)
 
 
-def _is_shared(node: Any) -> bool:
-    return True if isinstance(node, Region) else bool(node.is_shared)
-
-
 def _is_held(
     result: torch.Tensor, place: Place, results: dict[Place, Any], given: list[Any]
 ) -> bool:
-    """Whether something else has the memory of a leaf's gradient."""
+    """Whether something else has the memory of a gradient."""
     if result.layout is not torch.strided:
         return False
     others = [g for _, g in given] + [g for p, g in results.items() if p != place]
@@ -261,7 +259,9 @@ def _explained(error: RuntimeError) -> Exception:
     if "modified by an inplace operation" in str(error):
         return SavedValueChanged(
             "expected values that PyTorch saved for the backward pass to be as they were, but one "
-            f"was changed in place, perhaps by an optimiser's step ({error})"
+            "was changed in place, perhaps by an optimiser's step between the forward and the "
+            "backward pass; step when every pass that used the parameter has ended, or compute "
+            f"with a copy of it, parameter.clone() ({error})"
         )
     if "second time" not in str(error):
         return error

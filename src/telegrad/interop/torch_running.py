@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from telegrad.engine import OrderedTask
 from telegrad.errors import InternalError
+from telegrad.interop.torch_accumulating import accumulate, completed
 from telegrad.interop.torch_cut import Walk, cut_walk
 from telegrad.tensors.modes import ModeScope
 
-__all__ = ["accumulate_foreign", "run_joined"]
+__all__ = ["run_joined"]
 
 
 def run_joined(
@@ -29,7 +28,7 @@ def run_joined(
         # Part of the graph is on another worker, and knows how to go on.
         walk.boundaries[0].take_over(roots, deliver, keep_graph, recorded, targets)
         return
-    joined = cut_walk(walk, keep_graph)
+    joined = cut_walk(walk, keep_graph, targets or ())
     foreign: list[tuple[Any, Any]] = []
 
     def sort(node: Any, gradient: Any, is_alone: bool) -> None:
@@ -52,9 +51,6 @@ def run_joined(
         task.run()
     if targets is None:
         for leaf, gradient in foreign:
-            accumulate_foreign(leaf, gradient)
-
-
-def accumulate_foreign(leaf: torch.Tensor, gradient: torch.Tensor) -> None:
-    """Adds a gradient to ``.grad`` of a leaf of PyTorch's."""
-    leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
+            final = completed(leaf, gradient)
+            if final is not None:
+                accumulate(leaf, final)

@@ -1,0 +1,45 @@
+"""The numbers of a torch tensor as a raw array, and back: one memory where both sides allow it.
+
+bfloat16, which NumPy lacks, goes as float32. What is on another device than the CPU is copied: a
+copy to the CPU waits for the work that is queued on the device's current stream, so the array that
+is given out is complete.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+__all__ = ["CPU", "cooked", "raw"]
+
+CPU = torch.device("cpu")
+
+
+def raw(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
+    """The numbers of a tensor, in its memory where that is the CPU's and NumPy has the dtype."""
+    plain = tensor.detach() if tensor.requires_grad else tensor
+    array: np.ndarray[Any, Any]
+    try:
+        array = plain.numpy()
+    except (TypeError, RuntimeError):
+        # Of another device, layout or dtype, or lazily conjugated: found out by trying.
+        if plain.layout is not torch.strided:
+            plain = plain.to_dense()
+        plain = plain.cpu().resolve_conj().resolve_neg()
+        array = (plain.float() if plain.dtype is torch.bfloat16 else plain).numpy()
+    return array
+
+
+def cooked(array: Any, dtype: torch.dtype, device: torch.device = CPU) -> torch.Tensor:
+    """A tensor over the array's memory; a copy where that is read-only or must be another."""
+    plain = array if type(array) is np.ndarray else np.asarray(array).view(np.ndarray)
+    if not plain.flags.writeable:
+        plain = plain.copy()
+    try:
+        made = torch.from_numpy(plain)
+    except ValueError:
+        # Negative strides, which PyTorch lacks.
+        made = torch.from_numpy(plain.copy())
+    if made.dtype is dtype and device is CPU:
+        return made
+    return made.to(device, dtype)

@@ -1,0 +1,167 @@
+"""Where PyTorch's graph ends for a pass of telegrad's engine: leaves, landings, taps.
+
+A *leaf* takes its gradient. A *landing* is the end of a crossing, where the cotangent goes on in
+telegrad's graph (and perhaps to another worker). A *tap* hangs beside a place inside of the graph
+whose gradient was asked for. To the engine each is a node.
+
+The hooks of a tensor are applied once to its whole cotangent. Where one region alone leads to an
+end, PyTorch has applied them when it comes; where several do (`is_shared`), the end applies them to
+the sum.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from telegrad.graph import Cotangent, next_key
+from telegrad.interop.torch_arrays import CPU, raw
+from telegrad.interop.torch_bridge import from_torch
+from telegrad.tensors.hooked import Hooked
+
+__all__ = ["End", "Landing", "Leaf", "Place", "Tap", "over"]
+
+Place = tuple[Any, int]
+"""A node of PyTorch's and which of its results."""
+
+
+def over(cotangent: torch.Tensor, recorded: bool) -> Any:
+    """A cotangent of PyTorch's as telegrad's graph takes it."""
+    if not recorded:
+        return raw(cotangent)
+    with torch.enable_grad():
+        plain = cotangent.to(CPU)
+        return from_torch(plain.float() if plain.dtype is torch.bfloat16 else plain)
+
+
+def _with_hooks(place: Place, cotangent: torch.Tensor, recorded: bool) -> torch.Tensor:
+    """A complete cotangent as the hooks of its tensor leave it."""
+    edge = GradientEdge(*place)
+    return torch.autograd.grad([edge], [edge], [cotangent], True, recorded)[0]
+
+
+class End:
+    """What all ends have in common."""
+
+    __slots__ = ("_source", "is_shared")
+
+    freed: ClassVar[bool] = False
+    is_boundary: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self.is_shared = False
+        """Whether its cotangent is a sum over regions: then its hooks are still to be run."""
+        self._source = 0
+
+    def reached_from(self, source: Any) -> None:
+        """Notes a region or an entry that leads here."""
+        if not self._source:
+            self._source = id(source)
+        elif self._source != id(source):
+            self.is_shared = True
+
+
+class Leaf(End):
+    """A leaf of PyTorch's; equal to any other node that stands for the same one."""
+
+    __slots__ = ("value",)
+
+    edges: ClassVar[tuple[Any, ...]] = ()
+    key: ClassVar[int] = -1
+    is_leaf: ClassVar[bool] = True
+
+    def __init__(self, value: torch.Tensor) -> None:
+        super().__init__()
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Leaf) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    @property
+    def hooks(self) -> bool | None:
+        return True if self.is_shared and self.value._backward_hooks else None
+
+    def before(self, cotangent: torch.Tensor) -> torch.Tensor:
+        edge = get_gradient_edge(self.value)
+        return _with_hooks((edge.node, 0), cotangent, torch.is_grad_enabled())
+
+    def name(self) -> str:
+        return "AccumulateGrad"
+
+
+class Tap(End):
+    """A tensor inside of PyTorch's graph whose gradient was asked for; equal by its place."""
+
+    __slots__ = ("place", "value")
+
+    edges: ClassVar[tuple[Any, ...]] = ()
+    key: ClassVar[int] = -1
+    is_leaf: ClassVar[bool] = True
+    hooks: ClassVar[None] = None
+
+    def __init__(self, value: torch.Tensor) -> None:
+        super().__init__()
+        self.value = value
+        self.place: Place = (value.grad_fn, value.output_nr)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tap) and other.place == self.place
+
+    def __hash__(self) -> int:
+        return hash(self.place)
+
+    def name(self) -> str:
+        return "Tap"
+
+
+class Landing(End, Hooked):
+    """Where cotangents go on in telegrad's graph."""
+
+    __slots__ = ("crossing", "edges", "key", "place", "tap")
+
+    hooks: ClassVar[None] = None
+    is_leaf: ClassVar[bool] = False
+
+    def __init__(self, node: Any) -> None:
+        super().__init__()
+        self.place: Place = (node, 0)
+        self.crossing = node.crossing
+        self.key = next_key()
+        self.tap: Tap | None = None
+        self.edges: tuple[Any, ...] = (self.crossing.node,)
+
+    def name(self) -> str:
+        return "ToTorchBackward"
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether its one region may lead to telegrad's graph directly."""
+        return not self.is_shared and self.tap is None
+
+    def tapped_by(self, tap: Tap) -> None:
+        """Has the cotangent that lands here go to a tap, too."""
+        self.tap = tap
+        self.edges = (*self.edges, tap)
+
+    def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        return self._pull(cotangent, False)
+
+    def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        with torch.enable_grad():
+            return self._pull(cotangent, True)
+
+    def _pull(self, cotangent: torch.Tensor, recorded: bool) -> Sequence[Cotangent | None]:
+        if self.is_shared:
+            cotangent = _with_hooks(self.place, cotangent, recorded)
+        went_over = over(cotangent, recorded)
+        if self.tap is None:
+            return (went_over,)
+        # A copy of its own: what went over may share the memory.
+        return went_over, cotangent if recorded else cotangent.clone()
+
+    def release(self) -> None:
+        return
