@@ -1,8 +1,9 @@
 """One side alone on the machine: measured in a process of its own, with the workers it starts.
 
-PyTorch's idle workers look for work some hundred times a second, and ours look for answers before
-they sleep: whatever else runs would show in the figures. So sides with processes take turns, and
-nothing of one is alive while another is measured.
+PyTorch's workers poll for messages without pause, also when idle (they give way to others, but take
+all that is left of a processor), and ours look for answers before they sleep: whatever else runs
+would show in the figures. So sides with processes take turns, nothing of one is alive while another
+is measured, and there are no more workers than the work needs.
 """
 
 import importlib
@@ -10,7 +11,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from benchmarks.measuring import Samples
@@ -33,21 +34,19 @@ def alone(function: Callable[..., Samples], *arguments: Any) -> Samples:
 
 
 def in_turns(
-    sides: Iterable[str], turns: int, measured: Callable[[str], Samples]
+    what: str, turns: Sequence[Sequence[str]], measured: Callable[[str], Samples]
 ) -> dict[str, Samples]:
-    """The figures of each side by work, from as many turns; `measured` gives those of one."""
+    """The figures of each side by work; `measured` gives those of one turn of one side."""
     found: dict[str, Samples] = {}
-    order = list(sides)
-    for turn in range(turns):
-        for side in order:
-            what = f"{side}, turn {turn + 1} of {turns}"
-            print(f"{what} …", file=sys.stderr, flush=True)
+    for number, sides in enumerate(turns, 1):
+        for side in sides if number % 2 else reversed(sides):
+            label = f"{what}, turn {number} of {len(turns)}, {side}"
+            print(f"{label} …", file=sys.stderr, flush=True)
             began = time.perf_counter()
             mine = found.setdefault(side, {})
             for work, seconds in measured(side).items():
                 mine.setdefault(work, []).extend(seconds)
-            print(f"{what}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
-        order.reverse()
+            print(f"{label}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
     return found
 
 

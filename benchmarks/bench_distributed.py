@@ -1,12 +1,13 @@
 """Distributed autograd, telegrad's and PyTorch's: `python -m benchmarks distributed`.
 
 The same programs, processes and dtypes (single precision). telegrad comes with its own tensors and
-with PyTorch's; a second table has both with `spin` off, since PyTorch's transport has nothing
-like it. The third says how time grows, as time for one unit: where it does not rise along the rows,
-growth is no worse than linear. Each side has the machine to itself, so what the hardware imposes
-(sixteen busy processes share its cores) shows in PyTorch's column too.
+with PyTorch's; a second table has both with `spin` off, from one turn instead of two. The third
+says how time grows, as time for one unit: where it does not rise along the rows, growth is no worse
+than linear. Each side has the machine to itself, so what the hardware imposes (sixteen busy
+processes share its cores) shows in PyTorch's column too.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 from benchmarks.alone import alone, in_turns, watched
@@ -24,9 +25,9 @@ from benchmarks.distributed_programs import (
 from benchmarks.goals import Goal
 from benchmarks.libraries import SIDES, cluster, library
 from benchmarks.measuring import Samples, sample
-from benchmarks.tables import Table
+from benchmarks.tables import Row, Table
 
-__all__ = ["measure", "measure_side"]
+__all__ = ["WORLDS", "Item", "measure", "measure_side"]
 
 PEER = "PyTorch"
 OURS = ("telegrad", "telegrad, torch tensors")
@@ -47,36 +48,50 @@ class Item(NamedTuple):
     """Takes so long that few rounds must do, after a short warm-up: a smaller one was before."""
 
 
-SMALL: dict[str, Item] = {
-    "context, call, backward, gradients, release": Item(whole_step, 20, 8, 6),
-    **{f"{n} hops and a backward pass": Item(hops(n), 3) for n in (2, 5, 9, 17)},
-    "100 parallel calls and a backward pass": Item(parallel_calls(100), 1, 12),
-    "4 trainers, 10 steps each, one server": Item(server_steps(10)),
-    "4 stages, 4 micro-batches": Item(pipeline, 2),
-    "activations of 16 MB": Item(large, torch_goal=1),
-    "transformer in two stages": Item(transformer, torch_goal=1),
-    **{f"{n} parallel calls": Item(parallel_calls(n)) for n in (1, 10)},
-    "1000 parallel calls": Item(parallel_calls(1000), is_long=True),
-    **{f"{n} contexts at once": Item(contexts_at_once(n)) for n in (1, 4, 16)},
+WORLDS: dict[int, dict[str, Item]] = {
+    1: {
+        "context, call, backward, gradients, release": Item(whole_step, 20, 8, 6),
+        **{f"{n} parallel calls": Item(parallel_calls(n)) for n in (1, 10)},
+        "100 parallel calls": Item(parallel_calls(100), goal=12),
+        "1000 parallel calls": Item(parallel_calls(1000), is_long=True),
+        **{f"{n} contexts at once": Item(contexts_at_once(n)) for n in (1, 4, 16)},
+        "activations of 16 MB": Item(large, torch_goal=1),
+    },
+    2: {
+        **{f"{n} hops": Item(hops(n), 3) for n in (2, 5, 9, 17)},
+        "transformer in two stages": Item(transformer, torch_goal=1),
+        "a call to each of 2 workers": Item(parallel_calls(2, 2), 3),
+    },
+    5: {
+        "4 trainers, 10 steps each, one server": Item(server_steps(10)),
+        "4 stages, 4 micro-batches": Item(pipeline, 2),
+        "a call to each of 4 workers": Item(parallel_calls(4, 4), 3),
+    },
+    16: {
+        "a call to each of 16 workers": Item(parallel_calls(16, 16), 3),
+    },
 }
-"""With five workers beside the caller."""
+"""By how many workers there are beside the caller: no more than the work needs."""
 
-LARGE: dict[str, Item] = {f"{n} workers": Item(parallel_calls(n, n), 3) for n in (1, 2, 4, 8, 16)}
-"""With sixteen: a call to each of some of them, at once, and one backward pass."""
-
-WORLDS = {5: SMALL, 16: LARGE}
-
-MAIN = list(SMALL)[: list(SMALL).index("transformer in two stages") + 1]
+COMPARED = (
+    "context, call, backward, gradients, release",
+    *(f"{n} hops" for n in (2, 5, 9, 17)),
+    "100 parallel calls",
+    "4 trainers, 10 steps each, one server",
+    "4 stages, 4 micro-batches",
+    "activations of 16 MB",
+    "transformer in two stages",
+)
+"""Each with a backward pass."""
 
 GROWING: dict[str, dict[int, str]] = {
-    "hop": {n: f"{n} hops and a backward pass" for n in (2, 5, 9, 17)},
-    "call": {
-        **{n: f"{n} parallel calls" for n in (1, 10)},
-        100: "100 parallel calls and a backward pass",
-        1000: "1000 parallel calls",
-    },
+    "hop": {n: f"{n} hops" for n in (2, 5, 9, 17)},
+    "call": {n: f"{n} parallel calls" for n in (1, 10, 100, 1000)},
     "context": {n: f"{n} contexts at once" for n in (1, 4, 16)},
-    "worker": {n: f"{n} workers" for n in (1, 2, 4, 8, 16)},
+    "worker": {
+        1: "1 parallel calls",
+        **{n: f"a call to each of {n} workers" for n in (2, 4, 16)},
+    },
 }
 """By what is counted: the row of each count."""
 
@@ -98,24 +113,33 @@ def measure_side(side: str, workers: int, rounds: int) -> Samples:
 def measure(quick: bool) -> list[Table]:
     """All of it, as three tables."""
     rounds = 2 if quick else 10
-    sides = (*OURS, *NO_SPIN, PEER)
-    found = in_turns(sides, 1 if quick else 2, lambda side: alone(measure_side, side, 5, rounds))
-    tables = [
+    found: dict[str, Samples] = {side: {} for side in (*OURS, *NO_SPIN, PEER)}
+    for workers in WORLDS:
+        turns = [(*OURS, *NO_SPIN, PEER), (*OURS, PEER)]
+        if workers == max(WORLDS):
+            # To start so many takes longer than to measure them: once must do.
+            turns = [(*GROWTH, PEER)]
+        measured = partial(_measured, workers, rounds)
+        name = f"{workers} workers" if workers > 1 else "1 worker"
+        for side, samples in in_turns(name, turns[:1] if quick else turns, measured).items():
+            found[side].update(samples)
+    return [
         _compared("distributed", OURS, found),
         _compared("distributed-no-spin", NO_SPIN, found),
+        _growth(found),
     ]
-    sides = (*GROWTH, PEER)
-    more = in_turns(sides, 1, lambda side: alone(measure_side, side, 16, 2 * rounds))
-    for side in sides:
-        found[side].update(more[side])
-    return [*tables, _growth(found)]
+
+
+def _measured(workers: int, rounds: int, side: str) -> Samples:
+    return alone(measure_side, side, workers, rounds)
 
 
 def _compared(name: str, ours: tuple[str, ...], found: dict[str, Samples]) -> Table:
     table = Table(name, ours, (PEER,))
+    items = {work: item for world in WORLDS.values() for work, item in world.items()}
     print(f"\n{table.header()}", flush=True)
-    for work in MAIN:
-        goals = zip(table.ratios, (SMALL[work].goal, SMALL[work].torch_goal))
+    for work in COMPARED:
+        goals = zip(table.ratios, (items[work].goal, items[work].torch_goal))
         # The goals are for what users get without choosing options.
         wanted = {title: goal for title, goal in goals if goal is not None and ours == OURS}
         table.add(work, {side: found[side][work] for side in table.sides}, goal=wanted)
@@ -127,21 +151,18 @@ def _growth(found: dict[str, Samples]) -> Table:
     table = Table("distributed-growth", GROWTH, (PEER,))
     print(f"\n{table.header()}", flush=True)
     for unit, works in GROWING.items():
-        rows = {
-            count: table.add(
-                f"time for one {unit}, of {count}",
-                {side: found[side][work] for side in table.sides},
-                units=count,
-            )
-            for count, work in works.items()
-        }
-        first, last = rows[min(rows)], rows[max(rows)]
-        rise = {
-            side: last.minima[side] / last.units / (first.minima[side] / first.units)
-            for side in table.sides
-        }
+        rows = []
+        for count, work in works.items():
+            samples = {side: found[side][work] for side in table.sides}
+            rows.append(table.add(f"time for one {unit}, of {count}", samples, units=count))
+        first, last = rows[0], rows[-1]
         for side in OURS:
             what = f"time for one {unit}, of {last.units} / of {first.units}: {side}"
-            what += f" ({PEER}: {rise[PEER]:.2f}×)"
-            table.goals.append(Goal(what, 1.0, rise[side], at_most=True))
+            what += f" ({PEER}: {_rise(first, last, PEER):.2f}×)"
+            table.goals.append(Goal(what, 1.0, _rise(first, last, side), at_most=True))
     return table
+
+
+def _rise(first: Row, last: Row, side: str) -> float:
+    """How many times as long a unit takes in the last row as in the first."""
+    return (last.minima[side] / last.units) / (first.minima[side] / first.units)

@@ -108,7 +108,9 @@ def measure(quick: bool) -> list[Table]:
     """All of it, as one table."""
     turns, rounds = (1, 2) if quick else (2, 12)
     table = Table("rpc", OURS)
-    found = in_turns(table.sides, turns, lambda side: alone(measure_side, side, rounds))
+    found = in_turns(
+        "two processes", [table.sides] * turns, lambda side: alone(measure_side, side, rounds)
+    )
     print(table.header(), flush=True)
     for work in found[OURS[0]]:
         samples = {side: found[side][work] for side in table.sides}
