@@ -47,11 +47,14 @@ class Framework(Protocol):
 
     type: type
 
+    def root(self, value: Any) -> Tensor:
+        """A Tensor of its shape and dtype; recorded where the value is."""
+
     def stand_in(self, value: Any) -> Tensor:
-        """A Tensor of its shape; recorded where the value is."""
+        """A Tensor without an array; recorded where the value is."""
 
     def empty_stand_in(self, value: Any) -> Tensor:
-        """A constant of its shape, which a recv node may be joined to."""
+        """One that is not recorded, which a recv node may be joined to."""
 
     def joined(self, value: Any, stand_in: Tensor) -> Any:
         """The value, as computed from the stand-in."""
@@ -90,8 +93,9 @@ def enlist(framework: Framework) -> None:
 
 def framework_of(value: Any) -> Framework | None:
     """The framework that a value belongs to; loads the one that waits for its type."""
-    kinds.find(type(value))
-    return next((each for each in known if isinstance(value, each.type)), None)
+    if not known:
+        kinds.find(type(value))
+    return known[0] if known and isinstance(value, known[0].type) else None
 
 
 def adopted(values: Any, *, are_gradients: bool = False) -> Any:
@@ -101,9 +105,9 @@ def adopted(values: Any, *, are_gradients: bool = False) -> Any:
     if isinstance(values, (list, tuple)):
         return [adopted(value, are_gradients=are_gradients) for value in values]
     found = framework_of(values)
-    if found is not None:
-        return found.as_gradient(values) if are_gradients else found.stand_in(values)
-    return values
+    if found is None:
+        return values
+    return found.as_gradient(values) if are_gradients else found.root(values)
 
 
 def listed_inputs(inputs: Any) -> list[Any]:
@@ -125,12 +129,16 @@ def node_of_input(value: Any, name: str) -> Any:
 
 def stand_ins(values: list[Any]) -> list[Any]:
     """The slots of a message that leaves, with stand-ins for the values of other frameworks."""
-    return [known[0].stand_in(v) if _is_foreign(v) else v for v in values]
+    framework = known[0]
+    kind, stand_in = framework.type, framework.stand_in
+    return [stand_in(v) if isinstance(v, kind) else v for v in values]
 
 
 def empty_stand_ins(values: list[Any]) -> list[Any]:
     """The slots of a message that came, with stand-ins that nothing is recorded of yet."""
-    return [known[0].empty_stand_in(v) if _is_foreign(v) else v for v in values]
+    framework = known[0]
+    kind, stand_in = framework.type, framework.empty_stand_in
+    return [stand_in(v) if isinstance(v, kind) else v for v in values]
 
 
 def join(values: list[Any], stand_ins: list[Any]) -> None:
@@ -143,15 +151,12 @@ def join(values: list[Any], stand_ins: list[Any]) -> None:
 def detach(values: list[Any]) -> None:
     """Replaces the values of other frameworks by ones without history."""
     if known:
+        framework = known[0]
         for i, value in enumerate(values):
-            if _is_foreign(value):
-                values[i] = known[0].detached(value)
+            if isinstance(value, framework.type):
+                values[i] = framework.detached(value)
 
 
 def cut(entries: list[Any], keep_graph: bool, targets: Iterable[Any] = ()) -> Cut:
     """The graph of the framework that is known, as the entries of a pass reach it."""
     return known[0].cut(entries, keep_graph, targets)
-
-
-def _is_foreign(value: Any) -> bool:
-    return isinstance(value, known[0].type)

@@ -37,6 +37,8 @@ class Walk:
         """For each inner node, the entry that reached it first."""
         self.is_shared = False
         """Whether some inner node is reached by several entries."""
+        self.comes_back = False
+        """Whether PyTorch's graph comes back over telegrad's."""
         self.ends: dict[Any, Leaf | Landing] = {}
         self.leaves: dict[int, Leaf] = {}
         """By the identity of the tensor: a leaf may be reached by its node and be sent as it is."""
@@ -77,6 +79,7 @@ class Walk:
             elif type(node) is _FUNCTION:
                 ends[node] = Landing(node)
                 back.append(node.crossing.node)
+                self.comes_back = self.comes_back or bool(node.crossing.entries)
             elif hasattr(node, "variable"):
                 ends[node] = self.leaf(node.variable)
             else:
@@ -119,84 +122,77 @@ def cut_walk(walk: Walk, keep_graph: bool, targets: Iterable[Any] = ()) -> Cut:
     taps = [tap for tap in targets if type(tap) is Tap and _is_reached(tap, walk)]
     inner_taps = [tap for tap in taps if tap.place[0] in walk.following]
     is_simple = not walk.is_shared and not inner_taps
+    # Where no two entries meet, the first that reached a node is the only one.
     marks = walk.first if is_simple else walk.marks(inner_taps)
-    regions: dict[int, Region] = {}
-    region_of: dict[Any, Region] = {}
-    for node in walk.following:
-        mark = marks[node]
-        region = regions.get(mark)
-        if region is None:
-            region = regions[mark] = Region(keep_graph)
-        region_of[node] = region
-    _add_entries(walk, region_of)
-    _add_exits(walk, region_of)
-    _add_taps(taps, walk, region_of)
-    _find_ways_on(regions.values(), walk, {} if is_simple else marks)
+    regions = _Regions(keep_graph)
+    _add_entries(walk, marks, regions)
+    _add_edges(walk, marks, regions)
+    for tap in taps:
+        end = walk.ends.get(tap.place[0])
+        if end is None:
+            regions[marks[tap.place[0]]].taps.append(tap)
+        elif type(end) is Landing:
+            end.tapped_by(tap)
+    if not is_simple or walk.comes_back:
+        _find_ways_on(regions.values(), walk, marks)
     for region in regions.values():
         region.finish()
     joined: dict[Any, Sequence[Any]] = {
-        entry: (_way_in(entry, walk, region_of),) for entry in walk.entries
+        entry: (_way_in(entry, walk, marks, regions),) for entry in walk.entries
     }
     ends: list[Leaf | Tap] = [*walk.leaves.values(), *taps]
     return Cut(joined, {end: end.value for end in ends})
+
+
+class _Regions(dict[int, Region]):
+    """By their marks, made when first asked for."""
+
+    def __init__(self, keep_graph: bool) -> None:
+        self._keep_graph = keep_graph
+
+    def __missing__(self, mark: int) -> Region:
+        made = self[mark] = Region(self._keep_graph)
+        return made
 
 
 def _is_reached(tap: Tap, walk: Walk) -> bool:
     return tap.place[0] in walk.following or tap.place[0] in walk.ends
 
 
-def _add_entries(walk: Walk, region_of: dict[Any, Region]) -> None:
+def _add_entries(walk: Walk, marks: dict[Any, int], regions: _Regions) -> None:
     for entry in walk.entries:
-        if entry.place is None:
+        place = entry.place
+        if place is None:
             walk.leaf(entry.leaf).reached_from(entry)
-            continue
-        region = region_of.get(entry.place[0])
-        if region is None:
-            walk.ends[entry.place[0]].reached_from(entry)
+        elif place[0] in walk.ends:
+            walk.ends[place[0]].reached_from(entry)
         else:
-            region.slot(entry.place)
+            regions[marks[place[0]]].slot(place)
 
 
-def _add_exits(walk: Walk, region_of: dict[Any, Region]) -> None:
+def _add_edges(walk: Walk, marks: dict[Any, int], regions: _Regions) -> None:
     """Finds the edges that lead from one region to another or to an end."""
-    goals: dict[Any, dict[Any, list[Place]]] = {}
+    ends = walk.ends
     for node, edges in walk.following.items():
-        region = region_of[node]
+        mark = marks[node]
+        region = regions[mark]
         for which, place in edges:
-            goal: Any = region_of.get(place[0])
-            if goal is region:
-                continue
-            if goal is None:
-                goal = walk.ends[place[0]]
+            goal: Any = ends.get(place[0])
+            if goal is not None:
                 goal.reached_from(region)
-            else:
-                goal.slot(place)
-            inside = region.exits.get(place)
-            if inside is not None:
-                inside.append((node, which))
+            elif marks[place[0]] == mark:
                 continue
-            region.exits[place] = [(node, which)]
-            goals.setdefault(region, {}).setdefault(goal, []).append(place)
-    for region, found in goals.items():
-        region.goals = list(found.items())
-
-
-def _add_taps(taps: Iterable[Tap], walk: Walk, region_of: dict[Any, Region]) -> None:
-    for tap in taps:
-        region = region_of.get(tap.place[0])
-        if region is not None:
-            region.taps.append(tap)
-            continue
-        end = walk.ends[tap.place[0]]
-        if type(end) is Landing:
-            end.tapped_by(tap)
+            else:
+                goal = regions[marks[place[0]]]
+                goal.slot(place)
+            region.add_exit(place, node, which, goal)
 
 
 def _find_ways_on(regions: Iterable[Region], walk: Walk, marks: dict[Any, int]) -> None:
     for region in regions:
         region.goes_on = _goes_on(region, walk, marks)
         if region.goes_on:
-            for goal, _ in region.goals:
+            for goal in region.goals:
                 if type(goal) is not Region:
                     goal.is_shared = True
 
@@ -212,13 +208,14 @@ def _goes_on(region: Region, walk: Walk, marks: dict[Any, int]) -> bool:
     return any(marks[a] & marks[b] == marks[a] for a in inner for b in nodes if b is not a)
 
 
-def _way_in(entry: Entry, walk: Walk, region_of: dict[Any, Region]) -> Any:
-    if entry.place is None:
+def _way_in(entry: Entry, walk: Walk, marks: dict[Any, int], regions: _Regions) -> Any:
+    place = entry.place
+    if place is None:
         return walk.leaf(entry.leaf)
-    region = region_of.get(entry.place[0])
-    if region is None:
-        return walk.ends[entry.place[0]]
+    end = walk.ends.get(place[0])
+    if end is not None:
+        return end
+    region = regions[marks[place[0]]]
     if len(region.places) == 1:
         return region
-    place = region.places[entry.place]
-    return OutputNode((region,), next_key(), place, len(region.places))
+    return OutputNode((region,), next_key(), region.places[place], len(region.places))

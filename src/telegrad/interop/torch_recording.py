@@ -28,21 +28,23 @@ class Torch:
 
     type: type = torch.Tensor
 
+    def root(self, value: torch.Tensor) -> Tensor:
+        return wrap(_facts_alone(value), entry_of(value, keeps=False))
+
     def stand_in(self, value: torch.Tensor) -> Tensor:
         # Before anything is recorded of it: what can't travel leaves no message behind.
         torch_tensors.check(value)
-        if value.layout is not torch.strided and value.requires_grad and torch.is_grad_enabled():
-            raise NotDifferentiable(
-                f"expected dense torch tensors where gradients are recorded, got one of "
-                f"{value.layout} that requires grad; send it as to_dense(), or detach() it"
-            )
-        return wrap(_facts_alone(value), entry_of(value, keeps=False))
+        entry = entry_of(value, keeps=False)
+        if entry is not None:
+            _check_recorded(value)
+        return wrap(None, entry)
 
     def empty_stand_in(self, value: torch.Tensor) -> Tensor:
-        return wrap(_facts_alone(value))
+        return wrap(None)
 
     def joined(self, value: torch.Tensor, stand_in: Tensor) -> Any:
-        return join(value.detach(), stand_in.node, [])
+        is_fresh = type(value) is torch.Tensor and not value.requires_grad
+        return join(value if is_fresh else value.detach(), stand_in.node, [])
 
     def detached(self, value: torch.Tensor) -> torch.Tensor:
         return value.detach() if value.requires_grad else value
@@ -75,17 +77,24 @@ class Torch:
 _ZERO: Final = np.zeros(16, np.uint8)
 
 
+def _check_recorded(value: torch.Tensor) -> None:
+    """Raises for a tensor that requires grad and whose gradients can't travel."""
+    if value.layout is not torch.strided:
+        raise NotDifferentiable(
+            f"expected dense torch tensors where gradients are recorded, got one of "
+            f"{value.layout} that requires grad; send it as to_dense(), or detach() it"
+        )
+    if _dtype_of_cotangents(value.dtype) is None:
+        raise DTypeError(
+            f"expected a dtype whose gradients can travel, got {value.dtype} on a torch tensor "
+            "that requires grad"
+        )
+
+
 def _facts_alone(value: torch.Tensor) -> "np.ndarray[Any, Any]":
     """An array of the value's shape and of the dtype of its cotangents, which takes no memory."""
     shape = tuple(value.shape)
-    dtype = _dtype_of_cotangents(value.dtype)
-    if dtype is None:
-        if value.requires_grad:
-            raise DTypeError(
-                f"expected a dtype whose gradients can travel, got {value.dtype} on a torch tensor "
-                "that requires grad"
-            )
-        dtype = np.dtype(np.float32)
+    dtype = _dtype_of_cotangents(value.dtype) or np.dtype(np.float32)
     return np.ndarray(shape, dtype, _ZERO.data, strides=(0,) * len(shape))
 
 

@@ -16,7 +16,7 @@ region begins, or at its end.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
 
@@ -65,7 +65,7 @@ class Region(Hooked):
         """The edges into it, with their places in the Bundle."""
         self.exits: dict[Place, list[tuple[Any, int]]] = {}
         """The edges out of it: for each place outside, the nodes inside and which edge of each."""
-        self.goals: list[tuple[Any, list[Place]]] = []
+        self.goals: dict[Any, list[Place]] = {}
         """The regions and ends that it leads to, with the places outside that belong to each."""
         self.edges: tuple[Any, ...] = ()
         """For the engine: the goals; behind a landing of its own, telegrad's node."""
@@ -86,7 +86,7 @@ class Region(Hooked):
     def finish(self) -> None:
         """Called when everything that leads in or out is known."""
         nodes = []
-        for goal, places in self.goals:
+        for goal, places in self.goals.items():
             if type(goal) is Region or goal.is_shared:
                 self.taken.update((place, self.exits[place]) for place in places)
             is_over = type(goal) is Landing and goal.is_alone
@@ -103,60 +103,69 @@ class Region(Hooked):
     def release(self) -> None:
         return
 
+    def add_exit(self, place: Place, node: Any, which: int, goal: Any) -> None:
+        """Notes an edge from a node inside to a place outside that belongs to the goal."""
+        inside = self.exits.get(place)
+        if inside is not None:
+            inside.append((node, which))
+            return
+        self.exits[place] = [(node, which)]
+        if goal in self.goals:
+            self.goals[goal].append(place)
+        else:
+            self.goals[goal] = [place]
+
     def _run(self, cotangent: Any, recorded: bool) -> list[Any]:
         if len(self.places) == 1:
-            given = [(next(iter(self.places)), cotangent)]
+            given = dict.fromkeys(self.places, cotangent)
         else:
-            given = [(p, g) for p, g in zip(self.places, cotangent) if g is not None]
+            given = {p: g for p, g in zip(self.places, cotangent) if g is not None}
+        if not self.taken and not self.taps and not self.goes_on:
+            results = self._results(given, recorded)
+            return self._contributions(results, given, recorded)
         taken: dict[Place, torch.Tensor] = {}
         tapped: dict[Place, torch.Tensor] = {}
-        needs_hooks = self.taken or self.taps or self.goes_on
-        with self._taking(taken, tapped) if needs_hooks else nullcontext():
-            try:
-                captured = _ENGINE.run_backward(
-                    tuple([GradientEdge(*place) for place, _ in given]),
-                    tuple([g for _, g in given]),
-                    self.keep_graph or self.goes_on or recorded,
-                    recorded,
-                    tuple([GradientEdge(*place) for place in self.exits]),
-                    allow_unreachable=True,
-                    accumulate_grad=False,
-                )
-            except RuntimeError as error:
-                raise _explained(error) from error
-        results = dict(zip(self.exits, captured)) | taken
-        contributions = [
-            self._contribution(goal, places, results, given, recorded)
-            for goal, places in self.goals
+        with self._taking(taken, tapped):
+            results = self._results(given, recorded) | taken
+        found = [tapped.get(tap.place) for tap in self.taps]
+        return [
+            *self._contributions(results, given, recorded),
+            *(g if g is None or recorded else g.clone() for g in found),
         ]
-        for tap in self.taps:
-            found = tapped.get(tap.place)
-            contributions.append(found if found is None or recorded else found.clone())
-        return contributions
 
-    def _contribution(
-        self,
-        goal: Any,
-        places: list[Place],
-        results: dict[Place, Any],
-        given: list[Any],
-        recorded: bool,
-    ) -> Any:
-        if type(goal) is Region:
-            if len(goal.places) == 1:
-                return results.get(places[0])
-            parts: list[Any] = [None] * len(goal.places)
-            for place in places:
-                parts[goal.places[place]] = results.get(place)
-            return None if all(part is None for part in parts) else Bundle(parts)
-        result = results.get(places[0])
-        if result is None:
-            return None
-        if type(goal) is Landing:
-            return over(result, recorded) if goal.is_alone else result
-        if result.requires_grad or not _is_held(result, places[0], results, given):
-            return result
-        return result.clone()
+    def _results(self, given: dict[Place, Any], recorded: bool) -> dict[Place, Any]:
+        """What PyTorch captures at each exit."""
+        try:
+            captured = _ENGINE.run_backward(
+                tuple([GradientEdge(*place) for place in given]),
+                tuple(given.values()),
+                self.keep_graph or self.goes_on or recorded,
+                recorded,
+                tuple([GradientEdge(*place) for place in self.exits]),
+                allow_unreachable=True,
+                accumulate_grad=False,
+            )
+        except RuntimeError as error:
+            raise _explained(error) from error
+        return dict(zip(self.exits, captured))
+
+    def _contributions(
+        self, results: dict[Place, Any], given: dict[Place, Any], recorded: bool
+    ) -> list[Any]:
+        found = []
+        for goal, places in self.goals.items():
+            if type(goal) is Region:
+                found.append(_bundle(goal, places, results))
+                continue
+            result = results.get(places[0])
+            if result is None:
+                found.append(None)
+            elif type(goal) is Landing:
+                found.append(over(result, recorded) if goal.is_alone else result)
+            else:
+                is_held = not recorded and _is_held(result, places[0], results, given)
+                found.append(result.clone() if is_held else result)
+        return found
 
     @contextmanager
     def _taking(
@@ -241,13 +250,23 @@ class _Running:
             REGIONS_RUNNING.discard(self._task)
 
 
+def _bundle(goal: Region, places: list[Place], results: dict[Place, Any]) -> Any:
+    """What goes to another region."""
+    if len(goal.places) == 1:
+        return results.get(places[0])
+    parts: list[Any] = [None] * len(goal.places)
+    for place in places:
+        parts[goal.places[place]] = results.get(place)
+    return None if all(part is None for part in parts) else Bundle(parts)
+
+
 def _is_held(
-    result: torch.Tensor, place: Place, results: dict[Place, Any], given: list[Any]
+    result: torch.Tensor, place: Place, results: dict[Place, Any], given: dict[Place, Any]
 ) -> bool:
     """Whether something else has the memory of a gradient."""
     if result.layout is not torch.strided:
         return False
-    others = [g for _, g in given] + [g for p, g in results.items() if p != place]
+    others = [*given.values(), *(g for p, g in results.items() if p != place)]
     memory = result.untyped_storage().data_ptr()
     return any(
         g is not None and g.layout is torch.strided and g.untyped_storage().data_ptr() == memory

@@ -27,6 +27,7 @@ _NATIVE: Final = frozenset(
 )
 """The dtypes that NumPy has too."""
 _DENSE, _SPARSE = range(2)
+_TYPES: Final = frozenset((torch.Tensor, torch.nn.Parameter))
 _unpack_dual: Any = forward_ad.unpack_dual
 
 
@@ -36,21 +37,31 @@ def register() -> None:
     kinds.register(torch.nn.Parameter, to_parts, _parameter, tag="torch.nn.Parameter", check=check)
 
 
-def to_parts(tensor: torch.Tensor) -> tuple[list["np.ndarray[Any, Any]"], list[Any]]:
-    """The arrays of a tensor, and what they don't tell."""
+def to_parts(tensor: torch.Tensor) -> tuple[list["np.ndarray[Any, Any]"], Any]:
+    """The arrays of a tensor, and what they don't tell: often only whether it requires grad."""
+    requires_grad = tensor.requires_grad
+    if type(tensor) in _TYPES and forward_ad._current_level < 0:
+        try:
+            plain = tensor.detach() if requires_grad else tensor
+            return [plain.numpy()], requires_grad
+        except (TypeError, RuntimeError):
+            pass  # Not a dense one of the CPU of a dtype that NumPy has: found out by trying.
     check(tensor)
     plain = tensor.detach()
     if plain.layout is torch.sparse_coo:
         indices, values = plain._indices(), plain._values()
         name, array = _raw(values)
-        facts = [_SPARSE, tensor.requires_grad, name, list(values.shape)]
+        facts = [_SPARSE, requires_grad, name, list(values.shape)]
         return [indices.numpy(), array], [*facts, list(plain.shape), plain.is_coalesced()]
     name, array = _raw(plain)
-    return [array], [_DENSE, tensor.requires_grad, name, list(plain.shape)]
+    return [array], [_DENSE, requires_grad, name, list(plain.shape)]
 
 
-def from_parts(parts: list["np.ndarray[Any, Any]"], facts: list[Any]) -> torch.Tensor:
+def from_parts(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
     """A tensor over the memory of the arrays."""
+    if type(facts) is bool:
+        made = torch.from_numpy(parts[0])
+        return made.requires_grad_() if facts else made
     kind, requires_grad, name, shape, *rest = facts
     if kind == _DENSE:
         return _cooked(parts[0], name, shape).requires_grad_(requires_grad)
@@ -65,10 +76,9 @@ def from_parts(parts: list["np.ndarray[Any, Any]"], facts: list[Any]) -> torch.T
     return made.requires_grad_(requires_grad)
 
 
-def _parameter(parts: list["np.ndarray[Any, Any]"], facts: list[Any]) -> torch.Tensor:
-    requires_grad = facts[1]
-    value = from_parts(parts, [facts[0], False, *facts[2:]])
-    return torch.nn.Parameter(value, requires_grad=requires_grad)
+def _parameter(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
+    value = from_parts(parts, facts)
+    return torch.nn.Parameter(value.detach(), requires_grad=value.requires_grad)
 
 
 def _raw(dense: torch.Tensor) -> tuple[str | None, "np.ndarray[Any, Any]"]:
@@ -96,14 +106,15 @@ def _cooked(array: "np.ndarray[Any, Any]", name: str | None, shape: list[int]) -
 def check(tensor: torch.Tensor) -> None:
     """Raises for a tensor that can't travel."""
     kind = type(tensor)
-    if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+    if kind not in _TYPES:
         raise Unserializable(
             f"expected a torch.Tensor or an nn.Parameter, got one of the subclass "
             f"{kind.__module__}.{kind.__qualname__}, which can't travel; send "
             "tensor.as_subclass(torch.Tensor), or its parts"
         )
-    if tensor.layout not in (torch.strided, torch.sparse_coo) or tensor.is_quantized:
-        what = "a quantized one" if tensor.is_quantized else f"one of {tensor.layout}"
+    layout = tensor.layout
+    if (layout is not torch.strided and layout is not torch.sparse_coo) or tensor.is_quantized:
+        what = "a quantized one" if tensor.is_quantized else f"one of {layout}"
         raise Unserializable(
             f"expected a dense or a sparse COO torch tensor, got {what}, which can't travel; "
             "convert it with to_dense(), to_sparse_coo() or dequantize() first"
@@ -113,7 +124,7 @@ def check(tensor: torch.Tensor) -> None:
             "expected a torch tensor without a tangent, got a dual one, which can't travel: its "
             "tangent would be lost; send primal and tangent as two arguments"
         )
-    if tensor.device.type != "cpu":
+    if not tensor.is_cpu:
         raise Unserializable(
             f"expected a torch tensor on the CPU, got one on {tensor.device}, which can't travel; "
             "move it with .cpu() first"
