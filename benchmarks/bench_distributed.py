@@ -1,10 +1,10 @@
 """Distributed autograd, telegrad's and PyTorch's: `python -m benchmarks distributed`.
 
 The same programs, processes and dtypes (single precision). telegrad comes with its own tensors and
-with PyTorch's; a second table has both with `spin` off, from one turn instead of two. The third
-says how time grows, as time for one unit: where it does not rise along the rows, growth is no worse
-than linear. Each side has the machine to itself, so what the hardware imposes (sixteen busy
-processes share its cores) shows in PyTorch's column too.
+with PyTorch's; a second table has both with `spin` off. The third says how time grows, as time for
+one unit: where it does not rise along the rows, growth is no worse than linear. Each side has the
+machine to itself, so what the hardware imposes (sixteen busy processes share its cores) shows in
+PyTorch's column too.
 """
 
 from functools import partial
@@ -112,16 +112,14 @@ def measure_side(side: str, workers: int, rounds: int) -> Samples:
 
 def measure(quick: bool) -> list[Table]:
     """All of it, as three tables."""
-    rounds = 2 if quick else 10
     found: dict[str, Samples] = {side: {} for side in (*OURS, *NO_SPIN, PEER)}
     for workers in WORLDS:
-        turns = [(*OURS, *NO_SPIN, PEER), (*OURS, PEER)]
-        if workers == max(WORLDS):
-            # To start so many takes longer than to measure them: once must do.
-            turns = [(*GROWTH, PEER)]
+        # To start many workers takes longer than to measure them: all rounds in one turn.
+        turns = 2 if workers == 1 and not quick else 1
+        rounds = 2 if quick else 20 // turns
+        sides = (*GROWTH, PEER) if workers == max(WORLDS) else tuple(found)
         measured = partial(_measured, workers, rounds)
-        name = f"{workers} workers" if workers > 1 else "1 worker"
-        for side, samples in in_turns(name, turns[:1] if quick else turns, measured).items():
+        for side, samples in in_turns(f"{workers} beside main", [sides] * turns, measured).items():
             found[side].update(samples)
     return [
         _compared("distributed", OURS, found),

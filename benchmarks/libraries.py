@@ -76,6 +76,6 @@ def cluster(side: Side, names: list[str]) -> AbstractContextManager[Any]:
 
         return TorchCluster(names)
     from telegrad.distributed import LocalCluster
-    from telegrad.rpc.options import Options
+    from telegrad.distributed.rpc import Options
 
     return LocalCluster(names, options=None if side.spins else Options(spin=0.0))
