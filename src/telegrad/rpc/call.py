@@ -69,7 +69,11 @@ class Call(Future[Any]):
             self.worker.host.wait(self, None)
         if self._done and self._error is None:
             return self._value
-        return super().wait(timeout)
+        try:
+            return super().wait(timeout)
+        finally:
+            # See Future.wait: the traceback of its exception holds this frame, too.
+            del self
 
     def _wait(self, timeout: float | None) -> None:
         observer = self.worker.observer
@@ -78,6 +82,12 @@ class Call(Future[Any]):
             return
         with observer.waiting(self):
             super()._wait(timeout)
+
+    def add_done_callback(self, callback: Callable[[Any], Any]) -> None:
+        """Call `callback(self)` when the answer is there: now, if it is."""
+        super().add_done_callback(callback)
+        if not self._done:
+            self.endpoint.attend()
 
     def _waiter(self) -> Waiter | None:
         return self.worker.host

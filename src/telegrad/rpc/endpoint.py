@@ -86,6 +86,14 @@ class Endpoint(abc.ABC):
         self.send(kind, flags, ident, parent, header, buffers)
         return True
 
+    # Nothing to do where frames come by themselves.
+
+    def expect(self) -> None:  # noqa: B027
+        """An answer will come for which nobody waits yet: it is to be read all the same, soon."""
+
+    def attend(self) -> None:  # noqa: B027
+        """Somebody has to be told of an answer without waiting for it: read it at once."""
+
     def ping(self) -> None:
         """Ask the peer for a sign of life."""
         self.send(PING, 0, 0, 0, b"")

@@ -170,6 +170,9 @@ class Incoming:
                 with context:
                     answer = self._run_function(endpoint, frame, sealed, slots)
             if answer is not None and endpoint.is_wanted(number):
+                # What came in shared memory goes back with the answer, if nobody kept it.
+                frame.buffers = ()
+                del sealed, slots
                 try:
                     endpoint.send_by(math.inf, frames.ANSWER, 0, number, 0, *answer)
                 except (OSError, EOFError) as error:
@@ -239,10 +242,16 @@ class Incoming:
         if number in endpoint.unwanted:
             endpoint.is_wanted(number)
             return None
-        parcel = worker.codec.pack_result(result)
+        interceptor = worker.interceptor
+        parcel = None if result is None else worker.codec.pack_result(result)
+        slots = [] if parcel is None else parcel.slots
         extra = None
-        if worker.interceptor is not None:
-            extra = worker.interceptor.outgoing_result(endpoint.peer, call_extra, parcel.slots)
+        if interceptor is not None:
+            extra = interceptor.outgoing_result(endpoint.peer, call_extra, slots)
+        if parcel is None:
+            if extra is None:
+                return worker.codec.nothing, []
+            parcel = worker.codec.pack_result(None)
         export = worker.references.exporter(endpoint, number) if parcel.slots else None
         try:
             return worker.codec.seal(parcel, extra, export)

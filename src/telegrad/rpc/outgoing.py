@@ -150,7 +150,7 @@ class Outgoing:
         if not went:
             self._not_sent(call)
         elif not flags & WAITING and not call._done:
-            self._worker.host.expect_answer(endpoint)
+            endpoint.expect()
             self._worker.host.rouse(call.deadline)
 
     def _not_sent(self, call: Call) -> None:

@@ -12,7 +12,9 @@ The law of this file, lazy leader/follower:
    requests wait and it has run for longer than a grace period. The token `_serving` decides who
    was first.
 4. Whoever gives the lead up sees to it that somebody else finds what comes: a sleeper, the pool if
-   a frame lies in the reader already, else the monitor, which watches the descriptor.
+   a frame lies in the reader already, else the monitor, which watches the descriptor. Answers for
+   which nobody sleeps and that have no callbacks are left for a tick of the monitor or two:
+   whoever sent many calls will most likely wait for them now, and read best undisturbed.
 5. A call that a handler makes back to the one who waits for it travels on the same link and runs
    on the waiting thread's own stack, so a chain of calls that goes back and forth needs no new
    threads (but for one each `_DEEPEST_STACK` levels, to spare Python's stack).
@@ -76,6 +78,8 @@ class Link(Outlet):
         super().__init__(host, connection, peer)
         self.served = served
         self.watched = False
+        self.unattended = False
+        self._is_prompt = False
         self._reader = FrameReader(connection, Spinning(host.options.spin))
         self._lead = _thread.allocate_lock()
         self._mutex = _thread.allocate_lock()
@@ -143,12 +147,25 @@ class Link(Outlet):
                     return task
                 if not self._hand_over(frame, task):
                     self._host.start(task)
+            if not self.served and self.calls.open:
+                self._take_answers()
             return None
         except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
             self._host.link_failed(self, error)
             return None
         finally:
             self.give_up_lead()
+
+    def _take_answers(self) -> None:
+        """Settle the calls whose answers came along, since that costs nothing but the settling."""
+        reader = self._reader
+        while reader.has_frame():
+            frame = self._next(0.0)
+            if frame is None:
+                return
+            task = self._host.worker.receive(self, frame)
+            if task is not None and not self._hand_over(frame, task):
+                self._host.start(task)
 
     def _hand_over(self, frame: Frame, task: Callable[[], object]) -> bool:
         """Give a nested call to the thread that waits for the call it belongs to."""
@@ -210,8 +227,12 @@ class Link(Outlet):
         if self.closed:
             # We may be the last to leave: what was ended while we read can be freed now.
             self._host.tidy()
-        if self._followers or self.served or self.calls.open or self.expects():
+        if not self.calls.open:
+            self._is_prompt = False
+        if self._followers or self.served or self._is_prompt:
             self.offer_lead()
+        elif self.expects():
+            self.expect()
 
     def offer_lead(self) -> None:
         """If nobody leads, let somebody: a follower, the pool, or whoever the monitor starts."""
@@ -228,6 +249,21 @@ class Link(Outlet):
                 self.start_attending()
             else:
                 self._host.monitor.watch(self)
+
+    def expect(self) -> None:
+        """An answer will come for which nobody waits yet: see to it at the monitor's next tick."""
+        if self.watched or self.unattended:
+            return
+        self.unattended = True
+        if self._host.monitor.dozes:
+            self._host.monitor.rouse()
+
+    def attend(self) -> None:
+        """Somebody has to be told of an answer without waiting for it: read it at once."""
+        if not self._is_prompt:
+            self._is_prompt = True
+            if not self.watched:
+                self.offer_lead()
 
     def expects(self) -> bool:
         """Say whether the peer owes this side something."""

@@ -5,8 +5,8 @@ grace period while others wait, and lets the worker's timers run: deadlines, hea
 notices. It runs no user code and never blocks on a peer, so all this works while every user
 thread is busy or blocked.
 
-It ticks only while requests are being served; `dozes` tells the serving thread that it has to be
-roused, so that a call costs nothing here.
+It ticks only while requests are being served or answers have no reader; `dozes` tells whoever
+begins either that it has to be roused, so that a call costs nothing here.
 """
 
 import logging
@@ -40,6 +40,7 @@ class Monitor:
         self._lock = threading.Lock()
         self._links: dict[int, Link] = {}
         self._running: dict[Link, object] = {}
+        self._unattended: set[Link] = set()
         self._idle = 0
         self._closed = False
         self.dozes = False
@@ -151,10 +152,14 @@ class Monitor:
     def _patience(self) -> float:
         now = time.monotonic()
         until = min(self._host.worker.next_timer(), now + _LONGEST)
-        if self._idle < _IDLE_TICKS:
-            until = min(until, now + _TICK)
-        else:
+        if self._idle >= _IDLE_TICKS:
             self.dozes = True
+            # In this order: whoever begins something now either finds us dozing or is found here.
+            with self._lock:
+                if any(link.unattended or link.served_token() for link in self._links.values()):
+                    self.dozes = False
+        if not self.dozes:
+            until = min(until, now + _TICK)
         self.wakes_at = until
         return max(0.0, until - now)
 
@@ -199,7 +204,15 @@ class Monitor:
             links = list(self._links.values())
         busy = False
         running: dict[Link, object] = {}
+        unattended: set[Link] = set()
         for link in links:
+            if link.unattended:
+                busy = True
+                if link in self._unattended:
+                    link.unattended = False
+                    link.offer_lead()
+                else:
+                    unattended.add(link)
             token = link.served_token()
             if token is None:
                 continue
@@ -209,6 +222,7 @@ class Monitor:
                 # It has run for at least one tick: whoever waits shall not wait for it.
                 link.yield_lead(token)
         self._running = running
+        self._unattended = unattended
         self._idle = 0 if busy else self._idle + 1
         if self._host.worker.next_timer() <= now:
             self._host.worker.run_timers(now)

@@ -119,6 +119,9 @@ class Outlet(Endpoint):
                 content, placed = self.sharing.place(buffers)
                 if placed:
                     flags |= PLACED
+                    if type(buffers) is list:
+                        # They are copied: memory that only they kept is free again.
+                        buffers.clear()
         if not self._write.acquire(False) and not self._wait_for_turn(deadline):
             self.sharing.give_back(placed)
             return False

@@ -251,7 +251,7 @@ class Codec:
                 raise ProtocolViolation("a call without a function came")
             return pickling.loads(buffers[0], slots)  # type: ignore[no-any-return]
         if sealed.form == _FLAT:
-            args = _fill(sealed, slots) if sealed.items else []
+            args = _fill(sealed, slots) if sealed.items or slots else []
             return function, args, sealed.names or {}
         if sealed.form == _PICKLE:
             args, kwargs = pickling.loads(buffers[0], slots)
