@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 
 from telegrad.arrays import (
+    numpy_attention,
     numpy_convolution,
+    numpy_gelu,
     numpy_linalg,
     numpy_pooling,
     numpy_recurrence,
+    numpy_rows,
     numpy_sliding,
     numpy_special,
 )
@@ -114,4 +117,7 @@ OVERRIDES: dict[str, Any] = {
     **numpy_convolution.OVERRIDES,
     **numpy_pooling.OVERRIDES,
     **numpy_recurrence.OVERRIDES,
+    **numpy_gelu.OVERRIDES,
+    **numpy_rows.OVERRIDES,
+    **numpy_attention.OVERRIDES,
 }

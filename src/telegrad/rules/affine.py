@@ -7,7 +7,7 @@ that each direction is a single matrix product.
 from math import prod
 from typing import Any
 
-from telegrad.rules.primitive import Primitive
+from telegrad.rules.primitive import SAME, Primitive
 
 __all__ = ["AFFINE", "AFFINE_BIASED", "ROWS"]
 
@@ -19,7 +19,7 @@ def _rows(xp: Any, x: Any) -> Any:
 
 
 def _affine(xp: Any, x: Any, weight: Any, bias: Any = None) -> Any:
-    out = xp.matmul(_rows(xp, x), weight.mT)
+    out = xp.matrix_product(_rows(xp, x), weight.mT)
     if bias is not None:
         if xp.is_numpy and out.dtype == bias.dtype:
             out += bias
@@ -29,11 +29,16 @@ def _affine(xp: Any, x: Any, weight: Any, bias: Any = None) -> Any:
 
 
 def _by_input(xp: Any, g: Any, s: Any) -> Any:
-    return xp.reshape(xp.matmul(_rows(xp, g), s.weight), s.x_shape)
+    return xp.reshape(xp.matrix_product(_rows(xp, g), s.weight), s.x_shape)
 
 
 def _by_weight(xp: Any, g: Any, s: Any) -> Any:
-    return xp.matmul(_rows(xp, g).mT, _rows(xp, s.x))
+    return xp.matrix_product(_rows(xp, g).mT, _rows(xp, s.x))
+
+
+def _by_bias(xp: Any, g: Any, s: Any) -> Any:
+    rows = _rows(xp, g)
+    return xp.column_sums(rows) if xp.is_numpy else xp.sum(rows, axis=0)
 
 
 def _along_input(xp: Any, t: Any, s: Any) -> Any:
@@ -58,8 +63,8 @@ AFFINE_BIASED = Primitive(
     forward=_affine,
     inputs=("x", "weight", "bias"),
     saves=("weight x.shape", "x", ""),
-    vjp=(_by_input, _by_weight, lambda xp, g, s: xp.sum(_rows(xp, g), axis=0)),
-    jvp=(_along_input, _along_weight, lambda xp, t, s: t + xp.zeros_like(s.out)),
+    vjp=(_by_input, _by_weight, _by_bias),
+    jvp=(_along_input, _along_weight, SAME),
 )
 
 ROWS = (AFFINE, AFFINE_BIASED)

@@ -3,7 +3,8 @@
 ``packed`` has axes (item, place, 3, head, feature), as one linear map gives them; the result has
 axes (item, place, head, feature), and the second one, ``weights``, (item, head, query, key). All
 three parts come as one input, because their gradients share most of the work. `mask` is None, truth
-values that say where to look, or numbers to add to the scores.
+values that say where to look, or numbers to add to the scores. NumPy has kernels of its own for the
+row and its plain pull-back (``arrays/numpy_attention.py``).
 """
 
 from typing import Any
@@ -11,9 +12,6 @@ from typing import Any
 from telegrad.rules.primitive import Primitive
 
 __all__ = ["ROWS", "SELF_ATTENTION"]
-
-_NARROW = 60.0
-"""Scores no further apart than this need not have the largest of their own row subtracted."""
 
 
 def _parts(xp: Any, packed: Any) -> tuple[Any, Any, Any]:
@@ -27,9 +25,10 @@ def _heads_last(xp: Any, x: Any) -> Any:
 
 
 def _forward(xp: Any, packed: Any, *, scale: float, mask: Any) -> tuple[Any, Any]:
+    if xp.is_numpy:
+        return xp.self_attention(packed, scale=scale, mask=mask)  # type: ignore[no-any-return]
     q, k, v = _parts(xp, packed)
-    scores = xp.matmul(q * scale, k.mT)
-    weights = (_softmax_in_place if xp.is_numpy else _softmax)(xp, scores, mask)
+    weights = _softmax(xp, xp.matmul(q * scale, k.mT), mask)
     return _heads_last(xp, xp.matmul(weights, v)), weights
 
 
@@ -43,39 +42,16 @@ def _softmax(xp: Any, scores: Any, mask: Any) -> Any:
     return xp.softmax(scores, axis=-1)
 
 
-def _softmax_in_place(xp: Any, scores: Any, mask: Any) -> Any:
-    """The same where the scores may be overwritten, in fewer passes."""
-    hides = mask is not None and mask.dtype.kind == "b"
-    if mask is not None and not hides:
-        scores += mask
-    if not scores.size:
-        return scores
-    largest = xp.max(scores)
-    # One number for all rows is quicker to find, and as good as long as no row lies far below.
-    if not largest - xp.min(scores) < _NARROW:
-        return _softmax(xp, scores, mask if hides else None)
-    scores -= largest
-    xp.exp(scores, out=scores)
-    if hides:
-        scores *= mask
-    # A product with ones is a sum that BLAS does, five times as fast on short rows.
-    scores /= xp.matmul(scores, xp.ones((scores.shape[-1], 1), dtype=scores.dtype))
-    return scores
-
-
 def _by_scores(xp: Any, by_weights: Any, s: Any) -> Any:
     """Through the softmax and the scale, either way."""
     along = xp.sum(by_weights * s.weights, axis=-1, keepdims=True)
-    if xp.is_numpy and by_weights.dtype == s.weights.dtype:
-        result = by_weights - along
-        result *= s.weights
-        result *= s.scale
-        return result
     return s.weights * (by_weights - along) * s.scale
 
 
 def _vjp(xp: Any, g: Any, s: Any) -> Any:
     by_out, by_weights = g
+    if xp.is_numpy and by_weights is None and by_out.dtype == s.packed.dtype:
+        return xp.self_attention_pull(by_out, s.packed, s.weights, s.scale)
     q, k, v = _parts(xp, s.packed)
     by_v = None
     if by_out is not None:

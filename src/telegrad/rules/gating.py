@@ -1,7 +1,8 @@
-"""GELU that keeps its gate, the share of a normal distribution below each element.
+"""GELU that keeps its slope for the backward pass.
 
-The gate costs ten times the rest of it; kept as a second result, it is computed once, for both
-directions. ``rules/activations.py`` has GELU for those who would rather compute than keep.
+The share of a normal distribution below each element, of which both are made, costs ten times the
+rest of it; so the slope is a second result, computed once with the value, and the backward pass is
+one product. ``rules/activations.py`` has GELU for those who would rather compute than keep.
 """
 
 import math
@@ -9,54 +10,45 @@ from typing import Any
 
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["GATED_GELU", "ROWS"]
+__all__ = ["GELU_WITH_SLOPE", "ROWS"]
 
 _DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
 
 
 def _forward(xp: Any, x: Any) -> tuple[Any, Any]:
-    gate = xp.ndtr(x)
-    return x * gate, gate
+    if xp.is_numpy:
+        return xp.gelu_with_slope(x)  # type: ignore[no-any-return]
+    share = xp.ndtr(x)
+    return x * share, share + x * _density(xp, x)
 
 
-def _density(xp: Any, s: Any) -> Any:
-    return xp.exp(s.x * s.x * -0.5) * _DENSITY_AT_0
+def _density(xp: Any, x: Any) -> Any:
+    return xp.exp(x * x * -0.5) * _DENSITY_AT_0
+
+
+def _bend(xp: Any, s: Any) -> Any:
+    """The slope's own slope."""
+    return _density(xp, s.x) * (2 - s.x * s.x)
 
 
 def _vjp(xp: Any, g: Any, s: Any) -> Any:
-    by_value, by_gate = g
-    if xp.is_numpy and by_gate is None and s.x.shape and by_value.dtype == s.x.dtype:
-        # The same in one piece of memory: fresh memory takes longer to get than to fill. (What is
-        # computed from 0-d arrays is no array in NumPy.)
-        slope = s.x * s.x
-        slope *= -0.5
-        xp.exp(slope, out=slope)
-        slope *= s.x
-        slope *= _DENSITY_AT_0
-        slope += s.gate
-        slope *= by_value
-        return slope
-    density = _density(xp, s)
-    result = None if by_value is None else by_value * (s.gate + s.x * density)
-    if by_gate is None:
+    by_value, by_slope = g
+    result = None if by_value is None else by_value * s.slope
+    if by_slope is None:
         return result
-    return by_gate * density if result is None else result + by_gate * density
+    part = by_slope * _bend(xp, s)
+    return part if result is None else result + part
 
 
-def _jvp(xp: Any, t: Any, s: Any) -> tuple[Any, Any]:
-    density = _density(xp, s)
-    return t * (s.gate + s.x * density), t * density
-
-
-GATED_GELU = Primitive(
-    "gated_gelu",
+GELU_WITH_SLOPE = Primitive(
+    "gelu_with_slope",
     forward=_forward,
     saves=("x",),
     vjp=(_vjp,),
-    jvp=(_jvp,),
-    outputs=("value", "gate"),
+    jvp=(lambda xp, t, s: (t * s.slope, t * _bend(xp, s)),),
+    outputs=("value", "slope"),
     gaps=True,
     exact=True,
 )
 
-ROWS = (GATED_GELU,)
+ROWS = (GELU_WITH_SLOPE,)

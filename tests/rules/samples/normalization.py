@@ -28,5 +28,16 @@ SAMPLES = {
         ),
         numpy=_normalize,
         torch=_torch_normalize,
-    )
+    ),
+    "scale_and_shift": Entry(
+        (
+            sample("last axis", normal(2, 4), normal(4), normal(4)),
+            sample("two axes", normal(3, 2, 2), normal(2, 2), normal(2, 2)),
+            sample("two axes before", normal(2, 1, 3), normal(3), normal(3)),
+            sample("no axis before", normal(3), normal(3), normal(3)),
+            sample("zero-size", normal(0, 2), normal(2), normal(2)),
+        ),
+        numpy=lambda x, weight, bias: x * weight + bias,
+        torch=lambda torch, x, weight, bias: x * weight + bias,
+    ),
 }

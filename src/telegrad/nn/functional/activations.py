@@ -5,7 +5,7 @@ from typing import Literal
 from telegrad import ops
 from telegrad.ops import log_sigmoid as logsigmoid
 from telegrad.ops import relu, sigmoid, silu, softplus, tanh
-from telegrad.rules.gating import GATED_GELU
+from telegrad.rules.gating import GELU_WITH_SLOPE
 from telegrad.tensors import Tensor, apply
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
 def gelu(input: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
     """Each element times the share of a normal distribution below it; ``"tanh"`` approximates."""
     if approximate == "none" and input.requires_grad and input.dtype.kind == "f":
-        return apply(GATED_GELU, input)[0]  # type: ignore[no-any-return]
+        return apply(GELU_WITH_SLOPE, input)[0]  # type: ignore[no-any-return]
     return ops.gelu(input, approximate=approximate)
 
 
