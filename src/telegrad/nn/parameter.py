@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.reuse import keep_freed_memory
 from telegrad.ops import tensor
 from telegrad.tensors import LEAF, Tensor
 from telegrad.tensors.printing import tensor_text
@@ -21,6 +22,8 @@ class Parameter(Tensor):
     __slots__ = ()
 
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
+        # Whoever has parameters trains them, and frees in each step what the next one needs.
+        keep_freed_memory()
         # The value of a Tensor may be shared: whoever changes either one later makes a copy first.
         plain = isinstance(data, Tensor) and type(data.array) is np.ndarray
         self.array = data.array if plain else tensor(data).array
