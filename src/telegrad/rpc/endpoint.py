@@ -27,6 +27,9 @@ __all__ = ["Endpoint"]
 class Endpoint(abc.ABC):
     """This side's state of one path; `send` is what carries it."""
 
+    may_block = False
+    """Whether sending may have to wait for the peer."""
+
     def __init__(self, peer: WorkerInfo, limits: Limits, now: float, lost_after: float) -> None:
         self.peer = peer
         self.limits = limits

@@ -134,12 +134,17 @@ class Outgoing:
         buffers: Sequence[Any],
     ) -> None:
         endpoint = call.endpoint
+        deadline = call.deadline
+        if endpoint.may_block:
+            # Until it is sent its sender keeps the deadline, who knows whether anything went.
+            call.deadline = math.inf
         number = call.number = endpoint.calls.begin(call)
         observer = self._worker.observer
         if observer is not None:
             observer.sent(call, len(header) + sum(map(len, buffers)))
         try:
-            went = endpoint.send_by(call.deadline, kind, flags, number, parent, header, buffers)
+            went = endpoint.send_by(deadline, kind, flags, number, parent, header, buffers)
+            call.deadline = deadline
         except (OSError, EOFError) as error:
             # The loss settles this call with all others.
             self._worker.endpoint_lost(endpoint, error)
@@ -151,7 +156,7 @@ class Outgoing:
             self._not_sent(call)
         elif not flags & WAITING and not call._done:
             endpoint.expect()
-            self._worker.host.rouse(call.deadline)
+            self._worker.host.rouse(deadline)
 
     def _not_sent(self, call: Call) -> None:
         """Fail a call of which nothing went before its deadline: it has certainly not run."""

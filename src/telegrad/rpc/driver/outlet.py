@@ -36,6 +36,8 @@ _SMALL_HEADER: Final = 32 << 10
 class Outlet(Endpoint):
     """What link.py adds reading to."""
 
+    may_block = True
+
     def __init__(self, host: "SocketHost", connection: Connection, peer: WorkerInfo) -> None:
         super().__init__(peer, connection.limits, host.now(), host.options.lost_after)
         self.connection = connection
