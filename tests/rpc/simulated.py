@@ -15,6 +15,10 @@ def who():
     return current_worker().name
 
 
+def made_elsewhere(where, value):
+    return current_worker().remote(where, int, (value,))
+
+
 def count(key):
     RUNS[key] = RUNS.get(key, 0) + 1
     return RUNS[key]

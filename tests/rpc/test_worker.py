@@ -329,6 +329,43 @@ def test_references_are_made_used_passed_and_freed():
             assert eventually(lambda worker=worker: worker.references.counts() == empty)
 
 
+def test_a_reference_passed_on_at_once_is_fetched_from_an_owner_that_is_still_to_hear_of_it():
+    for _ in range(10):
+        # Fresh workers: the paths between them are opened while the messages are under way.
+        with neighbours("a", "b", "c") as (a, _, _):
+            made = [a.remote("b", simulated.made_elsewhere, ("c", i)) for i in range(20)]
+            assert [each.to_here().to_here() for each in made] == list(range(20))
+
+
+def test_a_call_without_a_deadline_waits_behind_others(pair):
+    # Whoever is not the first to wait on a path sleeps until the one who reads has its answer.
+    calls = [pair[0].rpc_async("b", operator.add, (i, i), timeout=0) for i in range(50)]
+    got: list[int] = []
+    threads = [
+        threading.Thread(
+            target=lambda i=i: got.append(pair[0].rpc_sync("b", operator.neg, (i,), timeout=0))
+        )
+        for i in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(got) == sorted(-i for i in range(20))
+    assert wait_all(calls) == [2 * i for i in range(50)]
+
+
+def test_a_deadline_that_passes_while_the_worker_is_dialled_is_a_timeout(pair, monkeypatch):
+    def dial(*_):
+        raise WorkerLost("it did not answer")
+
+    monkeypatch.setattr(pair[0].host, "dial", dial)
+    with pytest.raises(CallTimeout, match="could not be reached before the deadline"):
+        pair[0].rpc_sync("b", simulated.who, timeout=1e-9)
+    with pytest.raises(WorkerLost, match="it did not answer"):
+        pair[0].rpc_sync("b", simulated.who, timeout=100)
+
+
 def test_a_worker_that_made_a_value_for_another_is_quiet_again(pair):
     made = pair[0].remote("b", simulated.Counter, (5,))
     failed = pair[0].remote("b", simulated.fail, ("broken",))

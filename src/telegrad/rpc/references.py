@@ -132,6 +132,11 @@ class References:
         """Return what is known of a fork of this worker."""
         return self._table.held.get(fork)
 
+    def is_early(self, fork: int) -> bool:
+        """Say whether the owner may not have created the value of a fork yet."""
+        with self._lock:
+            return self._table.is_early(fork)
+
     def counts(self) -> dict[str, int]:
         """Return how many values are owned, forks held and forks under way."""
         with self._lock:

@@ -94,6 +94,9 @@ class RRef(Reference):
         if self._fork is None:
             return self._worker.references.value(self._rref).wait(timeout)
         self._check()
+        if self._worker.references.is_early(self._fork):
+            # The owner may not have heard of it: a reference that travels makes itself known.
+            return self._worker.rpc_sync(self._owner, fetch_value_of, (self,), timeout=timeout)
         args = (self._rref,)
         return self._worker.rpc_sync(self._owner, fetch_value, args, timeout=timeout)
 
@@ -170,6 +173,13 @@ def _serving_worker() -> "Worker":
 def fetch_value(rref: int) -> Future[Any]:
     """Answer a to_here."""
     return _serving_worker().references.value(rref)
+
+
+@expose
+@async_execution
+def fetch_value_of(reference: RRef) -> Future[Any]:
+    """Answer a to_here of a reference that may have come before its value's creation."""
+    return _serving_worker().references.value(reference._rref)
 
 
 @expose

@@ -17,7 +17,13 @@ from typing import Any, Final
 
 import msgspec
 
-from telegrad.errors import NotInitialized, ProtocolViolation, UsageError, WorkerLost
+from telegrad.errors import (
+    CallTimeout,
+    NotInitialized,
+    ProtocolViolation,
+    UsageError,
+    WorkerLost,
+)
 from telegrad.rpc.call import Call
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.future import Future
@@ -201,7 +207,14 @@ class Worker:
             if not peer.address:
                 raise WorkerLost(f"it is not known where worker {peer.info.name!r} listens")
             timeout = min(max(0.01, deadline - self.host.now()), _LONGEST_DIAL)
-            endpoint = self.host.dial(peer.info, peer.address, timeout)
+            try:
+                endpoint = self.host.dial(peer.info, peer.address, timeout)
+            except WorkerLost as error:
+                if self.host.now() < deadline:
+                    raise
+                raise CallTimeout(
+                    f"worker {peer.info.name!r} could not be reached before the deadline: {error}"
+                ) from error
             try:
                 endpoint.send(frames.HELLO, 0, 0, 0, _encode_hello((self.id, self.address)))
             except (OSError, EOFError) as error:

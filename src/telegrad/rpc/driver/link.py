@@ -22,6 +22,7 @@ The law of this file, lazy leader/follower:
 
 import _thread
 import collections
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -202,7 +203,9 @@ class Link(Outlet):
         if self._host.is_stressed:
             self._host.at("follower enlisted")
         if self._lead.locked():
-            timeout = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
+            timeout = -1.0
+            if deadline is not None and deadline != math.inf:
+                timeout = max(0.0, deadline - time.monotonic())
             woken = sleeper.acquire(True, timeout)
         else:
             woken = True
