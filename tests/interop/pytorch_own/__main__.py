@@ -21,19 +21,27 @@ def run(wanted: list[tuple[type, str]], jobs: int, deadline: float, show: bool) 
     outcomes: list[Outcome] = []
     waiting = list(reversed(wanted))
     running: list[Group] = []
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            running.append(Group(*waiting.pop(), deadline))
-        wait_for_any(running)
-        for group in list(running):
-            outcome = group.outcome()
-            if outcome is not None:
-                running.remove(group)
-                outcomes.append(outcome)
-                print(f"{outcome.result:8}{outcome.seconds:6.1f} s  {outcome.test}", flush=True)
-                if show and outcome.result == "failed":
-                    print(outcome.reason, flush=True)
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                running.append(Group(*waiting.pop(), deadline))
+            wait_for_any(running)
+            for group in list(running):
+                outcome = group.outcome()
+                if outcome is not None:
+                    running.remove(group)
+                    outcomes.append(outcome)
+                    _tell(outcome, show)
+    finally:
+        for group in running:
+            group.end()
     return outcomes
+
+
+def _tell(outcome: Outcome, show: bool) -> None:
+    print(f"{outcome.result:8}{outcome.seconds:6.1f} s  {outcome.test}", flush=True)
+    if show and outcome.result == "failed":
+        print(outcome.reason, flush=True)
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ import traceback
 import unittest
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = ["Group", "Outcome"]
 
@@ -79,7 +79,7 @@ class Group:
             return None
         hung = [rank for rank, process in enumerate(self._processes) if process.is_alive()]
         result, reason = self._judge(hung)
-        self._end()
+        self.end()
         return Outcome(self.test, result, reason, time.monotonic() - self._began)
 
     def _judge(self, hung: list[int]) -> tuple[str, str]:
@@ -88,7 +88,7 @@ class Group:
             told, why = self._told.get(rank, ("", ""))
             if rank in hung:
                 reasons.append(
-                    f"rank {rank} did not end in time\n{why}\n{self._stack(process.pid)}"
+                    f"rank {rank} did not end in time\n{why}\n{self._stack(rank, process.pid)}"
                 )
             elif told == "failed":
                 reasons.append(f"rank {rank}: {why}\n{self._output(rank)}")
@@ -102,15 +102,14 @@ class Group:
     def _output(self, rank: int) -> str:
         return Path(self._directory, f"output{rank}").read_text()[-3000:]
 
-    def _stack(self, pid: int | None) -> str:
-        if pid is None:
-            return ""
-        rank = next(r for r, process in enumerate(self._processes) if process.pid == pid)
-        os.kill(pid, signal.SIGUSR1)
+    def _stack(self, rank: int, pid: int | None) -> str:
+        if pid is not None:
+            os.kill(pid, signal.SIGUSR1)
         time.sleep(0.2)
         return self._output(rank)
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Ends its processes, whatever they are doing."""
         for process in self._processes:
             if process.is_alive():
                 process.kill()
@@ -124,8 +123,7 @@ def _run(cls: type, method: str, rank: int, directory: str, told: Connection) ->
     output = os.open(os.path.join(directory, f"output{rank}"), os.O_CREAT | os.O_WRONLY, 0o600)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    sys.stdout = open(1, "w", closefd=False)
-    sys.stderr = open(2, "w", closefd=False)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     case = cls(method)
     case.rank = rank
@@ -135,7 +133,7 @@ def _run(cls: type, method: str, rank: int, directory: str, told: Connection) ->
     except unittest.SkipTest as skip:
         told.send(("skipped", str(skip)))
     except SystemExit as leaving:
-        told.send(("failed", f"exit {leaving.code}") if leaving.code else ("passed", ""))
+        told.send(_result_of_exit(leaving.code))
     except BaseException:
         told.send(("failed", traceback.format_exc()))
     else:
@@ -145,6 +143,16 @@ def _run(cls: type, method: str, rank: int, directory: str, told: Connection) ->
         sys.stderr.flush()
     # As a test's process of PyTorch's would: without waiting for threads that it left behind.
     os._exit(0)
+
+
+def _result_of_exit(code: Any) -> tuple[str, str]:
+    """What a test means that leaves its process; PyTorch's have a code for each reason to skip."""
+    from torch.testing._internal.common_distributed import TEST_SKIPS
+
+    skips = {skip.exit_code: skip.message for skip in TEST_SKIPS.values()}
+    if code in skips:
+        return "skipped", skips[code]
+    return ("failed", f"exit {code}") if code else ("passed", "")
 
 
 def wait_for_any(groups: list[Group]) -> None:

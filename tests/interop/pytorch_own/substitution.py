@@ -1,8 +1,8 @@
 """PyTorch's own tests of its RPC and distributed autograd, with telegrad in their place.
 
 The test classes are those inside of the installed torch package; nothing of them is copied. Before
-they are imported, ``torch.distributed.rpc``, ``.autograd`` and ``.optim`` are replaced by telegrad's
-stand-ins, so whatever they name is telegrad's.
+they are imported, ``torch.distributed.rpc``, ``.autograd`` and ``.optim`` are replaced by stand-ins
+of telegrad, so whatever they name is telegrad's.
 """
 
 import importlib

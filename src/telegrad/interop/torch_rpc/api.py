@@ -9,7 +9,7 @@ import contextlib
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from telegrad.interop.torch_rpc import constants
 from telegrad.interop.torch_rpc.agent import get_rpc_timeout
@@ -47,6 +47,8 @@ __all__ = [
     "shutdown",
 ]
 
+_NO_END: Final = 1e8
+"""Seconds."""
 _default_pickler: Any = _internal_rpc_pickler
 _ignore_rref_leak = True
 """Whether `shutdown` lets go of values that others still refer to without a word."""
@@ -75,7 +77,7 @@ def shutdown(graceful: bool = True, timeout: float = constants.DEFAULT_SHUTDOWN_
             _delete_all_user_and_unforked_owner_rrefs()
     finally:
         options_of_worker.pop(worker, None)
-        face.shutdown(graceful, timeout or threading.TIMEOUT_MAX)
+        face.shutdown(graceful, timeout or _NO_END)
 
 
 def _wait_all_workers(timeout: float = constants.DEFAULT_SHUTDOWN_TIMEOUT) -> None:

@@ -4,6 +4,8 @@ import enum
 from collections import namedtuple
 from typing import Any
 
+from telegrad.errors import NotInitialized
+from telegrad.rpc.rref import RRef
 from telegrad.rpc.wire import pickling
 
 __all__ = ["PythonUDF", "RPCExecMode", "deserialize", "serialize"]
@@ -24,6 +26,12 @@ class RPCExecMode(enum.Enum):
 def serialize(obj: Any) -> tuple[bytes, list[Any]]:
     """An object as a pickle with holes, and the tensors that belong into them."""
     stream, slots = pickling.dumps(obj, "the object")
+    for each in slots:
+        if isinstance(each, RRef) and each._worker.closed:
+            raise NotInitialized(
+                f"{each!r} belongs to a worker that has shut down. Cannot call fork an UserRRef "
+                "after deletion."
+            )
     return stream, slots
 
 

@@ -155,9 +155,12 @@ class RRefProxy:
             raise AttributeError(name)
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            from telegrad.interop.torch_rpc import api
+            from telegrad.interop.torch_rpc import calls
 
-            verb = getattr(api, self.verb)
+            verb = getattr(calls, self.verb)
+            if self.verb == "remote":
+                # Nobody waits for this call: what is wrong with it is said at once.
+                getattr(self.rref._get_type(self.rpc_timeout), name)
             packed = (self.rref, name, args, kwargs)
             return verb(self.rref.owner(), serving.call_method, packed, None, self.rpc_timeout)
 
