@@ -133,15 +133,6 @@ def test_what_cannot_travel_is_refused_by_name(name, inside):
     program()
 
 
-@on_workers("main", "b")
-def test_a_dual_tensor_is_refused_since_its_tangent_would_be_lost():
-    forward_ad = torch.autograd.forward_ad
-    with forward_ad.dual_level():
-        dual = forward_ad.make_dual(torch.ones(2), torch.ones(2))
-        with pytest.raises(Unserializable, match="tangent"):
-            there_and_back(dual)
-
-
 def test_a_peer_can_name_nothing_but_dtypes():
     parts, facts = torch_tensors.to_parts(torch.ones(2, dtype=torch.bfloat16))
     facts[2] = "load"

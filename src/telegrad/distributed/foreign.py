@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from telegrad.autograd.roots import node_of
+from telegrad.distributed.levels import LevelBook
 from telegrad.errors import DTypeError, UsageError
 from telegrad.rpc.wire import kinds
 from telegrad.tensors import Tensor
@@ -58,6 +59,9 @@ class Framework(Protocol):
 
     def joined(self, value: Any, stand_in: Tensor) -> Any:
         """The value, as computed from the stand-in."""
+
+    def carry_duals(self, values: list[Any], book: LevelBook, to: str) -> None:
+        """Replaces those of its values that have tangents by what travels to a worker."""
 
     def detached(self, value: Any) -> Any:
         """The value without history."""
@@ -144,7 +148,7 @@ def empty_stand_ins(values: list[Any]) -> list[Any]:
 def join(values: list[Any], stand_ins: list[Any]) -> None:
     """Gives the values of other frameworks the history of their stand-ins."""
     for i, (value, stand_in) in enumerate(zip(values, stand_ins)):
-        if stand_in is not value and stand_in.node is not None:
+        if stand_in is not value and (stand_in.node is not None or stand_in.tangents):
             values[i] = known[0].joined(value, stand_in)
 
 

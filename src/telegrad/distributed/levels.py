@@ -7,6 +7,7 @@ level has closed is ordinary.
 """
 
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -15,10 +16,12 @@ from telegrad.rpc.service import ServiceRequest
 from telegrad.rpc.worker import Worker
 from telegrad.tensors.levels import Level
 
-__all__ = ["LevelBook"]
+__all__ = ["LevelBook", "are_one"]
 
 CLOSED: Final = "autograd.level_closed"
 _REMEMBERED: Final = 4096
+_books: "weakref.WeakSet[LevelBook]" = weakref.WeakSet()
+"""Those of this process: of some frameworks there is one level in it, whichever worker asks."""
 
 
 class LevelBook:
@@ -31,6 +34,7 @@ class LevelBook:
         self._ids: dict[Level, int] = {}
         self._told: dict[int, dict[str, None]] = {}
         self._closed: dict[int, None] = {}
+        _books.add(self)
         worker.register_service(CLOSED, self._on_closed, inline=True)
         worker.on_worker_lost(self._on_lost)
 
@@ -106,3 +110,12 @@ class LevelBook:
             inner = self.facts_of(tangent.tangents, to, arrays) if tangent.tangents else None
             facts.append([self.share(level, to), inner])
         return facts
+
+
+def are_one(level: Level, other: Level) -> bool:
+    """Whether these are one level, or two workers of this process know them by one id."""
+    if level is other:
+        return True
+    books = list(_books)
+    ids = {book._ids[level] for book in books if level in book._ids}
+    return any(book._ids.get(other) in ids for book in books)

@@ -217,6 +217,8 @@ class Recorder:
             foreign.join(values, came)
 
     def _carry_duals(self, to: str, values: list[Any]) -> None:
+        if foreign.known:
+            foreign.known[0].carry_duals(values, self.levels, to)
         for i, value in enumerate(values):
             if isinstance(value, Tensor) and value.tangents:
                 values[i] = CarriedDual.of(value, self.levels, to)

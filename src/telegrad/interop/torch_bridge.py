@@ -19,10 +19,11 @@ import torch.utils.dlpack
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from telegrad.engine import GraphTask
-from telegrad.errors import DeviceError, DTypeError, GradientError
+from telegrad.errors import DeviceError, DTypeError, GradientError, LevelError
 from telegrad.graph import Cotangent, NodeHooks, next_key, reachable
 from telegrad.interop import torch_version
 from telegrad.interop.torch_arrays import CPU, cooked, raw
+from telegrad.interop.torch_levels import bind, make_dual, tangent_of
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.accumulating import accumulate
 from telegrad.tensors.hooked import Hooked
@@ -82,11 +83,20 @@ class Entry(_Fields, Hooked, eq=False):
         return "FromTorchBackward"
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        array = cotangent.array if isinstance(cotangent, Tensor) else cotangent
-        return (cooked(array, self.dtype, self.device),)
+        if not isinstance(cotangent, Tensor):
+            return (cooked(cotangent, self.dtype, self.device),)
+        primal = cooked(cotangent.array, self.dtype, self.device)
+        if not cotangent.tangents:
+            return (primal,)
+        tangent = cooked(_bound_tangent(cotangent).array, self.dtype, self.device)
+        return (make_dual(primal, tangent),)
 
     def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        return (to_torch(cotangent).to(self.device, self.dtype),)
+        if not cotangent.tangents:
+            return (to_torch(cotangent).to(self.device, self.dtype),)
+        tangent = to_torch(_bound_tangent(cotangent)).to(self.device, self.dtype)
+        primal = to_torch(wrap(cotangent.array, cotangent.node)).to(self.device, self.dtype)
+        return (make_dual(primal, tangent),)
 
     def release(self) -> None:
         return
@@ -96,6 +106,20 @@ class Entry(_Fields, Hooked, eq=False):
         from telegrad.interop.torch_running import run_joined
 
         run_joined(*pass_)
+
+
+def _bound_tangent(cotangent: Tensor) -> Tensor:
+    """Its tangent, whose level PyTorch keeps tangents of from now on."""
+    tangents: Any = cotangent.tangents
+    if len(tangents) > 1 or any(tangent.tangents for tangent in tangents.values()):
+        raise LevelError(
+            f"expected tangents of one level where a pass enters PyTorch's graph, got those of "
+            f"{len(tangents)}: PyTorch's levels don't nest"
+        )
+    ((level, tangent),) = tangents.items()
+    bind(level)
+    found: Tensor = tangent
+    return found
 
 
 def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
@@ -117,6 +141,11 @@ def from_torch(tensor: Any) -> Tensor:
         raise DeviceError(f"expected a torch tensor on the CPU, got one on {tensor.device}")
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise DTypeError(f"expected a dense torch tensor, got one of layout {tensor.layout}")
+    if tangent_of(tensor) is not None:
+        raise GradientError(
+            "expected a torch tensor without a tangent, got a dual one; forward mode does not go "
+            "over from PyTorch: unpack_dual it first"
+        )
     try:
         array = share(tensor.detach().resolve_conj().resolve_neg().numpy())
     except TypeError:

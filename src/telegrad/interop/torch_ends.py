@@ -18,7 +18,10 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from telegrad.graph import Cotangent, next_key
 from telegrad.interop.torch_arrays import CPU, raw
 from telegrad.interop.torch_bridge import from_torch
+from telegrad.interop.torch_levels import current, primal_of, tangent_of
+from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.hooked import Hooked
+from telegrad.tensors.levels import Tangents
 
 __all__ = ["End", "Landing", "Leaf", "Place", "Tap", "over"]
 
@@ -28,6 +31,17 @@ Place = tuple[Any, int]
 
 def over(cotangent: torch.Tensor, recorded: bool) -> Any:
     """A cotangent of PyTorch's as telegrad's graph takes it."""
+    tangent = tangent_of(cotangent)
+    if tangent is None:
+        return _taken_over(cotangent, recorded)
+    went = _taken_over(primal_of(cotangent), recorded)
+    primal = went if isinstance(went, Tensor) else wrap(went)
+    beside = _taken_over(tangent, recorded)
+    entry = beside if isinstance(beside, Tensor) else wrap(beside)
+    return wrap(primal.array, primal.node, Tangents({current(): entry}))
+
+
+def _taken_over(cotangent: torch.Tensor, recorded: bool) -> Any:
     if not recorded:
         return raw(cotangent)
     with torch.enable_grad():

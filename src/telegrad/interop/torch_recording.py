@@ -6,19 +6,23 @@ has one: types are the process's.
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import torch
 
 from telegrad.distributed import foreign
+from telegrad.distributed.levels import LevelBook
+from telegrad.distributed.travelling import flatten
 from telegrad.errors import DTypeError, GradientError, NotDifferentiable
-from telegrad.interop import torch_tensors
+from telegrad.interop import torch_duals, torch_tensors
 from telegrad.interop.torch_accumulating import accumulate, completed
 from telegrad.interop.torch_bridge import entry_of, from_torch, join
 from telegrad.interop.torch_cut import cut
 from telegrad.interop.torch_ends import Leaf, Tap
+from telegrad.interop.torch_levels import is_open, make_dual, tangent_of
 from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.levels import Level
 
 __all__ = ["Torch"]
 
@@ -37,16 +41,35 @@ class Torch:
         entry = entry_of(value, keeps=False)
         if entry is not None:
             _check_recorded(value)
-        return wrap(None, entry)
+        if not is_open():
+            return wrap(None, entry)
+        tangent = tangent_of(value)
+        return wrap(None, entry, _beside(None if tangent is None else self.stand_in(tangent)))
 
     def empty_stand_in(self, value: torch.Tensor) -> Tensor:
-        return wrap(None)
+        if not is_open():
+            return wrap(None)
+        return wrap(None, None, _beside(None if tangent_of(value) is None else wrap(None)))
 
     def joined(self, value: torch.Tensor, stand_in: Tensor) -> Any:
+        if stand_in.tangents:
+            return self._joined_dual(value, stand_in)
         is_fresh = type(value) is torch.Tensor and not value.requires_grad
         return join(value if is_fresh else value.detach(), stand_in.node, [])
 
+    def _joined_dual(self, value: torch.Tensor, stand_in: Tensor) -> Any:
+        parts = [value.detach(), tangent_of(value).detach()]
+        nodes = [each.node for each in flatten(stand_in)]
+        made = [part if node is None else join(part, node, []) for part, node in zip(parts, nodes)]
+        return make_dual(*made)
+
+    def carry_duals(self, values: list[Any], book: LevelBook, to: str) -> None:
+        torch_duals.carry(values, book, to)
+
     def detached(self, value: torch.Tensor) -> torch.Tensor:
+        tangent = tangent_of(value)
+        if tangent is not None:
+            return cast(torch.Tensor, make_dual(value.detach(), tangent.detach()))
         return value.detach() if value.requires_grad else value
 
     def as_gradient(self, value: torch.Tensor) -> Tensor:
@@ -75,6 +98,12 @@ class Torch:
 
 
 _ZERO: Final = np.zeros(16, np.uint8)
+_SOME_LEVEL: Final = Level()
+"""Under which stand-ins have tangents: only their order matters, and there is one level."""
+
+
+def _beside(tangent: Tensor | None) -> dict[Any, Tensor] | None:
+    return None if tangent is None else {_SOME_LEVEL: tangent}
 
 
 def _check_recorded(value: torch.Tensor) -> None:
@@ -109,4 +138,5 @@ def _dtype_of_cotangents(dtype: torch.dtype) -> "np.dtype[Any] | None":
 
 
 torch_tensors.register()
+torch_duals.register()
 foreign.enlist(Torch())

@@ -264,14 +264,16 @@ def _is_held(
     result: torch.Tensor, place: Place, results: dict[Place, Any], given: dict[Place, Any]
 ) -> bool:
     """Whether something else has the memory of a gradient."""
-    if result.layout is not torch.strided:
-        return False
+    memory = _memory(result)
     others = [*given.values(), *(g for p, g in results.items() if p != place)]
-    memory = result.untyped_storage().data_ptr()
-    return any(
-        g is not None and g.layout is torch.strided and g.untyped_storage().data_ptr() == memory
-        for g in others
-    )
+    return memory is not None and any(g is not None and _memory(g) == memory for g in others)
+
+
+def _memory(tensor: torch.Tensor) -> int | None:
+    """Where a dense tensor's numbers are; PyTorch has zeros that are nowhere."""
+    if tensor.layout is not torch.strided or tensor._is_zerotensor():
+        return None
+    return tensor.untyped_storage().data_ptr()
 
 
 def _explained(error: RuntimeError) -> Exception:

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from torch.autograd import forward_ad
 
 from telegrad.errors import ProtocolViolation, Unserializable
 from telegrad.rpc.wire import kinds
@@ -28,7 +27,6 @@ _NATIVE: Final = frozenset(
 """The dtypes that NumPy has too."""
 _DENSE, _SPARSE = range(2)
 _TYPES: Final = frozenset((torch.Tensor, torch.nn.Parameter))
-_unpack_dual: Any = forward_ad.unpack_dual
 
 
 def register() -> None:
@@ -40,7 +38,7 @@ def register() -> None:
 def to_parts(tensor: torch.Tensor) -> tuple[list["np.ndarray[Any, Any]"], Any]:
     """The arrays of a tensor, and what they don't tell: often only whether it requires grad."""
     requires_grad = tensor.requires_grad
-    if type(tensor) in _TYPES and forward_ad._current_level < 0:
+    if type(tensor) in _TYPES:
         try:
             plain = tensor.detach() if requires_grad else tensor
             return [plain.numpy()], requires_grad
@@ -118,11 +116,6 @@ def check(tensor: torch.Tensor) -> None:
         raise Unserializable(
             f"expected a dense or a sparse COO torch tensor, got {what}, which can't travel; "
             "convert it with to_dense(), to_sparse_coo() or dequantize() first"
-        )
-    if forward_ad._current_level >= 0 and _unpack_dual(tensor).tangent is not None:
-        raise Unserializable(
-            "expected a torch tensor without a tangent, got a dual one, which can't travel: its "
-            "tangent would be lost; send primal and tangent as two arguments"
         )
     if not tensor.is_cpu:
         raise Unserializable(

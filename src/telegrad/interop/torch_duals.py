@@ -1,0 +1,64 @@
+"""How torch tensors with a tangent travel: primal, tangent, and the id of their level."""
+
+from typing import Any
+
+import torch
+
+from telegrad.distributed.levels import LevelBook
+from telegrad.distributed.travelling import CarriedDual
+from telegrad.interop import torch_tensors
+from telegrad.interop.torch_levels import bind, current, is_open, make_dual, tangent_of
+from telegrad.rpc.wire import kinds
+
+__all__ = ["CarriedTorchDual", "carry", "register"]
+
+
+class CarriedTorchDual(CarriedDual):
+    """A dual torch tensor between two workers."""
+
+    __slots__ = ("number", "primal", "tangent")
+
+    def __init__(self, primal: torch.Tensor, tangent: torch.Tensor, number: int) -> None:
+        self.primal = primal
+        self.tangent = tangent
+        self.number = number
+
+    def arrive(self, book: LevelBook) -> Any:
+        """The dual tensor; the primal alone if the level has closed meanwhile."""
+        (level,) = book.meet([self.number])
+        if level is None:
+            return self.primal
+        bind(level)
+        return make_dual(self.primal, self.tangent)
+
+
+def carry(values: list[Any], book: LevelBook, to: str) -> None:
+    """Replaces dual torch tensors by what travels."""
+    if not is_open():
+        return
+    for i, value in enumerate(values):
+        if isinstance(value, torch.Tensor):
+            tangent = tangent_of(value)
+            if tangent is not None:
+                torch_tensors.check(value)
+                values[i] = CarriedTorchDual(value, tangent, book.share(current(), to))
+
+
+def register() -> None:
+    """Makes what travels known to the serialiser."""
+    kinds.register(CarriedTorchDual, _to_parts, _from_parts, tag="torch.dual")
+
+
+def _to_parts(dual: CarriedTorchDual) -> tuple[list[Any], Any]:
+    parts, facts = torch_tensors.to_parts(dual.primal)
+    more, tangent_facts = torch_tensors.to_parts(dual.tangent.detach())
+    return [*parts, *more], [dual.number, len(parts), facts, tangent_facts]
+
+
+def _from_parts(parts: list[Any], facts: Any) -> CarriedTorchDual:
+    number, count, primal, tangent = facts
+    return CarriedTorchDual(
+        torch_tensors.from_parts(parts[:count], primal),
+        torch_tensors.from_parts(parts[count:], tangent),
+        number,
+    )
