@@ -88,3 +88,16 @@ def test_gelu_refuses_an_approximation_it_does_not_know() -> None:
 def test_softplus_refuses_a_beta_that_is_not_positive() -> None:
     with pytest.raises(UsageError, match="expected a positive beta in softplus, got 0"):
         tg.softplus(tg.ones(2), beta=0)
+
+
+def test_the_slope_of_relu_can_be_differentiated_again_and_gives_zeros() -> None:
+    values = normals(3, 4)
+    x = tg.tensor(values, requires_grad=True)
+    (slope,) = tg.autograd.grad(tg.relu(x).sum(), x, create_graph=True)
+    (second,) = tg.autograd.grad(slope.sum(), x)
+    y = torch.tensor(values, requires_grad=True)
+    (expected,) = torch.autograd.grad(torch.relu(y).sum(), y, create_graph=True)
+    assert slope.requires_grad == expected.requires_grad
+    np.testing.assert_array_equal(slope.detach(), expected.detach())
+    (expected,) = torch.autograd.grad(expected.sum(), y)
+    np.testing.assert_array_equal(second, expected)

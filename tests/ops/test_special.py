@@ -11,7 +11,7 @@ import torch
 from tests.ops.twins import assert_twins, complexes, normals
 
 import telegrad as tg
-from telegrad.errors import UsageError
+from telegrad.errors import DTypeError, UsageError
 from telegrad.testing import gradient_check
 
 PAIRS: dict[str, tuple[Any, Any]] = {
@@ -96,3 +96,14 @@ def test_scipy_is_loaded_only_when_a_special_function_is_called() -> None:
         "assert 'scipy.special' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_derivative_of_digamma_at_complex_values_is_refused_by_name() -> None:
+    x = tg.tensor([1.5 + 0.5j], requires_grad=True)
+    np.testing.assert_allclose(tg.digamma(x).detach(), scipy.special.digamma(x.detach()), rtol=1e-6)
+    with pytest.raises(DTypeError, match=r"expected a real dtype in polygamma .* got complex64"):
+        tg.autograd.grad(tg.digamma(x), x, tg.ones_like(x))
+    with pytest.raises(DTypeError, match="only digamma itself takes complex values"):
+        tg.autograd.functional.jvp(tg.digamma, (x.detach(),), (tg.ones_like(x),))
+    with pytest.raises(DTypeError, match="expected a real dtype in polygamma"):
+        tg.polygamma(1, x)

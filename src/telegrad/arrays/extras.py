@@ -32,6 +32,7 @@ from telegrad.arrays.special import (
     sigmoid,
     softmax,
     softplus,
+    step,
 )
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "softmax",
     "softplus",
     "solve_triangular",
+    "step",
     "windows",
 ]
 

@@ -36,6 +36,11 @@ def relu(x: Any) -> Any:
     return np.maximum(x, zero)
 
 
+def step(x: Any) -> Any:
+    zero = _ZERO.get(x.dtype)
+    return np.greater(x, 0 if zero is None else zero).astype(x.dtype)
+
+
 # The last arguments whose exponential is finite: below them the sigmoid stays at the smallest
 # normal number, which is nearer than zero would be.
 _LOWEST: dict[Any, Any] = {
@@ -113,4 +118,5 @@ OVERRIDES: dict[str, Any] = {
     "sigmoid": sigmoid,
     "softmax": softmax,
     "softplus": softplus,
+    "step": step,
 }

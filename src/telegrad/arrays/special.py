@@ -25,6 +25,7 @@ __all__ = [
     "sigmoid",
     "softmax",
     "softplus",
+    "step",
 ]
 
 
@@ -70,6 +71,11 @@ def host_polygamma(n: int, x: Any) -> Any:
     """``polygamma`` of a NumPy array."""
     if n == 0:
         return scipy_special().digamma(x)
+    if x.dtype.kind == "c":
+        raise DTypeError(
+            f"expected a real dtype in polygamma with n of 1 or more, also as the derivative of "
+            f"digamma, got {x.dtype}; only digamma itself takes complex values"
+        )
     sign = 1.0 if n % 2 else -1.0
     # SciPy's own polygamma computes digamma besides, and always in double precision.
     return scipy_special().zeta(x.dtype.type(n + 1), x) * x.dtype.type(sign * math.factorial(n))
@@ -81,6 +87,11 @@ def relu(xp: Any, x: Any) -> Any:
     if dtype.kind == "c":
         raise unordered("relu", dtype)
     return xp.maximum(x, xp.zeros((), dtype=dtype))
+
+
+def step(xp: Any, x: Any) -> Any:
+    """One where an element is positive, else zero."""
+    return xp.astype(x > 0, xp.dtype_of(x))
 
 
 def unordered(name: str, dtype: Any) -> DTypeError:

@@ -5,11 +5,12 @@ from telegrad.rules import rounding as _rows
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.hot import unary
 
-__all__ = ["ceil", "floor", "nextafter", "round", "trunc"]
+__all__ = ["ceil", "floor", "nextafter", "round", "step", "trunc"]
 
 _ceil = unary(_rows.CEIL)
 _floor = unary(_rows.FLOOR)
 _round = unary(_rows.ROUND)
+_step = unary(_rows.STEP)
 _trunc = unary(_rows.TRUNC)
 
 
@@ -26,6 +27,11 @@ def floor(x: ArrayLike, /) -> Tensor:
 def round(x: ArrayLike, /) -> Tensor:
     """The nearest whole number; of two equally near, the even one."""
     return _round(x)
+
+
+def step(x: ArrayLike, /) -> Tensor:
+    """One where an element is positive, else zero; its slope is zero."""
+    return _step(x)
 
 
 def trunc(x: ArrayLike, /) -> Tensor:

@@ -1,5 +1,6 @@
 """Samples of ``rules/rounding.py``."""
 
+import numpy as np
 from tests.rules.samples.families import of_one
 from tests.rules.samples.sample import Entry, distinct
 
@@ -10,5 +11,11 @@ SAMPLES = {
     "ceil": Entry(of_one(distinct), torch="ceil"),
     "floor": Entry(of_one(distinct), torch="floor"),
     "round": Entry(of_one(distinct), torch="round"),
+    "step": Entry(
+        of_one(distinct),
+        numpy=lambda x: np.heaviside(x, 0.0),
+        # PyTorch's heaviside has no derivative.
+        torch=lambda torch, x: torch.relu(torch.sign(x)),
+    ),
     "trunc": Entry(of_one(distinct), torch="trunc"),
 }
