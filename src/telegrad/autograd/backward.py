@@ -15,7 +15,7 @@ from telegrad.errors import GradientError, UsageError
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.accumulating import own
 from telegrad.tensors.lent import lent
-from telegrad.tensors.modes import MODE, ModeScope
+from telegrad.tensors.modes import MODE, Recording
 
 __all__ = ["backward", "grad"]
 
@@ -46,7 +46,7 @@ def backward(
         _run(roots, partial(_deliver_at, staging), retain_graph, create_graph, targets, chosen)
     else:
         _run(roots, staging.deliver, retain_graph, create_graph, None)
-    with _pass_mode(create_graph):
+    with Recording(create_graph):
         staging.commit()
 
 
@@ -120,7 +120,7 @@ def _run(
         watch=watcher(MODE.get()),
     )
     try:
-        with _pass_mode(create_graph):
+        with Recording(create_graph):
             if targets is None:
                 task.run_to_end(roots)
                 return
@@ -137,10 +137,6 @@ def _run(
         for x in retained:
             x.retain_grad()
         met.node.take_over(roots, deliver, keep, create_graph, targets)
-
-
-def _pass_mode(create_graph: bool) -> ModeScope:
-    return ModeScope(recording=create_graph, inference=False)
 
 
 def _deliver_at(staging: Staging, node: Any, gradient: Any, is_alone: bool) -> None:

@@ -20,7 +20,8 @@ class Staging:
     __slots__ = ("_staged",)
 
     def __init__(self) -> None:
-        self._staged: list[tuple[Any, Any]] = []
+        self._staged: list[tuple[Any, Any, bool]] = []
+        """Leaves, their gradients, and whether nothing else refers to those."""
 
     def deliver(self, leaf: Any, gradient: Any, is_alone: bool) -> None:
         """Takes the complete gradient of a leaf."""
@@ -31,10 +32,14 @@ class Staging:
         if (state is None or state.grad is None) and type(gradient) is np.ndarray:
             # Now, while the engine's word holds that nothing else refers to it.
             gradient = own(gradient, is_alone)
-        self._staged.append((leaf, gradient))
+            is_alone = True
+        else:
+            # What is added to an older gradient need not be copied first.
+            is_alone = False
+        self._staged.append((leaf, gradient, is_alone))
 
     def commit(self) -> None:
         """Adds everything to ``.grad``; called once, when nothing can fail any more."""
-        for leaf, gradient in self._staged:
-            accumulate(leaf, gradient, True)
+        for leaf, gradient, is_alone in self._staged:
+            accumulate(leaf, gradient, is_alone)
         self._staged.clear()

@@ -24,10 +24,10 @@ def own(gradient: Any, is_alone: bool) -> Any:
 
     A Tensor's array is never written to while others hold it, so another Tensor around it will do.
     """
-    if isinstance(gradient, Tensor):
-        history = gradient if gradient.node is LEAF else gradient.node
-        return wrap(gradient.array, history, gradient.tangents)
     if type(gradient) is not np.ndarray:
+        if isinstance(gradient, Tensor):
+            history = gradient if gradient.node is LEAF else gradient.node
+            return wrap(gradient.array, history, gradient.tangents)
         return np.array(gradient) if isinstance(gradient, np.generic) else gradient
     base = gradient.base
     if is_alone and base is not None:
@@ -40,12 +40,13 @@ def own(gradient: Any, is_alone: bool) -> Any:
 def accumulate(leaf: Tensor, gradient: Any, is_alone: bool) -> None:
     """Adds a complete gradient to ``leaf.grad`` and runs the hooks that wait for that."""
     with _LOCKS[id(leaf) >> 6 & 63]:
-        state = leaf.states()
+        state = leaf.state or leaf.states()
         old = state.grad
-        if isinstance(gradient, Tensor):
-            state.grad = own(gradient, is_alone) if old is None else old + gradient
-        elif old is None:
-            state.grad = wrap(own(gradient, is_alone))
+        if old is None:
+            owned = own(gradient, is_alone)
+            state.grad = owned if isinstance(owned, Tensor) else wrap(owned)
+        elif isinstance(gradient, Tensor):
+            state.grad = old + gradient
         elif old.node is None and old.tangents is None and type(old.array) is np.ndarray:
             state.grad = wrap(np.asarray(old.array + gradient))
         else:

@@ -18,6 +18,7 @@ __all__ = [
     "QUIET",
     "Mode",
     "ModeScope",
+    "Recording",
     "SetAtOnce",
     "enable_grad",
     "inference_mode",
@@ -138,6 +139,20 @@ class inference_mode(ModeScope):
 
     def __init__(self, mode: bool = True) -> None:
         super().__init__(recording=not mode, inference=bool(mode))
+
+
+class Recording(ModeScope):
+    """Recording on or off, also inside of ``inference_mode``: how passes and transforms run."""
+
+    __slots__ = ()
+
+    def __init__(self, is_on: bool) -> None:
+        super().__init__(recording=is_on, inference=False)
+
+    def _changed(self, mode: Mode) -> Mode:
+        if mode.inference:
+            return super()._changed(mode)
+        return recording(mode, self._changes["recording"])
 
 
 class SetAtOnce(ModeScope):

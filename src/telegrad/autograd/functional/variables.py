@@ -19,7 +19,7 @@ from telegrad.errors import DTypeError
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.duals import alias_node
 from telegrad.tensors.levels import Tangents
-from telegrad.tensors.modes import MODE, ModeScope
+from telegrad.tensors.modes import MODE, ModeScope, Recording
 
 __all__ = ["Variables", "as_variable"]
 
@@ -63,7 +63,7 @@ class Variables:
 
     def recording(self) -> ModeScope:
         """The mode in which the function runs: recorded, also under ``no_grad``."""
-        return ModeScope(recording=True, inference=False)
+        return Recording(True)
 
     def pull(
         self, outputs: Sequence[Tensor], cotangents: Sequence[Tensor | None], *, again: bool
