@@ -8,6 +8,7 @@ import torch
 from tests.ops.twins import complexes, normals
 
 import telegrad as tg
+from telegrad.arrays.backend import NUMPY
 from telegrad.autograd import grad
 from telegrad.autograd.functional import jvp
 from telegrad.errors import (
@@ -372,3 +373,18 @@ def test_matrices_without_what_a_function_needs_are_refused_by_name() -> None:
         tg.linalg.solve(tg.zeros((2, 2)), tg.ones(2))
     with pytest.raises(UsageError, match="eigenvalues are all positive in cholesky"):
         tg.linalg.cholesky(-tg.eye(2))
+
+
+@pytest.mark.parametrize("columns", [(), (2,)], ids=["a vector", "a matrix"])
+def test_solve_factors_its_matrix_once_in_a_backward_pass(
+    columns: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = tg.tensor(normals(3, 3) + 3 * np.eye(3), requires_grad=True)
+    b = tg.tensor(normals(3, *columns), requires_grad=True)
+    solution = tg.linalg.solve(a, b).sum()
+    solve, calls = NUMPY.linalg.solve, []
+    monkeypatch.setattr(NUMPY.linalg, "solve", lambda *args: calls.append(args) or solve(*args))
+    solution.backward()
+    assert len(calls) == 1
+    assert a.grad is not None
+    assert b.grad is not None

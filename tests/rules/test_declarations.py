@@ -66,7 +66,8 @@ def test_each_rule_reads_all_that_its_row_saves_for_it_and_nothing_else(row: Pri
             seen = read.setdefault(index, set())
             if rule not in WORDS:
                 reader = Reader(node)
-                rule(NUMPY, cotangent_of(row, results), reader)
+                g = cotangent_of(row, results)
+                rule(NUMPY, g if row.begin is None else row.begin(NUMPY, g, reader), reader)
                 seen |= reader.read
     assert read, "no sample of this row records anything"
     for index, seen in read.items():

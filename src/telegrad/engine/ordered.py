@@ -22,6 +22,7 @@ from contextlib import AbstractContextManager
 from sys import getrefcount
 from typing import Any
 
+from telegrad.arrays import silent
 from telegrad.arrays.ownership import ALONE
 from telegrad.engine.task import freed_error
 from telegrad.errors import InternalError
@@ -144,6 +145,7 @@ class OrderedTask:
             found = self.sums[node] = Sum(self._expected.get(node, []))
         return found
 
+    @silent
     def run(self) -> None:
         """Runs everything that is ready, and what that makes ready."""
         node: Any = None

@@ -25,6 +25,7 @@ from operator import attrgetter
 from sys import getrefcount
 from typing import Any
 
+from telegrad.arrays import silent
 from telegrad.arrays.ownership import ALONE
 from telegrad.errors import GraphFreedError
 from telegrad.graph import Cotangent, reachable
@@ -162,6 +163,7 @@ class GraphTask:
             is_alone = False
         self.deliver(leaf, gradient, is_alone)
 
+    @silent
     def run_to_end(self, roots: dict[Any, Cotangent]) -> None:
         """Counts, feeds and runs a pass whose every cotangent comes from these roots.
 
@@ -253,6 +255,7 @@ class GraphTask:
                 if not self.missing[edge]:
                     self._finish_leaf(edge)
 
+    @silent
     def run(self) -> None:
         """Runs everything that is ready, and what that makes ready, in the order of the keys."""
         ready, missing, buffers, owned = self._ready, self.missing, self.buffers, self._owned

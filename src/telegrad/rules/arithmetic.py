@@ -103,6 +103,7 @@ POW = Primitive(
     vjp=(_pow_by_base, _pow_by_exponent),
     jvp=(_pow_by_base, _pow_by_exponent),
     elementwise=True,
+    poles=True,
 )
 
 ROWS = (

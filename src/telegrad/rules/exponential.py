@@ -68,6 +68,7 @@ SQRT = Primitive(
     jvp=(lambda xp, t, s: t / (s.out + s.out),),
     elementwise=True,
     floating=True,
+    poles=True,
 )
 
 # The slope depends on the difference alone, so it is exact where the values are huge or infinite.

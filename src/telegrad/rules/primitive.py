@@ -62,6 +62,7 @@ class Primitive:
     """One row; see the module's docstring."""
 
     __slots__ = (
+        "begin",
         "elementwise",
         "exact",
         "floating",
@@ -74,6 +75,7 @@ class Primitive:
         "name",
         "options",
         "outputs",
+        "poles",
         "push",
         "saves",
         "variants",
@@ -96,6 +98,8 @@ class Primitive:
         floating: bool = False,
         exact: bool = False,
         gaps: bool = False,
+        poles: bool = False,
+        begin: Rule | None = None,
     ) -> None:
         self.name = name
         self.forward = name if forward is None else forward
@@ -115,6 +119,10 @@ class Primitive:
         """Whether vjp rules give the input's shape and dtype, so the edge need not look."""
         self.gaps = gaps
         """Whether the vjp rules take None, rather than zeros, for an output that nothing used."""
+        self.poles = poles
+        """Elementwise: whether a slope may be infinite or NaN where the value is a number."""
+        self.begin = begin
+        """What every vjp rule begins with, once for all inputs: they take its result as `g`."""
         self.kernels: dict[str, Callable[..., Any]] = {}
         """The forward function by backend, resolved at first use."""
         self.variants: dict[Any, Any] = {}

@@ -34,11 +34,10 @@ def _solved(xp: Any, a: Any, b: Any, is_vector: bool) -> Any:
     return xp.linalg.solve(a, b)
 
 
-def _solve_by_matrix(xp: Any, g: Any, s: Any) -> Any:
+def _solve_by_matrix(xp: Any, right: Any, s: Any) -> Any:
     if len(s.y_shape) == 1:
-        right = _solved(xp, s.x.mT, g, True)
         return -xp.expand_dims(right, axis=-1) * xp.expand_dims(s.out, axis=-2)
-    return -xp.matmul(_solved(xp, s.x.mT, g, False), s.out.mT)
+    return -xp.matmul(right, s.out.mT)
 
 
 def _solve_jvp_by_matrix(xp: Any, t: Any, s: Any) -> Any:
@@ -55,10 +54,8 @@ SOLVE = Primitive(
     "solve",
     forward="linalg.solve",
     saves=("x out y.shape", "x y.shape"),
-    vjp=(
-        _solve_by_matrix,
-        lambda xp, g, s: _solved(xp, s.x.mT, g, len(s.y_shape) == 1),
-    ),
+    begin=lambda xp, g, s: _solved(xp, s.x.mT, g, len(s.y_shape) == 1),
+    vjp=(_solve_by_matrix, lambda xp, right, s: right),
     jvp=(_solve_jvp_by_matrix, LINEAR),
 )
 
@@ -67,8 +64,7 @@ def _triangle(xp: Any, x: Any, upper: bool) -> Any:
     return xp.triu(x) if upper else xp.tril(x)
 
 
-def _triangular_by_matrix(xp: Any, g: Any, s: Any) -> Any:
-    right = xp.solve_triangular(s.x.mT, g, upper=not s.upper)
+def _triangular_by_matrix(xp: Any, right: Any, s: Any) -> Any:
     return -_triangle(xp, xp.matmul(right, s.out.mT), s.upper)
 
 
@@ -81,10 +77,8 @@ def _triangular_jvp_by_matrix(xp: Any, t: Any, s: Any) -> Any:
 SOLVE_TRIANGULAR = Primitive(
     "solve_triangular",
     saves=("x out", "x"),
-    vjp=(
-        _triangular_by_matrix,
-        lambda xp, g, s: xp.solve_triangular(s.x.mT, g, upper=not s.upper),
-    ),
+    begin=lambda xp, g, s: xp.solve_triangular(s.x.mT, g, upper=not s.upper),
+    vjp=(_triangular_by_matrix, lambda xp, right, s: right),
     jvp=(_triangular_jvp_by_matrix, LINEAR),
     options=("upper",),
 )

@@ -23,24 +23,32 @@ __all__ = [
 ]
 
 
-def _slope(name: str, saves: str, slope: Rule) -> Primitive:
+def _slope(name: str, saves: str, slope: Rule, *, poles: bool = False) -> Primitive:
     """A function of one value from its derivative: the same in both modes."""
     return Primitive(
-        name, saves=(saves,), vjp=(slope,), jvp=(slope,), elementwise=True, floating=True
+        name,
+        saves=(saves,),
+        vjp=(slope,),
+        jvp=(slope,),
+        elementwise=True,
+        floating=True,
+        poles=poles,
     )
 
 
 SIN = _slope("sin", "x", lambda xp, v, s: v * xp.cos(s.x))
 COS = _slope("cos", "x", lambda xp, v, s: -v * xp.sin(s.x))
 TAN = _slope("tan", "out", lambda xp, v, s: v * (s.out * s.out + 1))
-ASIN = _slope("asin", "x", lambda xp, v, s: v / xp.sqrt(1 - s.x * s.x))
-ACOS = _slope("acos", "x", lambda xp, v, s: -v / xp.sqrt(1 - s.x * s.x))
+ASIN = _slope("asin", "x", lambda xp, v, s: v / xp.sqrt(1 - s.x * s.x), poles=True)
+ACOS = _slope("acos", "x", lambda xp, v, s: -v / xp.sqrt(1 - s.x * s.x), poles=True)
 ATAN = _slope("atan", "x", lambda xp, v, s: v / (s.x * s.x + 1))
 SINH = _slope("sinh", "x", lambda xp, v, s: v * xp.cosh(s.x))
 COSH = _slope("cosh", "x", lambda xp, v, s: v * xp.sinh(s.x))
 TANH = _slope("tanh", "out", lambda xp, v, s: v - v * (s.out * s.out))
 ASINH = _slope("asinh", "x", lambda xp, v, s: v / xp.sqrt(s.x * s.x + 1))
-ACOSH = _slope("acosh", "x", lambda xp, v, s: v / (xp.sqrt(s.x - 1) * xp.sqrt(s.x + 1)))
+ACOSH = _slope(
+    "acosh", "x", lambda xp, v, s: v / (xp.sqrt(s.x - 1) * xp.sqrt(s.x + 1)), poles=True
+)
 ATANH = _slope("atanh", "x", lambda xp, v, s: v / (1 - s.x * s.x))
 
 
@@ -76,6 +84,7 @@ HYPOT = Primitive(
     jvp=(lambda xp, t, s: t * (s.x / s.out), lambda xp, t, s: t * (s.y / s.out)),
     elementwise=True,
     floating=True,
+    poles=True,
 )
 
 ROWS = (

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from telegrad.arrays import silent
 from telegrad.errors import NotDifferentiable
 from telegrad.graph import next_key
 from telegrad.rules import LINEAR, SAME, ZERO, Primitive
@@ -157,6 +158,7 @@ def _at_level(
         return _by_rules(row, inputs, outputs, options, level)
 
 
+@silent
 def _by_rules(
     row: Primitive,
     inputs: Sequence[Tensor],

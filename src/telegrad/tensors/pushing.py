@@ -16,8 +16,10 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 
+from telegrad.arrays import silent
 from telegrad.arrays.backend import NUMPY
 from telegrad.rules import LINEAR, SAME, ZERO, Primitive
+from telegrad.rules.primitive import Word
 from telegrad.tensors import tensor
 from telegrad.tensors.levels import Level, Tangents
 
@@ -37,6 +39,8 @@ def pusher(row: Primitive) -> Push:
     """
     kernel = row.kernel(NUMPY)
     rules: Sequence[Any] = row.jvp  # type: ignore[assignment]
+    if row.poles or not row.elementwise:
+        rules = [r if r is None or isinstance(r, Word) else silent(r) for r in rules]
     point: Callable[..., Any] | None = None
 
     def push(

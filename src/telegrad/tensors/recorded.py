@@ -92,6 +92,8 @@ class RowNode(_Optional, Hooked, eq=False):
         if type(g) is Bundle and not self.row.gaps:
             g = self._without_gaps(xp, g, s)
         turned = g if not self.conjugates else _conjugate(xp, g)
+        if self.row.begin is not None:
+            turned = self.row.begin(xp, turned, s)
         results: list[Any] = []
         for rule in self.rules:
             if rule is SAME:
@@ -241,7 +243,7 @@ def _make_variant(row: Primitive, mask: int, is_complex: bool) -> type[RowNode]:
     extra: dict[str, Any] = {}
     if all(rule is SAME for rule in rules):
         base = PassOn
-    elif not conjugates and not row.outputs and ZERO not in rules:
+    elif not conjugates and not row.outputs and ZERO not in rules and row.begin is None:
         if len(rules) == 1:
             base = OneEdge
             extra["rule"] = staticmethod(rules[0])
