@@ -1,7 +1,8 @@
-"""The two ends of a message as nodes of PyTorch's graph, for those who look at a context.
+"""The graph of a context as users of PyTorch's contexts look at it.
 
-Telegrad's send and recv nodes are not PyTorch's. What users of PyTorch's contexts look at is where
-they lead: a send to the nodes of the tensors that were given away, a recv to nothing.
+Telegrad's send and recv nodes are not PyTorch's, and each tensor that arrived has a node of its own
+in PyTorch's graph. What is shown is what PyTorch would have there: a send leads to the nodes of the
+tensors that were given away, and all that came in one message comes from one recv.
 """
 
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from telegrad.distributed.nodes import RecvNode, SendNode
 from telegrad.interop.torch_bridge import Entry
 
-__all__ = ["RecvFunction", "SendFunction"]
+__all__ = ["NodeView", "RecvFunction", "SendFunction", "view"]
 
 _PREFIX = "torch::distributed::autograd::"
 
@@ -23,10 +24,8 @@ class SendFunction:
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
         """The nodes of the tensors, and which output of each a tensor is."""
-        return tuple(
-            (each.edge.node, each.edge.output_nr) if isinstance(each, Entry) else (each, 0)
-            for each in self._node.edges
-        )
+        edges = [each.edge if isinstance(each, Entry) else (each, 0) for each in self._node.edges]
+        return tuple((view(node), number) for node, number, *_ in edges)
 
     def name(self) -> str:
         """As PyTorch names it."""
@@ -34,7 +33,7 @@ class SendFunction:
 
 
 class RecvFunction:
-    """Where tensors arrived; equal to the ``grad_fn`` of each of them."""
+    """Where the tensors of a message arrived; equal to the ``grad_fn`` of each of them."""
 
     next_functions: tuple[Any, ...] = ()
 
@@ -42,12 +41,8 @@ class RecvFunction:
         self._node = node
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, RecvFunction):
-            return self._node is other._node
-        crossing = getattr(other, "crossing", None)
-        if crossing is None:
-            return NotImplemented
-        return bool(crossing.node is self._node or self._node in crossing.node.edges)
+        found = other if isinstance(other, RecvFunction) else view(other)
+        return isinstance(found, RecvFunction) and found._node is self._node
 
     def __hash__(self) -> int:
         return hash(id(self._node))
@@ -55,3 +50,42 @@ class RecvFunction:
     def name(self) -> str:
         """As PyTorch names it."""
         return _PREFIX + self._node.name()
+
+
+class NodeView:
+    """Any other node of PyTorch's graph, which may lead to where something arrived."""
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+
+    def __eq__(self, other: object) -> bool:
+        return (other._node if isinstance(other, NodeView) else other) is self._node
+
+    def __hash__(self) -> int:
+        return hash(self._node)
+
+    @property
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        """Where it leads."""
+        return tuple((view(node), number) for node, number in self._node.next_functions)
+
+    @property
+    def variable(self) -> Any:
+        """The leaf whose gradient it accumulates."""
+        return self._node.variable
+
+    def name(self) -> str:
+        """As PyTorch names it."""
+        return str(self._node.name())
+
+
+def view(node: Any) -> Any:
+    """A node of PyTorch's graph as it is shown; None where there is none."""
+    if node is None:
+        return None
+    crossing = getattr(node, "crossing", None)
+    if crossing is None:
+        return NodeView(node)
+    behind = [crossing.node, *crossing.node.edges]
+    recv = next((each for each in behind if isinstance(each, RecvNode)), None)
+    return NodeView(node) if recv is None else RecvFunction(recv)
