@@ -27,6 +27,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool = False
     join_timeout: float = 60.0
 
+    device_maps: dict[str, dict[str, str]] = {}
+    """By the name of a worker, which device there takes the tensors of each device here, as
+    ``{"b": {"cuda:0": "cuda:1"}}``; where it says nothing, the device of the same name."""
+
     def __post_init__(self) -> None:
         for name in ("rpc_timeout", "spin"):
             if getattr(self, name) < 0:
