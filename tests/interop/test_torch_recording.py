@@ -14,7 +14,6 @@ from telegrad.errors import (
     DTypeError,
     GradientError,
     GraphFreedError,
-    NotDifferentiable,
     SavedValueChanged,
     Unserializable,
 )
@@ -270,10 +269,27 @@ def test_a_plain_backward_of_telegrad_over_torch_runs_the_distributed_pass():
 
 
 @on_workers("main", "b")
-def test_a_sparse_tensor_that_requires_grad_is_refused_in_a_context():
-    value = torch.eye(2).to_sparse().requires_grad_()
-    with autograd.context(), pytest.raises(NotDifferentiable, match="to_dense"):
-        rpc.rpc_sync("b", handlers.same, (value,))
+def test_a_sparse_tensor_is_differentiated():
+    value = torch.eye(2, dtype=torch.float64).to_sparse().requires_grad_()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.same, (value,))
+        assert y.is_sparse
+        y = rpc.rpc_sync("b", handlers.scale, (y.to_dense(),))
+        autograd.backward(context_id, [y.sum()])
+        gradient = autograd.get_gradients(context_id)[value]
+        # Of the entries that it has, as PyTorch gives it.
+        assert gradient.to_dense().tolist() == [[2, 0], [0, 3]]
+
+
+@on_workers("main", "b")
+def test_a_hook_of_a_leaf_that_is_only_sent_runs_once():
+    one = x()
+    seen = []
+    one.register_hook(lambda g: seen.append(g.tolist()) or g * 10)
+    with autograd.context() as context_id:
+        autograd.backward(context_id, [rpc.rpc_sync("b", handlers.scale, (one,)).sum()])
+        assert autograd.get_gradients(context_id)[one].tolist() == [20, 30]
+        assert seen == [[2, 3]]
 
 
 @on_workers("main", "b")

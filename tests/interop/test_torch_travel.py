@@ -135,7 +135,7 @@ def test_what_cannot_travel_is_refused_by_name(name, inside):
 
 def test_a_peer_can_name_nothing_but_dtypes():
     parts, facts = torch_tensors.to_parts(torch.ones(2, dtype=torch.bfloat16))
-    facts[2] = "load"
+    facts[3] = "load"
     with pytest.raises(ProtocolViolation, match="dtype"):
         torch_tensors.from_parts(parts, facts)
 

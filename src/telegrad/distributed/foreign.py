@@ -15,6 +15,7 @@ from telegrad.autograd.roots import node_of
 from telegrad.distributed.levels import LevelBook
 from telegrad.errors import DTypeError, UsageError
 from telegrad.rpc.wire import kinds
+from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor
 
 __all__ = [
@@ -60,8 +61,8 @@ class Framework(Protocol):
     def joined(self, value: Any, stand_in: Tensor) -> Any:
         """The value, as computed from the stand-in."""
 
-    def carry_duals(self, values: list[Any], book: LevelBook, to: str) -> None:
-        """Replaces those of its values that have tangents by what travels to a worker."""
+    def carry(self, values: list[Any], worker: Worker, book: LevelBook, to: str) -> None:
+        """Replaces those of its values that have tangents or devices by what travels to `to`."""
 
     def detached(self, value: Any) -> Any:
         """The value without history."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.distributed import foreign
 from telegrad.distributed.autograd import get_gradients
 from telegrad.distributed.equipment import autograd_of
 from telegrad.distributed.foreign import framework_of
@@ -126,7 +127,8 @@ def load_state_dict(reference: RRef, state: Any) -> None:
 def sum_of_squares(reference: RRef, context_id: int) -> float:
     """Of all gradients of these parameters in a context."""
     local: LocalOptimizer = reference.local_value()
-    lines = (np.asarray(g.detach()).reshape(-1) for g in local.gradients(context_id).values())
+    found = foreign.adopted(list(local.gradients(context_id).values()), are_gradients=True)
+    lines = (np.asarray(g.detach()).reshape(-1) for g in found)
     return float(sum(np.vdot(line, line).real for line in lines))
 
 

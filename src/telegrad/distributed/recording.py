@@ -179,11 +179,14 @@ class Recorder:
         self, context: Context, to: str, values: list[Any], path: Path
     ) -> tuple[int, list[int]]:
         """Records what leaves; the values are replaced by what travels."""
-        given = foreign.stand_ins(values) if foreign.known else values
+        given = values
+        if foreign.known:
+            given = foreign.stand_ins(values)
+            foreign.detach(values)
+            # Before anything is recorded: what can't travel leaves no message behind.
+            foreign.known[0].carry(values, self.worker, self.levels, to)
         recorded, slots, has_tangents = _recorded(given)
         message_id = self._send_node(context, to, recorded, path) if slots else 0
-        if given is not values:
-            foreign.detach(values)
         if slots:
             for i, value in enumerate(values):
                 if isinstance(value, Tensor) and value.node is not None:
@@ -218,7 +221,7 @@ class Recorder:
 
     def _carry_duals(self, to: str, values: list[Any]) -> None:
         if foreign.known:
-            foreign.known[0].carry_duals(values, self.levels, to)
+            foreign.known[0].carry(values, self.worker, self.levels, to)
         for i, value in enumerate(values):
             if isinstance(value, Tensor) and value.tangents:
                 values[i] = CarriedDual.of(value, self.levels, to)

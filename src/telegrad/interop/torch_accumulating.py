@@ -17,10 +17,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-from torch.autograd.graph import get_gradient_edge
 from torch.utils.hooks import RemovableHandle
 
 from telegrad.distributed.locks import locks_of
+from telegrad.interop.torch_bridge import accumulator_of
 
 __all__ = ["accumulate", "completed"]
 
@@ -84,7 +84,7 @@ class _NodeHooks:
             return None
         with self._lock:
             made = RemovableHandle.next_id - self._asked
-            node = get_gradient_edge(leaf).node
+            node = accumulator_of(leaf)
             handles = [node.register_prehook(_ask), node.register_hook(_ask)]
             self._asked += len(handles)
         before, after = ([h for h in _siblings(each) if h is not _ask] for each in handles)

@@ -23,8 +23,10 @@ def raw(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
         array = plain.numpy()
     except (TypeError, RuntimeError):
         # Of another device, layout or dtype, conjugated or zero in name only: found out by trying.
-        plain = plain.to_dense() if plain.layout is not torch.strided else plain.cpu().clone()
-        plain = plain.cpu().resolve_conj().resolve_neg()
+        if plain.layout is not torch.strided:
+            plain = plain.to_dense()
+        plain = (plain.clone() if plain._is_zerotensor() else plain).cpu()
+        plain = plain.resolve_conj().resolve_neg()
         array = (plain.float() if plain.dtype is torch.bfloat16 else plain).numpy()
     return array
 

@@ -7,6 +7,7 @@ PyTorch's graph into regions (``torch_cut.py``); a pass of PyTorch's engine that
 ``ToTorch`` runs telegrad's part of the graph from there.
 
 Values share their memory. bfloat16, which NumPy lacks, has no Tensor; its cotangents go as float32.
+Those of sparse tensors go as dense arrays, and are sparse again where they enter PyTorch's graph.
 """
 
 from collections.abc import Sequence
@@ -35,6 +36,7 @@ __all__ = [
     "Crossing",
     "Entry",
     "ToTorch",
+    "accumulator_of",
     "entry_of",
     "from_torch",
     "join",
@@ -46,6 +48,15 @@ torch_version.check(torch.__version__)
 _ANCHOR = torch.zeros((), requires_grad=True)
 """An input of every ToTorch, so that its result requires grad; it never receives a gradient."""
 _ANCHOR_EDGE = get_gradient_edge(_ANCHOR)
+
+
+def accumulator_of(leaf: torch.Tensor) -> Any:
+    """The node of PyTorch's that stands for a leaf."""
+    if leaf.layout is torch.strided:
+        return get_gradient_edge(leaf).node
+    with torch.enable_grad():
+        made: Any = leaf.clone().grad_fn
+    return made.next_functions[0][0]
 
 
 class _Fields(msgspec.Struct, eq=False, kw_only=True, weakref=True):
@@ -62,6 +73,8 @@ class Entry(_Fields, Hooked, eq=False):
     leaf: torch.Tensor | None
     dtype: torch.dtype
     device: torch.device
+    sparse_dim: int
+    """How many dimensions of the tensor are sparse, as those of its cotangents are: 0 if dense."""
     tensor: torch.Tensor | None
     """The torch tensor, for a graph of PyTorch's that comes back to it; None for messages."""
 
@@ -75,7 +88,7 @@ class Entry(_Fields, Hooked, eq=False):
     def edge(self) -> GradientEdge:
         """The place as PyTorch names it, also where that is a leaf."""
         if self.leaf is not None:
-            return get_gradient_edge(self.leaf)
+            return GradientEdge(accumulator_of(self.leaf), 0)
         assert self.place is not None
         return GradientEdge(*self.place)
 
@@ -84,7 +97,8 @@ class Entry(_Fields, Hooked, eq=False):
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         if not isinstance(cotangent, Tensor):
-            return (cooked(cotangent, self.dtype, self.device),)
+            made = cooked(cotangent, self.dtype, self.device)
+            return (made.to_sparse(self.sparse_dim) if self.sparse_dim else made,)
         primal = cooked(cotangent.array, self.dtype, self.device)
         if not cotangent.tangents:
             return (primal,)
@@ -93,7 +107,8 @@ class Entry(_Fields, Hooked, eq=False):
 
     def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         if not cotangent.tangents:
-            return (to_torch(cotangent).to(self.device, self.dtype),)
+            made = to_torch(cotangent).to(self.device, self.dtype)
+            return (made.to_sparse(self.sparse_dim) if self.sparse_dim else made,)
         tangent = to_torch(_bound_tangent(cotangent)).to(self.device, self.dtype)
         primal = to_torch(wrap(cotangent.array, cotangent.node)).to(self.device, self.dtype)
         return (make_dual(primal, tangent),)
@@ -130,7 +145,9 @@ def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
     place = None if node is None else (node, tensor.output_nr)
     leaf = tensor if node is None else None
     device = CPU if tensor.is_cpu else tensor.device
-    return Entry(next_key(), place, leaf, tensor.dtype, device, tensor if keeps else None)
+    sparse_dim = tensor.sparse_dim() if tensor.is_sparse else 0
+    kept = tensor if keeps else None
+    return Entry(next_key(), place, leaf, tensor.dtype, device, sparse_dim, kept)
 
 
 def from_torch(tensor: Any) -> Tensor:

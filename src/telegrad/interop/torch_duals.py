@@ -7,7 +7,8 @@ import torch
 from telegrad.distributed.levels import LevelBook
 from telegrad.distributed.travelling import CarriedDual
 from telegrad.interop import torch_tensors
-from telegrad.interop.torch_levels import bind, current, is_open, make_dual, tangent_of
+from telegrad.interop.torch_devices import Placed
+from telegrad.interop.torch_levels import bind, current, make_dual, tangent_of
 from telegrad.rpc.wire import kinds
 
 __all__ = ["CarriedTorchDual", "carry", "register"]
@@ -16,9 +17,13 @@ __all__ = ["CarriedTorchDual", "carry", "register"]
 class CarriedTorchDual(CarriedDual):
     """A dual torch tensor between two workers."""
 
-    __slots__ = ("number", "primal", "tangent")
+    __slots__ = ("device", "number", "primal", "tangent")
 
-    def __init__(self, primal: torch.Tensor, tangent: torch.Tensor, number: int) -> None:
+    def __init__(
+        self, primal: torch.Tensor, tangent: torch.Tensor, number: int, device: str | None = None
+    ) -> None:
+        self.device = device
+        """Where it is to arrive, if it is not on the CPU here."""
         self.primal = primal
         self.tangent = tangent
         self.number = number
@@ -34,14 +39,15 @@ class CarriedTorchDual(CarriedDual):
 
 def carry(values: list[Any], book: LevelBook, to: str) -> None:
     """Replaces dual torch tensors by what travels."""
-    if not is_open():
-        return
     for i, value in enumerate(values):
-        if isinstance(value, torch.Tensor):
-            tangent = tangent_of(value)
+        device, tensor = None, value
+        if isinstance(value, Placed):
+            device, tensor = value.device, value.tensor
+        if isinstance(tensor, torch.Tensor):
+            tangent = tangent_of(tensor)
             if tangent is not None:
-                torch_tensors.check(value)
-                values[i] = CarriedTorchDual(value, tangent, book.share(current(), to))
+                torch_tensors.check(tensor)
+                values[i] = CarriedTorchDual(tensor, tangent, book.share(current(), to), device)
 
 
 def register() -> None:
@@ -50,8 +56,8 @@ def register() -> None:
 
 
 def _to_parts(dual: CarriedTorchDual) -> tuple[list[Any], Any]:
-    parts, facts = torch_tensors.to_parts(dual.primal)
-    more, tangent_facts = torch_tensors.to_parts(dual.tangent.detach())
+    parts, facts = torch_tensors.to_parts(dual.primal, dual.device)
+    more, tangent_facts = torch_tensors.to_parts(dual.tangent.detach(), dual.device)
     return [*parts, *more], [dual.number, len(parts), facts, tangent_facts]
 
 

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
-from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.autograd.graph import GradientEdge
 
 from telegrad.graph import Cotangent, next_key
 from telegrad.interop.torch_arrays import CPU, raw
-from telegrad.interop.torch_bridge import from_torch
+from telegrad.interop.torch_bridge import Entry, accumulator_of, from_torch
 from telegrad.interop.torch_levels import current, primal_of, tangent_of
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.hooked import Hooked
@@ -69,10 +69,10 @@ class End:
         self._source = 0
 
     def reached_from(self, source: Any) -> None:
-        """Notes a region or an entry that leads here."""
+        """Notes a region or an entry that leads here; behind an entry nobody has run the hooks."""
         if not self._source:
             self._source = id(source)
-        elif self._source != id(source):
+        if self._source != id(source) or type(source) is Entry:
             self.is_shared = True
 
 
@@ -100,8 +100,8 @@ class Leaf(End):
         return True if self.is_shared and self.value._backward_hooks else None
 
     def before(self, cotangent: torch.Tensor) -> torch.Tensor:
-        edge = get_gradient_edge(self.value)
-        return _with_hooks((edge.node, 0), cotangent, torch.is_grad_enabled())
+        place = (accumulator_of(self.value), 0)
+        return _with_hooks(place, cotangent, torch.is_grad_enabled())
 
     def name(self) -> str:
         return "AccumulateGrad"

@@ -14,13 +14,14 @@ import torch
 from telegrad.distributed import foreign
 from telegrad.distributed.levels import LevelBook
 from telegrad.distributed.travelling import flatten
-from telegrad.errors import DTypeError, GradientError, NotDifferentiable
-from telegrad.interop import torch_duals, torch_tensors
+from telegrad.errors import DTypeError, GradientError
+from telegrad.interop import torch_devices, torch_duals, torch_tensors
 from telegrad.interop.torch_accumulating import accumulate, completed
 from telegrad.interop.torch_bridge import entry_of, from_torch, join
 from telegrad.interop.torch_cut import cut
 from telegrad.interop.torch_ends import Leaf, Tap
 from telegrad.interop.torch_levels import is_open, make_dual, tangent_of
+from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.levels import Level
 
@@ -63,8 +64,11 @@ class Torch:
         made = [part if node is None else join(part, node, []) for part, node in zip(parts, nodes)]
         return make_dual(*made)
 
-    def carry_duals(self, values: list[Any], book: LevelBook, to: str) -> None:
-        torch_duals.carry(values, book, to)
+    def carry(self, values: list[Any], worker: Worker, book: LevelBook, to: str) -> None:
+        if _is_cuda_in_use():
+            torch_devices.carry(values, worker, to)
+        if is_open():
+            torch_duals.carry(values, book, to)
 
     def detached(self, value: torch.Tensor) -> torch.Tensor:
         tangent = tangent_of(value)
@@ -74,7 +78,7 @@ class Torch:
 
     def as_gradient(self, value: torch.Tensor) -> Tensor:
         dense = value if value.layout is torch.strided else value.to_dense()
-        return from_torch(dense.float() if dense.dtype is torch.bfloat16 else dense)
+        return from_torch((dense.float() if dense.dtype is torch.bfloat16 else dense).cpu())
 
     def accumulate(self, leaf: torch.Tensor, gradient: torch.Tensor) -> None:
         accumulate(leaf, gradient)
@@ -98,6 +102,7 @@ class Torch:
 
 
 _ZERO: Final = np.zeros(16, np.uint8)
+_is_cuda_in_use: Any = torch.cuda.is_initialized
 _SOME_LEVEL: Final = Level()
 """Under which stand-ins have tangents: only their order matters, and there is one level."""
 
@@ -108,11 +113,6 @@ def _beside(tangent: Tensor | None) -> dict[Any, Tensor] | None:
 
 def _check_recorded(value: torch.Tensor) -> None:
     """Raises for a tensor that requires grad and whose gradients can't travel."""
-    if value.layout is not torch.strided:
-        raise NotDifferentiable(
-            f"expected dense torch tensors where gradients are recorded, got one of "
-            f"{value.layout} that requires grad; send it as to_dense(), or detach() it"
-        )
     if _dtype_of_cotangents(value.dtype) is None:
         raise DTypeError(
             f"expected a dtype whose gradients can travel, got {value.dtype} on a torch tensor "
@@ -138,5 +138,6 @@ def _dtype_of_cotangents(dtype: torch.dtype) -> "np.dtype[Any] | None":
 
 
 torch_tensors.register()
+torch_devices.register()
 torch_duals.register()
 foreign.enlist(Torch())

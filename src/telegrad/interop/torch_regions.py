@@ -270,7 +270,9 @@ def _is_held(
 
 
 def _memory(tensor: torch.Tensor) -> int | None:
-    """Where a dense tensor's numbers are; PyTorch has zeros that are nowhere."""
+    """Where a tensor's numbers are; PyTorch has zeros that are nowhere."""
+    if tensor.is_sparse:
+        tensor = tensor._values()
     if tensor.layout is not torch.strided or tensor._is_zerotensor():
         return None
     return tensor.untyped_storage().data_ptr()

@@ -1,8 +1,10 @@
 """How torch tensors travel: as raw buffers, like telegrad's own.
 
-Dense CPU tensors of every dtype, and sparse COO ones. A dtype that NumPy lacks goes as integers of
-the same size (bfloat16) or as bytes. A Parameter stays one; ``requires_grad`` arrives as it
-left, on a new leaf: what a context adds to that is in ``torch_recording.py``.
+Dense tensors of every dtype, and sparse COO ones. A dtype that NumPy lacks goes as integers of the
+same size (bfloat16) or as bytes. A CUDA tensor goes through the CPU and arrives on the device of
+the same name; a device map changes that in ``torch_devices.py``. A Parameter stays one;
+``requires_grad`` arrives as it left, on a new leaf: what a context adds to that is in
+``torch_recording.py``.
 
 Invariant: what arrives has the values, shape, dtype and class of what left, or nothing was sent.
 """
@@ -12,10 +14,10 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from telegrad.errors import ProtocolViolation, Unserializable
+from telegrad.errors import DeviceError, ProtocolViolation, Unserializable
 from telegrad.rpc.wire import kinds
 
-__all__ = ["check", "from_parts", "register", "to_parts"]
+__all__ = ["check", "from_parts", "parameter_from_parts", "register", "to_parts"]
 
 _NATIVE: Final = frozenset(
     getattr(torch, name)
@@ -32,11 +34,18 @@ _TYPES: Final = frozenset((torch.Tensor, torch.nn.Parameter))
 def register() -> None:
     """Makes torch tensors known to the serialiser."""
     kinds.register(torch.Tensor, to_parts, from_parts, tag="torch.Tensor", check=check)
-    kinds.register(torch.nn.Parameter, to_parts, _parameter, tag="torch.nn.Parameter", check=check)
+    kinds.register(
+        torch.nn.Parameter, to_parts, parameter_from_parts, tag="torch.nn.Parameter", check=check
+    )
 
 
-def to_parts(tensor: torch.Tensor) -> tuple[list["np.ndarray[Any, Any]"], Any]:
-    """The arrays of a tensor, and what they don't tell: often only whether it requires grad."""
+def to_parts(
+    tensor: torch.Tensor, device: str | None = None
+) -> tuple[list["np.ndarray[Any, Any]"], Any]:
+    """The arrays of a tensor, and what they don't tell: often only whether it requires grad.
+
+    `device`: where it is to arrive, if it is not on the CPU here.
+    """
     requires_grad = tensor.requires_grad
     if type(tensor) in _TYPES:
         try:
@@ -45,36 +54,57 @@ def to_parts(tensor: torch.Tensor) -> tuple[list["np.ndarray[Any, Any]"], Any]:
         except (TypeError, RuntimeError):
             pass  # Not a dense one of the CPU of a dtype that NumPy has: found out by trying.
     check(tensor)
-    plain = tensor.detach()
+    # Waits for what is queued on the device's current stream.
+    plain = tensor.detach().cpu()
+    there = None if tensor.is_cpu else device or str(tensor.device)
     if plain.layout is torch.sparse_coo:
         indices, values = plain._indices(), plain._values()
         name, array = _raw(values)
-        facts = [_SPARSE, requires_grad, name, list(values.shape)]
+        facts = [_SPARSE, requires_grad, there, name, list(values.shape)]
         return [indices.numpy(), array], [*facts, list(plain.shape), plain.is_coalesced()]
-    name, array = _raw(plain)
-    return [array], [_DENSE, requires_grad, name, list(plain.shape)]
+    try:
+        name, array = _raw(plain)
+    except RuntimeError as error:
+        raise Unserializable(
+            "expected a torch tensor whose numbers can be read, got one that can't travel; send it "
+            f"from outside of the function transform (torch.func) that it belongs to ({error})"
+        ) from error
+    return [array], [_DENSE, requires_grad, there, name, list(plain.shape)]
 
 
 def from_parts(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
-    """A tensor over the memory of the arrays."""
+    """A tensor over the memory of the arrays, or on the device that it was sent to."""
     if type(facts) is bool:
         made = torch.from_numpy(parts[0])
         return made.requires_grad_() if facts else made
-    kind, requires_grad, name, shape, *rest = facts
+    kind, requires_grad, device, name, shape, *rest = facts
     if kind == _DENSE:
-        return _cooked(parts[0], name, shape).requires_grad_(requires_grad)
-    size, is_coalesced = rest
-    made = torch.sparse_coo_tensor(
-        torch.from_numpy(parts[0]),
-        _cooked(parts[1], name, shape),
-        size,
-        is_coalesced=is_coalesced,
-        check_invariants=True,
-    )
-    return made.requires_grad_(requires_grad)
+        made = _cooked(parts[0], name, shape)
+    else:
+        size, is_coalesced = rest
+        made = torch.sparse_coo_tensor(
+            torch.from_numpy(parts[0]),
+            _cooked(parts[1], name, shape),
+            size,
+            is_coalesced=is_coalesced,
+            check_invariants=True,
+        )
+    return (made if device is None else _placed(made, device)).requires_grad_(requires_grad)
 
 
-def _parameter(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
+def _placed(tensor: torch.Tensor, device: str) -> torch.Tensor:
+    try:
+        return tensor.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise DeviceError(
+            f"expected a device that this process has ({torch.cuda.device_count()} of CUDA), got "
+            f"{device!r} for a torch tensor of shape {tuple(tensor.shape)} and {tensor.dtype}; "
+            "name another one in the sender's device map (Options.device_maps), or send it as "
+            f".cpu() ({error})"
+        ) from error
+
+
+def parameter_from_parts(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
     value = from_parts(parts, facts)
     return torch.nn.Parameter(value.detach(), requires_grad=value.requires_grad)
 
@@ -117,8 +147,8 @@ def check(tensor: torch.Tensor) -> None:
             f"expected a dense or a sparse COO torch tensor, got {what}, which can't travel; "
             "convert it with to_dense(), to_sparse_coo() or dequantize() first"
         )
-    if not tensor.is_cpu:
+    if not tensor.is_cpu and not tensor.is_cuda:
         raise Unserializable(
-            f"expected a torch tensor on the CPU, got one on {tensor.device}, which can't travel; "
-            "move it with .cpu() first"
+            f"expected a torch tensor of the CPU or a CUDA device, got one on {tensor.device}, "
+            "which can't travel; move it with .cpu() first"
         )
