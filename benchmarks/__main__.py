@@ -14,6 +14,8 @@ from pathlib import Path
 from benchmarks.goals import Goal, summary
 from benchmarks.tables import RESULTS
 
+_QUIET = 0.5
+
 
 def main() -> None:
     here = Path(__file__).parent
@@ -27,6 +29,8 @@ def main() -> None:
             parser.error(f"expected benchmarks among {', '.join(known)}, got {name!r}")
     # Figures of few rounds must not take the place of real ones.
     folder = RESULTS / "quick" if options.quick else RESULTS
+    load, cores = os.getloadavg()[0], os.cpu_count()
+    busy = f"The load was {load:.1f} on {cores} cores before it began: figures of a busy machine."
     goals: list[Goal] = []
     for name in options.names or known:
         print(
@@ -37,7 +41,9 @@ def main() -> None:
         written = [str(table.save(folder)) for table in tables]
         print(f"\nwritten: {', '.join(written)}; {time.perf_counter() - began:.0f} s", flush=True)
         goals += [goal for table in tables for goal in table.goals]
-    text = summary(goals)
+    # A short piece of work finds a quiet moment where a long one does not, so the sides suffer
+    # unequally, and more rounds would not help.
+    text = summary(goals) + (f"\n\n{busy}" if load > _QUIET else "")
     (folder / "goals.md").write_text(f"{text}\n")
     print(f"\n## Goals\n\n{text}")
 
