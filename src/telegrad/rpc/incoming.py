@@ -57,6 +57,18 @@ class Incoming:
 
     def receive(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
         """Handle a frame; return the user's code that it asks for."""
+        if not frame.cost:
+            return self._receive(endpoint, frame)
+        release = partial(self._worker.budget.release, endpoint.peer.name, frame.cost)
+        task = None
+        try:
+            task = self._receive(endpoint, frame)
+        finally:
+            if task is None:
+                release()
+        return None if task is None else partial(_run_and_release, task, release)
+
+    def _receive(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
         kind = frame.kind
         worker = self._worker
         if kind == frames.ANSWER or kind == frames.FAILURE:
@@ -81,12 +93,33 @@ class Incoming:
         elif kind == frames.ACK:
             endpoint.outbox.acknowledged(frame.ident)
         elif kind == frames.PING:
-            self._send(endpoint, frames.PONG, 0)
+            # Not if it had to wait: whatever is being sent is a sign of life itself, and this
+            # thread reads for others.
+            if endpoint.can_send():
+                self._send(endpoint, frames.PONG, 0)
         elif kind == frames.HELLO:
             worker.greeted(endpoint, frame.header)
         elif kind == frames.BYE:
             worker.left(endpoint)
+        elif kind == frames.REFUSED:
+            self._refuse(endpoint, frame)
         return None
+
+    def _refuse(self, endpoint: Endpoint, frame: Frame) -> None:
+        """Answer a request for which there was no room."""
+        if not endpoint.requests.accept(frame.ident):
+            return
+        worker, budget = self._worker, self._worker.budget
+        error = Refused(
+            f"worker {worker.name!r} is full: requests of {budget.held} bytes are being served, of "
+            f"at most {budget.most} ({budget.most_of_peer} of one peer), and none of them ended in "
+            "time. Send less at once, or give it larger Options.in_flight_bytes"
+        )
+        header = dump_failure(error, worker.name, strict=worker.codec.strict)
+        try:
+            endpoint.send(frames.FAILURE, frames.UNOPENED, frame.ident, 0, header)
+        except (OSError, EOFError) as lost:
+            worker.endpoint_lost(endpoint, lost)
 
     def _send(
         self, endpoint: Endpoint, kind: int, ident: int, header: bytes = b"", buffers: Any = ()
@@ -292,6 +325,13 @@ class Incoming:
             return
         header = dump_failure(error, worker.name, strict=worker.codec.strict)
         self._send(endpoint, frames.FAILURE, number, header)
+
+
+def _run_and_release(task: Callable[[], object], release: Callable[[], object]) -> None:
+    try:
+        task()
+    finally:
+        release()
 
 
 def _check_future(result: Any) -> Future[Any]:

@@ -1,10 +1,15 @@
 """What can be chosen about a worker; each choice is an argument, none is ambient."""
 
+from typing import Final
+
 import msgspec
 
 from telegrad.errors import UsageError
 
 __all__ = ["Options"]
+
+# Less would leave no room for the messages of telegrad itself.
+_FEWEST_BYTES: Final = 1 << 20
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,6 +21,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     shared memory. `unix_sockets`: whether workers on one host may use them; else TCP on loopback.
     `host`: the address of this machine that others reach, where it has several. `strict`: no
     pickle, exposed functions only. `join_timeout`: seconds for all workers to come together.
+    `in_flight_bytes`: how many bytes of requests this worker holds at once, in all;
+    `in_flight_bytes_of_peer`: and of each peer, which also bounds a single message.
     """
 
     rpc_timeout: float = 60.0
@@ -26,6 +33,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     host: str | None = None
     strict: bool = False
     join_timeout: float = 60.0
+    in_flight_bytes: int = 16 << 30
+    in_flight_bytes_of_peer: int = 8 << 30
 
     device_maps: dict[str, dict[str, str]] = {}
     """By the name of a worker, which device there takes the tensors of each device here, as
@@ -35,6 +44,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("rpc_timeout", "spin"):
             if getattr(self, name) < 0:
                 raise UsageError(f"expected {name} of 0 or more seconds, got {getattr(self, name)}")
+        for name in ("in_flight_bytes", "in_flight_bytes_of_peer"):
+            if getattr(self, name) < _FEWEST_BYTES:
+                raise UsageError(
+                    f"expected {name} of at least {_FEWEST_BYTES}, got {getattr(self, name)}"
+                )
         for name in ("lost_after", "join_timeout"):
             if getattr(self, name) <= 0:
                 raise UsageError(

@@ -23,6 +23,7 @@ from telegrad.rpc.wire.frames import (
     NOTICE,
     RELIABLE,
     SERVICE,
+    UNOPENED,
     WAITING,
     Frame,
 )
@@ -224,7 +225,9 @@ class Outgoing:
         call = endpoint.calls.finish(frame.ident)
         if call is None:
             return
-        if call.code is not None:
+        if frame.flags & UNOPENED:
+            self._worker.references.undelivered(call)
+        elif call.code is not None:
             endpoint.known_code.put(call.code)
         observer = self._worker.observer
         if observer is not None:

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import msgspec
 
 from telegrad.errors import CallTimeout, ProtocolViolation, UsageError
-from telegrad.rpc.driver.reader import FrameReader, Spinning
+from telegrad.rpc.driver.reader import FrameReader
+from telegrad.rpc.driver.spinning import Spinning
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.tls import Credentials

@@ -3,6 +3,7 @@
 import secrets
 
 from telegrad.rpc.driver.host import SocketHost
+from telegrad.rpc.introduction import Limits
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
@@ -25,6 +26,14 @@ def start_worker(
     options = options or Options()
     # Random, so that two lives of one worker never look the same; 63 bits fit everywhere.
     incarnation = secrets.randbits(63) | 1
-    identity = Identity(name, incarnation, key, segments=options.segments, credentials=credentials)
+    most = options.in_flight_bytes_of_peer
+    identity = Identity(
+        name,
+        incarnation,
+        key,
+        Limits(payload_bytes=most, in_flight_bytes=most),
+        segments=options.segments,
+        credentials=credentials,
+    )
     host = SocketHost(identity, address, options)
     return Worker(WorkerInfo(name, id, incarnation), host, options)

@@ -36,6 +36,7 @@ from telegrad.rpc.observer import Observer
 from telegrad.rpc.options import Options
 from telegrad.rpc.outgoing import Outgoing
 from telegrad.rpc.peers import Peer, Peers
+from telegrad.rpc.protocol.budget import Budget
 from telegrad.rpc.protocol.liveness import Verdict
 from telegrad.rpc.references import References
 from telegrad.rpc.rref import RRef
@@ -65,6 +66,7 @@ class Worker:
         self.host = host
         self.peers = Peers(info)
         self.codec = Codec(strict=self.options.strict)
+        self.budget = Budget(self.options.in_flight_bytes, self.options.in_flight_bytes_of_peer)
         self.interceptor: Interceptor | None = None
         self.observer: Observer | None = None
         self.outgoing = Outgoing(self)
@@ -334,7 +336,7 @@ class Worker:
             if endpoint.next_tick > now:
                 return
             endpoint.next_tick = now + endpoint.liveness.interval
-            verdict = endpoint.liveness.tick(endpoint.frames, now)
+            verdict = endpoint.liveness.tick(endpoint.signs_of_life(), now)
             if verdict is Verdict.LOST:
                 silent = now - endpoint.liveness.heard
                 self._lose_soon(endpoint, TimeoutError(f"nothing was heard for {silent:.1f} s"))
@@ -379,7 +381,9 @@ class Worker:
             endpoints = [e for peer in self.peers.all() for e in peer.endpoints()]
         for endpoint in endpoints:
             try:
-                endpoint.send(frames.BYE, 0, 0, 0, b"")
+                # A courtesy, for which nobody waits.
+                if endpoint.can_send():
+                    endpoint.send(frames.BYE, 0, 0, 0, b"")
             except (OSError, EOFError):
                 pass
         for endpoint in [*endpoints, self._loopback]:

@@ -16,6 +16,7 @@ from telegrad.errors import (
     WorkerLost,
 )
 from telegrad.rpc.call import Call
+from telegrad.rpc.driver.admission import Room
 from telegrad.rpc.driver.link import Link, serving
 from telegrad.rpc.driver.monitor import Monitor
 from telegrad.rpc.driver.pool import Pool
@@ -46,6 +47,7 @@ class SocketHost:
         self.identity = identity
         self.options = options
         self.worker: Worker
+        self.room: Room
         self._wanted_address = address
         self._listener: Listener | None = None
         self._lock = threading.Lock()
@@ -61,6 +63,7 @@ class SocketHost:
     def begin(self, worker: "Worker") -> str:
         """Carry the worker from now on; return the address at which it can be reached."""
         self.worker = worker
+        self.room = Room(worker.budget, self.options.lost_after / 2)
         self._listener = listen(
             self._wanted_address, identity=self.identity, on_connection=self._accept
         )

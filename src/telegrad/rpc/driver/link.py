@@ -30,12 +30,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from telegrad.errors import ProtocolViolation, WorkerLost
+from telegrad.rpc.driver.admission import Admission
 from telegrad.rpc.driver.outlet import Outlet
-from telegrad.rpc.driver.reader import FrameReader, Spinning
+from telegrad.rpc.driver.reader import FrameReader
+from telegrad.rpc.driver.spinning import Spinning
 from telegrad.rpc.future import Future, wake
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.transport.connection import Connection
-from telegrad.rpc.wire.frames import CREATES, PLACED, RELEASE, Frame
+from telegrad.rpc.wire.frames import CREATES, Frame
 
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
@@ -81,7 +83,10 @@ class Link(Outlet):
         self.watched = False
         self.unattended = False
         self._is_prompt = False
-        self._reader = FrameReader(connection, Spinning(host.options.spin))
+        self._admission = Admission(host.room, peer.name)
+        self._reader = FrameReader(
+            connection, Spinning(host.options.spin), self.sharing, self._admission
+        )
         self._lead = _thread.allocate_lock()
         self._mutex = _thread.allocate_lock()
         self._serving: object = None
@@ -91,25 +96,6 @@ class Link(Outlet):
         self._followers: collections.deque[_thread.LockType] = collections.deque()
 
     # Reading.
-
-    def _next(self, deadline: float | None) -> Frame | None:
-        """Return the next frame that concerns the worker. The caller holds the lead."""
-        while True:
-            frame = self._reader.read(deadline)
-            if frame is None:
-                return None
-            self.frames += 1
-            if not (frame.flags or frame.kind == RELEASE) or self._fetch(frame):
-                return frame
-
-    def _fetch(self, frame: Frame) -> bool:
-        """Do what a frame asks of shared memory; say whether it concerns the worker, too."""
-        if frame.flags & PLACED:
-            frame.buffers = self.sharing.fetch(frame.buffers)
-        elif frame.kind == RELEASE:
-            self.sharing.take_back(frame.header)
-            return False
-        return True
 
     def wait(self, future: Future[Any], number: int, deadline: float | None) -> None:
         """Return when the future is settled or the deadline has passed, reading meanwhile."""
@@ -139,8 +125,6 @@ class Link(Outlet):
                 if frame is None:
                     return None
                 self.frames += 1
-                if (frame.flags or frame.kind == RELEASE) and not self._fetch(frame):
-                    continue
                 task = receive(self, frame)
                 if task is None:
                     continue
@@ -161,9 +145,10 @@ class Link(Outlet):
         """Settle the calls whose answers came along, since that costs nothing but the settling."""
         reader = self._reader
         while reader.has_frame():
-            frame = self._next(0.0)
+            frame = reader.read(0.0)
             if frame is None:
                 return
+            self.frames += 1
             task = self._host.worker.receive(self, frame)
             if task is not None and not self._hand_over(frame, task):
                 self._host.start(task)
@@ -268,6 +253,10 @@ class Link(Outlet):
             if not self.watched:
                 self.offer_lead()
 
+    def signs_of_life(self) -> int:
+        """Return a number that grows with each frame, and with each piece of a large one."""
+        return self.frames + self._reader.pieces
+
     def expects(self) -> bool:
         """Say whether the peer owes this side something."""
         return bool(self.calls.open or self.outbox.entries or self._pinged == self.frames)
@@ -300,8 +289,9 @@ class Link(Outlet):
         leads = True
         try:
             while True:
-                frame = self._next(None)
+                frame = self._reader.read(None)
                 assert frame is not None
+                self.frames += 1
                 task = receive(self, frame)
                 if task is None or (frame.parent and self._hand_over(frame, task)):
                     continue
@@ -341,7 +331,8 @@ class Link(Outlet):
     def _drain(self) -> None:
         """Read what is there and no more."""
         try:
-            while (frame := self._next(0.0)) is not None:
+            while (frame := self._reader.read(0.0)) is not None:
+                self.frames += 1
                 task = self._host.worker.receive(self, frame)
                 if task is not None and not self._hand_over(frame, task):
                     self._host.start(task)
@@ -372,6 +363,7 @@ class Link(Outlet):
     def close(self) -> None:
         """Wake whoever reads or writes; the descriptors go when the last has left."""
         self.closed = True
+        self._admission.close()
         self.connection.shutdown()
         while self._followers:
             try:

@@ -1,97 +1,77 @@
 """Frames out of a connection's bytes, for whichever thread reads it at the moment.
 
 Small frames come many at a time with one system call; a large body is received straight into
-memory of its own. A read that ran out of time keeps what came and goes on the next time.
+memory of its own. A read that ran out of time keeps what came and goes on the next time. Before
+a request of more than a little is received, the worker's budget is asked: it may have to wait,
+and what is refused is skipped and comes out as a frame of the kind REFUSED.
 Invariant: one thread at a time (link.py sees to it), and nothing larger than the connection's
 limits is allocated.
 """
 
-import _thread
-import os
 import select
 import struct
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from telegrad.errors import ProtocolViolation
+from telegrad.rpc.driver.admission import Admission
+from telegrad.rpc.driver.sharing import Sharing
+from telegrad.rpc.driver.spinning import Spinning
+from telegrad.rpc.protocol.budget import COUNTED_FROM
 from telegrad.rpc.transport.connection import Connection
-from telegrad.rpc.wire.frames import PREFIX, Frame, parse_prefix, split_body
+from telegrad.rpc.wire.frames import (
+    CALL,
+    PLACED,
+    PREFIX,
+    REFUSED,
+    RELEASE,
+    SERVICE,
+    Frame,
+    Placement,
+    parse_prefix,
+    split_body,
+)
 
-__all__ = ["FrameReader", "Spinning"]
+__all__ = ["FrameReader"]
 
 _ROOM: Final = 128 << 10
 _PREFIX_BYTES: Final = PREFIX.size
 _BODY_BYTES_IN_ROOM: Final = 32 << 10
-_LONG_WAIT: Final = 300e-6
-_MOST_LONG: Final = 4
-_sched_yield: Callable[[], None] | None = getattr(os, "sched_yield", None)
 
-
-class Spinning:
-    """Whether and how long to look for bytes before sleeping: one thread a process at a time.
-
-    Waking a thread costs more than a short round trip takes. Spinning without giving up the
-    processor would keep the peer from answering, so there is none where `sched_yield` is missing.
-    Adaptive: it is tried as long as bytes keep coming soon, whether or not the spinning itself
-    caught them (both sides must spin for either to gain); an idle worker does not burn.
-    """
-
-    _busy = _thread.allocate_lock()
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        # How many of the last waits were long, from 0 to `_MOST_LONG`.
-        self._long = 0
-
-    def receive(
-        self, connection: Connection, poll: "select.poll | None", view: memoryview
-    ) -> int | None:
-        """Return how many bytes came while spinning, None if none did."""
-        if _sched_yield is None or poll is None or not self.seconds or self._long >= _MOST_LONG:
-            return None
-        if not self._busy.acquire(False):
-            return None
-        # Asking first takes a third of the time of a read that fails: exceptions cost.
-        look, clock = poll.poll, time.perf_counter
-        try:
-            end = clock() + self.seconds
-            while clock() < end:
-                _sched_yield()
-                if look(0):
-                    try:
-                        return connection.recv_into_nowait(view)
-                    except BlockingIOError:
-                        # TLS: not yet a whole record.
-                        continue
-            return None
-        finally:
-            self._busy.release()
-
-    def waited(self, seconds: float) -> None:
-        """Learn from a wait that spinning did not end."""
-        if seconds > _LONG_WAIT:
-            self._long = min(self._long + 1, _MOST_LONG)
-        elif self._long:
-            self._long -= 1
+Fields = tuple[int, int, int, int, int, int, int]
 
 
 class FrameReader:
-    """The bytes that came and are not yet frames."""
+    """The bytes that came and are not yet frames.
 
-    def __init__(self, connection: Connection, spinning: Spinning) -> None:
+    `sharing` is where buffers in shared memory are found, and `admission` who is asked before a
+    request is received; without them there is neither.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        spinning: Spinning,
+        sharing: Sharing | None = None,
+        admission: Admission | None = None,
+    ) -> None:
         self._connection = connection
         self._limits = connection.limits
         self._spinning = spinning
+        self._sharing = sharing
+        self._admission = admission
         self._room = bytearray(_ROOM)
         self._view = memoryview(self._room)
         self._start = 0
         self._end = 0
-        # A frame under way that does not fit into the room: its prefix, memory and bytes so far.
-        self._large: tuple[tuple[int, int, int, int, int, int, int], memoryview] | None = None
-        self._large_end = 0
+        # How many pieces of large frames have come: a frame may take longer than a peer's silence.
+        self.pieces = 0
+        # How to go on with a frame that is under way: it is large, waits for room or is skipped.
+        self._go_on: Callable[[float | None], Frame | None] | None = None
         self._poll = None if not hasattr(select, "poll") else select.poll()
         if self._poll is not None:
             self._poll.register(connection.fileno(), select.POLLIN)
@@ -102,7 +82,7 @@ class FrameReader:
         May be asked without the right to read; whoever reads meanwhile will ask again.
         """
         size = self._end - self._start
-        if self._large is not None or size < _PREFIX_BYTES:
+        if self._go_on is not None or size < _PREFIX_BYTES:
             return False
         try:
             fields = parse_prefix(self._room, self._start, self._limits)
@@ -112,8 +92,15 @@ class FrameReader:
 
     def read(self, deadline: float | None) -> Frame | None:
         """Return the next frame, None if the deadline passed; EOFError when the peer closed."""
-        if self._large is not None:
-            return self._read_large(deadline)
+        while True:
+            frame = self._read_small(deadline) if self._go_on is None else self._go_on(deadline)
+            if frame is None or not (frame.flags & PLACED or frame.kind == RELEASE):
+                return frame
+            if frame.kind != RELEASE:
+                return self._fetch(frame, deadline)
+            self._shared().take_back(frame.header)
+
+    def _read_small(self, deadline: float | None) -> Frame | None:
         start = self._start
         while self._end - start < _PREFIX_BYTES:
             if not self._fill(_PREFIX_BYTES, deadline):
@@ -122,9 +109,12 @@ class FrameReader:
         fields = parse_prefix(self._room, start, self._limits)
         kind, flags, count, header, body, ident, parent = fields
         total = _PREFIX_BYTES + header + body
-        if total > _ROOM or body > _BODY_BYTES_IN_ROOM:
-            self._begin_large(fields)
-            return self._read_large(deadline)
+        if total >= COUNTED_FROM:
+            if self._admission is not None and kind in (CALL, SERVICE):
+                self._go_on = partial(self._ask, self._admission, fields)
+                return self._go_on(deadline)
+            if total > _ROOM or body > _BODY_BYTES_IN_ROOM:
+                return self._begin_large(fields, 0, deadline)
         while self._end - start < total:
             if not self._fill(total, deadline):
                 return None
@@ -138,7 +128,9 @@ class FrameReader:
         self._start = middle + body
         return Frame(kind, flags, ident, parent, head, split_body(own, count, flags))
 
-    def _begin_large(self, fields: tuple[int, int, int, int, int, int, int]) -> None:
+    # Large frames.
+
+    def _begin_large(self, fields: Fields, cost: int, deadline: float | None) -> Frame | None:
         _, _, _, header, body, _, _ = fields
         self._start += _PREFIX_BYTES
         # Not zeroed, unlike a bytearray: every byte is received before anyone sees it.
@@ -148,22 +140,88 @@ class FrameReader:
         came = min(self._end - self._start, len(memory))
         memory[:came] = self._view[self._start : self._start + came]
         self._start += came
-        self._large = (fields, memory)
-        self._large_end = came
+        self._go_on = partial(self._read_large, fields, memory, [came], cost)
+        return self._go_on(deadline)
 
-    def _read_large(self, deadline: float | None) -> Frame | None:
-        assert self._large is not None
-        fields, memory = self._large
-        while self._large_end < len(memory):
-            count = self._receive(memory[self._large_end :], deadline)
+    def _read_large(
+        self,
+        fields: Fields,
+        memory: memoryview,
+        progress: list[int],
+        cost: int,
+        deadline: float | None,
+    ) -> Frame | None:
+        while progress[0] < len(memory):
+            count = self._receive(memory[progress[0] :], deadline)
             if not count:
                 return None
-            self._large_end += count
-        self._large = None
+            progress[0] += count
+            self.pieces += 1
+        self._go_on = None
         kind, flags, buffers, header, _, ident, parent = fields
         body = memory[header:]
         split = split_body(body, buffers, flags) if buffers else []
-        return Frame(kind, flags, ident, parent, bytes(memory[:header]), split)
+        return Frame(kind, flags, ident, parent, bytes(memory[:header]), split, cost)
+
+    # Requests that need room.
+
+    def _ask(self, admission: Admission, fields: Fields, deadline: float | None) -> Frame | None:
+        nbytes = fields[3] + fields[4]
+        verdict = admission.decide(nbytes, deadline)
+        if verdict is None:
+            return None
+        if verdict:
+            return self._begin_large(fields, nbytes, deadline)
+        self._start += _PREFIX_BYTES
+        self._go_on = partial(self._skip, fields, [nbytes])
+        return self._go_on(deadline)
+
+    def _skip(self, fields: Fields, left: list[int], deadline: float | None) -> Frame | None:
+        """Receive what is not wanted, into the room, and forget it."""
+        while True:
+            here = min(left[0], self._end - self._start)
+            self._start += here
+            left[0] -= here
+            if not left[0]:
+                break
+            if not self._fill(1, deadline):
+                return None
+            self.pieces += 1
+        self._go_on = None
+        kind, flags, _, _, _, ident, parent = fields
+        return Frame(REFUSED, flags & ~PLACED, ident, parent, bytes((kind,)), ())
+
+    def _shared(self) -> Sharing:
+        if self._sharing is None:
+            raise ProtocolViolation("the peer names shared memory, which was not agreed on")
+        return self._sharing
+
+    def _fetch(self, frame: Frame, deadline: float | None) -> Frame | None:
+        """Map the buffers that lie in shared memory; if they are a request's, ask for room."""
+        nbytes = sum(part.nbytes for part in frame.buffers if isinstance(part, Placement))
+        if nbytes > self._limits.payload_bytes:
+            raise ProtocolViolation(
+                f"{nbytes} bytes in shared memory are more than the {self._limits.payload_bytes} "
+                "agreed on"
+            )
+        frame.buffers = self._shared().fetch(frame.buffers)
+        frame.flags &= ~PLACED
+        if self._admission is None or frame.kind not in (CALL, SERVICE):
+            return frame
+        self._go_on = partial(self._ask_for_placed, self._admission, frame, nbytes)
+        return self._go_on(deadline)
+
+    def _ask_for_placed(
+        self, admission: Admission, frame: Frame, nbytes: int, deadline: float | None
+    ) -> Frame | None:
+        verdict = admission.decide(nbytes, deadline)
+        if verdict is None:
+            return None
+        self._go_on = None
+        if verdict:
+            frame.cost += nbytes
+            return frame
+        return Frame(REFUSED, frame.flags, frame.ident, frame.parent, bytes((frame.kind,)), ())
 
     def _fill(self, wanted: int, deadline: float | None) -> int:
         """Receive some bytes behind those that are there, with room for `wanted` in all."""

@@ -1,8 +1,8 @@
 """Whether the peer at the other end of a connection is alive.
 
-The driver counts the frames that come, which costs nothing a frame; at each tick the count tells
-whether anything was heard since the last. A quiet peer is pinged, and one that stays quiet for
-`lost_after` seconds is lost. Invariant: a verdict depends on the counts and times given, on
+The driver counts what comes (frames, and pieces of large ones), which costs nothing; at each tick
+the count tells whether anything was heard since the last. A quiet peer is pinged, and one that
+stays quiet for `lost_after` seconds is lost. Invariant: a verdict depends on the counts and times given, on
 nothing else; time that passed without ticks (the process was stopped) is not held against the peer.
 """
 
@@ -37,7 +37,7 @@ class Liveness:
         return self._heard
 
     def tick(self, count: int, now: float) -> Verdict:
-        """Judge the peer, of which `count` frames have come in all."""
+        """Judge the peer, of which `count` signs of life have come in all."""
         overslept = now - self._ticked - self.interval
         if overslept > self.interval:
             # We were not running: what the peer sent meanwhile may still lie unread.

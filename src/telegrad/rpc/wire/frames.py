@@ -35,9 +35,11 @@ __all__ = [
     "PLACED",
     "PONG",
     "PREFIX",
+    "REFUSED",
     "RELEASE",
     "RELIABLE",
     "SERVICE",
+    "UNOPENED",
     "WAITING",
     "Buffer",
     "Frame",
@@ -50,6 +52,7 @@ __all__ = [
 Buffer = bytes | bytearray | memoryview
 
 # Kinds.
+REFUSED: Final = 0  # not on the wire: a request that was skipped; its header is its kind
 CALL: Final = 1  # run a function; answered
 ANSWER: Final = 2  # the result of CALL or SERVICE
 FAILURE: Final = 3  # the exception of CALL or SERVICE
@@ -68,6 +71,7 @@ PLACED: Final = 1  # some buffers lie in shared memory
 WAITING: Final = 2  # a thread of the caller waits for the answer and can run nested calls
 RELIABLE: Final = 4  # acknowledge; repeated until then
 CREATES: Final = 8  # the call's result stays there, as the reference numbered `parent`
+UNOPENED: Final = 16  # with FAILURE: nothing of the request was looked at
 
 PREFIX: Final = struct.Struct("<BBHIQQQ")
 _ALIGN: Final = 16
@@ -80,7 +84,8 @@ _MOST_BUFFERS: Final = (1 << 16) - 1
 class Frame(msgspec.Struct, gc=False):
     """One message as it came. `buffers` are views of memory that nobody else uses.
 
-    Between reading and fetching, those in shared memory are Placements.
+    Between reading and fetching, those in shared memory are Placements. `cost`: how many bytes of
+    the worker's budget it takes until it was served.
     """
 
     kind: int
@@ -89,6 +94,7 @@ class Frame(msgspec.Struct, gc=False):
     parent: int
     header: bytes | bytearray
     buffers: Sequence[Any]
+    cost: int = 0
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):

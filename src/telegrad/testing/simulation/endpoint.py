@@ -7,6 +7,7 @@ from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.introduction import Limits
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.wire.frames import ANSWER, CALL, SERVICE, Buffer, Frame
+from telegrad.testing.simulation.inbox import Inbox
 
 if TYPE_CHECKING:
     from telegrad.testing.simulation.host import SimulatedHost
@@ -21,6 +22,7 @@ class SimulatedEndpoint(Endpoint):
         super().__init__(peer, Limits(), host.now(), lost_after)
         self.host = host
         self.other: SimulatedEndpoint
+        self.inbox = Inbox(self, self._handle)
         self.last_arrival = 0.0
 
     def __repr__(self) -> str:
@@ -45,6 +47,9 @@ class SimulatedEndpoint(Endpoint):
             raise ConnectionError(f"the connection to {self.peer.name} is closed")
         copies = tuple(bytes(buffer) for buffer in buffers)
         self.host.simulation.post(self, Frame(kind, flags, ident, parent, header, copies))
+
+    def _handle(self, frame: Frame) -> None:
+        self.host.simulation.handle(self, frame)
 
     def close(self) -> None:
         """Give the path up; the other end notices after a while."""

@@ -39,6 +39,7 @@ class SimulatedHost:
     def begin(self, worker: Worker) -> str:
         """Carry the worker."""
         self.worker = worker
+        worker.budget.on_release = self._make_room
         return f"simulated://{worker.name}"
 
     def now(self) -> float:
@@ -106,6 +107,15 @@ class SimulatedHost:
         due = self.worker.next_timer()
         if due < math.inf:
             self.rouse(due)
+
+    def _make_room(self) -> None:
+        """Read on, as the next event, where something waited for room."""
+
+        def read(endpoint: Endpoint) -> None:
+            if isinstance(endpoint, SimulatedEndpoint):
+                endpoint.inbox.read()
+
+        self.simulation.at(self.now(), self, "room", lambda: self.worker.peers.each_endpoint(read))
 
     def ended(self, endpoint: Endpoint) -> None:
         """Hang up."""

@@ -247,13 +247,17 @@ class Simulation:
             return
         if frame.kind not in _HEARTBEATS:
             self._note(f"{endpoint} {frame.kind}.{frame.ident} arrives")
-        there.frames += 1
         # Each delivery has memory of its own: handlers may write into what they got.
         buffers = [memoryview(bytearray(buffer)) for buffer in frame.buffers]
         copy = Frame(frame.kind, frame.flags, frame.ident, frame.parent, frame.header, buffers)
-        task = there.host.worker.receive(there, copy)
+        there.inbox.arrive(copy)
+
+    def handle(self, endpoint: SimulatedEndpoint, frame: Frame) -> None:
+        """Let a worker handle a frame that it has read."""
+        endpoint.frames += 1
+        task = endpoint.host.worker.receive(endpoint, frame)
         if task is not None:
-            self.start(there.host, lambda: self._execute(there.host, task))
+            self.start(endpoint.host, lambda: self._execute(endpoint.host, task))
 
     @staticmethod
     def _execute(host: SimulatedHost, task: Callable[[], object]) -> None:

@@ -1,0 +1,64 @@
+"""Whether a link may read a request on: the budget of its worker, and the patience to wait for it.
+
+The thread that reads the link waits here, so nothing more of that peer is read meanwhile, and its
+own sends wait once the socket is full. Half the time after which a silent peer is lost: a peer
+whose frames are held up is not taken for one.
+"""
+
+import threading
+import time
+
+from telegrad.rpc.protocol.budget import Budget
+
+__all__ = ["Admission", "Room"]
+
+
+class Room:
+    """A worker's budget and those who wait for room in it."""
+
+    def __init__(self, budget: Budget, patience: float) -> None:
+        self.budget = budget
+        self.patience = patience
+        self.changed = threading.Condition()
+        budget.on_release = self.tell
+
+    def tell(self) -> None:
+        """Let those who wait look again."""
+        with self.changed:
+            self.changed.notify_all()
+
+
+class Admission:
+    """One link's requests, one at a time."""
+
+    def __init__(self, room: Room, peer: str) -> None:
+        self._room = room
+        self._peer = peer
+        self._until: float | None = None
+        self._closed = False
+
+    def decide(self, nbytes: int, deadline: float | None) -> bool | None:
+        """Return whether the request is admitted; None if the deadline passed before that."""
+        if self._until is None:
+            if self._room.budget.admit(self._peer, nbytes):
+                return True
+            self._until = time.monotonic() + self._room.patience
+        until = self._until if deadline is None else min(deadline, self._until)
+        admitted = False
+
+        def has_ended() -> bool:
+            nonlocal admitted
+            admitted = not self._closed and self._room.budget.admit(self._peer, nbytes)
+            return admitted or self._closed
+
+        with self._room.changed:
+            self._room.changed.wait_for(has_ended, max(0.0, until - time.monotonic()))
+        if not admitted and not self._closed and time.monotonic() < self._until:
+            return None
+        self._until = None
+        return admitted
+
+    def close(self) -> None:
+        """The link has ended: nobody need wait for it."""
+        self._closed = True
+        self._room.tell()

@@ -1,0 +1,60 @@
+"""How many bytes of others' requests a worker holds at once: in all, and of each peer.
+
+A request that does not fit waits where it is, in the peer's socket, so that whoever sends too much
+is slowed down and nobody else. Waiting has an end: the room may depend on the very answers that
+stand behind the request, so after a while it is refused, its bytes are skipped, and what comes
+after it gets through. Answers and notices are never held up: they are what makes room.
+
+Invariant: what is held never exceeds the bounds, but for one request alone, whose size the
+connection's limits bound. Safe for several threads; knows no clock.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["COUNTED_FROM", "Budget"]
+
+COUNTED_FROM: Final = 16 << 10
+"""Requests of fewer bytes are not counted: the thread that serves one weighs more."""
+
+
+class Budget:
+    """The bytes of requests that are being received and served, by peer."""
+
+    def __init__(self, most: int, most_of_peer: int) -> None:
+        self.most = most
+        self.most_of_peer = most_of_peer
+        self.on_release: Callable[[], object] = lambda: None
+        """Called after each release: there may be room for what waits."""
+        self._lock = threading.Lock()
+        self._held = 0
+        self._of_peers: dict[str, int] = {}
+
+    @property
+    def held(self) -> int:
+        """How many bytes are held now."""
+        return self._held
+
+    def admit(self, peer: str, nbytes: int) -> bool:
+        """Say whether there is room for a request, and take it."""
+        with self._lock:
+            own = self._of_peers.get(peer, 0)
+            if self._held and self._held + nbytes > self.most:
+                return False
+            if own and own + nbytes > self.most_of_peer:
+                return False
+            self._held += nbytes
+            self._of_peers[peer] = own + nbytes
+            return True
+
+    def release(self, peer: str, nbytes: int) -> None:
+        """A request was served: its bytes are free, as far as this worker is concerned."""
+        with self._lock:
+            self._held -= nbytes
+            left = self._of_peers.get(peer, 0) - nbytes
+            if left > 0:
+                self._of_peers[peer] = left
+            else:
+                self._of_peers.pop(peer, None)
+        self.on_release()
