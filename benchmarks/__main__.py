@@ -2,7 +2,7 @@
 
 Every one is a module ``bench_<name>`` with a function ``measure(quick)`` that gives its tables.
 They print rows as they are measured and are written, as Markdown and JSON, under build/benchmarks;
-what was wanted and what was reached comes last.
+what was wanted and what was reached comes last, and is written too where all were run.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from benchmarks.goals import Goal, summary
 from benchmarks.tables import RESULTS
 
 _QUIET = 0.5
+"""Up to this load nothing else of weight runs."""
 
 
 def main() -> None:
@@ -33,9 +34,7 @@ def main() -> None:
     busy = f"The load was {load:.1f} on {cores} cores before it began: figures of a busy machine."
     goals: list[Goal] = []
     for name in options.names or known:
-        print(
-            f"\n## {name} (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)\n", flush=True
-        )
+        print(f"\n## {name}\n", flush=True)
         began = time.perf_counter()
         tables = importlib.import_module(f"benchmarks.bench_{name}").measure(options.quick)
         written = [str(table.save(folder)) for table in tables]
@@ -44,7 +43,8 @@ def main() -> None:
     # A short piece of work finds a quiet moment where a long one does not, so the sides suffer
     # unequally, and more rounds would not help.
     text = summary(goals) + (f"\n\n{busy}" if load > _QUIET else "")
-    (folder / "goals.md").write_text(f"{text}\n")
+    if not options.names:
+        (folder / "goals.md").write_text(f"{text}\n")
     print(f"\n## Goals\n\n{text}")
 
 
