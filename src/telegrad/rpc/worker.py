@@ -11,6 +11,7 @@ of its worker, or shutdown.
 import itertools
 import logging
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -66,7 +67,9 @@ class Worker:
         self.host = host
         self.peers = Peers(info)
         self.codec = Codec(strict=self.options.strict)
-        self.budget = Budget(self.options.in_flight_bytes, self.options.in_flight_bytes_of_peer)
+        self.budget = Budget(
+            self.options.in_flight_bytes, self.options.in_flight_bytes_of_peer, threading.Lock()
+        )
         self.interceptor: Interceptor | None = None
         self.observer: Observer | None = None
         self.outgoing = Outgoing(self)

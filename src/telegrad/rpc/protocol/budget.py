@@ -6,12 +6,12 @@ stand behind the request, so after a while it is refused, its bytes are skipped,
 after it gets through. Answers and notices are never held up: they are what makes room.
 
 Invariant: what is held never exceeds the bounds, but for one request alone, whose size the
-connection's limits bound. Safe for several threads; knows no clock.
+connection's limits bound. Knows no clock and no threads: whoever has several gives it a lock.
 """
 
-import threading
 from collections.abc import Callable
-from typing import Final
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
 
 __all__ = ["COUNTED_FROM", "Budget"]
 
@@ -22,12 +22,17 @@ COUNTED_FROM: Final = 16 << 10
 class Budget:
     """The bytes of requests that are being received and served, by peer."""
 
-    def __init__(self, most: int, most_of_peer: int) -> None:
+    def __init__(
+        self,
+        most: int,
+        most_of_peer: int,
+        lock: AbstractContextManager[Any] = nullcontext(),
+    ) -> None:
         self.most = most
         self.most_of_peer = most_of_peer
         self.on_release: Callable[[], object] = lambda: None
         """Called after each release: there may be room for what waits."""
-        self._lock = threading.Lock()
+        self._lock = lock
         self._held = 0
         self._of_peers: dict[str, int] = {}
 

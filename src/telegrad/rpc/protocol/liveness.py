@@ -2,8 +2,9 @@
 
 The driver counts what comes (frames, and pieces of large ones), which costs nothing; at each tick
 the count tells whether anything was heard since the last. A quiet peer is pinged, and one that
-stays quiet for `lost_after` seconds is lost. Invariant: a verdict depends on the counts and times given, on
-nothing else; time that passed without ticks (the process was stopped) is not held against the peer.
+stays quiet for `lost_after` seconds is lost. Invariant: a verdict depends on the counts and times
+given, on nothing else; time that passed without ticks (the process was stopped) is not held
+against the peer.
 """
 
 import enum
