@@ -26,13 +26,13 @@ class Budget:
         self,
         most: int,
         most_of_peer: int,
-        lock: AbstractContextManager[Any] = nullcontext(),
+        lock: AbstractContextManager[Any] | None = None,
     ) -> None:
         self.most = most
         self.most_of_peer = most_of_peer
         self.on_release: Callable[[], object] = lambda: None
         """Called after each release: there may be room for what waits."""
-        self._lock = lock
+        self._lock = lock or nullcontext()
         self._held = 0
         self._of_peers: dict[str, int] = {}
 
