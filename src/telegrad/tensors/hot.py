@@ -19,7 +19,7 @@ from telegrad.rules import Primitive
 from telegrad.tensors import tensor
 from telegrad.tensors.lent import lent
 from telegrad.tensors.modes import MODE, PLAIN
-from telegrad.tensors.pushing import pusher
+from telegrad.tensors.pushing import push_one, push_two
 
 __all__ = ["binary", "product", "reversed_binary", "unary"]
 
@@ -34,7 +34,7 @@ def binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
     """The function of an elementwise row of two inputs."""
     if not row.differentiable:
         return _never_recorded_binary(row)
-    kernel, push = row.kernel(NUMPY), pusher(row)
+    kernel, push = row.kernel(NUMPY), push_two(row)
     variants = row.variants
 
     def call(x: Any, y: Any, /) -> "tensor.Tensor":
@@ -58,7 +58,7 @@ def binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
         if dtype is not b.dtype or (dtype is not _FLOAT32 and dtype is not _FLOAT64):
             return lent.apply(row, x, y)  # type: ignore[no-any-return]
         if held_x or held_y:
-            dual = push((a, b), (held_x, held_y)) if from_x is from_y is None else None
+            dual = push(a, held_x, b, held_y) if from_x is from_y is None else None
             return lent.apply(row, x, y) if dual is None else dual  # type: ignore[no-any-return]
         try:
             out = kernel(a, b)
@@ -111,7 +111,7 @@ def unary(row: Primitive) -> Callable[[Any], "tensor.Tensor"]:
     """The function of an elementwise row of one input."""
     if not row.differentiable:
         return _never_recorded(row)
-    kernel, push = row.kernel(NUMPY), pusher(row)
+    kernel, push = row.kernel(NUMPY), push_one(row)
     variants = row.variants
 
     def call(x: Any, /) -> "tensor.Tensor":
@@ -125,7 +125,7 @@ def unary(row: Primitive) -> Callable[[Any], "tensor.Tensor"]:
             return lent.apply(row, x)  # type: ignore[no-any-return]
         node = x.node
         if x.tangents:
-            dual = push((a,), (x.tangents,)) if node is None else None
+            dual = push(a, x.tangents) if node is None else None
             return lent.apply(row, x) if dual is None else dual  # type: ignore[no-any-return]
         out = kernel(a)
         if type(out) is not _ndarray:
@@ -180,7 +180,7 @@ def _never_recorded_binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tenso
 
 def product(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor | None"]:
     """The function of a row of two matrices; gives None where the hot path does not apply."""
-    kernel, push = row.kernel(NUMPY), pusher(row)
+    kernel, push = row.kernel(NUMPY), push_two(row)
     variants = row.variants
 
     def call(x: Any, y: Any, /) -> "tensor.Tensor | None":
@@ -194,7 +194,7 @@ def product(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor | None"]:
             return None
         from_x, from_y = x.node, y.node
         if x.tangents or y.tangents:
-            return push((a, b), (x.tangents, y.tangents)) if from_x is from_y is None else None
+            return push(a, x.tangents, b, y.tangents) if from_x is from_y is None else None
         try:
             out = kernel(a, b)
         except ValueError:

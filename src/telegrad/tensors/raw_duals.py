@@ -16,7 +16,7 @@ from telegrad.arrays import scalar_like
 from telegrad.graph import next_key
 from telegrad.rules import Primitive
 from telegrad.rules.primitive import Word
-from telegrad.tensors.pushing import pusher
+from telegrad.tensors.pushing import push_any
 from telegrad.tensors.recorded import RowNode, variant
 from telegrad.tensors.saving import restored
 from telegrad.tensors.tensor import LEAF, Tensor, wrap
@@ -61,7 +61,7 @@ def apply_raw_dual(
     if has_node and records:
         return None
     if row.push is None:
-        row.push = pusher(row)
+        row.push = push_any(row)
     made: Tensor | None = row.push(arrays, held, options)
     if made is not None and has_node:
         made.node = _node(row, inputs, arrays, made, options)
