@@ -184,6 +184,7 @@ class GraphTask:
             if root.key < 0 and root not in missing:
                 self._finish_leaf(root)
         node: Any = None
+        edges: Any
         finished: list[Any] = []
         try:
             while order:
@@ -202,7 +203,18 @@ class GraphTask:
                 if not keep and getrefcount(node) > ALONE:
                     node.release()
                 cotangent = None
-                for edge, contribution in zip(node.edges, contributions):
+                edges = node.edges
+                if (
+                    len(edges) == 1
+                    and edges[0].key >= 0
+                    and edges[0] not in buffers
+                    and contributions[0] is not None
+                ):
+                    # Most nodes: one edge, to a node that nothing has come to yet.
+                    buffers[edges[0]] = contributions[0]
+                    edges = None
+                    continue
+                for edge, contribution in zip(edges, contributions):
                     if contribution is not None:
                         if edge not in buffers:
                             buffers[edge] = contribution
@@ -215,7 +227,7 @@ class GraphTask:
                         missing[edge] -= 1
                         if not missing[edge]:
                             finished.append(edge)
-                edge = None
+                edge = edges = None
                 if finished:
                     # Only the buffers may know a leaf's gradient, so that it need not be copied.
                     contributions = contribution = None
@@ -231,10 +243,8 @@ class GraphTask:
         """All nodes that the roots reach, newest last; counts the contributions to each leaf."""
         missing = self.missing
         order = [root for root in roots if root.key >= 0]
-        stack = list(order)
         seen = set(order)
-        while stack:
-            node = stack.pop()
+        for node in order:  # It grows as it is read, until nothing new is reached.
             if node.freed:
                 raise freed_error(node)
             for edge in node.edges:
@@ -243,7 +253,6 @@ class GraphTask:
                 elif edge not in seen:
                     seen.add(edge)
                     order.append(edge)
-                    stack.append(edge)
         order.sort(key=_by_key)
         return order
 
