@@ -8,7 +8,8 @@ Nothing here knows a framework. `known` is the process's, as types are, and empt
 one is met, so a program without pays for a look at an empty list.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 from telegrad.autograd.roots import node_of
@@ -27,6 +28,7 @@ __all__ = [
     "empty_stand_ins",
     "enlist",
     "framework_of",
+    "is_recording",
     "join",
     "known",
     "listed_inputs",
@@ -63,6 +65,15 @@ class Framework(Protocol):
 
     def carry(self, values: list[Any], worker: Worker, book: LevelBook, to: str) -> None:
         """Replaces those of its values that have tangents or devices by what travels to `to`."""
+
+    def is_recording(self) -> bool:
+        """Whether the framework records what this thread does."""
+
+    def serving(self, scope: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
+        """The scope of a handler, in the modes that a thread has at first."""
+
+    def run(self, function: Callable[[], None]) -> None:
+        """Calls what runs a pass in the modes that a thread has at first."""
 
     def detached(self, value: Any) -> Any:
         """The value without history."""
@@ -160,6 +171,16 @@ def detach(values: list[Any]) -> None:
         for i, value in enumerate(values):
             if isinstance(value, framework.type):
                 values[i] = framework.detached(value)
+
+
+def is_recording(values: list[Any]) -> bool:
+    """Whether a call with these values is recorded, given that telegrad records here.
+
+    It is not if the framework records nothing here and telegrad has nothing to record.
+    """
+    return known[0].is_recording() or any(
+        isinstance(value, Tensor) and value.node is not None for value in values
+    )
 
 
 def cut(entries: list[Any], keep_graph: bool, targets: Iterable[Any] = ()) -> Cut:

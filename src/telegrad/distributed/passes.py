@@ -142,7 +142,10 @@ class Part:
         before = MODE.get()
         MODE.set(recording(before, self.plan.recorded))
         try:
-            self._task.run()
+            if foreign.known:
+                foreign.known[0].run(self._task.run)
+            else:
+                self._task.run()
         except BaseException as error:
             self._error = error
             raise

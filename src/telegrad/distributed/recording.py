@@ -54,6 +54,8 @@ class Recorder:
         place = CURRENT.get()
         levels = LEVELS.get()
         is_recording = MODE.get().recording
+        if is_recording and foreign.known:
+            is_recording = foreign.is_recording(values)
         if place is None and is_recording and not levels:
             self._carry_duals(to.name, values)
             return None
@@ -99,6 +101,12 @@ class Recorder:
     # The callee's side.
 
     def incoming_call(
+        self, frm: WorkerInfo, extra: Any, values: list[Any]
+    ) -> AbstractContextManager[Any]:
+        scope = self._scope_of(frm, extra, values)
+        return foreign.known[0].serving(scope) if foreign.known else scope
+
+    def _scope_of(
         self, frm: WorkerInfo, extra: Any, values: list[Any]
     ) -> AbstractContextManager[Any]:
         if extra is None:

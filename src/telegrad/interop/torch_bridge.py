@@ -25,6 +25,7 @@ from telegrad.graph import Cotangent, NodeHooks, next_key, reachable
 from telegrad.interop import torch_version
 from telegrad.interop.torch_arrays import CPU, cooked, raw
 from telegrad.interop.torch_levels import bind, make_dual, tangent_of
+from telegrad.interop.torch_modes import is_ordinary
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.accumulating import accumulate
 from telegrad.tensors.hooked import Hooked
@@ -240,9 +241,9 @@ def join(value: torch.Tensor, node: Any, entries: list[Entry]) -> Any:
     """
     tensors = [each.tensor for each in entries]
     crossing = Crossing(node, entries)
-    if torch.is_grad_enabled():
+    if is_ordinary():
         return _apply(_ANCHOR, [value], crossing, *tensors)
-    with torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad():
         return _apply(_ANCHOR, [value], crossing, *tensors)
 
 

@@ -4,7 +4,8 @@ Loaded when a worker first meets a value of PyTorch's (``distributed/equipment.p
 has one: types are the process's.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Final, cast
 
@@ -21,6 +22,7 @@ from telegrad.interop.torch_bridge import entry_of, from_torch, join
 from telegrad.interop.torch_cut import cut
 from telegrad.interop.torch_ends import Leaf, Tap
 from telegrad.interop.torch_levels import is_open, make_dual, tangent_of
+from telegrad.interop.torch_modes import Ordinarily, is_ordinary, run_ordinarily
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.levels import Level
@@ -70,11 +72,25 @@ class Torch:
         if is_open():
             torch_duals.carry(values, book, to)
 
+    def is_recording(self) -> bool:
+        return is_ordinary()
+
+    def serving(self, scope: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
+        return scope if is_ordinary() else Ordinarily(scope)
+
+    def run(self, function: Callable[[], None]) -> None:
+        run_ordinarily(function)
+
     def detached(self, value: torch.Tensor) -> torch.Tensor:
         tangent = tangent_of(value)
         if tangent is not None:
             return cast(torch.Tensor, make_dual(value.detach(), tangent.detach()))
-        return value.detach() if value.requires_grad else value
+        if not value.requires_grad:
+            return value
+        if type(value) is torch.nn.Parameter:
+            # One stays one, so that a module keeps its parameters.
+            return torch.nn.Parameter(value.detach(), requires_grad=False)
+        return value.detach()
 
     def as_gradient(self, value: torch.Tensor) -> Tensor:
         dense = value if value.layout is torch.strided else value.to_dense()

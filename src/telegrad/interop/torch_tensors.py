@@ -9,12 +9,14 @@ the same name; a device map changes that in ``torch_devices.py``. A Parameter st
 Invariant: what arrives has the values, shape, dtype and class of what left, or nothing was sent.
 """
 
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import torch
 
 from telegrad.errors import DeviceError, ProtocolViolation, Unserializable
+from telegrad.interop.torch_modes import run_ordinarily
 from telegrad.rpc.wire import kinds
 
 __all__ = ["check", "from_parts", "parameter_from_parts", "register", "to_parts"]
@@ -74,6 +76,11 @@ def to_parts(
 
 def from_parts(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
     """A tensor over the memory of the arrays, or on the device that it was sent to."""
+    # Whichever thread reads a message makes its tensors, and may be in inference mode.
+    return run_ordinarily(partial(_built, parts, facts))
+
+
+def _built(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
     if type(facts) is bool:
         made = torch.from_numpy(parts[0])
         return made.requires_grad_() if facts else made
@@ -106,7 +113,8 @@ def _placed(tensor: torch.Tensor, device: str) -> torch.Tensor:
 
 def parameter_from_parts(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
     value = from_parts(parts, facts)
-    return torch.nn.Parameter(value.detach(), requires_grad=value.requires_grad)
+    requires_grad = value.requires_grad
+    return run_ordinarily(lambda: torch.nn.Parameter(value.detach(), requires_grad=requires_grad))
 
 
 def _raw(dense: torch.Tensor) -> tuple[str | None, "np.ndarray[Any, Any]"]:

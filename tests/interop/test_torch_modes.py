@@ -1,0 +1,129 @@
+"""PyTorch's modes around calls: what is recorded under them, and where they end."""
+
+import pytest
+import torch
+from tests.distributed.simulated import on_workers
+from tests.interop import torch_handlers as handlers
+
+import telegrad as tg
+from telegrad.distributed import LocalCluster, autograd, rpc
+
+MODES = [torch.no_grad, torch.inference_mode]
+
+
+def x():
+    return torch.tensor([5.0, 7.0], dtype=torch.float64, requires_grad=True)
+
+
+def sends(context_id):
+    return autograd._retrieve_context(context_id)._send_functions()
+
+
+def knows(context_id):
+    return autograd._is_valid_context(context_id)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_call_without_recording_leaves_nothing_on_either_side(mode):
+    @on_workers("main", "b")
+    def program():
+        one = x()
+        with autograd.context() as context_id:
+            with mode():
+                y = rpc.rpc_sync("b", handlers.scale, (one,))
+            assert not y.requires_grad
+            assert y.tolist() == [10, 21]
+            assert sends(context_id) == {}
+            with mode():
+                assert not rpc.rpc_sync("b", knows, (context_id,))
+
+    program()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_outside_of_a_context_the_results_are_constants_too(mode):
+    @on_workers("main", "b")
+    def program():
+        with mode():
+            assert not rpc.rpc_sync("b", handlers.scale, (x(),)).requires_grad
+        assert rpc.rpc_sync("b", handlers.scale, (x(),)).requires_grad
+
+    program()
+
+
+@on_workers("main", "b")
+def test_a_recorded_tensor_of_telegrad_in_the_same_call_is_still_recorded():
+    own = tg.tensor([1.0, 2.0], dtype=tg.float64, requires_grad=True)
+    with autograd.context() as context_id:
+        with torch.no_grad():
+            y, z = rpc.rpc_sync("b", handlers.scale_both, (x(), own))
+        autograd.backward(context_id, [z.sum()])
+        found = autograd.get_gradients(context_id)
+        assert [leaf is own for leaf in found] == [True]
+        assert found[own].tolist() == [5, 7]
+        assert y.tolist() == [10, 21]
+
+
+@on_workers("main", "b")
+def test_what_arrives_under_inference_mode_can_be_differentiated_later():
+    with torch.inference_mode():
+        one = rpc.rpc_sync("b", handlers.same, (torch.ones(2),))
+    assert not one.is_inference()
+    one.requires_grad_()
+    (one * one).sum().backward()
+    assert one.grad.tolist() == [2, 2]
+
+
+@on_workers("main", "b")
+def test_inference_tensors_travel_as_constants():
+    with torch.inference_mode():
+        value = torch.arange(2.0)
+    assert value.is_inference()
+    with autograd.context() as context_id:
+        found = rpc.rpc_sync("b", handlers.same, (value,))
+        assert not found.is_inference()
+        assert found.tolist() == [0, 1]
+        one = torch.ones(2, requires_grad=True)
+        y = rpc.rpc_sync("b", torch.mul, (one, value))
+        autograd.backward(context_id, [y.sum()])
+        assert autograd.get_gradients(context_id)[one].tolist() == [0, 1]
+
+
+@on_workers("main", "b")
+def test_a_module_that_comes_under_no_grad_keeps_its_parameters_as_constants():
+    with torch.no_grad():
+        model = rpc.rpc_sync("b", handlers.Model)
+    assert len(list(model.parameters())) == 4
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+def modes_here():
+    return torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+
+def call_back(name, value):
+    return rpc.rpc_sync(name, modes_here), rpc.rpc_sync(name, handlers.scale, (value,))
+
+
+@pytest.mark.processes
+def test_a_handler_on_the_thread_that_waits_does_not_run_in_its_modes():
+    with LocalCluster(["b"]):
+        me = rpc.current_worker().name
+        for mode in MODES:
+            with mode():
+                modes, _ = rpc.rpc_sync("b", call_back, (me, torch.ones(2)))
+                assert modes == (True, False)
+        own = tg.tensor([1.0], requires_grad=True)
+        one = x()
+        with autograd.context() as context_id:
+            with torch.inference_mode():
+                # Recorded for the Tensor's sake; the call back is served in this thread.
+                y = rpc.rpc_sync("b", scale_back, (me, one.tolist(), own))
+            autograd.backward(context_id, [y.sum()])
+            found = autograd.get_gradients(context_id)
+            assert found[handlers.parameter()].tolist() == [5, 7]
+
+
+def scale_back(name, numbers, own):
+    value = torch.tensor(numbers, dtype=torch.float64, requires_grad=True)
+    return rpc.rpc_sync(name, handlers.scale, (value,))
