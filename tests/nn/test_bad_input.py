@@ -26,6 +26,18 @@ SHAPES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: F.linear(zeros(4, 3), zeros(2, 3), zeros(3)),
         r"bias of shape \(2,\) for weight of shape \(2, 3\), got shape \(3,\)",
     ),
+    "linear, weight": (
+        lambda: F.linear(zeros(4, 3), zeros(3)),
+        r"weight of shape \(out, in\) in linear, got \(3,\)",
+    ),
+    "embedding, weight": (
+        lambda: F.embedding(tg.tensor([0]), zeros(3)),
+        r"weight of shape \(row, feature\) in embedding, got \(3,\)",
+    ),
+    "conv, weight": (
+        lambda: F.conv2d(zeros(1, 4, 8, 8), zeros(4, 3)),
+        r"weight of shape \(out, in, row, column\).*\(4, 3\) for input of shape \(1, 4, 8, 8\)",
+    ),
     "conv, channels": (
         lambda: nn.Conv2d(3, 2, 3)(zeros(1, 4, 8, 8)),
         r"\(item, 3, row, column\) for weight of shape \(2, 3, 3, 3\).*\(1, 4, 8, 8\)",
@@ -62,8 +74,33 @@ SHAPES: dict[str, tuple[Callable[[], Any], str]] = {
     "pooling, axes": (lambda: nn.AvgPool2d(2)(zeros(2, 4)), r"row, column\).*\(2, 4\)"),
     "attention": (
         lambda: nn.MultiheadAttention(4, 2)(zeros(3, 2, 4), zeros(3, 2, 5), zeros(3, 2, 4)),
-        r"key with 2 items and 4 features, got 2 and 5",
+        r"key with 2 items and 4 features, got 2 and 5 \(in_proj_weight has shape \(12, 4\)\)",
     ),
+    "attention, width of keys": (
+        lambda: nn.MultiheadAttention(4, 2, kdim=5)(zeros(3, 2, 4), zeros(3, 2, 4), zeros(3, 2, 4)),
+        r"key with 2 items and 5 features, got 2 and 4 \(k_proj_weight has shape \(4, 5\)\)",
+    ),
+    "cross entropy, no classes": (
+        lambda: F.cross_entropy(zeros(), tg.tensor(0)),
+        r"axis of classes in cross_entropy, got shape \(\)",
+    ),
+    "cross entropy, weight": (
+        lambda: F.cross_entropy(zeros(2, 3), tg.tensor([0, 1]), weight=zeros(4)),
+        r"weight of shape \(3,\) in cross_entropy, got \(4,\)",
+    ),
+    "cross entropy, target": (
+        lambda: F.cross_entropy(zeros(2, 3), tg.tensor([0, 1, 2])),
+        r"target of shape \(2,\) for input of shape \(2, 3\) in cross_entropy, got \(3,\)",
+    ),
+    "binary cross entropy, weight": (
+        lambda: F.binary_cross_entropy_with_logits(zeros(3), zeros(3), weight=zeros(2, 3)),
+        r"weight of a shape that broadcasts to the input's, \(3,\).*got \(2, 3\)",
+    ),
+    "binary cross entropy, pos_weight": (
+        lambda: F.binary_cross_entropy_with_logits(zeros(2, 3), zeros(2, 3), pos_weight=zeros(4)),
+        r"pos_weight of a shape that broadcasts to the input's, \(2, 3\).*got \(4,\)",
+    ),
+    "squares": (lambda: nn.MSELoss()(zeros(2, 3), zeros(3)), r"mse_loss, got \(2, 3\) and \(3,\)"),
     "attention, axes": (
         lambda: nn.MultiheadAttention(4, 2)(zeros(3, 4), zeros(3, 2, 4), zeros(3, 2, 4)),
         r"\(3, 4\), \(3, 2, 4\)",
@@ -110,6 +147,17 @@ ARGUMENTS: dict[str, tuple[Callable[[], Any], str]] = {
     "embedding, below": (lambda: nn.Embedding(3, 2)(tg.tensor([-1])), "got -1"),
     "embedding, padding": (lambda: nn.Embedding(3, 2, padding_idx=3), "within 3 rows, got 3"),
     "embedding, empty": (lambda: nn.Embedding(0, 2), "at least one row"),
+    "linear, no size": (lambda: nn.Linear(-3, 2), "in_features of 0 or more in Linear, got -3"),
+    "linear, a fraction": (lambda: nn.Linear(3, 2.0), "out_features of 0 or more"),  # type: ignore[arg-type]
+    "linear, an array": (
+        lambda: nn.Linear(3, 2)(np.ones(3)),
+        "Tensors as input and weight of linear, got ndarray and Parameter; wrap",
+    ),
+    "conv, no channels": (lambda: nn.Conv2d(0, 2, 3), "in_channels of 1 or more in Conv2d, got 0"),
+    "cross entropy, an array": (
+        lambda: F.cross_entropy(zeros(2, 3), np.array([0, 1])),  # type: ignore[arg-type]
+        "Tensors as input and target of cross_entropy, got Tensor and ndarray; wrap",
+    ),
     "conv, groups": (lambda: nn.Conv2d(3, 4, 3, groups=2), "divide 3 channels in"),
     "conv, mode": (lambda: nn.Conv2d(1, 1, 1, padding_mode="mirror"), "got 'mirror'"),
     "conv, kernel": (lambda: nn.Conv2d(1, 1, (1, 2, 3)), "kernel_size"),  # type: ignore[arg-type]
@@ -164,6 +212,8 @@ def test_bad_arguments_are_told(name: str) -> None:
 def test_dtypes_that_do_not_fit_are_told() -> None:
     with pytest.raises(DTypeError, match="integers as input of embedding, got float32"):
         nn.Embedding(3, 2)(tg.tensor([1.0]))
+    with pytest.raises(DTypeError, match=r"as input of linear, got int64; use input.to"):
+        nn.Linear(3, 2)(tg.tensor([1, 2, 3]))
     with pytest.raises(DTypeError, match="truth values or real numbers, got int64"):
         F.scaled_dot_product_attention(
             *[zeros(2, 3)] * 3, attn_mask=tg.tensor(np.ones((2, 2), np.int64))

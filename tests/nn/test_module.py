@@ -66,6 +66,13 @@ def test_a_state_is_loaded_into_the_same_parameters() -> None:
     np.testing.assert_array_equal(block(x).detach().numpy(), other(x).detach().numpy())
 
 
+def test_a_state_of_pytorch_is_loaded_as_it_is() -> None:
+    theirs = torch.nn.Linear(3, 2)
+    ours = nn.Linear(3, 2)
+    assert ours.load_state_dict(theirs.state_dict()) == ([], [])
+    np.testing.assert_array_equal(ours.weight.detach().numpy(), theirs.weight.detach().numpy())
+
+
 def test_keys_that_do_not_fit_are_listed_and_nothing_changes() -> None:
     block = Block()
     state = dict(Block().state_dict())

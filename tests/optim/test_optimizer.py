@@ -179,11 +179,18 @@ def test_its_repr_shows_the_groups() -> None:
 def test_no_parameters_are_refused() -> None:
     with pytest.raises(UsageError, match="at least one parameter"):
         optim.SGD([], lr=0.1)
+    with pytest.raises(UsageError, match="at least one parameter, got none in 2 groups"):
+        optim.SGD([{"params": []}, {"params": []}], lr=0.1)
 
 
 def test_a_lone_tensor_is_refused() -> None:
     with pytest.raises(UsageError, match="iterable of parameters"):
         optim.SGD(parameter(2), lr=0.1)
+
+
+def test_a_module_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"got Linear; for a module, pass its parameters\(\)"):
+        optim.SGD(nn.Linear(2, 2), lr=0.1)  # type: ignore[arg-type]
 
 
 def test_what_is_not_a_leaf_is_refused() -> None:
@@ -203,6 +210,12 @@ def test_options_out_of_range_are_refused() -> None:
         optim.SGD([p], lr=-1)
     with pytest.raises(UsageError, match="betas"):
         optim.Adam([p], betas=(1.0, 0.9))
+    with pytest.raises(UsageError, match=r"two betas from 0 up to 1, got \(0.9,\)"):
+        optim.Adam([p], betas=(0.9,))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="lr of 0 or more, got 'fast'"):
+        optim.Adam([p], lr="fast")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="initial_accumulator_value of 0 or more, got -1"):
+        optim.Adagrad([p], initial_accumulator_value=-1)
     with pytest.raises(UsageError, match="nesterov"):
         optim.SGD([p], nesterov=True)
     with pytest.raises(UsageError, match="rate"):
@@ -223,3 +236,42 @@ def test_a_state_of_another_model_is_refused_and_changes_nothing() -> None:
         mine.load_state_dict(optim.Adam([parameter(2), parameter(2)]).state_dict())
     with pytest.raises(UsageError, match="param_groups"):
         mine.load_state_dict({"weight": tg.ones(2)})
+
+
+def stepped(kind: Any, **options: Any) -> Any:
+    p = parameter(2)
+    optimizer = kind([p], **options)
+    p.grad = tg.ones_like(p)
+    optimizer.step()
+    return optimizer
+
+
+def test_a_state_of_another_optimiser_is_refused_and_changes_nothing() -> None:
+    mine = optim.Adam([parameter(2)], lr=0.1)
+    with pytest.raises(UsageError, match="another optimiser: its groups lack betas, eps, amsgrad"):
+        mine.load_state_dict(stepped(optim.SGD, momentum=0.9).state_dict())
+    state = stepped(optim.Adam).state_dict()
+    state["state"][0]["sum"] = state["state"][0].pop("exp_avg")
+    with pytest.raises(UsageError, match="of Adam, got another: missing exp_avg; unexpected sum"):
+        mine.load_state_dict(state)
+    state = stepped(optim.Adam).state_dict()
+    state["param_groups"][0]["lr"] = -1.0
+    with pytest.raises(UsageError, match="lr of 0 or more, got -1"):
+        mine.load_state_dict(state)
+    assert mine.param_groups[0]["lr"] == 0.1
+    assert not mine.state
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_state_brings_the_options_it_was_made_with(kind: Any) -> None:
+    options: dict[str, Any] = {"lr": 0.5}
+    if kind is optim.RMSprop:
+        options.update(centered=True, momentum=0.5)
+    elif kind in (optim.Adam, optim.AdamW):
+        options["amsgrad"] = True
+    other, mine = stepped(kind, **options), kind([parameter(2)])
+    mine.load_state_dict(other.state_dict())
+    mine.param_groups[0]["params"][0].grad = tg.ones(2, dtype=tg.float64)
+    mine.step()
+    shown = {name: value for name, value in mine.param_groups[0].items() if name != "params"}
+    assert shown == {k: v for k, v in other.param_groups[0].items() if k != "params"}

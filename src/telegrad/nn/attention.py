@@ -105,10 +105,12 @@ class MultiheadAttention(Module):
         widths = (self.embed_dim, self.kdim, self.vdim)
         for name, x, width in zip(("query", "key", "value"), (query, key, value), widths):
             if x.shape[2] != width or x.shape[0] != query.shape[0]:
+                weight, own = self.in_proj_weight, f"{name[0]}_proj_weight"
+                taken = getattr(self, own).shape if weight is None else weight.shape
                 raise ShapeError(
                     f"expected {name} with {query.shape[0]} items and {width} features, got "
-                    f"{x.shape[0]} and {x.shape[2]} (in_proj_weight takes embed_dim "
-                    f"{self.embed_dim}, kdim {self.kdim}, vdim {self.vdim})"
+                    f"{x.shape[0]} and {x.shape[2]} ({own if weight is None else 'in_proj_weight'} "
+                    f"has shape {taken})"
                 )
         if key.shape[1] != value.shape[1]:
             raise ShapeError(

@@ -34,6 +34,9 @@ class Conv2d(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        for name, count in (("in_channels", in_channels), ("out_channels", out_channels)):
+            if not isinstance(count, int) or count < 1:
+                raise UsageError(f"expected {name} of 1 or more in Conv2d, got {count!r}")
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise UsageError(
                 f"expected groups that divide {in_channels} channels in and {out_channels} out, "

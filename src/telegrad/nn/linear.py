@@ -24,6 +24,9 @@ class Linear(Module):
         self, in_features: int, out_features: int, bias: bool = True, *, dtype: Any = None
     ) -> None:
         super().__init__()
+        for name, size in (("in_features", in_features), ("out_features", out_features)):
+            if not isinstance(size, int) or size < 0:
+                raise UsageError(f"expected {name} of 0 or more in Linear, got {size!r}")
         self.in_features = in_features
         self.out_features = out_features
         self.weight = Parameter(empty((out_features, in_features), dtype=dtype))

@@ -87,10 +87,11 @@ def restore_state(module: "Module", state: Any, strict: bool) -> KeyReport:
 def _value(name: str, value: Any) -> Any:
     if isinstance(value, Tensor):
         return np.asarray(value.array)
-    if isinstance(value, (np.ndarray, np.generic)):
+    if hasattr(value, "__array__"):
+        # Whatever tells NumPy its numbers: an array, or another library's tensor.
         return np.asarray(value)
     raise UsageError(
-        f"expected a Tensor or NumPy array for {name} in the state dict, got {type(value).__name__}"
+        f"expected a Tensor or an array for {name} in the state dict, got {type(value).__name__}"
     )
 
 

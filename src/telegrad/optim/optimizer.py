@@ -7,6 +7,7 @@ before, and none is ever seen half done.
 """
 
 import math
+import numbers
 from collections.abc import Callable, Iterable, Mapping
 from sys import getrefcount
 from typing import Any
@@ -25,12 +26,26 @@ __all__ = ["Optimizer", "ParamGroup"]
 
 ParamGroup = dict[str, Any]
 
+_SIZES = (
+    "lr",
+    "eps",
+    "weight_decay",
+    "momentum",
+    "lr_decay",
+    "alpha",
+    "initial_accumulator_value",
+)
+"""Options that are numbers of 0 or more, in whichever optimiser has them."""
+
 
 class Optimizer:
     """Changes parameters by their gradients.
 
     `params`: tensors, or groups, each a dict with "params" and options of its own.
     """
+
+    made_later: frozenset[str] = frozenset()
+    """What an update may begin to remember after the first, so that a state need not have it."""
 
     always_aside: bool = False
     """Whether to make every new value aside: for when other threads read parameters meanwhile."""
@@ -45,6 +60,11 @@ class Optimizer:
                 f"expected an iterable of parameters or of groups, got {type(params).__name__}; "
                 "pass model.parameters() or a list"
             )
+        if not isinstance(params, Iterable):
+            raise UsageError(
+                f"expected an iterable of parameters or of groups, got {type(params).__name__}; "
+                "for a module, pass its parameters()"
+            )
         given = list(params)
         if not given:
             raise UsageError(
@@ -54,6 +74,8 @@ class Optimizer:
         groups = given if isinstance(given[0], Mapping) else [{"params": given}]
         for group in groups:
             self.add_param_group(group)
+        if not any(group["params"] for group in self.param_groups):
+            raise UsageError(f"expected at least one parameter, got none in {len(groups)} groups")
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
         """Adds parameters with options of their own; what is not given is as in the defaults."""
@@ -85,12 +107,13 @@ class Optimizer:
 
     def check(self, group: ParamGroup) -> None:
         """Raises for options out of range; subclasses add to it."""
-        for name in ("lr", "eps", "weight_decay", "momentum", "lr_decay", "alpha"):
-            if name in group and not group[name] >= 0:
-                raise UsageError(f"expected {name} of 0 or more, got {group[name]}")
-        for beta in group.get("betas", ()):
-            if not 0 <= beta < 1:
-                raise UsageError(f"expected betas from 0 up to 1, got {group['betas']}")
+        for name in _SIZES:
+            size = group.get(name, 0.0)
+            if not isinstance(size, numbers.Real) or not float(size) >= 0:
+                raise UsageError(f"expected {name} of 0 or more, got {size!r}")
+        betas = group.get("betas", (0.0, 0.0))
+        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+            raise UsageError(f"expected two betas from 0 up to 1, got {betas}")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients of all parameters, or makes them zero."""

@@ -15,6 +15,8 @@ __all__ = ["SGD"]
 class SGD(Optimizer):
     """Steps down the gradient, with momentum if asked for."""
 
+    made_later = frozenset({"momentum_buffer"})
+
     def __init__(
         self,
         params: Iterable[Any],

@@ -58,7 +58,9 @@ def restore_state(optimizer: "Optimizer", state_dict: Mapping[str, Any]) -> None
             f"expected the state of an optimiser with groups of {sizes} parameters, got one of "
             f"{given}"
         )
+    chosen = [_options(optimizer, own, other) for own, other in zip(optimizer.param_groups, groups)]
     parameters = _parameters(optimizer)
+    by_parameter = {p: group for group in chosen for p in group["params"]}
     places = [position for group in groups for position in group["params"]]
     by_position = dict(zip(places, parameters))
     restored: dict[Tensor, dict[str, Any]] = {}
@@ -66,11 +68,42 @@ def restore_state(optimizer: "Optimizer", state_dict: Mapping[str, Any]) -> None
         p = by_position.get(int(position))
         if p is None:
             raise UsageError(f"expected positions of parameters in the state, got {position}")
+        _check_names(optimizer, kept, by_parameter[p])
         restored[p] = {name: _kept(name, value, p) for name, value in kept.items()}
     optimizer.state = restored
+    for group, options in zip(optimizer.param_groups, chosen):
+        group.update(options)
+
+
+def _options(
+    optimizer: "Optimizer", own: dict[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A group with the options of a state: all that this optimiser has, and none that it has not.
+
+    PyTorch's states have more, about how its own kernels run.
+    """
+    kind = type(optimizer).__name__
+    missing = [name for name in optimizer.defaults if name not in given]
+    if missing:
+        raise UsageError(
+            f"expected the state of {kind}, got one of another optimiser: its groups lack "
+            f"{', '.join(missing)}"
+        )
     known = {*optimizer.defaults, "initial_lr"}
-    for group, other in zip(optimizer.param_groups, groups):
-        group.update({name: value for name, value in other.items() if name in known})
+    group = {**own, **{name: value for name, value in given.items() if name in known}}
+    optimizer.check(group)
+    return group
+
+
+def _check_names(optimizer: "Optimizer", kept: Mapping[str, Any], group: dict[str, Any]) -> None:
+    needed = set(optimizer.start(np.zeros(1), group))
+    missing, unexpected = needed - set(kept), set(kept) - needed - optimizer.made_later
+    if missing or unexpected:
+        raise UsageError(
+            f"expected the state of {type(optimizer).__name__}, got another: missing "
+            f"{', '.join(sorted(missing)) or 'nothing'}; unexpected "
+            f"{', '.join(sorted(unexpected)) or 'nothing'}"
+        )
 
 
 def _kept(name: str, value: Any, p: Tensor) -> Any:

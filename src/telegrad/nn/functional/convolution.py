@@ -86,7 +86,12 @@ def _pads(padding: Any, sizes: Any, strides: Any, dilations: Any) -> list[tuple[
 
 
 def _check_shapes(input: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> None:
-    if input.ndim != 4 or weight.ndim != 4 or input.shape[1] != weight.shape[1] * groups:
+    if weight.ndim != 4:
+        raise ShapeError(
+            f"expected weight of shape (out, in, row, column) in conv2d, got {weight.shape} for "
+            f"input of shape {input.shape}"
+        )
+    if input.ndim != 4 or input.shape[1] != weight.shape[1] * groups:
         raise ShapeError(
             f"expected an input of shape (item, {weight.shape[1] * groups}, row, column) for "
             f"weight of shape {weight.shape} and {groups} groups in conv2d, got shape "

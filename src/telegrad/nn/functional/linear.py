@@ -14,8 +14,21 @@ __all__ = ["embedding", "linear"]
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``input @ weight.T + bias`` over the last axis; `weight` has shape (out, in)."""
-    taken, width = weight.array.shape, input.array.shape[-1:]
-    if len(taken) != 2 or width != taken[1:]:
+    try:
+        taken, width = weight.array.shape, input.array.shape[-1:]
+    except AttributeError:
+        raise UsageError(
+            f"expected Tensors as input and weight of linear, got {type(input).__name__} and "
+            f"{type(weight).__name__}; wrap an array in telegrad.tensor"
+        ) from None
+    if input.array.dtype is not weight.array.dtype and input.dtype.kind not in "fc":
+        raise DTypeError(
+            f"expected real or complex numbers as input of linear, got {input.dtype}; use "
+            "input.to(telegrad.float32), or Embedding for indices"
+        )
+    if len(taken) != 2:
+        raise ShapeError(f"expected weight of shape (out, in) in linear, got {weight.shape}")
+    if width != taken[1:]:
         raise ShapeError(
             f"expected an input of shape (…, {taken[-1]}) for weight of shape {tuple(taken)}, got "
             f"shape {input.shape}"
@@ -35,6 +48,10 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     rows = np.asarray(input.array if isinstance(input, Tensor) else input)
     if rows.dtype.kind not in "iu":
         raise DTypeError(f"expected integers as input of embedding, got {rows.dtype}")
+    if weight.ndim != 2:
+        raise ShapeError(
+            f"expected weight of shape (row, feature) in embedding, got {weight.shape}"
+        )
     count = weight.shape[0]
     if rows.size and (int(rows.min()) < 0 or int(rows.max()) >= count):
         worst = rows.min() if rows.min() < 0 else rows.max()

@@ -48,7 +48,10 @@ def binary_cross_entropy_with_logits(
     pos_weight: Tensor | None = None,
 ) -> Tensor:
     """The cross entropy of ``sigmoid(input)`` and a target from 0 to 1, without overflow."""
-    _check_equal("binary_cross_entropy_with_logits", input, target)
+    name = "binary_cross_entropy_with_logits"
+    _check_equal(name, input, target)
+    _check_stretches(name, "weight", weight, input)
+    _check_stretches(name, "pos_weight", pos_weight, input)
     ones = 1 if pos_weight is None else (pos_weight - 1) * target + 1
     loss = (1 - target) * input + softplus(-input) * ones
     return reduced(loss if weight is None else loss * weight, reduction)
@@ -67,9 +70,11 @@ def cross_entropy(
     Classes are on axis 1, or axis 0 of a vector. The target holds the class of
     each item, or, with the input's shape, probabilities.
     """
+    _check_tensors("cross_entropy", input, target)
     axis = 0 if input.ndim == 1 else 1
     if not 0 <= label_smoothing <= 1:
         raise UsageError(f"expected label_smoothing from 0 to 1, got {label_smoothing}")
+    _check_classes("cross_entropy", input)
     logs = log_softmax(input, axis=axis)
     if target.dtype.kind == "f":
         _check_equal("cross_entropy", input, target)
@@ -87,6 +92,8 @@ def nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """Minus the log-probability, from `input`, of each item's class."""
+    _check_tensors("nll_loss", input, target)
+    _check_classes("nll_loss", input)
     return _by_classes("nll_loss", input, target, weight, ignore_index, reduction, 0.0)
 
 
@@ -173,7 +180,36 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
     raise UsageError(f"expected 'mean', 'sum' or 'none' as reduction, got {reduction!r}")
 
 
+def _check_tensors(name: str, input: Any, target: Any) -> None:
+    if not (isinstance(input, Tensor) and isinstance(target, Tensor)):
+        raise UsageError(
+            f"expected Tensors as input and target of {name}, got {type(input).__name__} and "
+            f"{type(target).__name__}; wrap an array in telegrad.tensor"
+        )
+
+
+def _check_classes(name: str, input: Tensor) -> None:
+    if not input.ndim:
+        raise ShapeError(f"expected an input with an axis of classes in {name}, got shape ()")
+
+
+def _check_stretches(name: str, what: str, weight: Tensor | None, input: Tensor) -> None:
+    """Weights may be stretched to the input, and not the other way round."""
+    if weight is None:
+        return
+    try:
+        fits = np.broadcast_shapes(weight.shape, input.shape) == input.shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ShapeError(
+            f"expected {what} of a shape that broadcasts to the input's, {input.shape}, in {name}, "
+            f"got {weight.shape}"
+        )
+
+
 def _check_equal(name: str, input: Tensor, target: Tensor) -> None:
+    _check_tensors(name, input, target)
     if input.shape != target.shape:
         raise ShapeError(
             f"expected input and target of one shape in {name}, got {input.shape} and "
