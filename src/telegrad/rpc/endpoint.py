@@ -39,7 +39,9 @@ class Endpoint(abc.ABC):
         self.outbox: Outbox[tuple[bytes, Sequence[Buffer]]] = Outbox()
         self.liveness = Liveness(now, lost_after)
         self.next_tick = now + self.liveness.interval
+        # How many frames have come, now and at the last tick.
         self.frames = 0
+        self.ticked_frames = -1
         self.closed = False
         # Requests that are being served, and those of them that the peer gave up.
         self.serving: set[int] = set()

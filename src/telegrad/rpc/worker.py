@@ -344,7 +344,11 @@ class Worker:
                 silent = now - endpoint.liveness.heard
                 self._lose_soon(endpoint, TimeoutError(f"nothing was heard for {silent:.1f} s"))
                 return
-            if verdict is Verdict.QUIET and endpoint.can_send():
+            # Without a frame there was no answer, either: a peer that has been sending a large one
+            # all the time hears nothing of us meanwhile.
+            is_silent = endpoint.frames == endpoint.ticked_frames
+            endpoint.ticked_frames = endpoint.frames
+            if (verdict is Verdict.QUIET or is_silent) and endpoint.can_send():
                 endpoint.ping()
             endpoint.keep()
             self.host.expect_answer(endpoint)
