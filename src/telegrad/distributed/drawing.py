@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from telegrad.autograd.roots import listed, node_of
+from telegrad.distributed import foreign
 from telegrad.distributed.viewing import GraphNode, describe_graph, gather
 from telegrad.errors import UsageError
 from telegrad.pictures.lanes import Dot, lane_graph
@@ -58,7 +59,8 @@ def draw(context_id: int, roots: Tensor | Sequence[Tensor] = ()) -> Drawing:
     A context knows what was given away and received. With `roots`, tensors of this worker such as
     the loss, the picture begins with them.
     """
-    starts_here = [node_of(root, "roots") for root in listed(roots, "roots")]
+    chosen = listed(foreign.adopted(roots), "roots")
+    starts_here = [node_of(root, "roots") for root in chosen]
     found: dict[str, list[Any]] = gather(context_id, describe_graph, starts_here)
     lines = ["digraph telegrad {", "  rankdir=LR; node [fontname=sans, fontsize=10];"]
     ends: dict[tuple[str, int], str] = {}

@@ -4,7 +4,7 @@ Each worker describes its own part; whoever asks gathers them, following the wor
 knows. Nothing here is part of a pass.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,6 @@ from telegrad.distributed import foreign
 from telegrad.distributed.contexts import CURRENT
 from telegrad.distributed.equipment import autograd_of
 from telegrad.distributed.nodes import RecvNode, SendNode
-from telegrad.graph import reachable
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.wire.functions import expose
 from telegrad.tensors import Tensor
@@ -98,15 +97,32 @@ def describe_graph(context_id: int, roots: Sequence[Any] = ()) -> tuple[list[Any
         return [], []
     with context.lock:
         entries = [*context.spent.values(), *context.sends.values(), *context.recvs.values()]
-    nodes = reachable([*roots, *entries])
-    numbers = {node: i for i, node in enumerate(nodes)}
+    starts = [*roots, *entries]
+    joined = foreign.cut(starts, True).edges if foreign.known else {}
+    found = _edges_by_node(starts, joined)
+    numbers = {node: i for i, node in enumerate(found)}
     rows = []
-    for node in nodes:
+    for node, leading in found.items():
         message_id = getattr(node, "message_id", 0)
-        edges = [numbers[edge] for edge in node.edges]
-        label, peer = _label(node), getattr(node, "peer", "")
-        rows.append((numbers[node], label, _kind(node, message_id), edges, message_id, peer))
+        kind = "op" if node in joined else _kind(node, message_id)
+        edges = [numbers[edge] for edge in leading]
+        rows.append(
+            (numbers[node], _label(node), kind, edges, message_id, getattr(node, "peer", ""))
+        )
     return rows, _known(context_id)
+
+
+def _edges_by_node(starts: Sequence[Any], joined: Mapping[Any, Sequence[Any]]) -> dict[Any, Any]:
+    """Every node that these reach, newest first, with its edges; `joined` has those that lead on
+    into another framework's graph."""
+    found: dict[Any, Any] = {}
+    stack = list(starts)
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found[node] = joined.get(node, node.edges)
+            stack.extend(found[node])
+    return {node: found[node] for node in sorted(found, key=lambda each: each.key, reverse=True)}
 
 
 def _kind(node: Any, message_id: int) -> str:
@@ -125,9 +141,11 @@ def _name(leaf: Any) -> str | None:
 
 
 def _label(node: Any) -> str:
-    if isinstance(node, Tensor):
-        name = (_name(node) or "leaf").rpartition(".")[2]
-        return f"{name} {'×'.join(map(str, node.shape)) or 'scalar'}"
+    if node.is_leaf:
+        # Another framework's leaf has a node that stands for it.
+        leaf = node if isinstance(node, Tensor) else node.value
+        name = (_name(leaf) or "leaf").rpartition(".")[2]
+        return f"{name} {'×'.join(map(str, leaf.shape)) or 'scalar'}"
     if isinstance(node, SendNode):
         return f"to {node.peer}"
     if isinstance(node, RecvNode):
