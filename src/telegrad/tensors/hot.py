@@ -84,7 +84,9 @@ def binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
         else:
             mask = 3
             edges = (x if from_x is tensor.LEAF else from_x, y if from_y is tensor.LEAF else from_y)
-            fits = ((a.shape, dtype), (b.shape, dtype)) if a.shape != b.shape else None
+            fits = None
+            if a.shape != b.shape:
+                fits = tuple([None if z.shape == out.shape else (z.shape, dtype) for z in (a, b)])
         kind = variants.get(mask) or lent.variant(row, mask, False)
         saves = kind.saves
         if saves == 2:

@@ -200,9 +200,10 @@ class TwoEdges(RowNode, eq=False):
         first, second = self.rules
         left = cotangent if first is SAME else first(NUMPY, cotangent, self)
         right = cotangent if second is SAME else second(NUMPY, cotangent, self)
-        fits = self.fits
-        if fits is not None:
-            left, right = fit(NUMPY, left, *fits[0]), fit(NUMPY, right, *fits[1])
+        if self.fits is not None:
+            first, second = self.fits
+            left = left if first is None else fit(NUMPY, left, *first)
+            right = right if second is None else fit(NUMPY, right, *second)
         return (left, right)
 
 
