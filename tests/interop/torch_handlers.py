@@ -138,3 +138,15 @@ def step_while_passing():
 def square_of(reference):
     """Of the value of a reference to this worker."""
     return reference.local_value().square()
+
+
+def scale_after_freeing(x):
+    """Gives a value away whose graph a pass of PyTorch's own has freed."""
+    middle = parameter().exp()
+    middle.sum().backward()
+    parameter().grad = None
+    return x * middle
+
+
+def scale_by_copy(x):
+    return x * parameter().clone()

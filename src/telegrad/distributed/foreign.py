@@ -87,6 +87,9 @@ class Framework(Protocol):
     def completed(self, leaf: Any, gradient: Any) -> Any:
         """A leaf's gradient as the hooks that see it whole leave it; None if they used it up."""
 
+    def changed(self, leaf: Any) -> None:
+        """Notes that a leaf was changed in place: what was saved of it before is out of date."""
+
     def zeros_like(self, value: Any) -> Any:
         """Zeros of its shape."""
 

@@ -70,6 +70,10 @@ class LocalOptimizer:
             for parameter in self.params:
                 parameter.grad = gradients.get(parameter)
             self.optimizer.step()
+            for parameter in gradients:
+                framework = foreign.framework_of(parameter)
+                if framework is not None:
+                    framework.changed(parameter)
         finally:
             for parameter, gradient in zip(self.params, before):
                 parameter.grad = gradient

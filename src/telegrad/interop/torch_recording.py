@@ -102,6 +102,10 @@ class Torch:
     def completed(self, leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None:
         return completed(leaf, gradient) if leaf.is_leaf else gradient
 
+    def changed(self, leaf: torch.Tensor) -> None:
+        # PyTorch's fused optimisers don't tell.
+        torch.autograd.graph.increment_version(leaf)
+
     def zeros_like(self, value: torch.Tensor) -> torch.Tensor:
         return torch.zeros_like(value)
 

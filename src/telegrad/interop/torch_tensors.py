@@ -29,6 +29,7 @@ _NATIVE: Final = frozenset(
     )
 )
 """The dtypes that NumPy has too."""
+_is_transformed: Any = torch._C._functorch.is_functorch_wrapped_tensor
 _DENSE, _SPARSE = range(2)
 _TYPES: Final = frozenset((torch.Tensor, torch.nn.Parameter))
 
@@ -64,13 +65,7 @@ def to_parts(
         name, array = _raw(values)
         facts = [_SPARSE, requires_grad, there, name, list(values.shape)]
         return [indices.numpy(), array], [*facts, list(plain.shape), plain.is_coalesced()]
-    try:
-        name, array = _raw(plain)
-    except RuntimeError as error:
-        raise Unserializable(
-            "expected a torch tensor whose numbers can be read, got one that can't travel; send it "
-            f"from outside of the function transform (torch.func) that it belongs to ({error})"
-        ) from error
+    name, array = _raw(plain)
     return [array], [_DENSE, requires_grad, there, name, list(plain.shape)]
 
 
@@ -149,11 +144,17 @@ def check(tensor: torch.Tensor) -> None:
             "tensor.as_subclass(torch.Tensor), or its parts"
         )
     layout = tensor.layout
-    if (layout is not torch.strided and layout is not torch.sparse_coo) or tensor.is_quantized:
-        what = "a quantized one" if tensor.is_quantized else f"one of {layout}"
+    is_odd = tensor.is_quantized or tensor.is_nested
+    if is_odd or (layout is not torch.strided and layout is not torch.sparse_coo):
+        what = "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else layout
         raise Unserializable(
-            f"expected a dense or a sparse COO torch tensor, got {what}, which can't travel; "
-            "convert it with to_dense(), to_sparse_coo() or dequantize() first"
+            f"expected a dense or a sparse COO torch tensor, got a {what} one, which can't travel; "
+            "convert it with to_dense(), to_sparse_coo(), dequantize() or unbind() first"
+        )
+    if _is_transformed(tensor):
+        raise Unserializable(
+            "expected a torch tensor with numbers of its own, got one inside of a function "
+            "transform (torch.func), which can't travel; make the call outside of the transform"
         )
     if not tensor.is_cpu and not tensor.is_cuda:
         raise Unserializable(
