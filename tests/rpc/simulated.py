@@ -113,3 +113,7 @@ def meet():
 def open_gate():
     gate, GATE[0] = GATE[0], Future()
     gate.set_result("open")
+
+
+def fetch_kept(key):
+    return KEPT[key].to_here()

@@ -85,7 +85,7 @@ class _Membership:
             on_start(self.worker)
             self.worker.register_service(_LEAVE, self._on_leave, inline=True)
             self.worker.register_service(_RETURNED, self._on_returned, inline=True)
-            self.worker.on_worker_lost(lambda who, _: self._note_leaving(who.name, None))
+            self.worker.on_worker_lost(self._on_lost)
             info = self.worker.info
             me = Joining(name, rank, size, self.worker.address, info.incarnation)
             identity = Identity(name, info.incarnation, key, credentials=credentials)
@@ -118,6 +118,12 @@ class _Membership:
     def _on_returned(self, request: ServiceRequest) -> None:
         name, rank, address, incarnation = request.header
         self.worker.add_peer(WorkerInfo(name, rank, incarnation), address)
+
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
+        peer = self.worker.peers.get(who.name)
+        # That an old incarnation is gone may be noticed after the new one has come.
+        if peer is None or peer.info.incarnation == who.incarnation:
+            self._note_leaving(who.name, None)
 
     def _on_leave(self, request: ServiceRequest) -> None:
         self._note_leaving(request.frm.name, request)

@@ -196,7 +196,13 @@ class Worker:
         return peer or self.peers.find(to)
 
     def add_peer(self, info: WorkerInfo, address: str) -> None:
-        """Make a worker known."""
+        """Make a worker known; if it is another incarnation of one, the old one is lost."""
+        with self.peers.lock:
+            known = self.peers.get(info.name)
+            stale = known.endpoints() if known is not None else []
+            stale = [each for each in stale if each.peer.incarnation != info.incarnation]
+        for endpoint in stale:
+            self.endpoint_lost(endpoint, ConnectionError("it has started anew"))
         self.peers.add(info, address)
 
     def path_to(self, peer: Peer, deadline: float) -> Endpoint:

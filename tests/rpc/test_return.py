@@ -1,0 +1,144 @@
+"""A worker that was killed is started again and comes back as another incarnation."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.rpc import simulated
+from tests.rpc.neighbours import eventually, neighbours
+
+from telegrad.distributed import rpc
+from telegrad.errors import CallTimeout, WorkerLost
+from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.names import WorkerInfo
+
+SCRIPT = """
+import sys
+from telegrad.distributed import rpc
+rpc.init_rpc()
+sys.stdin.read()
+rpc.shutdown()
+"""
+
+
+class World:
+    """Rank 0 in this process, and the others in processes of their own."""
+
+    def __init__(self, port, key, names):
+        self._environment = {
+            **os.environ,
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "WORLD_SIZE": str(len(names) + 1),
+            "TELEGRAD_KEY_FILE": str(key),
+        }
+        self._ranks = {name: rank for rank, name in enumerate(names, 1)}
+        self.processes = {name: self.start(name) for name in names}
+
+    def start(self, name):
+        return subprocess.Popen(
+            [sys.executable, "-c", SCRIPT],
+            env={
+                **self._environment,
+                "RANK": str(self._ranks[name]),
+                "TELEGRAD_WORKER_NAME": name,
+            },
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+        )
+
+    def kill(self, name):
+        os.kill(self.processes[name].pid, signal.SIGKILL)
+        self.processes[name].communicate()
+
+    def restart(self, name):
+        self.processes[name] = self.start(name)
+
+    def close(self):
+        for process in self.processes.values():
+            process.stdin.close()
+        rpc.shutdown(timeout=10)
+        for process in self.processes.values():
+            try:
+                process.wait(10)
+            finally:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    ClusterKey.fresh().save(tmp_path / "key")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    monkeypatch.setenv("TELEGRAD_KEY_FILE", str(tmp_path / "key"))
+    world = World(port, tmp_path / "key", ["victim", "witness"])
+    try:
+        rpc.init_rpc("ps", rank=0, world_size=3)
+        yield world
+    finally:
+        world.close()
+
+
+def pid_of(name):
+    """Return the process of a worker as this one sees it, None while it can't be reached."""
+    try:
+        return rpc.rpc_sync(name, os.getpid, timeout=5)
+    except (WorkerLost, CallTimeout):
+        return None
+
+
+@pytest.mark.processes
+def test_a_killed_worker_that_is_started_again_is_called_again_but_its_references_are_lost(world):
+    worker = rpc.current_worker()
+    theirs = rpc.remote("victim", simulated.Counter, (1,))
+    assert theirs.rpc_sync().add(1) == 2
+    rpc.rpc_sync("witness", simulated.keep, ("counter", theirs))
+    rpc.rpc_sync("victim", simulated.keep, ("value", rpc.RRef("mine")))
+    assert eventually(lambda: worker.references.counts()["owned"] == 1)
+    before = rpc.get_worker_info("victim")
+    under_way = rpc.rpc_async("victim", simulated.never)
+
+    world.kill("victim")
+    with pytest.raises(WorkerLost, match="worker 'victim' was lost"):
+        under_way.wait()
+    with pytest.raises(WorkerLost, match="victim"):
+        theirs.to_here()
+    # What only the lost worker still referred to is free.
+    assert eventually(lambda: worker.references.counts()["owned"] == 0)
+
+    world.restart("victim")
+    new = world.processes["victim"].pid
+    assert eventually(lambda: pid_of("victim") == new, 30)
+    after = rpc.get_worker_info("victim")
+    assert (after.name, after.id) == (before.name, before.id)
+    assert after.incarnation != before.incarnation
+    # Others learn of it, too.
+    assert eventually(lambda: rpc.rpc_sync("witness", pid_of, ("victim",)) == new, 30)
+
+    with pytest.raises(WorkerLost, match="victim"):
+        theirs.to_here()
+    with pytest.raises(WorkerLost, match="victim"):
+        theirs.rpc_sync().add(1)
+    with pytest.raises(WorkerLost, match="victim"):
+        rpc.rpc_sync("witness", simulated.fetch_kept, ("counter",))
+    again = rpc.remote("victim", simulated.Counter, (40,))
+    assert again.rpc_sync().add(2) == 42
+
+
+def test_news_of_another_incarnation_end_what_is_open_with_the_old_one():
+    with neighbours("a", "b") as (a, b):
+        lost = []
+        a.on_worker_lost(lambda who, error: lost.append((who.name, str(error))))
+        call = a.rpc_async("b", simulated.never)
+        a.add_peer(WorkerInfo("b", 1, b.info.incarnation + 2), b.address)
+        with pytest.raises(WorkerLost, match="worker 'b' was lost: it has started anew"):
+            call.wait()
+        assert eventually(lambda: lost == [("b", "worker 'b' was lost: it has started anew")])
