@@ -19,7 +19,7 @@ import numpy as np
 
 from telegrad.errors import ProtocolViolation, Refused, Unserializable
 from telegrad.rpc.introduction import Limits
-from telegrad.rpc.wire import arrays, functions, kinds, pickling, plain
+from telegrad.rpc.wire import arrays, functions, kinds, naming, pickling, plain
 from telegrad.rpc.wire.codes import CodeCache
 from telegrad.rpc.wire.frames import Buffer
 from telegrad.rpc.wire.slots import build_slots, describe_slots, role_of
@@ -100,7 +100,7 @@ class Codec:
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None
     ) -> Parcel:
         """Take a call apart."""
-        reference: str | bytes | None = functions.importable_name(function)
+        reference: str | bytes | None = naming.importable_name(function)
         code = None
         if reference is None:
             if self.strict:
@@ -243,7 +243,7 @@ class Codec:
             if self.strict:
                 function = functions.resolve_exposed(reference)
             else:
-                function = functions.resolve_name(reference)
+                function = naming.resolve_name(reference)
         elif type(reference) is bytes:
             function = self._received_function(reference, sealed.code, codes)
         else:

@@ -1,0 +1,105 @@
+"""Names of functions: "module:qualified.name" for what importing gives, and back.
+
+Looking a name up costs as much as sending it, so places are remembered; but a module may be
+replaced and a name bound anew, so a place is asked what it holds before it is believed.
+Invariant: a name is given only to the very object that importing it would give.
+"""
+
+import importlib
+import sys
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any, Final
+
+import cloudpickle
+import msgspec
+
+from telegrad.errors import UsageError
+
+__all__ = ["goes_by_value_on_request", "importable_name", "resolve_name"]
+
+
+class _Place(msgspec.Struct, frozen=True, gc=False):
+    """Where a function at the top of a module was found; asked again before it is believed."""
+
+    name: str
+    module_name: str
+    module: ModuleType
+    namespace: dict[str, Any]
+    attribute: str
+
+    def holds(self) -> Any:
+        """Return what is there now; None if the module was replaced."""
+        if sys.modules.get(self.module_name) is self.module:
+            return self.namespace.get(self.attribute)
+        return None
+
+
+# Names that were looked up before, by function and by name.
+_MOST_PLACES: Final = 4096
+_places: dict[Any, _Place] = {}
+_places_by_name: dict[str, _Place] = {}
+_listed_by_value: Final = cloudpickle.list_registry_pickle_by_value
+
+
+def goes_by_value_on_request() -> bool:
+    """Say whether the user has named modules whose functions are to go by value."""
+    return bool(_listed_by_value())
+
+
+def importable_name(function: Any) -> str | None:
+    """Return "module:qualname" if importing it gives this very object, else None."""
+    type_ = type(function)
+    is_plain = type_ is FunctionType or type_ is BuiltinFunctionType
+    if is_plain:
+        place = _places.get(function)
+        if place is not None and place.holds() is function and not _listed_by_value():
+            return place.name
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", None)
+    if module is None or name is None or module == "__main__":
+        return None
+    found: Any = sys.modules.get(module)
+    if found is None or module in _listed_by_value():
+        return None
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is not function:
+        return None
+    if is_plain:
+        _remember(_places, function, f"{module}:{name}")
+    return f"{module}:{name}"
+
+
+def _remember(places: dict[Any, _Place], key: Any, name: str) -> None:
+    """Enter a name, if it is that of something at the top of a module."""
+    module_name, _, attribute = name.partition(":")
+    module = sys.modules[module_name]
+    namespace = getattr(module, "__dict__", None)
+    if isinstance(namespace, dict) and attribute in namespace:
+        if len(places) >= _MOST_PLACES:
+            places.clear()
+        places[key] = _Place(name, module_name, module, namespace, attribute)
+
+
+def resolve_name(name: str) -> Any:
+    """Return the object that the name stands for, importing its module if need be."""
+    place = _places_by_name.get(name)
+    if place is not None and (there := place.holds()) is not None:
+        return there
+    module_name, _, qualname = name.partition(":")
+    found: Any = sys.modules.get(module_name)
+    try:
+        # It may be there half imported, by the thread of another call: importing waits for that.
+        spec = getattr(found, "__spec__", None)
+        if found is None or getattr(spec, "_initializing", False):
+            found = importlib.import_module(module_name)
+        for part in qualname.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"the function {name!r} can't be imported on this worker ({error}): install its "
+            "module here, or let the caller send it by value with "
+            "cloudpickle.register_pickle_by_value"
+        ) from error
+    _remember(_places_by_name, name, name)
+    return found
