@@ -1,6 +1,7 @@
 """What an optimiser may touch, remembers, and refuses."""
 
 import threading
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,32 @@ def test_a_step_reuses_memory_that_nobody_else_holds(kind: Any) -> None:
         optimizer.step()
         if i:
             assert p.array.ctypes.data == place
+
+
+FULL: dict[Any, dict[str, Any]] = {
+    optim.SGD: {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1, "maximize": True},
+    optim.Adam: {"amsgrad": True, "weight_decay": 0.1, "maximize": True},
+    optim.AdamW: {"amsgrad": True, "weight_decay": 0.1, "maximize": True},
+    optim.Adagrad: {"weight_decay": 0.1, "lr_decay": 0.1, "maximize": True},
+    optim.RMSprop: {"centered": True, "momentum": 0.9, "weight_decay": 0.1, "maximize": True},
+}
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_step_allocates_no_arrays_once_it_has_run(kind: Any) -> None:
+    p = parameter(100, 100)
+    optimizer = kind([p], **FULL[kind])
+    p.grad = tg.ones_like(p)
+    optimizer.step()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        optimizer.step()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # An array would have 80 kB; Python's own small objects have less than one row of it.
+    assert peak - before < 10_000
 
 
 @pytest.mark.parametrize("kind", EVERY)
