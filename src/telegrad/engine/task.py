@@ -216,21 +216,23 @@ class GraphTask:
                     continue
                 for edge, contribution in zip(edges, contributions):
                     if contribution is not None:
-                        if edge not in buffers:
+                        before = buffers.get(edge)
+                        if before is None:
                             buffers[edge] = contribution
-                        elif edge in owned and type(contribution) is type(buffers[edge]):
-                            buffers[edge] += contribution
+                        elif edge in owned and type(contribution) is type(before):
+                            before += contribution
+                            buffers[edge] = before
                         else:
-                            buffers[edge] = buffers[edge] + contribution
+                            buffers[edge] = before + contribution
                             owned.add(edge)
                     if edge.key < 0:
-                        missing[edge] -= 1
-                        if not missing[edge]:
+                        missing[edge] = left = missing[edge] - 1
+                        if not left:
                             finished.append(edge)
                 edge = edges = None
                 if finished:
                     # Only the buffers may know a leaf's gradient, so that it need not be copied.
-                    contributions = contribution = None
+                    contributions = contribution = before = None
                     for leaf in finished:
                         self._finish_leaf(leaf)
                     finished.clear()
