@@ -85,7 +85,7 @@ def outputs_of(function: Callable[..., Any], output: Tree) -> tuple[list[Tensor]
 def as_tensors(tree: Tree, like: Sequence[Tensor], structure: Tree, name: str) -> list[Tensor]:
     """The leaves of cotangents or tangents, checked against the values they belong to."""
     leaves, given = flatten(tree)
-    if not same_structure(given, structure):
+    if given != structure and not same_structure(given, structure):
         raise UsageError(
             f"expected the structure of the values for the {name}, {structure!r}, got {given!r} "
             "(leaves shown by number)"

@@ -39,7 +39,8 @@ def jvp(
         output, aux = with_aux(function, result, has_aux)
         outputs, out_structure = outputs_of(function, output)
         parts = [split(y, level) for y in outputs]
-        aux = map_leaves(lambda x: split(x, level)[0] if isinstance(x, Tensor) else x, aux)
+        if has_aux:
+            aux = map_leaves(lambda x: split(x, level)[0] if isinstance(x, Tensor) else x, aux)
     finally:
         level.close()
     value = unflatten(out_structure, [primal for primal, _ in parts])
