@@ -1,0 +1,49 @@
+"""Derivatives of CuPy's arrays: the same rules, run on the GPU."""
+
+import numpy as np
+import pytest
+from tests.autograd.test_other_namespaces import COMPUTATIONS
+
+import telegrad as tg
+from telegrad.autograd import functional
+from telegrad.tensors import wrap
+
+cupy = pytest.importorskip("cupy", reason="needs CuPy, which serves arrays of a CUDA device")
+
+
+def has_device():
+    try:
+        return cupy.cuda.runtime.getDeviceCount() > 0
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return False
+
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not has_device(), reason="needs a CUDA device"),
+]
+
+
+@pytest.mark.parametrize("name", COMPUTATIONS)
+def test_derivatives_on_the_gpu_equal_those_in_numpy(name):
+    data, direction = [0.5, 1.5, -0.25], [1.0, -2.0, 0.5]
+    ours = [tg.tensor(each, dtype=tg.float64) for each in (data, direction)]
+    theirs = [wrap(cupy.asarray(each, dtype=cupy.float64)) for each in (data, direction)]
+    found = COMPUTATIONS[name](*theirs)
+    assert isinstance(found.array, cupy.ndarray)
+    np.testing.assert_allclose(
+        cupy.asnumpy(found.array), COMPUTATIONS[name](*ours).numpy(), rtol=1e-12
+    )
+
+
+def test_a_matrix_product_and_its_gradient_stay_on_the_gpu():
+    numbers = np.random.default_rng(0).standard_normal((2, 64, 64))
+
+    def loss(a, b):
+        return tg.tanh(a @ b).sum()
+
+    ours = functional.grad(loss, argnums=(0, 1))(*(tg.tensor(each) for each in numbers))
+    theirs = functional.grad(loss, argnums=(0, 1))(*(wrap(cupy.asarray(each)) for each in numbers))
+    for mine, other in zip(ours, theirs):
+        assert isinstance(other.array, cupy.ndarray)
+        np.testing.assert_allclose(cupy.asnumpy(other.array), mine.numpy(), rtol=1e-9, atol=1e-12)
