@@ -105,11 +105,20 @@ def init_rpc(
             name,
             rank=place.rank,
             world_size=place.world_size,
-            options=Options(rpc_timeout=options.rpc_timeout),
+            options=_own(options),
             meeting=place.meeting,
             on_start=_begin,
         )
     options_of_worker[worker] = options
+
+
+def _own(options: TensorPipeRpcBackendOptions) -> Options:
+    """Those of them that mean something here."""
+    maps = {
+        to: {str(here): str(there) for here, there in device_map.items()}
+        for to, device_map in options.device_maps.items()
+    }
+    return Options(rpc_timeout=options.rpc_timeout, device_maps=maps)
 
 
 def _begin(worker: Worker) -> None:

@@ -1,0 +1,229 @@
+"""The stand-ins for torch.distributed.rpc, .autograd and .optim: what PyTorch's tests don't see."""
+
+import gc
+import os
+import stat
+import threading
+import weakref
+
+import pytest
+import torch
+
+import telegrad.interop.torch_autograd as dist_autograd
+import telegrad.interop.torch_rpc as rpc
+from telegrad.errors import CallTimeout, Refused, UnknownWorker, WorkerLost
+from telegrad.interop.torch_optim import DistributedOptimizer
+from telegrad.interop.torch_rpc import failures, joining
+from telegrad.interop.torch_rpc.futures import CallFuture, outcome_of
+from telegrad.rpc.future import Future
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """A cluster of one worker, which can call itself."""
+    options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{tmp_path}/meeting")
+    rpc.init_rpc("alone", rank=0, world_size=1, rpc_backend_options=options)
+    yield
+    rpc.shutdown()
+
+
+@pytest.fixture
+def own_temporary(tmp_path, monkeypatch):
+    monkeypatch.setattr(joining.tempfile, "gettempdir", lambda: str(tmp_path))
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TELEGRAD_KEY_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+# Where workers meet.
+
+
+def test_workers_meet_at_the_address_in_the_url(own_temporary):
+    place = joining.find_place("tcp://127.0.0.1:4711?rank=1&world_size=3", -1, None)
+    assert (place.meeting.address, place.rank, place.world_size) == ("tcp://127.0.0.1:4711", 1, 3)
+    given = joining.find_place("tcp://127.0.0.1:4711?rank=1&world_size=3", 2, 4)
+    assert (given.rank, given.world_size) == (2, 4)
+
+
+def test_workers_meet_at_the_address_in_the_environment(own_temporary, monkeypatch):
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "4711"}.items():
+        monkeypatch.setenv(name, value)
+    place = joining.find_place("env://", -1, None)
+    assert (place.meeting.address, place.rank, place.world_size) == ("tcp://127.0.0.1:4711", 1, 2)
+
+
+def test_a_path_names_a_meeting_place_and_is_left_alone(own_temporary):
+    first = joining.find_place(f"file://{own_temporary}/a", 0, 2).meeting
+    again = joining.find_place(f"file://{own_temporary}/x/../a", 1, 2).meeting
+    other = joining.find_place(f"file://{own_temporary}/b", 0, 2).meeting
+    assert first.address == again.address != other.address
+    assert not os.path.exists(own_temporary / "a")
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("zeus://olympus", "expected env://, tcp://host:port or file:///path"),
+        ("tcp://127.0.0.1", "expected tcp://host:port"),
+        ("tcp://127.0.0.1:1", "rank parameter missing"),
+        ("env://", "environment variable RANK expected"),
+    ],
+)
+def test_a_url_that_does_not_say_enough_is_refused(own_temporary, url, message):
+    size = 2 if message.startswith("expected") else None
+    with pytest.raises(ValueError, match=message):
+        joining.find_place(url, 0 if size else -1, size)
+
+
+def test_the_key_of_a_user_is_made_once_and_private(own_temporary):
+    assert joining.users_key() == joining.users_key()
+    directory = joining.user_directory()
+    modes = [
+        stat.S_IMODE(os.stat(os.path.join(directory, name)).st_mode) for name in (".", "user.key")
+    ]
+    assert modes == [0o700, 0o600]
+
+
+def test_a_directory_that_others_can_enter_is_no_place_for_a_key(own_temporary):
+    os.chmod(joining.user_directory(), 0o755)
+    with pytest.raises(Refused, match="0700"):
+        joining.users_key()
+
+
+# Options.
+
+
+def test_devices_are_mapped_one_to_one():
+    options = rpc.TensorPipeRpcBackendOptions(device_maps={"b": {"cuda:0": "cuda:1"}})
+    options.set_device_map("b", {"cuda:1": "cuda:0"})
+    assert len(options.device_maps["b"]) == 2
+    with pytest.raises(ValueError, match="1-to-1"):
+        options.set_device_map("b", {"cuda:0": "cuda:2"})
+    with pytest.raises(ValueError, match="1-to-1"):
+        options.set_device_map("c", {"cuda:0": "cuda:0", "cuda:1": "cuda:0"})
+    with pytest.raises(ValueError, match="CUDA devices"):
+        options.set_devices(["cpu"])
+
+
+# Futures and errors.
+
+
+def test_futures_mix_with_those_of_torch(alone):
+    mine = rpc.rpc_async("alone", torch.add, args=(torch.ones(2), 1))
+    theirs: torch.futures.Future = torch.futures.Future()
+    theirs.set_result(5)
+    first, second = torch.futures.collect_all([mine, theirs]).wait()
+    assert first.wait().tolist() == [2, 2]
+    assert second.wait() == 5
+    assert mine.then(lambda done: done.wait().sum().item()).wait() == 4
+
+
+def test_a_failed_call_raises_its_own_type_wherever_it_is_looked_at(alone):
+    call = rpc.rpc_async("alone", int, args=("x",))
+    with pytest.raises(ValueError, match="invalid literal"):
+        torch.futures.wait_all([call])
+    with pytest.raises(ValueError, match="invalid literal"):
+        call.wait()
+    with pytest.raises(ValueError, match="invalid literal"):
+        call.value()
+    with pytest.raises(RuntimeError, match="completed once"):
+        call.set_result(1)
+
+
+class Watched:
+    """Something that a frame holds, and that can be seen to go."""
+
+
+def test_a_failed_future_keeps_nobody_alive_who_waited_for_it():
+    def wait_for(call):
+        watched = Watched()
+        seen.append(weakref.ref(watched))
+        future = CallFuture(call)
+        with pytest.raises(ValueError, match="broken"):
+            future.wait()
+        with pytest.raises(ValueError, match="broken"):
+            torch.futures.wait_all([future])
+
+    seen: list[weakref.ref[Watched]] = []
+    call: Future[None] = Future()
+    call.set_exception(ValueError("broken"))
+    wait_for(call)
+    del call
+    gc.collect()
+    assert seen[0]() is None
+
+
+def test_callbacks_run_in_the_context_that_hung_them_up(alone):
+    seen = []
+    with dist_autograd.context() as context_id:
+        call = rpc.rpc_async("alone", threading.get_ident)
+        following = call.then(lambda _: seen.append(dist_autograd._current_context()._context_id()))
+        following.wait()
+    assert seen == [context_id]
+
+
+def test_a_future_of_torch_settles_one_of_ours():
+    theirs: torch.futures.Future = torch.futures.Future()
+    ours = outcome_of(theirs)
+    assert not ours.done()
+    theirs.set_exception(KeyError("gone"))
+    with pytest.raises(KeyError, match="gone"):
+        ours.wait(10)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (CallTimeout("late"), "RPC ran for more than set timeout: late"),
+        (WorkerLost("worker 'b' was lost"), "worker 'b' was lost"),
+        (UnknownWorker("no worker 'b'"), "could not find destination: no worker 'b'"),
+    ],
+)
+def test_an_error_is_what_both_call_it(error, words):
+    error.add_note("a note")
+    made = failures.as_torch(error)
+    assert isinstance(made, RuntimeError)
+    assert isinstance(made, type(error))
+    assert str(made) == words
+    assert made.__notes__ == ["a note"]
+    assert failures.as_torch(made) is made
+
+
+def test_what_a_function_raised_stays_as_it_is():
+    error = KeyError("x")
+    assert failures.as_torch(error) is error
+
+
+# Beyond PyTorch.
+
+
+def test_an_unused_call_does_not_keep_a_pass_from_ending(alone):
+    t = torch.ones(2, requires_grad=True)
+    with dist_autograd.context() as context_id:
+        rpc.rpc_sync("alone", torch.mul, args=(t, 5.0))
+        loss = rpc.rpc_sync("alone", torch.mul, args=(t, 3.0)).sum()
+        dist_autograd.backward(context_id, [loss])
+        assert dist_autograd.get_gradients(context_id)[t].tolist() == [3, 3]
+
+
+def test_an_optimiser_has_what_telegrads_own_has(alone):
+    parameter = torch.ones(2, requires_grad=True)
+    optimizer = DistributedOptimizer(torch.optim.SGD, [rpc.RRef(parameter)], lr=0.5)
+    with dist_autograd.context() as context_id:
+        dist_autograd.backward(context_id, [(parameter * 2).sum()])
+        assert optimizer.clip_grad_norm_(context_id, 1.0) == pytest.approx(8**0.5)
+        optimizer.step(context_id)
+    assert parameter.tolist() == pytest.approx([1 - 0.5 / 2**0.5] * 2, rel=1e-5)
+    assert len(optimizer.remote_optimizers) == 1
+
+
+def test_a_worker_that_is_there_already_is_not_made_again(alone):
+    with pytest.raises(RuntimeError, match="already initialized"):
+        rpc.init_rpc("again", rank=0, world_size=1)
+
+
+def test_calls_without_a_worker_say_what_to_do():
+    with pytest.raises(RuntimeError, match="RPC has not been initialized"):
+        rpc.rpc_sync("b", len, args=("x",))
+    with pytest.raises(RuntimeError, match="Did you initialize the RPC framework"):
+        rpc.RRef(1)
