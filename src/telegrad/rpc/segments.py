@@ -24,8 +24,8 @@ import itertools
 import mmap
 import os
 import threading
-import weakref
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -185,10 +185,20 @@ class SegmentPool:
 
 
 class _Adopted(msgspec.Struct, frozen=True):
-    """A receiver's mapping, and the type whose instances lie on all of it."""
+    """A receiver's mapping, and the type of leases: each lies on all of it."""
 
     memory: mmap.mmap
-    layout: type[ctypes.Array[ctypes.c_char]]
+    lease: type[ctypes.Array[ctypes.c_char]]
+
+
+def _lease_type(nbytes: int, on_end: Callable[[], object]) -> type[ctypes.Array[ctypes.c_char]]:
+    """Return a type whose instances call `on_end` when they go: half the price of a finalizer."""
+
+    class Lease(ctypes.c_char * nbytes):  # type: ignore[misc]
+        def __del__(self) -> None:
+            on_end()
+
+    return Lease
 
 
 class SegmentMap:
@@ -207,14 +217,14 @@ class SegmentMap:
             _check_sealed(fd, nbytes, f"the segment {segment_id} of {peer}")
             with self._lock:
                 segments = self._adopted.setdefault(peer, {})
-                self._released.setdefault(peer, collections.deque())
+                released = self._released.setdefault(peer, collections.deque())
                 if segment_id in segments or len(segments) >= self._most_segments:
                     raise ProtocolViolation(
                         f"expected a new segment, one of {self._most_segments} at most, got the "
                         f"id {segment_id} of {peer} besides {len(segments)}"
                     )
-                layout = ctypes.c_char * nbytes
-                segments[segment_id] = _Adopted(mmap.mmap(fd, nbytes), layout)
+                lease = _lease_type(nbytes, partial(released.append, segment_id))
+                segments[segment_id] = _Adopted(mmap.mmap(fd, nbytes), lease)
         finally:
             os.close(fd)
 
@@ -232,8 +242,7 @@ class SegmentMap:
         """As `view`, for an arrival of several arrays; the id is released after the last."""
         with self._lock:
             adopted = self._adopted.get(peer, {}).get(segment_id)
-            released = self._released.get(peer)
-        if adopted is None or released is None:
+        if adopted is None:
             raise ProtocolViolation(f"{peer} names the segment {segment_id}, which it never sent")
         size = len(adopted.memory)
         for offset, nbytes in spans:
@@ -242,11 +251,9 @@ class SegmentMap:
                     f"{peer} names bytes {offset} to {offset + nbytes} of the segment "
                     f"{segment_id}, which has {size}"
                 )
-        # Everything that is made from these views keeps this object, and not just the mapping:
+        # Everything that is made from these views keeps the lease, and not just the mapping:
         # NumPy drops intermediate arrays and memoryviews from the chain, but not the exporter.
-        lease = adopted.layout.from_buffer(adopted.memory)
-        weakref.finalize(lease, released.append, segment_id).atexit = False
-        whole = memoryview(lease).cast("B")
+        whole = memoryview(adopted.lease.from_buffer(adopted.memory)).cast("B")
         return [whole[offset : offset + nbytes] for offset, nbytes in spans]
 
     def due(self, peer: Hashable) -> collections.deque[int]:

@@ -20,12 +20,17 @@ class Room:
         self.budget = budget
         self.patience = patience
         self.changed = threading.Condition()
+        self.waiting = 0
         budget.on_release = self.tell
 
     def tell(self) -> None:
-        """Let those who wait look again."""
-        with self.changed:
-            self.changed.notify_all()
+        """Let those who wait look again.
+
+        Whoever is not counted yet has not looked yet, and will find what was released before.
+        """
+        if self.waiting:
+            with self.changed:
+                self.changed.notify_all()
 
 
 class Admission:
@@ -37,10 +42,14 @@ class Admission:
         self._until: float | None = None
         self._closed = False
 
+    def admit(self, nbytes: int) -> bool:
+        """Say whether there is room now, and take it."""
+        return self._room.budget.admit(self._peer, nbytes)
+
     def decide(self, nbytes: int, deadline: float | None) -> bool | None:
         """Return whether the request is admitted; None if the deadline passed before that."""
         if self._until is None:
-            if self._room.budget.admit(self._peer, nbytes):
+            if self.admit(nbytes):
                 return True
             self._until = time.monotonic() + self._room.patience
         until = self._until if deadline is None else min(deadline, self._until)
@@ -48,11 +57,15 @@ class Admission:
 
         def has_ended() -> bool:
             nonlocal admitted
-            admitted = not self._closed and self._room.budget.admit(self._peer, nbytes)
+            admitted = not self._closed and self.admit(nbytes)
             return admitted or self._closed
 
         with self._room.changed:
-            self._room.changed.wait_for(has_ended, max(0.0, until - time.monotonic()))
+            self._room.waiting += 1
+            try:
+                self._room.changed.wait_for(has_ended, max(0.0, until - time.monotonic()))
+            finally:
+                self._room.waiting -= 1
         if not admitted and not self._closed and time.monotonic() < self._until:
             return None
         self._until = None

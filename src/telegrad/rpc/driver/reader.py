@@ -111,6 +111,8 @@ class FrameReader:
         total = _PREFIX_BYTES + header + body
         if total >= COUNTED_FROM:
             if self._admission is not None and kind in (CALL, SERVICE):
+                if self._admission.admit(header + body):
+                    return self._begin_large(fields, header + body, deadline)
                 self._go_on = partial(self._ask, self._admission, fields)
                 return self._go_on(deadline)
             if total > _ROOM or body > _BODY_BYTES_IN_ROOM:
@@ -140,24 +142,19 @@ class FrameReader:
         came = min(self._end - self._start, len(memory))
         memory[:came] = self._view[self._start : self._start + came]
         self._start += came
-        self._go_on = partial(self._read_large, fields, memory, [came], cost)
-        return self._go_on(deadline)
+        return self._read_large(fields, memory, came, cost, deadline)
 
     def _read_large(
-        self,
-        fields: Fields,
-        memory: memoryview,
-        progress: list[int],
-        cost: int,
-        deadline: float | None,
+        self, fields: Fields, memory: memoryview, came: int, cost: int, deadline: float | None
     ) -> Frame | None:
-        while progress[0] < len(memory):
-            count = self._receive(memory[progress[0] :], deadline)
-            if not count:
-                return None
-            progress[0] += count
-            self.pieces += 1
         self._go_on = None
+        while came < len(memory):
+            count = self._receive(memory[came:], deadline)
+            if not count:
+                self._go_on = partial(self._read_large, fields, memory, came, cost)
+                return None
+            came += count
+            self.pieces += 1
         kind, flags, buffers, header, _, ident, parent = fields
         body = memory[header:]
         split = split_body(body, buffers, flags) if buffers else []
@@ -207,6 +204,9 @@ class FrameReader:
         frame.buffers = self._shared().fetch(frame.buffers)
         frame.flags &= ~PLACED
         if self._admission is None or frame.kind not in (CALL, SERVICE):
+            return frame
+        if self._admission.admit(nbytes):
+            frame.cost += nbytes
             return frame
         self._go_on = partial(self._ask_for_placed, self._admission, frame, nbytes)
         return self._go_on(deadline)

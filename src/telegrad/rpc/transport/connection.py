@@ -147,7 +147,15 @@ class PlainConnection(Connection):
             except BlockingIOError:
                 sent = 0
             return None if sent == len(data) else self._send_rest(buffers, sent, deadline)
-        rest = self._send_rest(buffers, 0, deadline)
+        sent = 0
+        if self._send_many is not None and len(buffers) <= _BUFFERS_PER_CALL:
+            try:
+                sent = self._send_many(buffers, (), _MSG_DONTWAIT)
+            except BlockingIOError:
+                pass
+            if sent == sum(map(len, buffers)):
+                return None
+        rest = self._send_rest(buffers, sent, deadline)
         return Unsent(rest.rest, True) if rest is not None and fds else rest
 
     def _send_rest(self, buffers: Sequence[Buffer], sent: int, deadline: float) -> Unsent | None:
