@@ -255,6 +255,20 @@ def test_two_leaves_never_share_the_memory_of_a_gradient():
             assert not np.shares_memory(one, other)
 
 
+def test_two_leaves_share_no_gradient_either_where_a_hook_drops_the_older_ones_on_the_way():
+    x, y, late = (tg.tensor([1.0, 2.0], requires_grad=True) for _ in range(3))
+    (x + y + late).sum().backward()
+
+    def drop(gradient):
+        x.grad = y.grad = None
+
+    slow = late * 2.0  # The oldest node: it runs after x and y have their gradients.
+    slow.register_hook(drop)
+    (slow + (x + y) * tg.tensor([3.0, 5.0])).sum().backward()
+    assert x.grad.tolist() == y.grad.tolist() == [3.0, 5.0]
+    assert not np.shares_memory(x.grad.array, y.grad.array)
+
+
 def test_a_rebound_leaf_keeps_the_value_that_was_recorded():
     x = tg.tensor([2.0, 3.0], requires_grad=True)
     y = (x * x).sum()
