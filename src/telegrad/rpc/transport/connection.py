@@ -19,6 +19,7 @@ import select
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -52,6 +53,8 @@ class Connection(abc.ABC):
 
     recv_into: Callable[[memoryview], int]
     """Wait for bytes, write them to the buffer, return how many; 0 when the peer has closed."""
+    recv_into_nowait: Callable[[memoryview], int]
+    """As `recv_into`, but raise BlockingIOError when nothing is there."""
 
     def __init__(self, agreement: Agreement, address: str) -> None:
         self.peer_name: str = agreement.peer_name
@@ -82,10 +85,6 @@ class Connection(abc.ABC):
 
         At the deadline, a time of the monotonic clock, return what is left.
         """
-
-    @abc.abstractmethod
-    def recv_into_nowait(self, buffer: memoryview) -> int:
-        """As `recv_into`, but raise BlockingIOError when nothing is there."""
 
     def take_fds(self, count: int | None = None) -> list[int]:
         """Return the next `count` descriptors that the peer sent (all that came without a count).
@@ -124,6 +123,9 @@ class PlainConnection(Connection):
         self._send_one = sock.send
         self._send_many = sock.sendmsg if hasattr(sock, "sendmsg") else None
         self.recv_into = sock.recv_into
+        self.recv_into_nowait = (
+            partial(sock.recv_into, flags=_MSG_DONTWAIT) if _MSG_DONTWAIT else self._try_recv_into
+        )
         self.same_host = channel is not None
         process = peer_process(sock)
         self.peer_pid = process[0] if process else None
@@ -184,9 +186,7 @@ class PlainConnection(Connection):
                 if not is_ready(self._socket.fileno(), deadline, for_write=True):
                     return Unsent(rest, is_begun)
 
-    def recv_into_nowait(self, buffer: memoryview) -> int:
-        if _MSG_DONTWAIT:
-            return self._socket.recv_into(buffer, 0, _MSG_DONTWAIT)
+    def _try_recv_into(self, buffer: memoryview) -> int:
         if not select.select([self._socket], [], [], 0)[0]:
             raise BlockingIOError
         return self._socket.recv_into(buffer)

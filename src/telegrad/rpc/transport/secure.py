@@ -37,6 +37,7 @@ class SecureConnection(Connection):
         self._lock = threading.Lock()
         self._over = False
         self.recv_into = self._recv_into
+        self.recv_into_nowait = self._recv_into_nowait
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -87,7 +88,7 @@ class SecureConnection(Connection):
             except ssl.SSLWantWriteError:
                 is_ready(self._socket.fileno(), math.inf, for_write=True)
 
-    def recv_into_nowait(self, buffer: memoryview) -> int:
+    def _recv_into_nowait(self, buffer: memoryview) -> int:
         try:
             return self._try_recv_into(buffer)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):

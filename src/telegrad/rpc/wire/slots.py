@@ -103,10 +103,19 @@ def build_slots(
     slots: list[Any] = []
     made: list[tuple[int, kinds.Kind, list[Any], Any]] = []
     position = first
+    build = arrays.build
     try:
         for descriptor in descriptors:
             tag = descriptor[0]
-            if type(tag) is str:
+            if type(tag) is int and tag >= 0:
+                data = descriptor[1]
+                if data is not None:
+                    data = bytearray(data)
+                else:
+                    data = buffers[position]
+                    position += 1
+                slots.append(build(descriptor, data, most_dimensions))
+            elif type(tag) is str:
                 kind = kinds.find_by_tag(tag)
                 if kind is None:
                     raise Unserializable(
@@ -117,14 +126,6 @@ def build_slots(
                 parts, position = arrays.build_all(inner, buffers, position, most_dimensions)
                 made.append((len(slots), kind, parts, metadata))
                 slots.append(None)
-            elif tag >= 0:
-                data = descriptor[1]
-                if data is not None:
-                    data = bytearray(data)
-                else:
-                    data = buffers[position]
-                    position += 1
-                slots.append(arrays.build(descriptor, data, most_dimensions))
             elif tag == RAW:
                 slots.append(buffers[position])
                 position += 1
