@@ -4,6 +4,7 @@ A product with ones is a sum. NumPy's own takes three to five times as long on r
 numbers, because it begins anew for each. On long rows it is as quick, and rounds less.
 """
 
+import functools
 import math
 from typing import Any
 
@@ -21,12 +22,12 @@ def row_sums(x: Any, axes: int = 1) -> Any:
     if length > _LONG:
         sums = np.add.reduce(rows, axis=1)
     else:
-        sums = np.dot(rows, np.ones(length, x.dtype))
+        sums = np.dot(rows, _ones(length, x.dtype))
     return sums.reshape(x.shape[:-axes] + (1,) * axes)
 
 
 def row_dots(x: Any, y: Any, axes: int = 1) -> Any:
-    """The sums of products over the last `axes` axes, which stay, with length 1."""
+    """The sums of products of real numbers over the last `axes` axes, which stay, with length 1."""
     dots = np.vecdot(_rows(x, axes), _rows(y, axes))
     return dots.reshape(x.shape[:-axes] + (1,) * axes)
 
@@ -39,7 +40,15 @@ def column_sums(x: Any) -> Any:
     """The sums over the first of two axes."""
     if len(x) > _LONG:
         return np.add.reduce(x, axis=0)
-    return np.dot(np.ones(len(x), x.dtype), x)
+    return np.dot(_ones(len(x), x.dtype), x)
+
+
+@functools.lru_cache(maxsize=32)
+def _ones(length: int, dtype: Any) -> Any:
+    """Kept, since making them takes as long as a small product."""
+    ones = np.ones(length, dtype)
+    ones.flags.writeable = False
+    return ones
 
 
 OVERRIDES: dict[str, Any] = {
