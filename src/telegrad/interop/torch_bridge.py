@@ -212,6 +212,9 @@ class ToTorch(torch.autograd.Function):
 
 
 _apply: Any = ToTorch.apply
+_apply_plainly: Any = super(torch.autograd.Function, ToTorch).apply
+"""The same without a look for function transforms (``torch.func``), which takes a third of it."""
+_is_transforming: Any = torch._C._are_functorch_transforms_active
 
 
 def to_torch(tensor: Any) -> Any:
@@ -239,12 +242,13 @@ def join(value: torch.Tensor, node: Any, entries: list[Entry]) -> Any:
 
     `entries`: where telegrad's graph behind the node goes back to PyTorch's.
     """
+    apply = _apply if _is_transforming() else _apply_plainly
     tensors = [each.tensor for each in entries]
     crossing = Crossing(node, entries)
     if is_ordinary():
-        return _apply(_ANCHOR, [value], crossing, *tensors)
+        return apply(_ANCHOR, [value], crossing, *tensors)
     with torch.inference_mode(False), torch.enable_grad():
-        return _apply(_ANCHOR, [value], crossing, *tensors)
+        return apply(_ANCHOR, [value], crossing, *tensors)
 
 
 def _pull_crossing(

@@ -119,7 +119,7 @@ def cut(entries: Iterable[Any], keep_graph: bool, targets: Iterable[Any] = ()) -
 
 def cut_walk(walk: Walk, keep_graph: bool, targets: Iterable[Any] = ()) -> Cut:
     """The same of what was walked already."""
-    taps = [tap for tap in targets if type(tap) is Tap and _is_reached(tap, walk)]
+    taps = [x for x in targets if type(x) is Tap and _is_reached(x, walk)] if targets else []
     inner_taps = [tap for tap in taps if tap.place[0] in walk.following]
     is_simple = not walk.is_shared and not inner_taps
     # Where no two entries meet, the first that reached a node is the only one.

@@ -121,7 +121,6 @@ class Torch:
         return cut(entries, keep_graph, targets)
 
 
-_ZERO: Final = np.zeros(16, np.uint8)
 _is_cuda_in_use: Any = torch.cuda.is_initialized
 _SOME_LEVEL: Final = Level()
 """Under which stand-ins have tangents: only their order matters, and there is one level."""
@@ -143,8 +142,13 @@ def _check_recorded(value: torch.Tensor) -> None:
 def _facts_alone(value: torch.Tensor) -> "np.ndarray[Any, Any]":
     """An array of the value's shape and of the dtype of its cotangents, which takes no memory."""
     shape = tuple(value.shape)
-    dtype = _dtype_of_cotangents(value.dtype) or np.dtype(np.float32)
-    return np.ndarray(shape, dtype, _ZERO.data, strides=(0,) * len(shape))
+    zero = _zero_of_cotangents(value.dtype)
+    return np.ndarray(shape, zero.dtype, zero.data, strides=(0,) * len(shape)) if shape else zero
+
+
+@cache
+def _zero_of_cotangents(dtype: torch.dtype) -> "np.ndarray[Any, Any]":
+    return np.zeros((), _dtype_of_cotangents(dtype) or np.float32)
 
 
 @cache
