@@ -17,8 +17,9 @@ from telegrad.distributed.autograd import (
     _is_valid_context,
 )
 from telegrad.distributed.contexts import CURRENT
-from telegrad.errors import ContextError, TelegradError
+from telegrad.errors import ContextError, PeerError, UsageError
 from telegrad.interop.torch_graph_view import RecvFunction, SendFunction
+from telegrad.interop.torch_rpc.failures import raise_as_torch
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.wire.functions import expose
@@ -68,14 +69,13 @@ def backward(context_id: int, roots: list[torch.Tensor], retain_graph: bool = Fa
         )
     _check_roots(roots)
     _find(context_id)
+    starts: Any = list(roots)
     try:
-        starts: Any = list(roots)
         autograd.backward(context_id, starts, retain_graph)
-    except TelegradError as error:
-        if isinstance(error, RuntimeError):
-            raise
-        raise RuntimeError(f"Error on Node {_node_of(error)}: {error}") from error
+    except (PeerError, UsageError) as error:
+        raise_as_torch(error)
     except Exception as error:
+        # What a rule or a hook raised, on whichever worker.
         raise RuntimeError(f"Error on Node {_node_of(error)}: {error}") from error
 
 

@@ -20,7 +20,6 @@ from telegrad.interop.torch_rpc.calls import (
     _wait_all,
     current,
     get_worker_info,
-    options_of_worker,
     remote,
     rpc_async,
     rpc_sync,
@@ -70,13 +69,12 @@ def _use_rpc_pickler(rpc_pickler: Any) -> Iterator[None]:
 
 def shutdown(graceful: bool = True, timeout: float = constants.DEFAULT_SHUTDOWN_TIMEOUT) -> None:
     """Leaves the cluster; a graceful one when all have finished. A timeout of 0 means no end."""
-    worker = current()
+    current()
     try:
         if graceful:
             _wait_all_workers(timeout)
             _delete_all_user_and_unforked_owner_rrefs()
     finally:
-        options_of_worker.pop(worker, None)
         face.shutdown(graceful, timeout or _NO_END)
 
 

@@ -8,13 +8,14 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import torch
 
-from telegrad.errors import NotInitialized, PeerError
+from telegrad.errors import NotInitialized, PeerError, UsageError
 from telegrad.interop.torch_rpc import constants
 from telegrad.interop.torch_rpc.agent import TensorPipeAgent
-from telegrad.interop.torch_rpc.failures import as_torch_raises
+from telegrad.interop.torch_rpc.failures import as_torch_raises, raise_as_torch
 from telegrad.interop.torch_rpc.futures import CallFuture, failed
 from telegrad.interop.torch_rpc.options import TensorPipeRpcBackendOptions
 from telegrad.interop.torch_rpc.rref import RRef
@@ -27,7 +28,7 @@ __all__ = ["current", "get_worker_info", "options_of_worker", "remote", "rpc_asy
 
 _UNSET: Final = constants.UNSET_RPC_TIMEOUT
 _thread_local_var = threading.local()
-options_of_worker: dict[Worker, TensorPipeRpcBackendOptions] = {}
+options_of_worker: WeakKeyDictionary[Worker, TensorPipeRpcBackendOptions] = WeakKeyDictionary()
 
 
 def current() -> Worker:
@@ -54,7 +55,9 @@ def _get_current_rpc_agent() -> TensorPipeAgent:
     return TensorPipeAgent(worker, options)
 
 
-def _find(worker: Worker, to: Any) -> WorkerInfo:
+def _find(worker: Worker, to: Any) -> str | WorkerInfo:
+    if type(to) is str and to in worker.peers.by_name:
+        return to
     if isinstance(to, bool) or not isinstance(to, (str, int, WorkerInfo)):
         raise ValueError(f"Cannot get WorkerInfo from name {to}")
     with as_torch_raises():
@@ -64,7 +67,10 @@ def _find(worker: Worker, to: Any) -> WorkerInfo:
 def get_worker_info(worker_name: str | int | None = None) -> WorkerInfo:
     """Who a worker is; without a name, who this one is."""
     worker = current()
-    return worker.info if worker_name is None else _find(worker, worker_name)
+    if worker_name is None:
+        return worker.info
+    found = _find(worker, worker_name)
+    return worker.find(found).info
 
 
 def rpc_sync(
@@ -73,8 +79,11 @@ def rpc_sync(
     """Runs `func(*args, **kwargs)` on worker `to` and returns its result."""
     worker = current()
     callee = _find(worker, to)
-    with as_torch_raises():
-        return worker.rpc_sync(callee, *prepared(func, args, kwargs), timeout)
+    function, args, kwargs = prepared(func, args, kwargs)
+    try:
+        return worker.rpc_sync(callee, function, args, kwargs, timeout)
+    except (PeerError, UsageError) as error:
+        raise_as_torch(error)
 
 
 def rpc_async(
@@ -103,6 +112,7 @@ def remote(
     with as_torch_raises():
         made = worker.remote(callee, *prepared(func, args, kwargs), timeout)
     assert isinstance(made, RRef), "a worker of this package's init_rpc"
+    made._patience = timeout
     return made
 
 

@@ -9,12 +9,11 @@ from typing import Any
 
 import torch
 
-from telegrad.errors import NotInitialized
+from telegrad.errors import CallTimeout, NotInitialized, PeerError
 from telegrad.interop.torch_rpc import constants, serving
-from telegrad.interop.torch_rpc.failures import as_torch_raises
+from telegrad.interop.torch_rpc.failures import RpcTimeout, as_torch_raises
 from telegrad.interop.torch_rpc.futures import CallFuture, failed
 from telegrad.rpc import rref as plain
-from telegrad.rpc.future import Future
 from telegrad.rpc.names import WorkerInfo
 
 __all__ = ["RRef", "RRefProxy"]
@@ -26,7 +25,12 @@ _COUNTER_BITS = 48
 class RRef(plain.RRef):
     """A handle. ``RRef(value)`` refers to a value of this worker."""
 
-    __slots__ = ("_creation", "_type")
+    __slots__ = ("_creation", "_patience", "_type")
+
+    _creation: CallFuture
+    _patience: float | None
+    """The timeout that the creation of the value was given."""
+    _type: CallFuture
 
     __class_getitem__: Any = classmethod(GenericAlias)
 
@@ -103,39 +107,34 @@ class RRef(plain.RRef):
         """The type of the value, or its future; asked for once."""
         future: Any = getattr(self, "_type", None)
         if future is None:
-            future = self._ask_type(timeout)
-            if not self._worker.closed:
-                self._type = future
+            future = self._type = self._ask(serving.type_on_owner, timeout)
         return future.wait() if blocking else future
 
-    def _ask_type(self, timeout: float | None) -> Any:
-        if self._fork is None:
-            known: Future[Any] = Future()
-            known.set_result(type(self.local_value()))
-            return CallFuture(known)
+    def _ask(self, function: Any, timeout: float | None) -> CallFuture:
+        """Has a function run on the owner, for this reference."""
         try:
-            return CallFuture(
-                self._worker.rpc_async(self.owner(), serving.type_on_owner, (self,), None, timeout)
-            )
-        except Exception as error:
+            self._check()
+            call = self._worker.rpc_async(self.owner(), function, (self,), None, timeout)
+            return CallFuture(call)
+        except PeerError as error:
             return failed(error)
 
     def _get_future(self) -> "torch._C.Future[Any]":
-        """The future of the value's creation."""
+        """A future that is done when the value is there, within the time its creation was given."""
         made: Any = getattr(self, "_creation", None)
         if made is None:
-            done: Future[Any] = Future()
-            done.set_result(None)
-            made = CallFuture(done)
+            timeout = getattr(self, "_patience", None)
+            made = self._creation = self._ask(serving.wait_for_value, timeout)
         future: torch._C.Future[Any] = made
         return future
 
     def _check_creation(self) -> None:
+        """Raises if somebody has seen that the value did not come in time."""
         made: Any = getattr(self, "_creation", None)
-        if made is not None and made._call.done() and made._call.exception() is not None:
-            raise RuntimeError(
-                f"RRef creation via rpc.remote() on {_info_text(self.owner())} failed: "
-                f"{made._call.exception()}"
+        error = made._call.exception() if made is not None and made.done() else None
+        if isinstance(error, CallTimeout):
+            raise RpcTimeout(
+                f"RRef creation via rpc.remote() on {_info_text(self.owner())} timed out: {error}"
             )
 
 

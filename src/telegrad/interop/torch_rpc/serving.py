@@ -16,7 +16,7 @@ from telegrad.rpc.incoming import async_execution
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.wire.functions import expose
 
-__all__ = ["call_method", "prepared", "run_async", "run_script", "type_on_owner"]
+__all__ = ["call_method", "prepared", "run_async", "run_script", "type_on_owner", "wait_for_value"]
 
 
 def prepared(function: Any, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -73,6 +73,12 @@ def call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Future[An
 def type_on_owner(reference: RRef) -> type:
     """The type of a reference's value."""
     return type(reference.local_value())
+
+
+@expose
+def wait_for_value(reference: RRef) -> None:
+    """Returns when a reference's value is there."""
+    reference.local_value()
 
 
 def _checked(future: Any) -> Any:
