@@ -1,8 +1,8 @@
 """The hot paths in front of ``apply``: elementwise functions of one and of two values.
 
 ``binary`` and ``unary`` make the function of one row. It handles NumPy arrays of one real floating
-dtype with nothing special switched on, and hands everything else to ``apply``; a test holds both to
-the same results.
+dtype, recorded or under ``no_grad``, with nothing special switched on, and hands everything else to
+``apply``; a test holds both to the same results.
 
 The modules that need Tensor are reached at call time: Tensor's own operators are made here.
 """
@@ -18,7 +18,7 @@ from telegrad.graph import next_key
 from telegrad.rules import Primitive
 from telegrad.tensors import tensor
 from telegrad.tensors.lent import lent
-from telegrad.tensors.modes import MODE, PLAIN
+from telegrad.tensors.modes import MODE, PLAIN, QUIET
 from telegrad.tensors.pushing import push_one, push_two
 
 __all__ = ["binary", "product", "reversed_binary", "unary"]
@@ -52,7 +52,11 @@ def binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
             b, from_y = scalar_like(y, a), None
         else:
             return lent.apply(row, x, y)  # type: ignore[no-any-return]
-        if type(a) is not _ndarray or type(b) is not _ndarray or _mode() is not PLAIN:
+        if (mode := _mode()) is not PLAIN:
+            if mode is not QUIET:
+                return lent.apply(row, x, y)  # type: ignore[no-any-return]
+            from_x = from_y = None
+        if type(a) is not _ndarray or type(b) is not _ndarray:
             return lent.apply(row, x, y)  # type: ignore[no-any-return]
         dtype = a.dtype
         if dtype is not b.dtype or (dtype is not _FLOAT32 and dtype is not _FLOAT64):
@@ -119,13 +123,16 @@ def unary(row: Primitive) -> Callable[[Any], "tensor.Tensor"]:
     def call(x: Any, /) -> "tensor.Tensor":
         if not isinstance(x, tensor.Tensor):
             return lent.apply(row, x)  # type: ignore[no-any-return]
-        a = x.array
-        if type(a) is not _ndarray or _mode() is not PLAIN:
+        a, node = x.array, x.node
+        if (mode := _mode()) is not PLAIN:
+            if mode is not QUIET:
+                return lent.apply(row, x)  # type: ignore[no-any-return]
+            node = None
+        if type(a) is not _ndarray:
             return lent.apply(row, x)  # type: ignore[no-any-return]
         dtype = a.dtype
         if dtype is not _FLOAT32 and dtype is not _FLOAT64:
             return lent.apply(row, x)  # type: ignore[no-any-return]
-        node = x.node
         if x.tangents:
             dual = push(a, x.tangents) if node is None else None
             return lent.apply(row, x) if dual is None else dual  # type: ignore[no-any-return]
@@ -187,14 +194,18 @@ def product(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor | None"]:
 
     def call(x: Any, y: Any, /) -> "tensor.Tensor | None":
         a, b = x.array, y.array
-        if type(a) is not _ndarray or type(b) is not _ndarray or _mode() is not PLAIN:
+        if type(a) is not _ndarray or type(b) is not _ndarray:
             return None
+        from_x, from_y = x.node, y.node
+        if (mode := _mode()) is not PLAIN:
+            if mode is not QUIET:
+                return None
+            from_x = from_y = None
         dtype = a.dtype
         if dtype is not b.dtype or (dtype is not _FLOAT32 and dtype is not _FLOAT64):
             return None
         if a.ndim != 2 or b.ndim != 2:
             return None
-        from_x, from_y = x.node, y.node
         if x.tangents or y.tangents:
             return push(a, x.tangents, b, y.tangents) if from_x is from_y is None else None
         try:
