@@ -7,8 +7,9 @@ result. ``jvp``: for each input, ``rule(xp, t, s)``: the result's tangent for th
 `t`. ``s`` holds the inputs by name, ``out`` (the result) and the options, as attributes. A vjp rule
 reads only what ``saves`` names for its input, since only that is kept until the backward pass:
 ``saves=("y", "y out")`` keeps `y` for the first input's rule, `y` and the result for the second's;
-``"x.shape"`` keeps just the shape, as ``s.x_shape``. A jvp rule runs during the forward pass and
-reads anything.
+``"x.shape"`` keeps just the shape, as ``s.x_shape``. What the vjp rules of several inputs have in
+common is computed once by ``begin(xp, g, s)``, and its result is their `g`. A jvp rule runs during
+the forward pass and reads anything.
 
 Words that stand for a rule:
 
