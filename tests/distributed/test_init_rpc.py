@@ -83,6 +83,30 @@ def test_three_workers_meet_call_each_other_and_leave_together(world):
     assert [process.returncode for process in processes] == [0, 0, 0]
 
 
+CHAIN = textwrap.dedent(
+    """
+    import time
+    def hop(left, path):
+        # The work of a link, long enough for all others to have come to their end.
+        time.sleep(0.03)
+        if not left:
+            open(path, "w").close()
+            return
+        rpc.rpc_async((rpc.get_worker_info().id + 1) % 3, hop, (left - 1, path))
+    if me.id == 0:
+        rpc.rpc_async(1, hop, (20, os.environ["DONE"]))
+    """
+)
+
+
+def test_calls_that_nobody_waits_for_end_before_anyone_leaves(world, tmp_path):
+    done = tmp_path / "done"
+    processes = [world(f"w{rank}", rank, 3, CHAIN, DONE=str(done)) for rank in range(3)]
+    for process in processes:
+        assert "bye" in output(process)
+    assert done.exists()
+
+
 def test_a_worker_that_dies_does_not_keep_the_others_from_leaving(world):
     body = "me.id == 0 and rpc.rpc_async('t0', os._exit, (3,))"
     processes = [world(name, rank, 2, body) for rank, name in enumerate(["ps", "t0"])]

@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from telegrad.errors import CallTimeout, PeerError, UsageError
 from telegrad.rpc import environment
 from telegrad.rpc.call import Call
 from telegrad.rpc.current import current_worker, default_worker, set_default_worker
+from telegrad.rpc.leaving import Leaving, Round
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.rendezvous import Joining, Meeting, Rendezvous, join
@@ -68,10 +70,8 @@ class _Membership:
         self._directory: PrivateDirectory | None = None
         self._rendezvous: Rendezvous | None = None
         self.members: list[Joining] = []
-        self._leaving: dict[str, ServiceRequest | None] = {}
-        self._left = threading.Event()
-        # Known before the members are: a quick worker may leave while rank 0 still counts them.
-        self._size = size
+        # Before the members are known: a quick worker may leave while rank 0 still counts them.
+        self._leaving = Leaving(size)
         if credentials is not None:
             address = f"tls://{options.host or _own_host(parse_address(master))}:0"
         elif UNIX_SOCKETS and options.unix_sockets:
@@ -105,8 +105,7 @@ class _Membership:
     def _announce(self, returned: Joining) -> None:
         """Rank 0 tells everyone that a worker is back, with another address."""
         with _lock:
-            # Its loss counted as leaving.
-            self._leaving.pop(returned.name, None)
+            self._leaving.returned(returned.name)
         self.worker.add_peer(returned.info, returned.address)
         for member in self.members:
             if member.name not in (self.worker.name, returned.name):
@@ -123,39 +122,50 @@ class _Membership:
         peer = self.worker.peers.get(who.name)
         # That an old incarnation is gone may be noticed after the new one has come.
         if peer is None or peer.info.incarnation == who.incarnation:
-            self._note_leaving(who.name, None)
+            with _lock:
+                ended = self._leaving.lost(who.name)
+            self._answer(ended)
 
     def _on_leave(self, request: ServiceRequest) -> None:
-        self._note_leaving(request.frm.name, request)
-
-    def _note_leaving(self, name: str, request: ServiceRequest | None) -> None:
         with _lock:
-            before = self._leaving.get(name)
-            self._leaving[name] = request or before
-            if self._rendezvous is None or len(self._leaving) < self._size:
-                return
-            requests = [each for each in self._leaving.values() if each is not None]
-        # Before anyone is let go: who meets again at this address must not meet the old cluster.
-        self._rendezvous.close()
-        for each in requests:
-            each.reply()
-        self._left.set()
+            ended = self._leaving.report(request.frm.name, int(request.header), request.reply)
+        self._answer(ended)
+
+    def _answer(self, ended: Round | None) -> None:
+        """Tell those who reported in a round whether they may go."""
+        if ended is None:
+            return
+        if ended.is_last and self._rendezvous is not None:
+            # Before anyone goes: who meets again at this address must not meet the old cluster.
+            self._rendezvous.close()
+        for reply in ended.tokens:
+            reply(ended.is_last)
 
     def leave(self, timeout: float) -> None:
         """Return when all have come to the end of their work, or the time is over."""
         end = time.monotonic() + timeout
-        if not self.worker.is_quiet(timeout):
-            return
-        left = max(0.01, end - time.monotonic())
-        if self._rendezvous is not None:
-            self._note_leaving(self.worker.name, None)
-            self._left.wait(left)
-            return
+        while self.worker.is_quiet(max(0.0, end - time.monotonic())):
+            if self._may_go(max(0.01, end - time.monotonic())):
+                return
+
+    def _may_go(self, timeout: float) -> bool:
+        """Report that this worker is quiet; wait for the others, but not longer than that."""
+        served = self.worker.incoming.served
+        if self._rendezvous is None:
+            try:
+                is_last, _ = self.worker.ask_service(0, _LEAVE, served, timeout=timeout)
+            except (CallTimeout, PeerError):
+                # Rank 0 has gone, or keeps us waiting too long: either way it is time to go.
+                return True
+            return bool(is_last)
+        told: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        with _lock:
+            ended = self._leaving.report(self.worker.name, served, told.put)
+        self._answer(ended)
         try:
-            self.worker.ask_service(0, _LEAVE, timeout=left)
-        except (CallTimeout, PeerError):
-            # Rank 0 has gone, or keeps us waiting too long: either way it is time to go.
-            pass
+            return told.get(timeout=timeout)
+        except queue.Empty:
+            return True
 
     def close(self) -> None:
         """Free everything."""

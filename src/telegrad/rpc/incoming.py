@@ -50,6 +50,8 @@ class Incoming:
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
         self._services: dict[str, Service] = {}
+        self.served = 0
+        """Grows with each call that comes; threads may count some together, but never none."""
 
     def register(self, service: Service) -> None:
         """Serve messages of that name."""
@@ -76,6 +78,7 @@ class Incoming:
         elif kind == frames.CALL:
             if endpoint.requests.accept(frame.ident):
                 endpoint.serving.add(frame.ident)
+                self.served += 1
                 if frame.flags & frames.CREATES:
                     # Before anything else that comes on this path: it may mention the reference.
                     value = worker.references.create_for(frame.parent, endpoint.peer.name)

@@ -1,0 +1,58 @@
+"""When the workers of a cluster may go: nobody works, and nobody has been given work meanwhile.
+
+1. A worker that has come to its end and is quiet (no call open, none being served) reports to rank
+   0, with the number of calls that it has served so far.
+2. When all have reported, or are lost, the round is over. That is not the end yet: a call may have
+   come to a worker after its report, and have set off others, before its caller reported.
+3. If the numbers are those of the round before, all may go. Else everyone reports again.
+
+Why that suffices: whoever works was called by somebody who works, up to one whose program goes on,
+and none does. A worker with the same number in two reports served nothing between them, and the
+end of the first round lies between the two reports of each. So at that moment nobody worked.
+
+Pure state; a caller serialises.
+"""
+
+from typing import Any, NamedTuple
+
+__all__ = ["Leaving", "Round"]
+
+
+class Round(NamedTuple):
+    """The end of a round: whether all may go, and what was left with the reports."""
+
+    is_last: bool
+    tokens: list[Any]
+
+
+class Leaving:
+    """Rank 0's count of those who want to go."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._served: dict[str, int] = {}
+        self._tokens: list[Any] = []
+        self._lost: dict[str, None] = {}
+        self._before: dict[str, int] | None = None
+
+    def report(self, name: str, served: int, token: Any) -> Round | None:
+        """A worker is quiet and has served so many calls; the round, if it is over."""
+        self._served[name] = served
+        self._tokens.append(token)
+        return self._end()
+
+    def lost(self, name: str) -> Round | None:
+        """A worker won't report any more; the round, if it is over."""
+        self._lost[name] = None
+        return self._end()
+
+    def returned(self, name: str) -> None:
+        """A worker that was lost is back."""
+        self._lost.pop(name, None)
+
+    def _end(self) -> Round | None:
+        if len(self._served.keys() | self._lost.keys()) < self._size or not self._tokens:
+            return None
+        ended = Round(self._served == self._before, self._tokens)
+        self._before, self._served, self._tokens = self._served, {}, []
+        return ended
