@@ -8,7 +8,7 @@ Nothing here knows a framework. `known` is the process's, as types are, and empt
 one is met, so a program without pays for a look at an empty list.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -96,7 +96,7 @@ class Framework(Protocol):
     def target(self, value: Any, name: str) -> Any:
         """The node to ask for a tensor's gradient."""
 
-    def cut(self, entries: Iterable[Any], keep_graph: bool, targets: Iterable[Any]) -> Cut:
+    def cut(self, entries: Iterable[Any], keep_graph: bool, targets: Collection[Any]) -> Cut:
         """The framework's graph as these entries of a pass reach it; some nodes are asked for."""
 
 
@@ -186,6 +186,6 @@ def is_recording(values: list[Any]) -> bool:
     )
 
 
-def cut(entries: list[Any], keep_graph: bool, targets: Iterable[Any] = ()) -> Cut:
+def cut(entries: list[Any], keep_graph: bool, targets: Collection[Any] = ()) -> Cut:
     """The graph of the framework that is known, as the entries of a pass reach it."""
     return known[0].cut(entries, keep_graph, targets)

@@ -68,6 +68,11 @@ class End:
         """Whether its cotangent is a sum over regions: then its hooks are still to be run."""
         self._source = 0
 
+    def forget(self) -> None:
+        """Forgets what leads here."""
+        self.is_shared = False
+        self._source = 0
+
     def reached_from(self, source: Any) -> None:
         """Notes a region or an entry that leads here; behind an entry nobody has run the hooks."""
         if not self._source:

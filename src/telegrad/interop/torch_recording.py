@@ -4,7 +4,7 @@ Loaded when a worker first meets a value of PyTorch's (``distributed/equipment.p
 has one: types are the process's.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Final, cast
@@ -117,7 +117,9 @@ class Torch:
             )
         return Leaf(value) if value.is_leaf else Tap(value)
 
-    def cut(self, entries: Iterable[Any], keep_graph: bool, targets: Iterable[Any]) -> foreign.Cut:
+    def cut(
+        self, entries: Iterable[Any], keep_graph: bool, targets: Collection[Any]
+    ) -> foreign.Cut:
         return cut(entries, keep_graph, targets)
 
 

@@ -58,9 +58,9 @@ class Region(Hooked):
     is_leaf: ClassVar[bool] = False
     is_boundary: ClassVar[bool] = False
 
-    def __init__(self, keep_graph: bool) -> None:
+    def __init__(self) -> None:
         self.key = next_key()
-        self.keep_graph = keep_graph
+        self.keep_graph = False
         self.places: dict[Place, int] = {}
         """The edges into it, with their places in the Bundle."""
         self.exits: dict[Place, list[tuple[Any, int]]] = {}
@@ -83,8 +83,9 @@ class Region(Hooked):
         """The place in the Bundle of an edge into the region."""
         return self.places.setdefault(place, len(self.places))
 
-    def finish(self) -> None:
+    def finish(self, keep_graph: bool) -> None:
         """Called when everything that leads in or out is known."""
+        self.keep_graph = keep_graph
         nodes = []
         for goal, places in self.goals.items():
             if type(goal) is Region or goal.is_shared:
