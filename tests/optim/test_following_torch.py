@@ -34,7 +34,7 @@ def streams(rng: np.random.Generator) -> dict[str, Any]:
     shape, once = (STEPS, 500), rng.normal(size=500)
     return {
         "noise": rng.normal(size=shape),
-        "of all sizes": rng.normal(size=shape) * 10.0 ** rng.uniform(-8, 4, size=500),
+        "of all sizes": rng.normal(size=shape) * 10.0 ** rng.uniform(-8, 3, size=500),
         "steady": np.broadcast_to(once, shape).copy(),
         "steady but for noise": once + 1e-6 * rng.normal(size=shape),
         "fading": once * 0.8 ** np.arange(STEPS)[:, None],
