@@ -366,6 +366,20 @@ def test_a_deadline_that_passes_while_the_worker_is_dialled_is_a_timeout(pair, m
         pair[0].rpc_sync("b", simulated.who, timeout=100)
 
 
+def test_only_a_call_that_has_run_shows_that_its_code_has_come(pair):
+    shift = 5
+    function = lambda x: x + shift
+    made = pair[0].remote("b", function, (1,))
+    assert eventually(made.confirmed_by_owner)
+    known = pair[0].peers.get("b").outgoing.known_code
+    digest = pair[0].codec.pack_call(function, (1,), None).function
+    # The creation may be opened after another call that names the function by its digest.
+    assert digest not in known
+    assert pair[0].rpc_sync("b", function, (2,)) == 7
+    assert digest in known
+    assert made.to_here() == 6
+
+
 def test_a_worker_that_made_a_value_for_another_is_quiet_again(pair):
     made = pair[0].remote("b", simulated.Counter, (5,))
     failed = pair[0].remote("b", simulated.fail, ("broken",))

@@ -227,7 +227,8 @@ class Outgoing:
             return
         if frame.flags & UNOPENED:
             self._worker.references.undelivered(call)
-        elif call.code is not None:
+        elif call.code is not None and not call.creates:
+            # A creation is answered before it is opened: its code may not have been seen yet.
             endpoint.known_code.put(call.code)
         observer = self._worker.observer
         if observer is not None:
