@@ -1,7 +1,8 @@
 """What runs on the callee for the calls that need more than their function.
 
 Marked functions return torch futures, TorchScript functions travel by name, and a proxy's method
-is known on the owner of its value alone.
+is known on the owner of its value alone. Those that run whatever they are told to are not exposed:
+strict workers don't serve them.
 """
 
 from importlib import import_module
@@ -16,7 +17,16 @@ from telegrad.rpc.incoming import async_execution
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.wire.functions import expose
 
-__all__ = ["call_method", "prepared", "run_async", "run_script", "type_on_owner", "wait_for_value"]
+__all__ = [
+    "call_method",
+    "is_builtin",
+    "prepared",
+    "run_async",
+    "run_builtin",
+    "run_script",
+    "type_on_owner",
+    "wait_for_value",
+]
 
 
 def prepared(function: Any, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -26,19 +36,35 @@ def prepared(function: Any, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, ...
     args, kwargs = tuple(args or ()), dict(kwargs or {})
     if is_async(function):
         return run_async, (function, args, kwargs), {}
+    if is_builtin(function):
+        return run_builtin, (function.__name__, args, kwargs), {}
     if isinstance(function, torch.jit.ScriptFunction):
         return run_script, (str(function.qualified_name), args, kwargs), {}
     return function, args, kwargs
 
 
-@expose
+def is_builtin(function: Any) -> bool:
+    """Whether a function is one of torch's own in C++, which know no module to be imported from."""
+    return (
+        getattr(function, "__module__", "") is None
+        and getattr(torch, function.__name__, None) is function
+    )
+
+
+def run_builtin(name: str, args: Any, kwargs: Any) -> Any:
+    """Runs a function of torch's own."""
+    function = getattr(torch, name)
+    if not is_builtin(function):
+        raise AttributeError(f"expected the name of a builtin function of torch, got {name!r}")
+    return function(*args, **kwargs)
+
+
 @async_execution
 def run_async(function: Any, args: Any, kwargs: Any) -> Future[Any]:
     """Runs a marked function; the answer is the value of the torch future that it returns."""
     return outcome_of(_checked(function(*args, **kwargs)))
 
 
-@expose
 def run_script(qualified_name: str, args: Any, kwargs: Any) -> Any:
     """Runs a TorchScript function, which does not travel, by the name it was defined under."""
     path = qualified_name.removeprefix("__torch__.").split(".")
