@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.arrays import extras, numpy_extras, numpy_standard
+from telegrad.arrays import cupy_namespace, extras, numpy_extras, numpy_standard
 from telegrad.arrays.standard import CREATION, DTYPED, ELEMENTWISE, FFT, LINALG, OTHER
 from telegrad.errors import DTypeError
 
@@ -105,12 +105,15 @@ def backend_of(array: Any) -> Any:
         return found
     if isinstance(array, np.ndarray):
         return NUMPY
-    if not hasattr(array, "__array_namespace__"):
+    if type(array).__module__.partition(".")[0] == cupy_namespace.BACKEND_NAME:
+        found = Backend(cupy_namespace.BACKEND_NAME, *cupy_namespace.namespace_and_extras())
+    elif hasattr(array, "__array_namespace__"):
+        namespace = array.__array_namespace__()
+        found = Backend(namespace.__name__, namespace)
+    else:
         raise DTypeError(
             f"expected an array of the array API standard, got {type(array).__name__}; convert it "
             "with telegrad.asarray first"
         )
-    namespace = array.__array_namespace__()
-    found = Backend(namespace.__name__, namespace)
     serve(type(array), found)
     return found

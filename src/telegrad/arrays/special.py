@@ -69,8 +69,13 @@ def polygamma(xp: Any, n: int, x: Any) -> Any:
 
 def host_polygamma(n: int, x: Any) -> Any:
     """``polygamma`` of a NumPy array."""
+    return polygamma_from_zeta(scipy_special(), n, x)
+
+
+def polygamma_from_zeta(special: Any, n: int, x: Any) -> Any:
+    """``polygamma`` by a module with SciPy's special functions."""
     if n == 0:
-        return scipy_special().digamma(x)
+        return special.digamma(x)
     if x.dtype.kind == "c":
         raise DTypeError(
             f"expected a real dtype in polygamma with n of 1 or more, also as the derivative of "
@@ -78,7 +83,7 @@ def host_polygamma(n: int, x: Any) -> Any:
         )
     sign = 1.0 if n % 2 else -1.0
     # SciPy's own polygamma computes digamma besides, and always in double precision.
-    return scipy_special().zeta(x.dtype.type(n + 1), x) * x.dtype.type(sign * math.factorial(n))
+    return special.zeta(x.dtype.type(n + 1), x) * x.dtype.type(sign * math.factorial(n))
 
 
 def relu(xp: Any, x: Any) -> Any:
