@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.distributed.levels import LevelBook
+from telegrad.errors import Unserializable
 from telegrad.nn.parameter import Parameter, rebuild_parameter
 from telegrad.rpc.wire import kinds
 from telegrad.tensors import LEAF, Tensor, wrap
@@ -70,13 +71,26 @@ def flatten(tensor: Tensor) -> Sequence[Tensor]:
 
 def register() -> None:
     """Makes Tensors known to the serialiser; doing it again changes nothing."""
-    kinds.register(Tensor, _to_parts, _from_parts, tag="telegrad.Tensor")
-    kinds.register(Parameter, _to_parts, _parameter_from_parts, tag="telegrad.nn.Parameter")
+    check = _in_host_memory
+    kinds.register(Tensor, _to_parts, _from_parts, tag="telegrad.Tensor", check=check)
+    kinds.register(
+        Parameter, _to_parts, _parameter_from_parts, tag="telegrad.nn.Parameter", check=check
+    )
     kinds.register(CarriedDual, _dual_to_parts, _dual_from_parts, tag="telegrad.CarriedDual")
 
 
 def _to_parts(tensor: Tensor) -> tuple[list[Any], bool]:
-    return [np.asarray(tensor.array)], tensor.node is not None
+    return [_in_host_memory(tensor)], tensor.node is not None
+
+
+def _in_host_memory(tensor: Tensor) -> "np.ndarray[Any, Any]":
+    try:
+        return np.asarray(tensor.array)
+    except TypeError as error:
+        raise Unserializable(
+            f"expected a Tensor in host memory, got one on {tensor.device}: send a copy that is "
+            f"there ({error})"
+        ) from error
 
 
 def _from_parts(parts: list[Any], requires_grad: bool) -> Tensor:

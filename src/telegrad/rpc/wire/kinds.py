@@ -26,7 +26,7 @@ class Kind(msgspec.Struct, frozen=True):
     type: type
     to_parts: Callable[[Any], tuple[list["np.ndarray[Any, Any]"], Any]]
     from_parts: Callable[[list["np.ndarray[Any, Any]"], Any], Any]
-    check: Callable[[Any], None] | None = None
+    check: Callable[[Any], object] | None = None
 
 
 _lock = threading.Lock()
@@ -44,7 +44,7 @@ def register(
     from_parts: Callable[[list["np.ndarray[Any, Any]"], Any], Any],
     *,
     tag: str | None = None,
-    check: Callable[[Any], None] | None = None,
+    check: Callable[[Any], object] | None = None,
 ) -> None:
     """Let objects of the type travel as `to_parts(obj) -> (raw arrays, small metadata)`.
 
