@@ -1,0 +1,59 @@
+"""Answers are read whether or not somebody waits for them."""
+
+import threading
+
+import pytest
+from tests.rpc import simulated
+from tests.rpc.neighbours import eventually, neighbours
+
+from telegrad.rpc.future import collect_all
+from telegrad.rpc.options import Options
+
+
+@pytest.fixture(params=[0.0, 250e-6], ids=["sleeping", "spinning"])
+def pair(request):
+    with neighbours("a", "b", options=Options(spin=request.param)) as workers:
+        yield workers
+
+
+def test_an_answer_that_nobody_waits_for_is_read_all_the_same(pair):
+    calls = [pair[0].rpc_async("b", simulated.who) for _ in range(20)]
+    assert eventually(lambda: all(call.done() for call in calls))
+    assert {call.value() for call in calls} == {"b"}
+
+
+def test_callbacks_run_although_nobody_waits(pair):
+    came = threading.Event()
+    pair[0].rpc_async("b", simulated.who).then(lambda done: came.set())
+    assert came.wait(10)
+    together = collect_all([pair[0].rpc_async("b", simulated.who) for _ in range(5)])
+    assert eventually(together.done)
+
+
+def test_a_monitor_that_dozes_is_roused_by_a_call_that_nobody_waits_for(monkeypatch):
+    # So that neither a heartbeat nor a look now and then can find the answer instead.
+    monkeypatch.setattr("telegrad.rpc.driver.monitor._LONGEST", 1000.0)
+    with neighbours("a", "b", options=Options(lost_after=5000.0)) as (a, _):
+        monitor = a.host.monitor
+        for _ in range(5):
+            assert eventually(lambda: monitor.dozes)
+            call = a.rpc_async("b", simulated.who)
+            assert eventually(call.done)
+
+
+def test_waiting_for_the_last_of_many_settles_those_that_came_along(pair):
+    calls = [pair[0].rpc_async("b", simulated.who) for _ in range(50)]
+    assert calls[-1].wait() == "b"
+    assert [call.wait() for call in calls] == ["b"] * 50
+
+
+def test_while_one_thread_waits_long_others_callbacks_run(pair):
+    a, _ = pair
+    waiting = threading.Thread(target=lambda: a.rpc_async("b", simulated.wait_for_gate).wait())
+    waiting.start()
+    came = threading.Event()
+    a.rpc_async("b", simulated.who).add_done_callback(lambda done: came.set())
+    assert came.wait(10)
+    a.rpc_sync("b", simulated.open_gate)
+    waiting.join(10)
+    assert not waiting.is_alive()
