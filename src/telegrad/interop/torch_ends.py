@@ -18,7 +18,7 @@ from torch.autograd.graph import GradientEdge
 from telegrad.graph import Cotangent, next_key
 from telegrad.interop.torch_arrays import CPU, raw
 from telegrad.interop.torch_bridge import Entry, accumulator_of, from_torch
-from telegrad.interop.torch_levels import current, primal_of, tangent_of
+from telegrad.interop.torch_levels import current, is_open, primal_of, tangent_of
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.hooked import Hooked
 from telegrad.tensors.levels import Tangents
@@ -31,6 +31,8 @@ Place = tuple[Any, int]
 
 def over(cotangent: torch.Tensor, recorded: bool) -> Any:
     """A cotangent of PyTorch's as telegrad's graph takes it."""
+    if not recorded and not is_open():
+        return raw(cotangent)
     tangent = tangent_of(cotangent)
     if tangent is None:
         return _taken_over(cotangent, recorded)

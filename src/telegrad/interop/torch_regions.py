@@ -15,9 +15,7 @@ which change no sum; what they return for those is dropped. They are applied to 
 region begins, or at its end.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -25,14 +23,13 @@ from torch.autograd.graph import GradientEdge
 
 from telegrad.errors import GraphFreedError, SavedValueChanged
 from telegrad.graph import Bundle, Cotangent, next_key
-from telegrad.interop.torch_bridge import REGIONS_RUNNING
 from telegrad.interop.torch_ends import Landing, Place, Tap, over
+from telegrad.interop.torch_taking import Taking
 from telegrad.tensors.hooked import Hooked
 
 __all__ = ["Region"]
 
 _ENGINE: Any = torch.autograd.Variable._execution_engine
-_CURRENT = "telegrad.region"
 
 
 class Region(Hooked):
@@ -124,11 +121,11 @@ class Region(Hooked):
         if not self.taken and not self.taps and not self.goes_on:
             results = self._results(given, recorded)
             return self._contributions(results, given, recorded)
-        taken: dict[Place, torch.Tensor] = {}
-        tapped: dict[Place, torch.Tensor] = {}
-        with self._taking(taken, tapped):
-            results = self._results(given, recorded) | taken
-        found = [tapped.get(tap.place) for tap in self.taps]
+        taking = Taking(self.places, self.taken, [tap.place for tap in self.taps])
+        with taking:
+            results = self._results(given, recorded)
+        results.update((place, taking.taken.get(place)) for place in self.taken)
+        found = [taking.tapped.get(tap.place) for tap in self.taps]
         return [
             *self._contributions(results, given, recorded),
             *(g if g is None or recorded else g.clone() for g in found),
@@ -167,88 +164,6 @@ class Region(Hooked):
                 is_held = not recorded and _is_held(result, places[0], results, given)
                 found.append(result.clone() if is_held else result)
         return found
-
-    @contextmanager
-    def _taking(
-        self, taken: dict[Place, torch.Tensor], tapped: dict[Place, torch.Tensor]
-    ) -> Iterator[None]:
-        """Notes the cotangents on the edges out of the region; see the note EXITS."""
-        by_node: dict[Any, list[tuple[int, Place]]] = {}
-        for place, edges in self.taken.items():
-            for node, which in edges:
-                by_node.setdefault(node, []).append((which, place))
-        running = _Running()
-        starts = {node: None for node, _ in self.places}
-        handles = [node.register_prehook(running.begin) for node in starts]
-        for tap in self.taps:
-            take = partial(running.tap, tapped, tap.place)
-            handles.append(tap.place[0].register_prehook(take))
-        for node, leading in by_node.items():
-            handles.append(node.register_hook(partial(running.take, taken, leading)))
-        outer = _current()
-        torch._C._stash_obj_in_tls(_CURRENT, running)
-        try:
-            yield
-        finally:
-            torch._C._stash_obj_in_tls(_CURRENT, outer)
-            running.end()
-            for handle in handles:
-                handle.remove()
-
-
-def _current() -> Any:
-    """The run of a region that this thread works for, if any."""
-    return torch._C._get_obj_in_tls(_CURRENT) if torch._C._is_key_in_tls(_CURRENT) else None
-
-
-class _Running:
-    """One run of a region, as seen by hooks on nodes that other passes may run at the same time.
-
-    PyTorch's engine has threads of its own for other devices; a thread's objects follow a pass
-    into them, and so say whose pass it is. A pass within this one has another id.
-    """
-
-    def __init__(self) -> None:
-        self._task: int | None = None
-
-    def begin(self, cotangents: Any) -> None:
-        """Learns the id of PyTorch's pass, from the first node that runs."""
-        if self._task is None and _current() is self:
-            self._task = torch._C._current_graph_task_id()
-            REGIONS_RUNNING.add(self._task)
-
-    def _is_current(self) -> bool:
-        return self._task is not None and torch._C._current_graph_task_id() == self._task
-
-    def tap(self, tapped: dict[Place, torch.Tensor], place: Place, cotangents: Any) -> None:
-        """Notes the whole cotangent of a place, as the hooks of its tensor left it."""
-        if self._is_current():
-            cotangent = cotangents[place[1]]
-            if cotangent is not None:
-                tapped[place] = cotangent
-
-    def take(
-        self,
-        taken: dict[Place, torch.Tensor],
-        edges: list[tuple[int, Place]],
-        contributions: Any,
-        cotangents: Any,
-    ) -> Any:
-        """Notes the cotangents that a node gives to the places outside, and gives zeros instead."""
-        if not self._is_current():
-            return None
-        left = list(contributions)
-        for which, place in edges:
-            contribution = contributions[which]
-            if contribution is not None:
-                before = taken.get(place)
-                taken[place] = contribution if before is None else before + contribution
-                left[which] = torch.zeros_like(contribution)
-        return tuple(left)
-
-    def end(self) -> None:
-        if self._task is not None:
-            REGIONS_RUNNING.discard(self._task)
 
 
 def _bundle(goal: Region, places: list[Place], results: dict[Place, Any]) -> Any:
