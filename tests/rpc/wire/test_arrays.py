@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telegrad.errors import ProtocolViolation
-from telegrad.rpc.wire import arrays
+from telegrad.rpc.wire import arrays, kinds, slots
 
 DTYPES = [
     "?",
@@ -29,6 +29,16 @@ DTYPES = [
     "S5",
     "U3",
 ]
+
+
+class Holder:
+    def __init__(self, array):
+        self.array = array
+
+
+kinds.register(
+    Holder, lambda it: ([it.array], None), lambda parts, _: Holder(*parts), tag="tests.Holder"
+)
 
 
 def there_and_back(array, inline=4096):
@@ -115,6 +125,21 @@ def test_a_descriptor_that_does_not_fit_its_bytes_is_refused(descriptor, size):
 def test_negative_dimensions_that_multiply_to_the_right_size_are_refused():
     with pytest.raises(ProtocolViolation, match="does not describe a buffer of 16 bytes"):
         arrays.build([arrays.describe(np.zeros(1), [], 9)[0], None, [-1, -2]], bytearray(16), 4)
+
+
+@pytest.mark.parametrize("data", [10**12, True, "text", 1.5, [1] * 16, {"a": 1}])
+def test_what_stands_in_a_descriptor_must_be_bytes(data):
+    with pytest.raises(ProtocolViolation, match="does not describe a buffer of no bytes"):
+        arrays.build_all([[10, data, [2]]], [], 0, 4)
+    with pytest.raises(ProtocolViolation, match="does not describe a buffer of no bytes"):
+        slots.build_slots([[10, data, [2]]], [], 0, 4, None)
+    with pytest.raises(ProtocolViolation):
+        slots.build_slots([["tests.Holder", None, [[10, data, [2]]]]], [], 0, 4, None)
+
+
+def test_items_of_no_size_are_refused_since_their_number_is_not_bounded():
+    with pytest.raises(ProtocolViolation, match="plain numbers, got 'S0'"):
+        arrays.build([arrays.NAMED, None, [10**12], "S0"], b"", 4)
 
 
 @pytest.mark.parametrize("code", [-1, 99, "f8", None, True])

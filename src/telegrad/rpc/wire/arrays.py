@@ -50,7 +50,12 @@ _MOST_INLINE: Final = 64 << 10
 def is_raw(array: "np.ndarray[Any, Any]") -> bool:
     """Say whether raw bytes are all there is to this array."""
     dtype = array.dtype
-    return dtype in _CODES or (dtype.kind in _NAMED_KINDS and dtype.names is None)
+    return dtype in _CODES or _is_plain(dtype)
+
+
+def _is_plain(dtype: "np.dtype[Any]") -> bool:
+    # Without a size of items the bytes would not bound their number.
+    return dtype.kind in _NAMED_KINDS and dtype.names is None and dtype.itemsize > 0
 
 
 def inline_below(count: int) -> int:
@@ -97,15 +102,16 @@ def build(descriptor: Descriptor, buffer: Buffer, most_dimensions: int) -> "np.n
             return array
     except (TypeError, ValueError, LookupError, OverflowError, MemoryError):
         pass
+    size = len(buffer) if isinstance(buffer, (bytes, bytearray, memoryview)) else "no"
     raise ProtocolViolation(
-        f"the array descriptor {descriptor!r:.200} does not describe a buffer of {len(buffer)} "
-        f"bytes with at most {most_dimensions} dimensions"
+        f"the array descriptor {descriptor!r:.200} does not describe a buffer of {size} bytes with "
+        f"at most {most_dimensions} dimensions"
     )
 
 
 def _named_dtype(name: Any) -> "np.dtype[Any]":
     dtype = np.dtype(str(name))
-    if dtype.kind not in _NAMED_KINDS or dtype.names is not None:
+    if not _is_plain(dtype):
         raise ProtocolViolation(f"expected the dtype of plain numbers, got {name!r}")
     return dtype
 
@@ -123,9 +129,10 @@ def build_all(
     content = []
     for descriptor in descriptors:
         data = descriptor[1]
-        if data is not None:
+        # Nothing but bytes: of a number `bytearray` would make as many.
+        if type(data) is bytes:
             data = bytearray(data)
-        else:
+        elif data is None:
             data = buffers[first]
             first += 1
         content.append(build(descriptor, data, most_dimensions))

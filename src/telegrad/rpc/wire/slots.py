@@ -79,8 +79,11 @@ def describe_slots(
         kind = kinds.find(type_)
         if kind is not None:
             parts, metadata = kind.to_parts(value)
-            below = inline if len(parts) == 1 else inline // (len(parts) + 1)
-            inner = [arrays.describe(part, buffers, below) for part in parts]
+            if len(parts) == 1:
+                inner = [arrays.describe(parts[0], buffers, inline)]
+            else:
+                below = inline // (len(parts) + 1)
+                inner = [arrays.describe(part, buffers, below) for part in parts]
             descriptors.append([kind.tag, metadata, inner])
         elif isinstance(value, Reference) and export is not None:
             descriptors.append([REFERENCE, *export(value)])
@@ -109,9 +112,9 @@ def build_slots(
             tag = descriptor[0]
             if type(tag) is int and tag >= 0:
                 data = descriptor[1]
-                if data is not None:
+                if type(data) is bytes:
                     data = bytearray(data)
-                else:
+                elif data is None:
                     data = buffers[position]
                     position += 1
                 slots.append(build(descriptor, data, most_dimensions))
@@ -123,7 +126,10 @@ def build_slots(
                         f"the module that registers it, {tag.rpartition('.')[0]!r}, on this worker"
                     )
                 _, metadata, inner = descriptor
-                parts, position = arrays.build_all(inner, buffers, position, most_dimensions)
+                if len(inner) == 1 and type(data := inner[0][1]) is bytes:
+                    parts = [build(inner[0], bytearray(data), most_dimensions)]
+                else:
+                    parts, position = arrays.build_all(inner, buffers, position, most_dimensions)
                 made.append((len(slots), kind, parts, metadata))
                 slots.append(None)
             elif tag == RAW:
