@@ -5,18 +5,10 @@ a program runs on. `docs/coming-from-torch.md` tells what PyTorch's own tests sa
 imported by this package, and by nothing below it.
 """
 
-from typing import Any
-
-from telegrad.distributed.equipment import equip
-from telegrad.interop import torch_autograd
 from telegrad.interop.torch_rpc import api, backend_registry, constants, functions, internal
-from telegrad.interop.torch_rpc.agent import (
-    RpcAgent,
-    TensorPipeAgent,
-    get_rpc_timeout,
-    reference_counts,
-    set_rpc_timeout,
-)
+from telegrad.interop.torch_rpc.agent import RpcAgent, TensorPipeAgent, get_rpc_timeout
+from telegrad.interop.torch_rpc.agent import reference_counts as _rref_context_get_debug_info
+from telegrad.interop.torch_rpc.agent import set_rpc_timeout as _set_rpc_timeout
 from telegrad.interop.torch_rpc.api import (
     RRef,
     WorkerInfo,
@@ -34,13 +26,8 @@ from telegrad.interop.torch_rpc.backend_registry import (
     backend_registered,
     construct_rpc_backend_options,
 )
-from telegrad.interop.torch_rpc.calls import options_of_worker
-from telegrad.interop.torch_rpc.failures import as_torch_raises
-from telegrad.interop.torch_rpc.joining import find_place
 from telegrad.interop.torch_rpc.options import RpcBackendOptions, TensorPipeRpcBackendOptions
-from telegrad.rpc import face
-from telegrad.rpc.options import Options
-from telegrad.rpc.worker import Worker
+from telegrad.interop.torch_rpc.starting import _get_debug_info, init_rpc, is_available
 
 __all__ = [
     "BackendType",
@@ -52,7 +39,10 @@ __all__ = [
     "TensorPipeRpcBackendOptions",
     "WorkerInfo",
     "_get_current_rpc_agent",
+    "_get_debug_info",
     "_is_current_rpc_agent_set",
+    "_rref_context_get_debug_info",
+    "_set_rpc_timeout",
     "_wait_all",
     "api",
     "backend_registered",
@@ -76,74 +66,3 @@ _UNSET_RPC_TIMEOUT = constants.UNSET_RPC_TIMEOUT
 _DEFAULT_RPC_TIMEOUT_SEC = constants.DEFAULT_RPC_TIMEOUT_SEC
 _DEFAULT_INIT_METHOD = constants.DEFAULT_INIT_METHOD
 _DEFAULT_NUM_WORKER_THREADS = constants.DEFAULT_NUM_WORKER_THREADS
-_set_rpc_timeout = set_rpc_timeout
-_rref_context_get_debug_info = reference_counts
-
-
-def is_available() -> bool:
-    """Always."""
-    return True
-
-
-def init_rpc(
-    name: str,
-    backend: BackendType | None = None,
-    rank: int = -1,
-    world_size: int | None = None,
-    rpc_backend_options: RpcBackendOptions | None = None,
-) -> None:
-    """Makes this process a worker of a cluster; returns when all workers are in.
-
-    Rank and size that are not given come from the URL in the options, or from RANK and WORLD_SIZE.
-    """
-    options = _checked(backend, rpc_backend_options)
-    if _is_current_rpc_agent_set():
-        raise RuntimeError("RPC is already initialized")
-    place = find_place(options.init_method, rank, world_size)
-    with as_torch_raises():
-        worker = face.init_rpc(
-            name,
-            rank=place.rank,
-            world_size=place.world_size,
-            options=_own(options),
-            meeting=place.meeting,
-            on_start=_begin,
-        )
-    options_of_worker[worker] = options
-
-
-def _own(options: TensorPipeRpcBackendOptions) -> Options:
-    """Those of them that mean something here."""
-    maps = {
-        to: {str(here): str(there) for here, there in device_map.items()}
-        for to, device_map in options.device_maps.items()
-    }
-    return Options(rpc_timeout=options.rpc_timeout, device_maps=maps)
-
-
-def _begin(worker: Worker) -> None:
-    equip(worker)
-    worker.references.handle_type = RRef
-
-
-def _checked(backend: Any, options: Any) -> TensorPipeRpcBackendOptions:
-    if backend is not None and not isinstance(backend, BackendType):
-        raise TypeError("Argument backend must be a member of BackendType")
-    if options is None:
-        return TensorPipeRpcBackendOptions()
-    if not isinstance(options, RpcBackendOptions):
-        raise TypeError("Argument rpc_backend_options must be an instance of RpcBackendOptions")
-    if isinstance(options, TensorPipeRpcBackendOptions):
-        return options
-    if backend is None:
-        raise TypeError(f"Could not infer backend for options {options}")
-    raise TypeError("`rpc_backend_options` must be a `TensorPipeRpcBackendOptions`")
-
-
-def _get_debug_info() -> dict[str, str]:
-    """What references, worker and distributed autograd are doing, in words."""
-    return {
-        **reference_counts(),
-        **_get_current_rpc_agent().get_debug_info(),
-        **torch_autograd._get_debug_info(),
-    }
