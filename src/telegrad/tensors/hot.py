@@ -88,9 +88,7 @@ def binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
         else:
             mask = 3
             edges = (x if from_x is tensor.LEAF else from_x, y if from_y is tensor.LEAF else from_y)
-            fits = None
-            if a.shape != b.shape:
-                fits = tuple([None if z.shape == out.shape else (z.shape, dtype) for z in (a, b)])
+            fits = _fits(a, b, out) if a.shape != b.shape else None
         kind = variants.get(mask) or lent.variant(row, mask, False)
         saves = kind.saves
         if saves == 2:
@@ -107,6 +105,11 @@ def binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
         return made
 
     return call
+
+
+def _fits(a: Any, b: Any, out: Any) -> tuple[Any, ...]:
+    """What broadcasting stretched, for both inputs."""
+    return tuple([None if x.shape == out.shape else (x.shape, x.dtype) for x in (a, b)])
 
 
 def _picked(saves: int, *values: Any) -> list[Any]:
