@@ -11,6 +11,7 @@ from telegrad.errors import Refused, UsageError
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.future import wait_all
 from telegrad.rpc.options import Options
+from telegrad.rpc.wire.frames import CALL, pack
 from telegrad.testing.simulation import Faults, Simulation
 
 MB = 1 << 20
@@ -180,6 +181,17 @@ def test_shutting_down_does_not_wait_for_what_waits_for_room():
         calls = [a.rpc_async("b", stay, (ONE,)) for _ in range(2)]
         assert eventually(lambda: b.budget.held > MB)
     assert all(call.done() for call in calls)
+
+
+def test_what_a_peer_that_was_lost_had_begun_to_send_is_released():
+    with neighbours("a", "b", options=Options(segments=False)) as (a, b):
+        a.rpc_sync("b", simulated.who)
+        link = a.peers.get("b").outgoing
+        frame = b"".join(pack(CALL, 0, 2, 0, b"header", [ONE.view(np.uint8).data]))
+        link.connection.send([frame[: MB // 2]])
+        assert eventually(lambda: b.budget.held > MB)
+        link.connection.shutdown()
+        assert eventually(lambda: b.budget.held == 0)
 
 
 def test_a_message_that_could_never_fit_is_refused_by_its_sender():

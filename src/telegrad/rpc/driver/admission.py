@@ -34,17 +34,33 @@ class Room:
 
 
 class Admission:
-    """One link's requests, one at a time."""
+    """One link's requests, one at a time.
+
+    What was admitted belongs to the link until the request has come as a whole; then it is taken,
+    and released by whoever serves it. If the link ends before, it releases it itself.
+    """
 
     def __init__(self, room: Room, peer: str) -> None:
         self._room = room
         self._peer = peer
         self._until: float | None = None
         self._closed = False
+        self._lock = threading.Lock()
+        self._admitted = 0
 
     def admit(self, nbytes: int) -> bool:
-        """Say whether there is room now, and take it."""
-        return self._room.budget.admit(self._peer, nbytes)
+        """Say whether there is room now for the request that comes, and keep it."""
+        with self._lock:
+            if self._closed or not self._room.budget.admit(self._peer, nbytes):
+                return False
+            self._admitted = nbytes
+            return True
+
+    def take(self) -> int:
+        """The request has come: return how much is to be released when it was served."""
+        with self._lock:
+            nbytes, self._admitted = self._admitted, 0
+            return nbytes
 
     def decide(self, nbytes: int, deadline: float | None) -> bool | None:
         """Return whether the request is admitted; None if the deadline passed before that."""
@@ -57,7 +73,7 @@ class Admission:
 
         def has_ended() -> bool:
             nonlocal admitted
-            admitted = not self._closed and self.admit(nbytes)
+            admitted = self.admit(nbytes)
             return admitted or self._closed
 
         with self._room.changed:
@@ -72,6 +88,10 @@ class Admission:
         return admitted
 
     def close(self) -> None:
-        """The link has ended: nobody need wait for it."""
-        self._closed = True
+        """The link has ended: what did not come as a whole never will."""
+        with self._lock:
+            self._closed = True
+            nbytes, self._admitted = self._admitted, 0
+        if nbytes:
+            self._room.budget.release(self._peer, nbytes)
         self._room.tell()

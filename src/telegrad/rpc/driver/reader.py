@@ -112,11 +112,11 @@ class FrameReader:
         if total >= COUNTED_FROM:
             if self._admission is not None and kind in (CALL, SERVICE):
                 if self._admission.admit(header + body):
-                    return self._begin_large(fields, header + body, deadline)
+                    return self._begin_large(fields, deadline)
                 self._go_on = partial(self._ask, self._admission, fields)
                 return self._go_on(deadline)
             if total > _ROOM or body > _BODY_BYTES_IN_ROOM:
-                return self._begin_large(fields, 0, deadline)
+                return self._begin_large(fields, deadline)
         while self._end - start < total:
             if not self._fill(total, deadline):
                 return None
@@ -132,7 +132,7 @@ class FrameReader:
 
     # Large frames.
 
-    def _begin_large(self, fields: Fields, cost: int, deadline: float | None) -> Frame | None:
+    def _begin_large(self, fields: Fields, deadline: float | None) -> Frame | None:
         _, _, _, header, body, _, _ = fields
         self._start += _PREFIX_BYTES
         # Not zeroed, unlike a bytearray: every byte is received before anyone sees it.
@@ -142,22 +142,23 @@ class FrameReader:
         came = min(self._end - self._start, len(memory))
         memory[:came] = self._view[self._start : self._start + came]
         self._start += came
-        return self._read_large(fields, memory, came, cost, deadline)
+        return self._read_large(fields, memory, came, deadline)
 
     def _read_large(
-        self, fields: Fields, memory: memoryview, came: int, cost: int, deadline: float | None
+        self, fields: Fields, memory: memoryview, came: int, deadline: float | None
     ) -> Frame | None:
         self._go_on = None
         while came < len(memory):
             count = self._receive(memory[came:], deadline)
             if not count:
-                self._go_on = partial(self._read_large, fields, memory, came, cost)
+                self._go_on = partial(self._read_large, fields, memory, came)
                 return None
             came += count
             self.pieces += 1
         kind, flags, buffers, header, _, ident, parent = fields
         body = memory[header:]
         split = split_body(body, buffers, flags) if buffers else []
+        cost = 0 if self._admission is None else self._admission.take()
         return Frame(kind, flags, ident, parent, bytes(memory[:header]), split, cost)
 
     # Requests that need room.
@@ -168,7 +169,7 @@ class FrameReader:
         if verdict is None:
             return None
         if verdict:
-            return self._begin_large(fields, nbytes, deadline)
+            return self._begin_large(fields, deadline)
         self._start += _PREFIX_BYTES
         self._go_on = partial(self._skip, fields, [nbytes])
         return self._go_on(deadline)
@@ -206,7 +207,7 @@ class FrameReader:
         if self._admission is None or frame.kind not in (CALL, SERVICE):
             return frame
         if self._admission.admit(nbytes):
-            frame.cost += nbytes
+            frame.cost += self._admission.take()
             return frame
         self._go_on = partial(self._ask_for_placed, self._admission, frame, nbytes)
         return self._go_on(deadline)
@@ -219,9 +220,10 @@ class FrameReader:
             return None
         self._go_on = None
         if verdict:
-            frame.cost += nbytes
+            frame.cost += admission.take()
             return frame
-        return Frame(REFUSED, frame.flags, frame.ident, frame.parent, bytes((frame.kind,)), ())
+        kind = bytes((frame.kind,))
+        return Frame(REFUSED, frame.flags, frame.ident, frame.parent, kind, (), frame.cost)
 
     def _fill(self, wanted: int, deadline: float | None) -> int:
         """Receive some bytes behind those that are there, with room for `wanted` in all."""
