@@ -6,6 +6,7 @@ import pytest
 import torch
 from tests.distributed.simulated import on_workers
 from tests.interop import torch_handlers as handlers
+from torch.autograd import forward_ad
 
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
@@ -184,7 +185,8 @@ def hooked_values(steps, run):
     return values
 
 
-@pytest.mark.parametrize("seed", range(40))
+# 126: a hook behind a part of the graph that PyTorch only passes by.
+@pytest.mark.parametrize("seed", [*range(40), 126])
 def test_gradients_of_any_values_with_hooks_are_those_of_one_process(seed):
     steps, ending = make_program(seed)
     chosen = random.Random(seed)
@@ -234,3 +236,38 @@ def test_gradients_of_any_values_with_hooks_are_those_of_one_process(seed):
             assert gradient is None, asked[number]
         else:
             assert gradient.tolist() == pytest.approx(wanted.tolist(), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("in_context", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_tangents_of_a_random_program_are_those_of_one_process(seed, in_context):
+    # Kind 3 goes over to telegrad's graph, and forward mode does not.
+    steps = [(where, kind if kind != 3 else 1, i, j) for where, kind, i, j in make_program(seed)[0]]
+
+    def last_of(run):
+        duals = [
+            forward_ad.make_dual(leaf, torch.tensor([1.0, -2.0], dtype=torch.float64))
+            for leaf in leaves()
+        ]
+        for where, kind, i, j in steps:
+            duals.append(run(where, kind, duals[i], duals[j]))
+        primal, tangent = forward_ad.unpack_dual(duals[-1])
+        return primal.tolist(), tangent.tolist()
+
+    def run_there(where, kind, a, b):
+        if where is None:
+            return handlers.run_step(kind, a, b)
+        return rpc.rpc_sync(where, handlers.run_step, (kind, a, b))
+
+    @on_workers(*WORKERS, seed=seed)
+    def program():
+        with forward_ad.dual_level():
+            expected = last_of(lambda where, *rest: handlers.run_step(*rest))
+            if in_context:
+                with autograd.context():
+                    found = last_of(run_there)
+            else:
+                found = last_of(run_there)
+        assert found == expected
+
+    program()

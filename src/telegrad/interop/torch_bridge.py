@@ -202,13 +202,13 @@ class ToTorch(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        nothing = (None, None, None, *(None for _ in ctx.crossing.entries))
         if torch._C._current_graph_task_id() in REGIONS_RUNNING:
-            # PyTorch only passes by: a pass of telegrad goes on from here itself.
-            return nothing
+            # PyTorch only passes by: a pass of telegrad goes on from here itself. Zeros, not None,
+            # since hooks further on are called with what comes.
+            return None, None, None, *(torch.zeros_like(e.tensor) for e in ctx.crossing.entries)
         accumulates = torch._C._will_engine_execute_node(_ANCHOR_EDGE.node)
         found = _pull_crossing(ctx.crossing, gradient, accumulates)
-        return *nothing[:3], *(found.get(entry) for entry in ctx.crossing.entries)
+        return None, None, None, *(found.get(entry) for entry in ctx.crossing.entries)
 
 
 _apply: Any = ToTorch.apply
