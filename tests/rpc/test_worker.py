@@ -380,6 +380,22 @@ def test_only_a_call_that_has_run_shows_that_its_code_has_come(pair):
     assert made.to_here() == 6
 
 
+def test_threads_may_ask_together_whether_there_is_room_to_send(pair):
+    pair[0].rpc_sync("b", simulated.who)
+    link = pair[0].peers.get("b").outgoing
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append([link.can_send() for _ in range(2000)]))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert all(map(all, found))
+
+
 def test_a_worker_that_made_a_value_for_another_is_quiet_again(pair):
     made = pair[0].remote("b", simulated.Counter, (5,))
     failed = pair[0].remote("b", simulated.fail, ("broken",))

@@ -10,7 +10,6 @@ Invariant: between the first byte of a frame and its last, nobody else writes.
 
 import _thread
 import math
-import select
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -23,6 +22,7 @@ from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.segments import SMALLEST_SEGMENT, Segment
 from telegrad.rpc.transport.connection import Connection, Unsent
+from telegrad.rpc.transport.readiness import is_ready
 from telegrad.rpc.wire.frames import PING, PLACED, PREFIX, Buffer, Placement, pack
 
 if TYPE_CHECKING:
@@ -49,9 +49,6 @@ class Outlet(Endpoint):
         self._host = host
         self._write = _thread.allocate_lock()
         self._small = min(_SMALL_HEADER, connection.limits.header_bytes)
-        self._room = select.poll() if hasattr(select, "poll") else None
-        if self._room is not None:
-            self._room.register(connection.fileno(), select.POLLOUT)
         # How many frames had come when the peer was last asked for a sign of life.
         self._pinged = -1
 
@@ -175,11 +172,9 @@ class Outlet(Endpoint):
 
     def can_send(self) -> bool:
         """Say whether a small frame would go out at once: nobody writes, and there is room."""
-        if self._write.locked():
-            return False
-        if self._room is None:
-            return bool(select.select([], [self.connection.fileno()], [], 0)[1])
-        return bool(self._room.poll(0))
+        number = self.connection.fileno()
+        # -1 when it is closed. The poll is made anew: two threads can't use one together.
+        return number >= 0 and not self._write.locked() and is_ready(number, 0.0, for_write=True)
 
     def keep(self) -> bool:
         """Look after the peer's process, and tell it which segments it has back.
