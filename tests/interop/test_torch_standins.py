@@ -2,7 +2,9 @@
 
 import gc
 import os
+import socket
 import stat
+import tempfile
 import threading
 import weakref
 
@@ -88,6 +90,23 @@ def test_a_directory_that_others_can_enter_is_no_place_for_a_key(own_temporary):
     os.chmod(joining.user_directory(), 0o755)
     with pytest.raises(Refused, match="0700"):
         joining.users_key()
+
+
+def test_meeting_places_that_were_left_behind_go_after_a_day(monkeypatch):
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        monkeypatch.setattr(joining.tempfile, "gettempdir", lambda: short)
+        paths = [f"{joining.user_directory()}/{name}.sock" for name in ("old", "young", "used")]
+        listening = [socket.socket(socket.AF_UNIX) for _ in paths]
+        for path, each in zip(paths, listening):
+            each.bind(path)
+        listening[2].listen()
+        for each in listening[:2]:
+            each.close()
+        for path in (paths[0], paths[2]):
+            os.utime(path, (0, 0))
+        joining.find_place("file:///somewhere", 0, 2)
+        assert [os.path.exists(path) for path in paths] == [False, True, True]
+        listening[2].close()
 
 
 # Options.

@@ -125,6 +125,9 @@ def _run(cls: type, method: str, rank: int, directory: str, told: Connection) ->
     os.dup2(output, 2)
     sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
     faulthandler.register(signal.SIGUSR1, all_threads=True)
+    # Sockets and keys go with the group, however its processes end.
+    tempfile.tempdir = directory
+    os.environ.pop("XDG_RUNTIME_DIR", None)
     case = cls(method)
     case.rank = rank
     case.file_name = os.path.join(directory, "meeting")

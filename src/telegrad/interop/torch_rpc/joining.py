@@ -8,9 +8,11 @@ Programs written for PyTorch know of no key. On one machine telegrad finds one f
 certificates, as every cluster does.
 """
 
+import contextlib
 import hashlib
 import os
 import tempfile
+import time
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,11 +22,12 @@ from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.rendezvous import Meeting
 from telegrad.rpc.tls import Credentials
 from telegrad.rpc.transport import Address
-from telegrad.rpc.transport.directory import check_private_directory
+from telegrad.rpc.transport.directory import check_private_directory, remove_abandoned_socket
 
 __all__ = ["Place", "find_place", "user_directory", "users_key"]
 
 _KEY = "user.key"
+_DAY = 86400.0
 
 
 class Place(NamedTuple):
@@ -83,7 +86,18 @@ def _meeting_by_path(path: str) -> Meeting:
             "expected tcp://host:port or env:// as init_method of a cluster over several machines, "
             f"got file://{path}"
         )
-    return Meeting(f"unix://{os.path.join(user_directory(), name)}.sock", key)
+    directory = user_directory()
+    _sweep(directory)
+    return Meeting(f"unix://{os.path.join(directory, name)}.sock", key)
+
+
+def _sweep(directory: str) -> None:
+    """Removes the meeting places of clusters whose rank 0 was killed, a day later."""
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
+        with contextlib.suppress(OSError, UsageError):
+            if name.endswith(".sock") and time.time() - os.stat(path).st_mtime > _DAY:
+                remove_abandoned_socket(path)
 
 
 def _secrets() -> tuple[ClusterKey, Credentials | None]:
