@@ -74,3 +74,12 @@ def test_a_third_derivative_of_a_network_is_right() -> None:
     step = 1e-4
     expected = (second(0.7 + step) - second(0.7 - step)) / (2 * step)
     assert abs(third(0.7) - expected) < 1e-5 * max(1.0, abs(expected))
+
+
+def test_the_second_derivative_of_max_pooling_alone_is_zero() -> None:
+    x = tg.tensor(RNG.normal(size=(1, 2, 4, 4)), requires_grad=True)
+    pooled = nn.functional.max_pool2d(x, 3, stride=1)
+    (gradient,) = tg.autograd.grad(pooled.sum(), x, create_graph=True)
+    (second,) = tg.autograd.grad(gradient.sum(), x)
+    assert second.dtype == x.dtype
+    assert second.tolist() == tg.zeros_like(x).tolist()

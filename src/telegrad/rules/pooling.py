@@ -6,7 +6,7 @@ other's adjoint. ``arrays/pooling.py`` states the kernels.
 
 from typing import Any
 
-from telegrad.rules.primitive import LINEAR, Primitive
+from telegrad.rules.primitive import LINEAR, ZERO, Primitive
 
 __all__ = ["POOL_MAX", "POOL_PUT", "POOL_SPREAD", "POOL_SUM", "POOL_TAKE", "ROWS"]
 
@@ -17,10 +17,22 @@ def _how(s: Any) -> dict[str, Any]:
     return {name: getattr(s, name) for name in _OPTIONS}
 
 
+def _put_back(xp: Any, g: Any, s: Any) -> Any:
+    if g[0] is None:
+        # Only `which` was differentiated, by the rule of pool_put below.
+        return xp.zeros(s.x_shape, dtype=xp.dtype_of(s.largest))
+    return xp.pool_put(g[0], s.which, shape=s.x_shape, **_how(s))
+
+
+def _flat(xp: Any, g: Any, s: Any) -> Any:
+    """A choice does not move with what it was made of: the second derivative of a maximum."""
+    return xp.zeros(s.which_shape, dtype=xp.dtype_of(g))
+
+
 POOL_MAX = Primitive(
     "pool_max",
     saves=("x.shape",),
-    vjp=(lambda xp, g, s: xp.pool_put(g[0], s.which, shape=s.x_shape, **_how(s)),),
+    vjp=(_put_back,),
     jvp=(lambda xp, t, s: (xp.pool_take(t, s.which, **_how(s)), None),),
     options=_OPTIONS,
     outputs=("largest", "which"),
@@ -41,9 +53,9 @@ POOL_TAKE = Primitive(
 POOL_PUT = Primitive(
     "pool_put",
     inputs=("x", "which"),
-    saves=("which", ""),
-    vjp=(lambda xp, g, s: xp.pool_take(g, s.which, **_how(s)), None),
-    jvp=(LINEAR, None),
+    saves=("which", "which.shape"),
+    vjp=(lambda xp, g, s: xp.pool_take(g, s.which, **_how(s)), _flat),
+    jvp=(LINEAR, ZERO),
     options=("shape", *_OPTIONS),
     exact=True,
 )
