@@ -104,6 +104,17 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
         load(tmp_path / "none")
 
 
+def test_saving_where_no_file_can_be_names_what_the_user_named(tmp_path: Path) -> None:
+    missing = tmp_path / "none" / "a"
+    with pytest.raises(FileNotFoundError, match="expected an existing directory") as caught:
+        save({"w": tg.ones(2)}, missing)
+    assert caught.value.filename == str(missing)
+    assert str(missing.parent) in str(caught.value)
+    with pytest.raises(IsADirectoryError, match="got a directory") as caught:
+        save({"w": tg.ones(2)}, tmp_path)
+    assert caught.value.filename == str(tmp_path)
+
+
 def test_saving_that_fails_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

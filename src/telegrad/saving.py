@@ -7,6 +7,7 @@ was altered is refused (a file of another program carries none, and is checked f
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -34,8 +35,16 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     arrays = {name: _array(name, value) for name, value in _entries(state_dict)}
     content = to_bytes(arrays, metadata={"format": "np", _DIGEST: _digest(arrays)})
     target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(
+            errno.EISDIR, "expected the name of a file to save in, got a directory", str(target)
+        )
     aside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
-    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except OSError as error:
+        # The user named the target, and knows nothing of the file aside.
+        raise type(error)(error.errno, _why(error, target), str(target)) from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -48,6 +57,12 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(aside)
         raise
+
+
+def _why(error: OSError, target: Path) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"expected an existing directory to save in, got {str(target.parent)!r}"
+    return os.strerror(error.errno or 0)
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
