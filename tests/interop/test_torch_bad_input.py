@@ -87,18 +87,20 @@ def test_a_tensor_inside_of_a_function_transform_is_refused():
 
 def test_a_device_that_the_receiver_lacks_is_an_error_of_the_sender():
     there = Devices(["cpu", "cuda:0"], {})
-    assert there.of("cuda:0", {}, "b") == "cuda:0"
-    with pytest.raises(DeviceError, match=r"worker 'b' has \(cpu, cuda:0\), got 'cuda:1'"):
-        there.of("cuda:1", {}, "b")
+    assert there.of("cuda:0", {}, "b", "it") == "cuda:0"
+    with pytest.raises(
+        DeviceError, match=r"worker 'b' has \(cpu, cuda:0\), got 'cuda:1' for it on"
+    ):
+        there.of("cuda:1", {}, "b", "it")
     with pytest.raises(DeviceError, match=r"Options.device_maps\['b'\]"):
-        there.of("cuda:0", {"cuda:0": "cuda:7"}, "b")
+        there.of("cuda:0", {"cuda:0": "cuda:7"}, "b", "it")
 
 
 def test_a_device_map_is_followed_there_and_backwards_on_the_way_back():
     there = Devices(["cpu", "cuda:0", "cuda:1"], {"cuda:1": "cuda:0"})
-    assert there.of("cuda:0", {}, "b") == "cuda:1"
-    assert there.of("cuda:1", {}, "b") == "cuda:1"
-    assert there.of("cuda:0", {"cuda:0": "cpu"}, "b") == "cpu"
+    assert there.of("cuda:0", {}, "b", "it") == "cuda:1"
+    assert there.of("cuda:1", {}, "b", "it") == "cuda:1"
+    assert there.of("cuda:0", {"cuda:0": "cpu"}, "b", "it") == "cpu"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a CUDA device")

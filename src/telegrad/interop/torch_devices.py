@@ -41,14 +41,17 @@ class Devices(msgspec.Struct, frozen=True, array_like=True):
     names: list[str]
     map: dict[str, str]
 
-    def of(self, device: str, own_map: dict[str, str], whose: str) -> str:
-        """The device of this worker that takes tensors of `device`, which is the asker's."""
+    def of(self, device: str, own_map: dict[str, str], whose: str, what: str) -> str:
+        """The device of this worker that takes tensors of `device`, which is the asker's.
+
+        `whose` and `what` are for the error: the worker's name, and what is to go there.
+        """
         backwards = {there: here for here, there in self.map.items()}
         chosen = own_map.get(device) or backwards.get(device) or device
         if chosen not in self.names:
             raise DeviceError(
                 f"expected a device that worker {whose!r} has ({', '.join(self.names)}), got "
-                f"{chosen!r} for a torch tensor on {device}; name another one in "
+                f"{chosen!r} for {what} on {device}; name another one in "
                 f"Options.device_maps[{whose!r}], or send it as .cpu()"
             )
         return chosen
@@ -69,7 +72,8 @@ def carry(values: list[Any], worker: Worker, to: str) -> None:
         if isinstance(value, torch.Tensor) and value.is_cuda:
             here = str(value.device)
             own_map = _named(worker.options.device_maps.get(to, {}))
-            there = _devices_of(worker, to).of(here, own_map, to)
+            what = f"a torch tensor of shape {tuple(value.shape)}"
+            there = _devices_of(worker, to).of(here, own_map, to, what)
             if there != here:
                 values[i] = Placed(value, there)
 
