@@ -143,9 +143,8 @@ class Outlet(Endpoint):
 
     def _wait_for_turn(self, deadline: float) -> bool:
         """Take the lock that somebody else holds; False if the deadline passed before."""
-        if deadline == math.inf:
-            return self._write.acquire()
-        return self._write.acquire(True, max(0.0, deadline - time.monotonic()))
+        left = max(0.0, deadline - time.monotonic())
+        return self._write.acquire(True, left if left < _thread.TIMEOUT_MAX else -1)
 
     def _put_off(self, unsent: Unsent) -> bool:
         """Let another thread send the rest of a frame that was begun; it gets the lock, too."""

@@ -3,17 +3,29 @@
 import math
 import select
 import time
+from typing import Final
 
 __all__ = ["is_ready"]
+
+# Seconds to wait at once: a number that every system takes.
+_LONGEST: Final = 86400.0
 
 
 def is_ready(fd: int, deadline: float, *, for_write: bool) -> bool:
     """Wait until the descriptor can be written to, or read; say whether that was so in time."""
-    timeout = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
-    if hasattr(select, "poll"):
-        poll = select.poll()
-        poll.register(fd, select.POLLOUT if for_write else select.POLLIN)
-        # Rounded up: a poll of 0 ms in the last millisecond would spin.
-        return bool(poll.poll(None if timeout is None else math.ceil(timeout * 1000)))
-    wanted: tuple[list[int], list[int]] = ([], [fd]) if for_write else ([fd], [])
-    return any(select.select(*wanted, [], timeout))
+    while True:
+        left = min(max(0.0, deadline - time.monotonic()), _LONGEST)
+        if _wait(fd, left, for_write):
+            return True
+        if time.monotonic() >= deadline:
+            return False
+
+
+def _wait(fd: int, seconds: float, for_write: bool) -> bool:
+    if not hasattr(select, "poll"):
+        wanted: tuple[list[int], list[int]] = ([], [fd]) if for_write else ([fd], [])
+        return any(select.select(*wanted, [], seconds))
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT if for_write else select.POLLIN)
+    # Rounded up: a poll of 0 ms in the last millisecond would spin.
+    return bool(poll.poll(math.ceil(seconds * 1000)))
