@@ -207,6 +207,27 @@ def test_a_negative_timeout_is_refused(pair):
         pair[0].rpc_sync("b", simulated.who, timeout=-3)
 
 
+@pytest.mark.parametrize("timeout", [0, 1e7, 1e12, 1e300])
+def test_a_timeout_may_be_longer_than_any_clock_counts(pair, timeout):
+    a, _ = pair
+    outcomes = []
+
+    def ask():
+        outcomes.extend(a.rpc_sync("b", simulated.who, timeout=timeout) for _ in range(20))
+        outcomes.append(a.rpc_async("b", simulated.who, timeout=timeout).wait(timeout or None))
+
+    # Several, so that some wait behind others.
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert outcomes == ["b"] * 63
+    future = Future()
+    threading.Timer(0.01, future.set_result, (1,)).start()
+    assert future.wait(timeout or None) == 1
+
+
 def test_a_worker_that_shut_down_fails_open_calls_and_new_ones():
     with neighbours("a", "b") as (a, b):
         lost = []
@@ -378,6 +399,18 @@ def test_only_a_call_that_has_run_shows_that_its_code_has_come(pair):
     assert pair[0].rpc_sync("b", function, (2,)) == 7
     assert digest in known
     assert made.to_here() == 6
+
+
+def test_a_call_that_comes_before_the_worker_knows_all_others_waits_until_it_does(pair):
+    a, b = pair
+    joined = b.joined = Future()
+    call = a.rpc_async("b", simulated.count, ("early",))
+    made = a.remote("b", simulated.count, ("early",))
+    assert eventually(made.confirmed_by_owner)
+    assert "early" not in simulated.RUNS
+    b.joined = None
+    joined.set_result(None)
+    assert sorted([call.wait(10), made.to_here()]) == [1, 2]
 
 
 def test_threads_may_ask_together_whether_there_is_room_to_send(pair):

@@ -128,7 +128,9 @@ class Future(Generic[T]):
         """Block this thread alone."""
         sleeper = self._new_sleeper()
         if sleeper is not None:
-            sleeper.acquire(True, -1 if timeout is None else timeout)
+            if timeout is None or timeout >= _thread.TIMEOUT_MAX:
+                timeout = -1
+            sleeper.acquire(True, timeout)
 
     def _new_sleeper(self) -> _thread.LockType | None:
         """Return a held lock that is released when the future is settled, None if it is."""

@@ -143,7 +143,9 @@ class SocketHost:
         self._sleepers[sleeper] = None
         try:
             if not self._closed:
-                sleeper.acquire(True, -1 if timeout is None else timeout)
+                if timeout is None or timeout >= _thread.TIMEOUT_MAX:
+                    timeout = -1
+                sleeper.acquire(True, timeout)
             if self._closed and not future._done:
                 raise NotInitialized(
                     f"worker {self.identity.name!r} was shut down while this thread waited"

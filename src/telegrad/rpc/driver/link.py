@@ -188,10 +188,8 @@ class Link(Outlet):
         if self._host.is_stressed:
             self._host.at("follower enlisted")
         if self._lead.locked():
-            timeout = -1.0
-            if deadline is not None and deadline != math.inf:
-                timeout = max(0.0, deadline - time.monotonic())
-            woken = sleeper.acquire(True, timeout)
+            left = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
+            woken = sleeper.acquire(True, left if left < _thread.TIMEOUT_MAX else -1)
         else:
             woken = True
         try:
