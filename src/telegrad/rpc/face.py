@@ -12,6 +12,7 @@ from telegrad.errors import CallTimeout, PeerError, UsageError
 from telegrad.rpc import environment
 from telegrad.rpc.call import Call
 from telegrad.rpc.current import current_worker, default_worker, set_default_worker
+from telegrad.rpc.future import Future
 from telegrad.rpc.leaving import Leaving, Round
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
@@ -82,6 +83,7 @@ class _Membership:
         self.worker = start_worker(name, rank, address, key, options, credentials)
         try:
             # Before the others know of this worker, and may call it.
+            joined = self.worker.joined = Future()
             on_start(self.worker)
             self.worker.register_service(_LEAVE, self._on_leave, inline=True)
             self.worker.register_service(_RETURNED, self._on_returned, inline=True)
@@ -101,6 +103,8 @@ class _Membership:
         for member in members:
             if member.name != name:
                 self.worker.add_peer(member.info, member.address)
+        self.worker.joined = None
+        joined.set_result(None)
 
     def _announce(self, returned: Joining) -> None:
         """Rank 0 tells everyone that a worker is back, with another address."""

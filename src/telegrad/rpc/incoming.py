@@ -9,11 +9,11 @@ import contextvars
 import logging
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from telegrad.errors import Refused
+from telegrad.errors import CallTimeout, Refused
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.future import Future, Quick
 from telegrad.rpc.request import Request, current_request
@@ -86,8 +86,10 @@ class Incoming:
                     value.add_done_callback(Quick(partial(_served, endpoint, frame.ident)))
                     self._send(endpoint, frames.ANSWER, frame.ident, worker.codec.nothing)
                     run = contextvars.Context().run
-                    return partial(run, self._run_creation, endpoint, frame, value)
-                return partial(contextvars.Context().run, self._run_call, endpoint, frame)
+                    task = partial(run, self._run_creation, endpoint, frame, value)
+                else:
+                    task = partial(contextvars.Context().run, self._run_call, endpoint, frame)
+                return task if worker.joined is None else partial(self._when_joined, task)
         elif kind == frames.SERVICE:
             if endpoint.requests.accept(frame.ident):
                 return self._service(endpoint, frame, answers=True)
@@ -181,6 +183,14 @@ class Incoming:
                 request.fail(error)
             else:
                 _log.exception("a notice for service %s of %s", service.name, self._worker.name)
+
+    def _when_joined(self, task: Callable[[], object]) -> None:
+        """Run a call that a quicker worker made before this one has been told who there is."""
+        joined = self._worker.joined
+        if joined is not None:
+            with suppress(CallTimeout):
+                joined.wait(self._worker.options.join_timeout)
+        task()
 
     def _run_call(self, endpoint: Endpoint, frame: Frame) -> None:
         """Run a call, in a context of its own, and answer it."""

@@ -77,6 +77,8 @@ class Worker:
         self.receive = self.incoming.receive
         self.references = References(self)
         self.closed = False
+        self.joined: Future[None] | None = None
+        """Pending while others may call this worker, but it does not know them all yet."""
         # Each life counts from elsewhere: what a dead one left behind is not taken for this one's.
         self._ids = itertools.count((info.incarnation << 24) % (1 << 47) + 1)
         self._gone_callbacks: list[Callable[[WorkerInfo, BaseException], object]] = []
