@@ -3,7 +3,7 @@
 A request that does not fit waits where it is, in the peer's socket, so that whoever sends too much
 is slowed down and nobody else. Waiting has an end: the room may depend on the very answers that
 stand behind the request, so after a while it is refused, its bytes are skipped, and what comes
-after it gets through. Answers and notices are never held up: they are what makes room.
+after it gets through. Answers and notices need no room: they are what makes it.
 
 Invariant: what is held never exceeds the bounds, but for one request alone, whose size the
 connection's limits bound. Knows no clock and no threads: whoever has several gives it a lock.
