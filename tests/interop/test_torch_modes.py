@@ -90,11 +90,29 @@ def test_inference_tensors_travel_as_constants():
 
 
 @on_workers("main", "b")
-def test_a_module_that_comes_under_no_grad_keeps_its_parameters_as_constants():
-    with torch.no_grad():
-        model = rpc.rpc_sync("b", handlers.Model)
-    assert len(list(model.parameters())) == 4
-    assert not any(parameter.requires_grad for parameter in model.parameters())
+def test_a_module_that_comes_without_recording_keeps_its_parameters_as_they_are():
+    for mode in (torch.no_grad, tg.no_grad):
+        with mode():
+            model = rpc.rpc_sync("b", handlers.Model)
+        assert len(list(model.parameters())) == 4
+        assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+@on_workers("main", "b")
+def test_parameters_of_a_module_that_is_an_argument_are_recorded_where_it_is_one():
+    model = handlers.Model()
+    data = torch.ones(1, 3, dtype=torch.float64)
+    with autograd.context() as context_id:
+        with torch.no_grad():
+            assert not rpc.rpc_sync("b", run_module, (model, data)).requires_grad
+        assert sends(context_id) == {}
+        autograd.backward(context_id, [rpc.rpc_sync("b", run_module, (model, data)).sum()])
+        found = autograd.get_gradients(context_id)
+        assert all(parameter in found for parameter in model.parameters())
+
+
+def run_module(module, data):
+    return module(data)
 
 
 def modes_here():

@@ -85,12 +85,9 @@ class Torch:
         tangent = tangent_of(value)
         if tangent is not None:
             return cast(torch.Tensor, make_dual(value.detach(), tangent.detach()))
-        if not value.requires_grad:
-            return value
-        if type(value) is torch.nn.Parameter:
-            # One stays one, so that a module keeps its parameters.
-            return torch.nn.Parameter(value.detach(), requires_grad=False)
-        return value.detach()
+        # A Parameter has no history: it stays what it is, so that a module keeps its parameters.
+        is_plain = not value.requires_grad or type(value) is torch.nn.Parameter
+        return value if is_plain else value.detach()
 
     def as_gradient(self, value: torch.Tensor) -> Tensor:
         dense = value if value.layout is torch.strided else value.to_dense()
@@ -163,7 +160,8 @@ def _dtype_of_cotangents(dtype: torch.dtype) -> "np.dtype[Any] | None":
     return found
 
 
+# First: as soon as the serialiser knows torch tensors, a pass must know them too.
+foreign.enlist(Torch())
 torch_tensors.register()
 torch_devices.register()
 torch_duals.register()
-foreign.enlist(Torch())
