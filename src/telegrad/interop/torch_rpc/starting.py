@@ -2,6 +2,8 @@
 
 from typing import Any
 
+# Now rather than when the first tensor comes: whoever imports this has PyTorch loaded.
+import telegrad.interop.torch_recording  # noqa: F401
 from telegrad.distributed.equipment import equip
 from telegrad.interop import torch_autograd
 from telegrad.interop.torch_rpc.agent import reference_counts
