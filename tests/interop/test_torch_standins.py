@@ -4,6 +4,8 @@ import gc
 import os
 import socket
 import stat
+import subprocess
+import sys
 import tempfile
 import threading
 import weakref
@@ -211,6 +213,26 @@ def test_an_error_is_what_both_call_it(error, words):
 def test_what_a_function_raised_stays_as_it_is():
     error = KeyError("x")
     assert failures.as_torch(error) is error
+
+
+LOADING = """
+from telegrad.distributed import foreign
+from telegrad.rpc.wire import kinds
+
+plain = kinds.register
+
+def register(kind, *parts, **options):
+    assert foreign.known, f"{kind} can arrive, but no pass knows PyTorch"
+    plain(kind, *parts, **options)
+
+kinds.register = register
+import telegrad.interop.torch_recording
+"""
+
+
+def test_a_pass_knows_pytorch_before_its_tensors_can_arrive():
+    done = subprocess.run([sys.executable, "-c", LOADING], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 # Beyond PyTorch.
