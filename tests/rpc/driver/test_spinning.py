@@ -1,0 +1,109 @@
+"""Looking for bytes before sleeping, as long as that is of use."""
+
+import select
+import socket
+import time
+
+import pytest
+
+from telegrad.rpc.driver import spinning
+from telegrad.rpc.driver.spinning import Spinning
+
+
+class Line:
+    """One end of a socket pair, as a connection."""
+
+    def __init__(self):
+        self.here, self.there = socket.socketpair()
+        self.here.setblocking(False)
+        self.recv_into_nowait = self.here.recv_into
+        self.poll = select.poll()
+        self.poll.register(self.here.fileno(), select.POLLIN)
+        self.view = memoryview(bytearray(10))
+
+    def close(self):
+        self.here.close()
+        self.there.close()
+
+
+@pytest.fixture
+def line():
+    line = Line()
+    yield line
+    line.close()
+
+
+@pytest.fixture
+def yields(monkeypatch):
+    """Count how often the processor is given up; `yields[0]` is then called."""
+    calls = [lambda: None]
+
+    def give_up():
+        calls.append(None)
+        calls[0]()
+
+    monkeypatch.setattr(spinning, "_sched_yield", give_up)
+    return calls
+
+
+def test_bytes_that_come_meanwhile_are_caught(line, yields, monkeypatch):
+    # However busy the machine is that runs this.
+    monkeypatch.setattr(spinning, "_TAKEN", 1000.0)
+    yields[0] = lambda: len(yields) == 5 and line.there.send(b"abc")
+    assert Spinning(10.0).receive(line, line.poll, line.view) == 3
+
+
+def test_it_ends_when_nothing_comes(line, yields):
+    assert Spinning(0.002).receive(line, line.poll, line.view) is None
+    assert len(yields) > 1
+
+
+def test_it_can_be_turned_off(line, yields):
+    assert Spinning(0.0).receive(line, line.poll, line.view) is None
+    assert len(yields) == 1
+
+
+def test_after_long_waits_it_is_not_tried_until_they_are_short_again(line, yields):
+    spin = Spinning(0.001)
+    for _ in range(4):
+        spin.waited(1.0)
+    assert spin.receive(line, line.poll, line.view) is None
+    assert len(yields) == 1
+    spin.waited(1e-5)
+    assert spin.receive(line, line.poll, line.view) is None
+    assert len(yields) > 1
+
+
+def take_the_processor():
+    end = time.perf_counter() + 2 * spinning._TAKEN
+    while time.perf_counter() < end:
+        pass
+
+
+def test_while_others_want_the_processor_it_rests(line, yields):
+    yields[0] = take_the_processor
+    spin = Spinning(10.0)
+    assert spin.receive(line, line.poll, line.view) is None
+    assert len(yields) == 2
+    for _ in range(spinning._REST):
+        assert spin.receive(line, line.poll, line.view) is None
+    assert len(yields) == 2
+    assert spin.receive(line, line.poll, line.view) is None
+    assert len(yields) == 3
+
+
+def test_an_answer_that_came_while_the_peer_had_the_processor_is_found(line, yields):
+    def serve():
+        line.there.send(b"answer")
+        take_the_processor()
+
+    yields[0] = serve
+    assert Spinning(10.0).receive(line, line.poll, line.view) == 6
+
+
+def test_one_thread_of_a_process_spins_at_a_time(line, yields):
+    other = Spinning(10.0)
+    results = []
+    yields[0] = lambda: results.append(other.receive(line, line.poll, line.view))
+    assert Spinning(0.001).receive(line, line.poll, line.view) is None
+    assert set(results) == {None}
