@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import telegrad as tg
+from telegrad.errors import DTypeError
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,11 @@ def test_a_long_tensor_is_abbreviated() -> None:
 def test_a_tensor_without_axes_is_not_iterated() -> None:
     with pytest.raises(TypeError, match="0-d"):
         iter(tg.tensor(1.0))
+
+
+def test_a_format_shows_the_number_of_a_tensor_without_axes() -> None:
+    loss = tg.tensor(1.5, requires_grad=True) * 2
+    assert f"{loss:.2f} {tg.tensor(3):4d} {loss}" == "3.00    3 3.0"
+    assert f"{tg.ones(2)}" == "tensor([1., 1.])"
+    with pytest.raises(DTypeError, match=r"0-d tensor for the format '.2f', got shape \(2,\)"):
+        format(tg.ones(2), ".2f")

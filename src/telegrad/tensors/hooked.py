@@ -6,7 +6,7 @@ from typing import Any
 from telegrad.errors import GradientError, ShapeError
 from telegrad.graph import Bundle, Cotangent, Handle, NodeHooks
 
-__all__ = ["Hooked", "run_before"]
+__all__ = ["Hooked", "hooks_of", "run_before"]
 
 
 class Hooked:
@@ -62,11 +62,11 @@ class Hooked:
 
     def register_hook(self: Any, hook: Callable[..., Any]) -> Handle:
         """Calls ``hook(gradients_of_inputs, gradients_of_outputs)`` after this node has run."""
-        return Handle(_hooks_of(self).after, hook)
+        return Handle(hooks_of(self).after, hook)
 
     def register_prehook(self: Any, hook: Callable[..., Any]) -> Handle:
         """Calls ``hook(gradients_of_outputs)`` before this node runs."""
-        return Handle(_hooks_of(self).before, hook)
+        return Handle(hooks_of(self).before, hook)
 
     def explain(self: Any, error: Exception) -> None:
         """Adds to an error that came up in this node which operation it was."""
@@ -115,7 +115,8 @@ def run_on_node(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
     return cotangent
 
 
-def _hooks_of(node: Any) -> NodeHooks:
+def hooks_of(node: Any) -> NodeHooks:
+    """The hooks of a node, made when first needed."""
     if node.hooks is None:
         node.hooks = NodeHooks()
     hooks: NodeHooks = node.hooks

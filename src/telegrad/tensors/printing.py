@@ -1,10 +1,12 @@
-"""The repr of a Tensor: value, dtype where it is not obvious, and how it is differentiated."""
+"""A Tensor as text: value, dtype where it is not obvious, and how it is differentiated."""
 
 from typing import Any
 
 import numpy as np
 
-__all__ = ["tensor_text"]
+from telegrad.errors import DTypeError
+
+__all__ = ["formatted", "tensor_text"]
 
 _OBVIOUS = (np.dtype("float32"), np.dtype("int64"), np.dtype("bool"))
 
@@ -27,3 +29,15 @@ def tensor_text(tensor: Any) -> str:
     if tensor.is_dual:
         parts.append(f"tangents={len(tensor.tangents)}")
     return f"tensor({', '.join(parts)})"
+
+
+def formatted(tensor: Any, how: str) -> str:
+    """``f"{loss:.3f}"``: the number of a 0-d tensor, as in PyTorch; others take no format."""
+    if not tensor.ndim:
+        return format(tensor.item(), how)
+    if how:
+        raise DTypeError(
+            f"expected a 0-d tensor for the format {how!r}, got shape {tensor.shape}; reduce it "
+            "first, or write it without a format"
+        )
+    return str(tensor)

@@ -23,7 +23,7 @@ from telegrad.graph import Handle, NodeHooks
 from telegrad.rules import Primitive
 from telegrad.tensors import printing
 from telegrad.tensors.exchange import Exchange
-from telegrad.tensors.hooked import run_before
+from telegrad.tensors.hooked import hooks_of, run_before
 from telegrad.tensors.lent import lent
 from telegrad.tensors.methods import Methods
 from telegrad.tensors.modes import MODE
@@ -220,7 +220,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
                 old = tensor.states().grad
                 tensor.states().grad = shown if old is None else old + shown
 
-        _node_hooks(self.node).retain = retain
+        hooks_of(self.node).retain = retain
 
     @property
     def retains_grad(self) -> bool:
@@ -234,7 +234,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
             raise GradientError(
                 "expected a tensor that requires grad, got a constant; no gradient will pass here"
             )
-        return Handle(_node_hooks(self if self.node is LEAF else self.node).tensor, hook)
+        return Handle(hooks_of(self if self.node is LEAF else self.node).tensor, hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[["Tensor"], None]) -> Handle:
         """Calls ``hook(tensor)`` after a pass has added to this leaf's ``.grad``."""
@@ -242,7 +242,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
             raise GradientError(
                 "expected a leaf that requires grad; only leaves accumulate, see register_hook"
             )
-        return Handle(_node_hooks(self).accumulated, hook)
+        return Handle(hooks_of(self).accumulated, hook)
 
     @property
     def hooks(self) -> NodeHooks | None:
@@ -337,6 +337,9 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
     def __repr__(self) -> str:
         return printing.tensor_text(self)
 
+    def __format__(self, how: str) -> str:
+        return printing.formatted(self, how)
+
     __hash__ = object.__hash__
 
     def __reduce__(self) -> Any:
@@ -351,31 +354,38 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
 
     def copy_(self, source: Any) -> Self:
         """Gives this tensor the value of `source`, in its own memory where nobody else holds it."""
-        value = source.array if isinstance(source, Tensor) else np.asarray(source)
-        recorded = isinstance(source, Tensor) and source.node is not None
-        if MODE.get().recording and (self.node is not None or recorded):
-            refuse_in_place(self, "copy_")
-            replacement = lent.namespace.broadcast_to(
-                lent.namespace.astype(source, self.dtype), self.shape
-            )
-            self.rebind(replacement)
-            return self
+        xp = lent.namespace
+        source = source if isinstance(source, Tensor) else xp.asarray(source)
         array = self.array
+        records = MODE.get().recording and (self.node is not None or source.node is not None)
+        if records or self.tangents or source.tangents or not isinstance(array, np.ndarray):
+            refuse_in_place(self, "copy_")
+            self.rebind(xp.broadcast_to(xp.astype(source, self.dtype), self.shape))
+            return self
+        if source.dtype != self.dtype or source.shape != self.shape:
+            source = xp.broadcast_to(xp.astype(source, self.dtype, copy=False), self.shape)
         # Held by this tensor, and by nobody else.
         if type(array) is np.ndarray and array.base is None and sys.getrefcount(array) <= HELD:
-            np.copyto(array, value, casting="same_kind")
+            np.copyto(array, source.array)
         else:
-            fresh = np.empty(array.shape, array.dtype)
-            np.copyto(fresh, np.asarray(value), casting="same_kind")
-            self.array = fresh
+            self.array = np.empty(array.shape, array.dtype)
+            np.copyto(self.array, source.array)
         return self
 
     def rebind(self, other: "Tensor") -> None:
-        """Gives this Tensor another's value and history: what in-place operators do."""
+        """Gives this Tensor another's value and history: what in-place operators do.
+
+        Where nothing is recorded it keeps its own history, as in PyTorch: only the value changes.
+        """
         self.array = other.array
         self.tangents = other.tangents
-        if not (self.node is LEAF and not MODE.get().recording):
-            self.node = other.node
+        if not MODE.get().recording:
+            return
+        if self.retains_grad and other.node is not None:
+            # The gradient to keep is that of the value as it is now.
+            hooks = self.node.hooks
+            hooks_of(other.node).retain, hooks.retain = hooks.retain, None
+        self.node = other.node
 
 
 class AccumulateGrad:
@@ -400,20 +410,13 @@ class AccumulateGrad:
 
     def register_prehook(self, hook: Callable[..., Any]) -> Handle:
         """Calls ``hook((gradient,))`` before the leaf accumulates."""
-        return Handle(_node_hooks(self.variable).before, hook)
+        return Handle(hooks_of(self.variable).before, hook)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AccumulateGrad) and other.variable is self.variable
 
     def __hash__(self) -> int:
         return hash(self.variable)
-
-
-def _node_hooks(node: Any) -> NodeHooks:
-    if node.hooks is None:
-        node.hooks = NodeHooks()
-    hooks: NodeHooks = node.hooks
-    return hooks
 
 
 _new = object.__new__
