@@ -51,6 +51,11 @@ def test_a_gradient_that_is_no_tensor(x):
     check_unchanged(x, y)
 
 
+def test_a_number_as_the_gradient(x):
+    with pytest.raises(DTypeError, match=r"got float; write telegrad.tensor\(2.0\)"):
+        (x * x).sum().backward(2.0)
+
+
 def test_too_many_gradients(x):
     y = x * x
     with pytest.raises(UsageError, match=r"one gradient for each of the 1 tensors.*got 2"):

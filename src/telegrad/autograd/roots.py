@@ -1,6 +1,6 @@
 """Checking what a backward pass starts from, wholly, before anything runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from telegrad.arrays import backend_of
@@ -47,6 +47,11 @@ def checked_roots(
         given = [None] * len(tensors)
     elif isinstance(gradients, Tensor):
         given = [gradients]
+    elif not isinstance(gradients, Iterable):
+        raise DTypeError(
+            f"expected a Tensor, or a sequence of Tensors, as {name}, got "
+            f"{type(gradients).__name__}; write telegrad.tensor({gradients!r}) for a number"
+        )
     else:
         given = list(gradients)
     if len(given) != len(tensors):
@@ -72,7 +77,7 @@ def _start(x: Tensor, gradient: Tensor | None, name: str, recorded: bool) -> Any
         if x.size != 1:
             raise GradientError(
                 f"expected a scalar, or a gradient for it, to start from, got a tensor of shape "
-                f"{x.shape}; reduce it, e.g. with .sum(), or pass {name}"
+                f"{x.shape}; reduce it, e.g. with .sum(), or pass a gradient of that shape ({name})"
             )
         if x.dtype.kind == "c":
             raise GradientError(
