@@ -95,4 +95,3 @@ class Questions:
 
     def _on_working(self, request: ServiceRequest) -> None:
         request.reply(request.header in self.working)
-
