@@ -219,3 +219,21 @@ def test_duals_travel_between_processes_too():
             np.testing.assert_allclose(numbers(tangent(g)), 6 * X * W**3 * np.array([1.0, -2.0]))
         for name in cluster.names:
             assert eventually(lambda n=name: rpc.rpc_sync(n, handlers.leftovers) == handlers.CLEAN)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_level_that_closes_while_a_call_is_under_way_leaves_the_other_tensors_recorded(seed):
+    @on_workers("main", "b", seed=seed)
+    def program():
+        x, w = tg.tensor(X, requires_grad=True), tg.tensor(W, requires_grad=True)
+        with autograd.context() as context_id:
+            with forward_ad.dual_level():
+                dual = forward_ad.make_dual(x, constant([1.0, 10.0]))
+                call = rpc.rpc_async("b", lambda x, w: (x * w, w * 3), (dual, w))
+            scaled, tripled = call.wait()
+            autograd.backward(context_id, [scaled.sum() + tripled.sum()])
+            found = autograd.get_gradients(context_id)
+            assert numbers(found[x]) == [2, 3]
+            assert numbers(found[w]) == [8, 10]
+
+    program()

@@ -122,6 +122,29 @@ def test_what_arrives_after_its_level_closed_is_ordinary():
         assert parts_of(kept.to_here()) == ([5, 7], None)
 
 
+def scale_and_triple(value, w):
+    return value * w, w * 3
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_level_that_closes_while_a_call_is_under_way_leaves_the_other_tensors_recorded(seed):
+    @on_workers("main", "b", seed=seed)
+    def program():
+        leaf = torch.tensor([1.0, 2.0], requires_grad=True)
+        w = torch.tensor([5.0, 7.0], requires_grad=True)
+        with autograd.context() as context_id:
+            with forward_ad.dual_level():
+                one = forward_ad.make_dual(leaf, torch.ones(2))
+                call = rpc.rpc_async("b", scale_and_triple, (one, w))
+            scaled, tripled = call.wait()
+            autograd.backward(context_id, [scaled.sum() + tripled.sum()])
+            found = autograd.get_gradients(context_id)
+            assert found[leaf].tolist() == [5, 7]
+            assert found[w].tolist() == [4, 5]
+
+    program()
+
+
 @on_workers("main", "b")
 def test_tangents_of_two_levels_are_not_mixed():
     with forward_ad.dual_level():

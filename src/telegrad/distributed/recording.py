@@ -77,7 +77,7 @@ class Recorder:
     def incoming_result(
         self, frm: WorkerInfo, call_extra: Any, extra: Any, values: list[Any]
     ) -> None:
-        self._arrive_duals(values)
+        duals = self._arrive_duals(values)
         if call_extra is None:
             return
         context_id = call_extra[0]
@@ -89,7 +89,7 @@ class Recorder:
                 _make_constant(values)
             else:
                 message_id, slots, path = extra
-                self._take(context, frm.name, message_id, values, slots, tuple(path))
+                self._take(context, frm.name, message_id, values, slots, tuple(path), duals)
 
     def failed_call(self, to: WorkerInfo, call_extra: Any, error: BaseException) -> None:
         if call_extra is not None and call_extra[1]:
@@ -116,13 +116,13 @@ class Recorder:
         open_levels: tuple[Level, ...] = ()
         if shared:
             open_levels = tuple([x for x in self.levels.meet(shared) if x is not None])
-        self._arrive_duals(values)
+        duals = self._arrive_duals(values)
         if context_id in (NO_CONTEXT, NO_GRAD):
             return _Inside(None, open_levels)
         context = self.contexts.open(context_id, frm)
         path = tuple(path)
         if message_id:
-            self._take(context, frm.name, message_id, values, slots, path)
+            self._take(context, frm.name, message_id, values, slots, path, duals)
         return _Inside(Place(context, path), open_levels)
 
     def outgoing_result(self, to: WorkerInfo, extra: Any, values: list[Any]) -> Any:
@@ -157,7 +157,7 @@ class Recorder:
     def take(self, context: Context, extra: Any, values: list[Any]) -> None:
         """Joins Tensors that arrived so to their message."""
         message_id, slots, path, frm = extra
-        self._take(context, frm, message_id, values, slots, tuple(path))
+        self._take(context, frm, message_id, values, slots, tuple(path), {})
 
     def tell(self, to: str | int, service: str, header: Any) -> bool:
         """Sends a notice that is repeated until it arrives; says whether its worker can be reached.
@@ -216,12 +216,13 @@ class Recorder:
         values: list[Any],
         slots: list[int],
         path: Path,
+        duals: dict[int, CarriedDual],
     ) -> None:
         came = foreign.empty_stand_ins(values) if foreign.known else values
         flat: list[Tensor] = []
-        for value in came:
+        for i, value in enumerate(came):
             if isinstance(value, Tensor):
-                flat.extend(flatten(value))
+                flat.extend(duals[i].flattened(value) if i in duals else flatten(value))
         recorded = flat if len(flat) == len(slots) else [flat[i] for i in slots]
         context.recvs[message_id] = RecvNode.join(recorded, message_id, path, frm, context)
         if came is not values:
@@ -234,10 +235,17 @@ class Recorder:
             if isinstance(value, Tensor) and value.tangents:
                 values[i] = CarriedDual.of(value, self.levels, to)
 
-    def _arrive_duals(self, values: list[Any]) -> None:
+    def _arrive_duals(self, values: list[Any]) -> dict[int, CarriedDual]:
+        """Puts dual tensors in the places of what carried them; gives the latter, by their place.
+
+        A level may close while a message is under way: what was counted where it left still counts.
+        """
+        found: dict[int, CarriedDual] = {}
         for i, value in enumerate(values):
             if isinstance(value, CarriedDual):
                 values[i] = value.arrive(self.levels)
+                found[i] = value
+        return found
 
 
 def _recorded(values: list[Any]) -> tuple[list[Tensor], list[int], bool]:

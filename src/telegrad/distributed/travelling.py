@@ -26,7 +26,7 @@ __all__ = ["CarriedDual", "flatten", "rebuilt", "register"]
 class CarriedDual:
     """A dual tensor between two workers."""
 
-    __slots__ = ("arrays", "facts", "requires_grad")
+    __slots__ = ("arrays", "came", "facts", "requires_grad")
 
     def __init__(self, arrays: list[Any], facts: list[Any], requires_grad: bool) -> None:
         self.arrays = arrays
@@ -42,21 +42,35 @@ class CarriedDual:
 
     def arrive(self, book: LevelBook) -> Tensor:
         """The dual tensor, its tangents at this worker's levels."""
-        rest = iter(self.arrays)
-        tensor = rebuilt(rest, self.facts, book)
+        self.came: list[Tensor] = []
+        tensor = rebuilt(iter(self.arrays), self.facts, book, self.came)
         tensor.node = LEAF if self.requires_grad else None
         return tensor
 
+    def flattened(self, arrived: Tensor) -> Sequence[Tensor]:
+        """What was flattened where it left: tangents whose level has closed meanwhile included."""
+        return self.came
 
-def rebuilt(rest: Iterator[Any], facts: list[Any] | None, book: LevelBook) -> Tensor:
-    """A tensor from the arrays that are next, with tangents as `facts` says."""
-    array = next(rest)
-    if not facts:
-        return wrap(array)
-    levels = book.meet([number for number, _ in facts])
-    tangents = [rebuilt(rest, inner, book) for _, inner in facts]
-    entries = {level: t for level, t in zip(levels, tangents) if level is not None}
-    return wrap(array, None, Tangents(entries) if entries else None)
+
+def rebuilt(
+    rest: Iterator[Any],
+    facts: list[Any] | None,
+    book: LevelBook,
+    came: list[Tensor] | None = None,
+) -> Tensor:
+    """A tensor from the arrays that are next, with tangents as `facts` says.
+
+    All that came is added to `came`, in the order of ``flatten`` where it left.
+    """
+    made = wrap(next(rest))
+    if came is not None:
+        came.append(made)
+    if facts:
+        levels = book.meet([number for number, _ in facts])
+        tangents = [rebuilt(rest, inner, book, came) for _, inner in facts]
+        entries = {level: t for level, t in zip(levels, tangents) if level is not None}
+        made.tangents = Tangents(entries) if entries else None
+    return made
 
 
 def flatten(tensor: Tensor) -> Sequence[Tensor]:

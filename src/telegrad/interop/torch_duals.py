@@ -1,15 +1,17 @@
 """How torch tensors with a tangent travel: primal, tangent, and the id of their level."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from telegrad.distributed.levels import LevelBook
-from telegrad.distributed.travelling import CarriedDual
+from telegrad.distributed.travelling import CarriedDual, flatten
 from telegrad.interop import torch_tensors
 from telegrad.interop.torch_devices import Placed
 from telegrad.interop.torch_levels import bind, current, make_dual, tangent_of
 from telegrad.rpc.wire import kinds
+from telegrad.tensors import Tensor, wrap
 
 __all__ = ["CarriedTorchDual", "carry", "register"]
 
@@ -35,6 +37,11 @@ class CarriedTorchDual(CarriedDual):
             return self.primal
         bind(level)
         return make_dual(self.primal, self.tangent)
+
+    def flattened(self, arrived: Tensor) -> Sequence[Tensor]:
+        """Two, also where the level has closed meanwhile."""
+        found = flatten(arrived)
+        return found if len(found) == 2 else [arrived, wrap(None)]
 
 
 def carry(values: list[Any], book: LevelBook, to: str) -> None:
