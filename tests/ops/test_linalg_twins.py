@@ -216,7 +216,7 @@ def test_vector_norm_has_a_zero_gradient_at_zero(order: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("order", [1, 1.5, 2, 3, inf])
+@pytest.mark.parametrize("order", [1, 1.5, 2, 3, inf, -1, -2])
 def test_vector_norm_beside_zeros(order: Any) -> None:
     x = normals(4)
     x[1] = 0

@@ -26,7 +26,11 @@ def _direction(xp: Any, s: Any, norm: Any) -> Any:
         return xp.sign(s.x) * (hit / count)
     # sign(x) (|x| / norm)^(p - 1), with 0 for 0 also where p < 1 would make it infinite.
     share = _nonzero(xp, size) / _nonzero(xp, norm)
-    return xp.sign(s.x) * share ** (order - 1.0)
+    slope = xp.sign(s.x) * share ** (order - 1.0)
+    if order < 0:
+        # One zero makes such a norm zero, whatever the other elements are.
+        return xp.where(norm == 0, xp.zeros_like(slope), slope)
+    return slope
 
 
 def _nonzero(xp: Any, x: Any) -> Any:
