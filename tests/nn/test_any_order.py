@@ -83,3 +83,12 @@ def test_the_second_derivative_of_max_pooling_alone_is_zero() -> None:
     (second,) = tg.autograd.grad(gradient.sum(), x)
     assert second.dtype == x.dtype
     assert second.tolist() == tg.zeros_like(x).tolist()
+
+
+def test_the_second_derivative_of_a_layer_norm_of_nothing_is_nothing() -> None:
+    x = tg.zeros((2, 0), dtype=tg.float64).requires_grad_()
+    (gradient,) = tg.autograd.grad(
+        nn.functional.layer_norm(x, (0,)).sum(), x, create_graph=True, materialize_grads=True
+    )
+    (second,) = tg.autograd.grad(gradient.sum(), x)
+    assert second.shape == (2, 0)

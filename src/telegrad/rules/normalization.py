@@ -61,7 +61,8 @@ def _normalize_vjp(xp: Any, g: Any, s: Any) -> Any:
     by_values, by_scale = g
     result = None if by_values is None else _projected(xp, by_values, s)
     if by_scale is not None:
-        part = s.normal * (by_scale * s.scale * s.scale * (-1.0 / _count(s.normal, s.axes)))
+        share = 1.0 / max(_count(s.normal, s.axes), 1)
+        part = s.normal * (by_scale * s.scale * s.scale * -share)
         result = part if result is None else result + part
     return result
 
