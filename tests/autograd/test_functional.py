@@ -335,6 +335,10 @@ def test_numbers_and_arrays_are_taken_as_tensors():
         (lambda x: F.jvp(lambda x: x * x, (x,), (x, x)), Exception, r"expected the structure"),
         (lambda x: F.jvp(lambda: x * x, (), ()), Exception, r"at least one argument"),
         (lambda x: F.jacobian(lambda x: x, mode="sideways"), Exception, r"got 'sideways'"),
+        (lambda x: F.jacobian(lambda x: x, x), TypeError, r"write jacobian\(f\)\(x\)"),
+        (lambda x: F.hessian(lambda x: x, x), TypeError, r"write hessian\(f\)\(x\)"),
+        (lambda x: F.grad(lambda x: x, x), TypeError, r"write grad\(f\)\(x\)"),
+        (lambda x: F.value_and_grad(lambda x: x, (x,)), TypeError, r"got Tensor; value_and_grad"),
     ],
 )
 def test_bad_input_is_told(call, error, message):

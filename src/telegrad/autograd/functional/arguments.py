@@ -14,7 +14,16 @@ from telegrad.autograd.trees import Tree, flatten, same_structure, unflatten
 from telegrad.errors import DTypeError, UsageError
 from telegrad.tensors import Tensor
 
-__all__ = ["Argnums", "Chosen", "as_tensors", "name_of", "outputs_of", "paired", "with_aux"]
+__all__ = [
+    "Argnums",
+    "Chosen",
+    "as_tensors",
+    "check_argnums",
+    "name_of",
+    "outputs_of",
+    "paired",
+    "with_aux",
+]
 
 Argnums: TypeAlias = int | tuple[int, ...]
 
@@ -22,6 +31,18 @@ Argnums: TypeAlias = int | tuple[int, ...]
 def name_of(function: Callable[..., Any]) -> str:
     """What errors call a user's function."""
     return getattr(function, "__name__", None) or repr(function)
+
+
+def check_argnums(argnums: Any, transform: str) -> None:
+    """Raises at once where a transform is given the arguments that its result would take."""
+    numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+    for number in numbers:
+        if not isinstance(number, int):
+            raise DTypeError(
+                f"expected an int or a tuple of ints as argnums of {transform}, got "
+                f"{type(number).__name__}; {transform} gives a function, so write "
+                f"{transform}(f)(x)"
+            )
 
 
 class Chosen:

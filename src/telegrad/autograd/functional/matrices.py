@@ -15,6 +15,7 @@ from telegrad.arrays import backend_of
 from telegrad.autograd.functional.arguments import (
     Argnums,
     Chosen,
+    check_argnums,
     name_of,
     outputs_of,
     with_aux,
@@ -41,6 +42,7 @@ def jacobian(
     `function` once for each number in the arguments: take the smaller. With `has_aux`, `function`
     returns (output, aux) and the result is ``(jacobian, aux)``.
     """
+    check_argnums(argnums, "jacobian")
     if mode not in ("reverse", "forward"):
         raise UsageError(f"expected mode 'reverse' or 'forward' for jacobian, got {mode!r}")
     compute = _by_rows if mode == "reverse" else _by_columns
@@ -61,6 +63,7 @@ def hessian(
 
     For several arguments, the derivative by the i-th and then the j-th stands at ``[i][j]``.
     """
+    check_argnums(argnums, "hessian")
     first = jacobian(function, argnums, has_aux=has_aux, mode="reverse")
     return jacobian(first, argnums, has_aux=has_aux, mode="forward")
 

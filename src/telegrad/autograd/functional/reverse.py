@@ -8,6 +8,7 @@ from telegrad.autograd.functional.arguments import (
     Argnums,
     Chosen,
     as_tensors,
+    check_argnums,
     name_of,
     outputs_of,
     with_aux,
@@ -50,6 +51,7 @@ def value_and_grad(
 
     With `has_aux`, `function` returns (output, aux) and the result is ``((value, aux), gradient)``.
     """
+    check_argnums(argnums, "value_and_grad")
 
     @wraps(function)
     def differentiated(*args: Any, **options: Any) -> Any:
@@ -75,6 +77,7 @@ def grad(
 
     With `has_aux`, `function` returns (output, aux) and the result is ``(gradient, aux)``.
     """
+    check_argnums(argnums, "grad")
     both = value_and_grad(function, argnums, has_aux=has_aux)
 
     @wraps(function)
