@@ -237,6 +237,7 @@ def test_several_clusters_may_follow_each_other_and_nest():
     ("names", "message"),
     [
         ("ps", "expected a list of names"),
+        (2, "expected a list of names"),
         (["a", "a"], "a came twice"),
         (["main"], "main came twice"),
     ],

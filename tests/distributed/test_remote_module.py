@@ -112,6 +112,13 @@ def test_a_worker_or_device_that_is_not_there_is_refused(cluster):
         RemoteModule("b/cuda:0", nn.Linear, (1, 1))
 
 
+def test_what_makes_no_module_is_refused(cluster):
+    with pytest.raises(UsageError, match=r"expected the class of a module.*got a Linear itself"):
+        RemoteModule("b", nn.Linear(1, 1))
+    with pytest.raises(UsageError, match="as modules have, got one that makes a dict"):
+        RemoteModule("b", dict)
+
+
 def test_wrong_input_gives_the_modules_own_error(linear):
     with pytest.raises(tg.errors.ShapeError):
         linear(tg.ones((1, 7)))

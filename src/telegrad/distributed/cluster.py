@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final
 
@@ -80,7 +80,7 @@ class LocalCluster:
         options: Options | None = None,
         start_timeout: float = _START_TIMEOUT,
     ) -> None:
-        if isinstance(names, str):
+        if isinstance(names, str) or not isinstance(names, Iterable):
             raise UsageError(f'expected a list of names like ["ps", "trainer"], got {names!r}')
         everyone = [me, *names]
         for name in everyone:

@@ -31,6 +31,12 @@ class RemoteModule:
             raise UsageError(f"expected a worker or worker/cpu, got {on!r}")
         self.on = name
         self.device = "cpu"
+        made_already = hasattr(module_class, "parameters") and not isinstance(module_class, type)
+        if made_already or not callable(module_class):
+            raise UsageError(
+                f"expected the class of a module, such as nn.Linear, to make on {name!r}, got a "
+                f"{type(module_class).__name__} itself; its arguments follow as args and kwargs"
+            )
         made = (module_class, tuple(args), dict(kwargs or {}))
         self.module_rref: RRef = current_worker().rpc_sync(name, _make, made)
 
@@ -80,6 +86,11 @@ class RemoteModule:
 @expose
 def _make(module_class: Callable[..., Any], args: Any, kwargs: Any) -> RRef:
     module = module_class(*args, **kwargs)
+    if not (callable(module) and hasattr(module, "parameters")):
+        raise UsageError(
+            f"expected a class whose instances can be called and have parameters(), as modules "
+            f"have, got one that makes a {type(module).__name__}; use rpc.remote for other objects"
+        )
     if isinstance(module, Module):
         # For people who look at a context: autograd.gradients and autograd.draw show them.
         for path, parameter in module.named_parameters():
