@@ -12,7 +12,7 @@ from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.distributed import rpc
-from telegrad.errors import CallTimeout, WorkerLost
+from telegrad.errors import PeerError, WorkerLost
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.names import WorkerInfo
 
@@ -91,7 +91,7 @@ def pid_of(name):
     """Return the process of a worker as this one sees it, None while it can't be reached."""
     try:
         return rpc.rpc_sync(name, os.getpid, timeout=5)
-    except (WorkerLost, CallTimeout):
+    except PeerError:
         return None
 
 
