@@ -1,5 +1,6 @@
 """Functions of each element: magnitudes, rounding, parts, bounds and choices."""
 
+import enum
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from tests.ops.twins import assert_twins, complexes, normals
 
 import telegrad as tg
-from telegrad.errors import ShapeError
+from telegrad.errors import DTypeError, ShapeError, UsageError
 
 inf, nan = float("inf"), float("nan")
 VALUES = np.array([-2.5, -0.5, -0.0, 0.0, 0.4, 1.5, 2.5, inf, -inf, nan])
@@ -152,3 +153,28 @@ def test_nan_as_the_result_of_a_choice_keeps_the_gradient() -> None:
     tg.maximum(x, tg.tensor([2.0, nan])).sum().backward()
     assert x.grad is not None
     assert x.grad.tolist() == [1.0, 1.0]
+
+
+def test_an_error_that_is_not_about_shapes_does_not_speak_of_them() -> None:
+    with pytest.raises(DTypeError, match=r"int64 and int64.*negative integer powers"):
+        tg.tensor([2]) ** -1
+
+
+def test_the_tensor_of_another_library_is_named_in_full() -> None:
+    with pytest.raises(DTypeError, match=r"argument 1 of add, got torch\.Tensor; convert it"):
+        tg.ones(2) + torch.ones(2)
+
+
+class Size(enum.IntEnum):
+    TWO = 2
+
+
+def test_a_number_of_a_subclass_is_taken_as_the_number_it_is() -> None:
+    assert (tg.ones(2) * Size.TWO).tolist() == [2.0, 2.0]
+    assert (tg.arange(2) + Size.TWO).dtype == tg.int64
+    assert tg.full((1,), Size.TWO).dtype == tg.int64
+
+
+def test_a_tensor_is_not_made_by_its_class() -> None:
+    with pytest.raises(UsageError, match=r"telegrad\.tensor\(data\)"):
+        tg.Tensor([1.0])

@@ -132,6 +132,8 @@ def test_random_tensors_can_be_leaves() -> None:
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(UsageError, match="expected a seed of 0 or more, or None for any, got -1"):
         tg.Generator(-1)
+    with pytest.raises(UsageError, match="expected a seed of 0 or more, or None for any, got 'a'"):
+        tg.manual_seed("a")  # type: ignore[arg-type]
     with pytest.raises(DTypeError, match=r"expected a telegrad\.Generator as generator, got int"):
         tg.rand(2, generator=3)  # type: ignore[arg-type]
     with pytest.raises(DTypeError, match="expected float32 or float64 in rand, got int64"):

@@ -41,8 +41,8 @@ class Generator:
     __slots__ = ("_numbers", "_seeds")
 
     def __init__(self, seed: int | None = None) -> None:
-        if seed is not None and seed < 0:
-            raise UsageError(f"expected a seed of 0 or more, or None for any, got {seed}")
+        if seed is not None and (not isinstance(seed, (int, np.integer)) or seed < 0):
+            raise UsageError(f"expected a seed of 0 or more, or None for any, got {seed!r}")
         self._start(np.random.SeedSequence(seed))
 
     def _start(self, seeds: "np.random.SeedSequence") -> None:

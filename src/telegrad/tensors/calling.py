@@ -210,12 +210,23 @@ def _explained(row: Primitive, arrays: Sequence[Any], error: Exception) -> Excep
     if isinstance(error, TypeError):
         dtypes = " and ".join(str(a.dtype) for a in arrays)
         return DTypeError(f"expected dtypes that {row.name} takes, got {dtypes}: {error}")
-    if row.elementwise:
+    if row.elementwise and not _broadcast(arrays):
         return ShapeError(
             f"expected shapes that broadcast together in {row.name}, got {shapes}; each pair of "
             "lengths, counted from the last axis, must be equal or 1"
         )
+    if row.elementwise:
+        dtypes = " and ".join(str(a.dtype) for a in arrays)
+        return DTypeError(f"expected values that {row.name} takes, got {dtypes}: {error}")
     return ShapeError(f"expected shapes that {row.name} takes, got {shapes}: {error}")
+
+
+def _broadcast(arrays: Sequence[Any]) -> bool:
+    try:
+        np.broadcast_shapes(*(tuple(a.shape) for a in arrays))
+    except ValueError:
+        return False
+    return True
 
 
 lent.apply = apply

@@ -21,15 +21,22 @@ NUMBERS = (bool, int, float, complex)
 _RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
 
+def _rank(number: Any) -> int:
+    """The place of a number's kind in NUMBERS; an ``IntEnum`` is an int, and bool is not."""
+    for rank, kind in enumerate(NUMBERS):
+        if isinstance(number, kind):
+            return rank
+    raise DTypeError(f"expected a number, got {type(number).__name__}")
+
+
 def default_dtype(number: Any) -> np.dtype[Any]:
     """The dtype of a Python number on its own."""
-    kind = {bool: "bool", int: "int64", float: "float32", complex: "complex64"}
-    return np.dtype(kind[type(number)])
+    return np.dtype(("bool", "int64", "float32", "complex64")[_rank(number)])
 
 
 def number_dtype(number: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype that a Python number takes beside values of `dtype`."""
-    rank = {bool: 0, int: 1, float: 2, complex: 3}[type(number)]
+    rank = _rank(number)
     own = _RANK[dtype.kind]
     if rank <= own:
         return dtype
@@ -77,9 +84,11 @@ def _as_input(name: str, index: int, x: Any, dtype: np.dtype[Any] | None, xp: An
         return wrap(array if xp is None or xp.is_numpy else xp.asarray(x, dtype=chosen))
     if isinstance(x, (np.ndarray, np.generic)):
         return wrap(np.array(x))
+    kind = type(x)
+    shown = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     raise DTypeError(
-        f"expected a Tensor or a number as argument {index} of {name}, got {type(x).__name__}; "
-        "convert it with telegrad.asarray"
+        f"expected a Tensor or a number as argument {index} of {name}, got {shown}; convert it "
+        "with telegrad.asarray"
     )
 
 

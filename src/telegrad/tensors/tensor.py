@@ -64,7 +64,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
     freed = False
     is_boundary = False
 
-    def __init__(self) -> None:
+    def __init__(self, *data: Any, **options: Any) -> None:
         raise UsageError("a Tensor is made by telegrad.tensor(data) or telegrad.asarray(data)")
 
     # What it is
