@@ -92,6 +92,10 @@ SHAPES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: F.cross_entropy(zeros(2, 3), tg.tensor([0, 1, 2])),
         r"target of shape \(2,\) for input of shape \(2, 3\) in cross_entropy, got \(3,\)",
     ),
+    "cross entropy, classes as floats": (
+        lambda: F.cross_entropy(zeros(2, 3), zeros(2)),
+        r"classes as integers, or probabilities of shape \(2, 3\).*use target.long\(\)",
+    ),
     "binary cross entropy, weight": (
         lambda: F.binary_cross_entropy_with_logits(zeros(3), zeros(3), weight=zeros(2, 3)),
         r"weight of a shape that broadcasts to the input's, \(3,\).*got \(2, 3\)",

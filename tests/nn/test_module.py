@@ -253,3 +253,9 @@ def test_lists_and_dicts_of_modules() -> None:
     del by_name["b"]
     by_name.clear()
     assert not len(by_name)
+
+
+def test_a_layer_that_reads_nothing_gives_its_bias() -> None:
+    layer = nn.Linear(0, 2)
+    assert layer.weight.shape == (2, 0)
+    assert layer(tg.ones((3, 0))).tolist() == [[0.0, 0.0]] * 3

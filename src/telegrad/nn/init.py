@@ -119,20 +119,21 @@ def xavier_uniform_(
     tensor: Tensor, gain: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
     """Uniform, so that the variance neither grows nor shrinks on the way, averaged both ways."""
-    bound = gain * math.sqrt(6.0 / sum(_fans(tensor)))
+    bound = gain * math.sqrt(6.0 / max(sum(_fans(tensor)), 1))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Normal, likewise."""
-    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))), generator)
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / max(sum(_fans(tensor)), 1)), generator)
 
 
 def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
     if mode not in ("fan_in", "fan_out"):
         raise UsageError(f"expected 'fan_in' or 'fan_out' as mode, got {mode!r}")
     fan = _fans(tensor)[mode == "fan_out"]
-    return calculate_gain(nonlinearity, a) / math.sqrt(fan)
+    # Where nothing is read there is nothing to draw, and any scale will do.
+    return calculate_gain(nonlinearity, a) / math.sqrt(max(fan, 1))
 
 
 def kaiming_uniform_(

@@ -77,7 +77,12 @@ def cross_entropy(
     _check_classes("cross_entropy", input)
     logs = log_softmax(input, axis=axis)
     if target.dtype.kind == "f":
-        _check_equal("cross_entropy", input, target)
+        if target.shape != input.shape:
+            raise ShapeError(
+                f"expected classes as integers, or probabilities of shape {input.shape}, as "
+                f"target of cross_entropy, got {target.dtype} of shape {target.shape}; for "
+                "classes use target.long()"
+            )
         return _by_probabilities(logs, target, weight, reduction, label_smoothing, axis)
     return _by_classes(
         "cross_entropy", logs, target, weight, ignore_index, reduction, label_smoothing
