@@ -121,3 +121,8 @@ def test_t_is_for_matrices_alone() -> None:
 def test_dot_is_for_vectors_alone() -> None:
     with pytest.raises(ShapeError, match="expected two vectors in dot"):
         tg.ones((2, 2)).dot(tg.ones(2))
+
+
+def test_transpose_names_axes_that_are_not_there() -> None:
+    with pytest.raises(ShapeError, match=r"two axes of shape \(2, 3\) in transpose, got 0 and 2"):
+        tg.ones((2, 3)).transpose(0, 2)

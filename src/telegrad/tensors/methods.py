@@ -109,6 +109,11 @@ class Methods:
 
     def transpose(self: Any, axis1: int, axis2: int) -> "Tensor":
         """Two axes exchanged."""
+        for axis in (axis1, axis2):
+            if not -self.ndim <= axis < self.ndim:
+                raise ShapeError(
+                    f"expected two axes of shape {self.shape} in transpose, got {axis1} and {axis2}"
+                )
         order = list(range(self.ndim))
         order[axis1], order[axis2] = order[axis2], order[axis1]
         return lent.namespace.permute_dims(self, tuple(order))
