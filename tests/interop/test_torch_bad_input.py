@@ -40,7 +40,7 @@ def test_a_version_out_of_range_is_refused_when_pytorch_is_first_needed():
         "except UsageError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "expected PyTorch 2.6 or newer (tested with 2.13), got 2.5.1" in done.stdout
+    assert "expected PyTorch 2.11 or newer (tested with 2.13), got 2.5.1" in done.stdout
 
 
 class Marked(torch.Tensor):

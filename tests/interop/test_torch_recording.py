@@ -368,3 +368,28 @@ def test_the_summary_of_a_contexts_gradients_shows_those_of_torch():
         found = autograd.gradients(context_id).by_worker
         assert sorted(row.norm for row in found["main"]) == pytest.approx([2**0.5, 13**0.5])
         assert [row.norm for row in found["b"]] == pytest.approx([74**0.5])
+
+
+class Tripled(torch.autograd.Function):
+    """A node that Python defines: it does not keep what is behind it alive by itself."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return 3.0 * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 3.0 * gradient
+
+
+def tripled(x):
+    return Tripled.apply(x * 2.0)
+
+
+@on_workers("main", "b")
+def test_a_function_of_the_users_may_be_the_last_that_a_handler_runs():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", tripled, (one,))
+        autograd.backward(context_id, [y.sum()])
+        assert autograd.get_gradients(context_id)[one].tolist() == [6, 6]

@@ -78,6 +78,8 @@ class Entry(_Fields, Hooked, eq=False):
     """How many dimensions of the tensor are sparse, as those of its cotangents are: 0 if dense."""
     tensor: torch.Tensor | None
     """The torch tensor, for a graph of PyTorch's that comes back to it; None for messages."""
+    owner: Any
+    """Keeps the graph behind a node that Python defines, which the node itself does not."""
 
     edges: ClassVar[tuple[Any, ...]] = ()
     # For a pass that has not cut PyTorch's graph it can't run.
@@ -138,6 +140,9 @@ def _bound_tangent(cotangent: Tensor) -> Tensor:
     return found
 
 
+_PYTHON_NODE: Any = torch._C._FunctionBase
+
+
 def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
     """The node for a torch tensor; None if nothing is recorded for it here."""
     if not tensor.requires_grad or not torch.is_grad_enabled():
@@ -148,7 +153,11 @@ def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
     device = CPU if tensor.is_cpu else tensor.device
     sparse_dim = tensor.sparse_dim() if tensor.is_sparse else 0
     kept = tensor if keeps else None
-    return Entry(next_key(), place, leaf, tensor.dtype, device, sparse_dim, kept)
+    owner: Any = None
+    if isinstance(node, _PYTHON_NODE):
+        # A sparse tensor has no views.
+        owner = tensor if tensor.is_sparse else tensor.view_as(tensor).grad_fn
+    return Entry(next_key(), place, leaf, tensor.dtype, device, sparse_dim, kept, owner)
 
 
 def from_torch(tensor: Any) -> Tensor:

@@ -23,7 +23,10 @@ from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.hooked import Hooked
 from telegrad.tensors.levels import Tangents
 
-__all__ = ["End", "Landing", "Leaf", "Place", "Tap", "over"]
+__all__ = ["ENGINE", "End", "Landing", "Leaf", "Place", "Tap", "over"]
+
+ENGINE: Any = torch.autograd.Variable._execution_engine
+"""PyTorch's own."""
 
 Place = tuple[Any, int]
 """A node of PyTorch's and which of its results."""
@@ -54,7 +57,11 @@ def _taken_over(cotangent: torch.Tensor, recorded: bool) -> Any:
 def _with_hooks(place: Place, cotangent: torch.Tensor, recorded: bool) -> torch.Tensor:
     """A complete cotangent as the hooks of its tensor leave it."""
     edge = GradientEdge(*place)
-    return torch.autograd.grad([edge], [edge], [cotangent], True, recorded)[0]
+    # Not torch.autograd.grad: before PyTorch 2.13 its checks fail at nodes that Python defines.
+    found: tuple[torch.Tensor] = ENGINE.run_backward(
+        (edge,), (cotangent,), True, recorded, (edge,), False, accumulate_grad=False
+    )
+    return found[0]
 
 
 class End:

@@ -23,13 +23,11 @@ from torch.autograd.graph import GradientEdge
 
 from telegrad.errors import GraphFreedError, SavedValueChanged
 from telegrad.graph import Bundle, Cotangent, next_key
-from telegrad.interop.torch_ends import Landing, Place, Tap, over
+from telegrad.interop.torch_ends import ENGINE, Landing, Place, Tap, over
 from telegrad.interop.torch_taking import Taking
 from telegrad.tensors.hooked import Hooked
 
 __all__ = ["Region"]
-
-_ENGINE: Any = torch.autograd.Variable._execution_engine
 
 
 class Region(Hooked):
@@ -134,7 +132,7 @@ class Region(Hooked):
     def _results(self, given: dict[Place, Any], recorded: bool) -> dict[Place, Any]:
         """What PyTorch captures at each exit."""
         try:
-            captured = _ENGINE.run_backward(
+            captured = ENGINE.run_backward(
                 tuple([GradientEdge(*place) for place in given]),
                 tuple(given.values()),
                 self.keep_graph or self.goes_on or recorded,

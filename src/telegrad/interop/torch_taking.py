@@ -4,8 +4,10 @@ See the note EXITS in ``torch_regions.py`` for why. Other passes, of other threa
 one, may run the same nodes meanwhile: what they do there is left alone.
 """
 
+import ctypes
 from collections.abc import Iterable, Mapping
 from functools import partial
+from sys import getrefcount
 from typing import Any
 
 import torch
@@ -16,6 +18,29 @@ from telegrad.interop.torch_ends import Place
 __all__ = ["Taking"]
 
 _CURRENT = "telegrad.region"
+
+
+def _stash(what: Any) -> None:
+    """Makes an object follow this thread's passes into the threads of PyTorch's engine."""
+    if _STEALS:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(what))
+    torch._C._stash_obj_in_tls(_CURRENT, what)
+
+
+def _takes_over_references() -> bool:
+    """Whether PyTorch drops a reference that it never counted, as 2.11 does."""
+    probe = object()
+    before = getrefcount(probe)
+    torch._C._stash_obj_in_tls(_CURRENT, probe)
+    is_uncounted = getrefcount(probe) == before
+    if is_uncounted:
+        for each in (probe, None):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+    torch._C._stash_obj_in_tls(_CURRENT, None)
+    return is_uncounted
+
+
+_STEALS = _takes_over_references()
 
 
 def _current() -> Any:
@@ -59,10 +84,10 @@ class Taking:
         for node, edges in self._exits.items():
             handles.append(node.register_hook(partial(self._take, edges)))
         self._outer = _current()
-        torch._C._stash_obj_in_tls(_CURRENT, self)
+        _stash(self)
 
     def __exit__(self, *exception: object) -> None:
-        torch._C._stash_obj_in_tls(_CURRENT, self._outer)
+        _stash(self._outer)
         if self._task is not None:
             REGIONS_RUNNING.discard(self._task)
         for handle in self._handles:

@@ -7,8 +7,8 @@ from telegrad.errors import UsageError
 
 __all__ = ["OLDEST", "TESTED", "check"]
 
-OLDEST: Final = (2, 6)
-"""The first with everything that is used: GradientEdge at both ends, unsigned dtypes."""
+OLDEST: Final = (2, 11)
+"""The oldest that the tests have been run with."""
 TESTED: Final = (2, 13)
 """The one that the tests run with."""
 
