@@ -98,7 +98,9 @@ def test_an_answer_that_came_while_the_peer_had_the_processor_is_found(line, yie
         take_the_processor()
 
     yields[0] = serve
-    assert Spinning(10.0).receive(line, line.poll, line.view) == 6
+    spin = Spinning(10.0)
+    # And again: a peer that had the processor is no reason to rest.
+    assert [spin.receive(line, line.poll, line.view) for _ in range(3)] == [6, 6, 6]
 
 
 def test_one_thread_of_a_process_spins_at_a_time(line, yields):

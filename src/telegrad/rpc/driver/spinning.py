@@ -60,10 +60,6 @@ class Spinning:
                 before = now
                 _sched_yield()
                 now = clock()
-                if now - before > _TAKEN:
-                    # By somebody else, or by the peer, whose answer then is here: look once more.
-                    self._rest = _REST
-                    end = now
                 # Twice: giving up the processor takes longer than looking.
                 if look(0) or look(0):
                     try:
@@ -71,6 +67,11 @@ class Spinning:
                     except BlockingIOError:
                         # TLS: not yet a whole record.
                         continue
+                if now - before > _TAKEN:
+                    # Not by the peer: its answer would be here. (Two that share a processor and
+                    # slept would be left there together; two that want it are soon apart.)
+                    self._rest = _REST
+                    return None
             return None
         finally:
             self._busy.release()
