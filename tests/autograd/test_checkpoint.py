@@ -188,3 +188,46 @@ def test_passes_of_several_threads_through_one_checkpoint(values):
     for worker in workers:
         worker.join(timeout=60)
     assert found == [expected] * 40
+
+
+GENERATOR = tg.Generator(5)
+
+
+def noisy(x):
+    kept = tg.nn.functional.dropout(x, 0.5)
+    return tg.sin(kept) * tg.rand_like(x) * tg.rand_like(x, generator=GENERATOR)
+
+
+def orders(call):
+    """The value and two derivatives, and what the generators give afterwards."""
+    x = tg.ones(64, dtype=tg.float64).requires_grad_()
+    tg.manual_seed(7)
+    GENERATOR.manual_seed(8)
+    out = call(x)
+    (first,) = grad(out.sum(), x, create_graph=True)
+    (second,) = grad(first.sum(), x)
+    after = tg.rand(2), tg.rand(2, generator=GENERATOR)
+    return [value.tolist() for value in (out, first, second, *after)]
+
+
+@pytest.mark.parametrize(
+    ("checkpointed", "plain"),
+    [
+        (lambda x: checkpoint(noisy, x), noisy),
+        (
+            lambda x: checkpoint(lambda y: checkpoint(noisy, y) * noisy(y), x),
+            lambda x: noisy(x) * noisy(x),
+        ),
+        (lambda x: checkpoint(noisy, checkpoint(noisy, x)), lambda x: noisy(noisy(x))),
+    ],
+    ids=["one", "nested", "two"],
+)
+def test_random_numbers_are_those_of_the_first_run(checkpointed, plain):
+    assert orders(checkpointed) == orders(plain)
+
+
+def test_generators_made_inside_are_drawn_from_as_they_are():
+    def block(x):
+        return tg.sin(x) * tg.rand_like(x, generator=tg.Generator(3))
+
+    assert orders(lambda x: checkpoint(block, x)) == orders(block)

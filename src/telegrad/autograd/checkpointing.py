@@ -3,7 +3,8 @@
 1. The function runs recorded as always, but each value that would be saved for the backward pass is
    only counted: its place in that order is kept instead.
 2. The first time the backward pass asks for one, the function runs again on the same arguments, and
-   this time the values are caught, in the same order; it is stopped after the last.
+   this time the values are caught, in the same order; it is stopped after the last. It draws the
+   random numbers that it drew then.
 3. Each value is handed over once. If it is asked for again (a second pass through a retained
    graph), the function runs once more.
 
@@ -17,6 +18,7 @@ from typing import Any
 
 from telegrad.autograd.trees import flatten, unflatten
 from telegrad.errors import GradientError
+from telegrad.ops.drawing import Drawn
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.modes import MODE, Mode, ModeScope
 from telegrad.tensors.saving import restored, stored
@@ -28,13 +30,14 @@ def checkpoint(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """``function(*args, **options)``, keeping nothing in between for the backward pass.
 
     The backward pass runs the function a second time. It must then do the same: no side effects
-    that matter, no random numbers but from generators made inside.
+    that matter. Random numbers are the same in both runs, wherever they come from, and the second
+    run leaves their generators alone; other threads must not draw from the same ones meanwhile.
     """
     mode = MODE.get()
     if not mode.recording:
         return function(*args, **options)
     segment = _Segment(function, args, options, mode)
-    with ModeScope(pack=(segment.count, segment.value)):
+    with ModeScope(pack=(segment.count, segment.value)), segment.drawn.noted():
         return function(*args, **options)
 
 
@@ -75,6 +78,7 @@ class _Segment:
         self._saved: list[tuple[Any, Any]] = []
         """(shape, dtype) of each value that the first run saved, in order."""
         self._caught: dict[int, Tensor] = {}
+        self.drawn = Drawn()
         self._lock = threading.RLock()
 
     def count(self, tensor: Tensor) -> int:
@@ -117,7 +121,7 @@ class _Segment:
             pack=(catch, caught.__getitem__),
         )
         try:
-            with scope:
+            with scope, self.drawn.again():
                 self._function(*args, **options)
         except _Enough:
             return caught

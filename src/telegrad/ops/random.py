@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from telegrad.errors import DTypeError, UsageError
+from telegrad.ops.drawing import stream_of
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.modes import MODE
 
@@ -79,7 +80,7 @@ class Generator:
     @property
     def numpy(self) -> "np.random.Generator":
         """The same stream as NumPy's generator, for distributions that are not here."""
-        return self._numbers
+        return stream_of(self, self._numbers)
 
     def __repr__(self) -> str:
         return f"Generator(seed={self.initial_seed})"
