@@ -34,6 +34,18 @@ def test_every_order_of_arrival_gives_the_same_bits() -> None:
     assert results == {((1.0 + 1e16) + -1e16) + 3.0}
 
 
+def test_an_entry_that_is_fed_twice_runs_once_with_the_sum() -> None:
+    log = Log()
+    x = FakeLeaf("x")
+    entry = FakeNode("entry", (x,), log=log)
+    task = task_of(log)
+    task.count([entry])
+    task.feed(entry, 1)
+    task.feed(entry, 10)
+    task.run()
+    assert log.delivered == {"x": 11}
+
+
 def test_what_came_early_is_held_until_its_turn() -> None:
     log = Log()
     x = FakeLeaf("x")

@@ -134,6 +134,14 @@ class OrderedTask:
 
     def feed(self, node: Any, cotangent: Cotangent) -> None:
         """Adds a cotangent from outside; the node becomes ready if it expects nothing else."""
+        whole = self._whole
+        if node in whole:
+            whole[node] = whole[node] + cotangent
+            return
+        if node not in self._expected and node not in self.done:
+            whole[node] = cotangent
+            self._ready.append(node)
+            return
         total = self._sum_of(node)
         total.add_now(cotangent)
         if total.is_complete:
@@ -151,6 +159,8 @@ class OrderedTask:
         node: Any = None
         ready, sums, done, whole = self._ready, self.sums, self.done, self._whole
         ranks, expected, joined = self.ranks, self._expected, self.joined
+        recorded, keep = self.recorded, self.keep_graph
+        is_plain = self.watch is None and not self.targets
         try:
             while ready:
                 node = ready.pop()
@@ -169,8 +179,16 @@ class OrderedTask:
                 elif node.key < 0:
                     self._finish_leaf(node, cotangent, is_alone)
                     continue
+                elif is_plain and node.hooks is None and not node.is_boundary:
+                    if node.freed:
+                        raise freed_error(node)
+                    contributions = (
+                        node.pull_recorded(cotangent) if recorded else node.pull(cotangent)
+                    )
+                    if not keep:
+                        node.release()
                 else:
-                    contributions = self._run_node(node, cotangent)
+                    contributions = self._run_with_guests(node, cotangent)
                 cotangent = None
                 for edge, contribution in zip(edges, contributions):
                     if edge not in sums and len(expected[edge]) == 1:
@@ -188,7 +206,8 @@ class OrderedTask:
                 node.explain(error)
             raise
 
-    def _run_node(self, node: Any, cotangent: Cotangent) -> Any:
+    def _run_with_guests(self, node: Any, cotangent: Cotangent) -> Any:
+        """Runs a node that is a boundary, or that hooks, targets or a profiler look at."""
         hooks = node.hooks
         if hooks is not None:
             cotangent = node.before(cotangent)
