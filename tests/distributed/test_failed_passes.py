@@ -7,7 +7,7 @@ from tests.distributed.simulated import on_workers
 
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
-from telegrad.errors import GraphFreedError, PeerError, WorkerLost
+from telegrad.errors import AnomalyError, GraphFreedError, PeerError, WorkerLost
 
 W = np.array([2.0, 3.0])
 X = np.array([5.0, 7.0])
@@ -47,6 +47,19 @@ def test_a_failing_rule_elsewhere_fails_the_pass_with_its_type_worker_and_operat
         assert "raised on worker 'b'" in notes(caught.value)
         assert "ThriceBackward" in notes(caught.value)
         assert no_gradients(context_id, "b", "c")
+
+
+@on_workers("main", "b", "c")
+def test_a_pass_under_detect_anomaly_ends_at_the_first_nan_wherever_it_is():
+    one = x()
+    for name, here in (("b", lambda v: v), ("main", handlers.with_nan_in_backward)):
+        with autograd.context() as context_id, tg.autograd.detect_anomaly():
+            there = handlers.with_nan_in_backward if name == "b" else handlers.scale
+            y = rpc.rpc_sync("b", there, (here(one),))
+            with pytest.raises(AnomalyError, match="SqrtBackward gave NaN") as caught:
+                autograd.backward(context_id, [rpc.rpc_sync("c", handlers.scale, (y,)).sum()])
+            assert ("raised on worker 'b'" in notes(caught.value)) == (name == "b")
+            assert no_gradients(context_id, "b", "c")
 
 
 @on_workers("main", "b", "c")

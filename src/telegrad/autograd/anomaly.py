@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from telegrad.arrays import backend_of
+from telegrad.arrays import backend_of, backend_of_type
 from telegrad.errors import AnomalyError
 from telegrad.graph import Bundle
 from telegrad.tensors import Tensor
 from telegrad.tensors.modes import Mode, ModeScope, SetAtOnce
 
-__all__ = ["detect_anomaly", "set_detect_anomaly", "watcher"]
+__all__ = ["detect_anomaly", "refuse_nan", "set_detect_anomaly", "watcher"]
 
 
 class detect_anomaly(ModeScope):
@@ -36,10 +36,11 @@ class set_detect_anomaly(SetAtOnce):
 
 def watcher(mode: Mode) -> Callable[[Any, Any], None] | None:
     """What the engine calls after each node under `mode`, or None."""
-    return _refuse_nan if mode.check_nan else None
+    return refuse_nan if mode.check_nan else None
 
 
-def _refuse_nan(node: Any, contributions: Any) -> None:
+def refuse_nan(node: Any, contributions: Any) -> None:
+    """Raises where a node that has run gave a gradient with NaN in it."""
     for i, contribution in enumerate(contributions):
         parts = contribution if type(contribution) is Bundle else (contribution,)
         if any(map(_has_nan, parts)):
@@ -53,5 +54,8 @@ def _has_nan(value: Any) -> bool:
     if value is None:
         return False
     raw = value.array if isinstance(value, Tensor) else value
+    if backend_of_type(type(raw)) is None and not hasattr(raw, "__array_namespace__"):
+        # A gradient of another framework on its way through, which looks for NaN by itself.
+        return False
     xp = backend_of(raw)
     return bool(xp.any(xp.isnan(raw)))

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from telegrad.autograd.anomaly import refuse_nan
 from telegrad.distributed import foreign
 from telegrad.distributed.contexts import Context
 from telegrad.distributed.nodes import RecvNode, SendNode
@@ -48,6 +49,8 @@ class Plan(msgspec.Struct, array_like=True, frozen=True):
     recorded: bool
     targets: list[tuple[int, int]] | None
     """(owner, reference) for each input that lives elsewhere; None if all leaves are wanted."""
+    check_nan: bool = False
+    """Whether the pass ends at the first NaN: it began under ``detect_anomaly``."""
 
 
 class Departure(msgspec.Struct, gc=False):
@@ -93,6 +96,7 @@ class Part:
             targets=self.targets,
         )
         self._task.watch = watch
+        self._task.check = refuse_nan if plan.check_nan else None
 
     # Steps 1 and 4: count, on first contact.
 

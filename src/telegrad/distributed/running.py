@@ -11,6 +11,7 @@ from telegrad.distributed.passes import Part, Plan
 from telegrad.errors import UsageError
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor
+from telegrad.tensors.modes import MODE
 
 __all__ = ["Runner"]
 
@@ -52,6 +53,7 @@ class Runner:
             create_graph if retain_graph is None else retain_graph,
             create_graph,
             only,
+            MODE.get().check_nan,
         )
         observer = self._worker.observer
         with nullcontext() if observer is None else observer.running(PASS_NAME, context.id):

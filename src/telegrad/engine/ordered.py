@@ -101,6 +101,8 @@ class OrderedTask:
         self.targets = targets
         self.watch: Callable[[str], AbstractContextManager[Any]] | None = None
         """Entered with a node's name while it runs; None costs a comparison."""
+        self.check: Callable[[Any, Any], None] | None = None
+        """Called with each node that has run and its contributions."""
         self.joined: dict[Any, Sequence[Any]] = {}
         """Boundaries that this pass goes on behind, with the edges they have in it."""
         self.ranks: dict[Any, int] = {}
@@ -160,7 +162,7 @@ class OrderedTask:
         ready, sums, done, whole = self._ready, self.sums, self.done, self._whole
         ranks, expected, joined = self.ranks, self._expected, self.joined
         recorded, keep = self.recorded, self.keep_graph
-        is_plain = self.watch is None and not self.targets
+        is_plain = self.watch is None and self.check is None and not self.targets
         try:
             while ready:
                 node = ready.pop()
@@ -228,6 +230,8 @@ class OrderedTask:
                 )
         if hooks is not None:
             contributions = node.after(contributions, cotangent)
+        if self.check is not None:
+            self.check(node, contributions)
         if not self.keep_graph:
             node.release()
         return contributions
