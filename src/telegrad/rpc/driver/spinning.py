@@ -13,8 +13,10 @@ __all__ = ["Spinning"]
 
 _LONG_WAIT: Final = 300e-6
 _MOST_LONG: Final = 4
-# Seconds after which a processor that was given up counts as taken.
-_TAKEN: Final = 50e-6
+# Seconds after which a processor that was given up was somebody else's meanwhile, and how often
+# that may happen in one wait.
+_TAKEN: Final = 5e-6
+_MOST_TAKEN: Final = 3
 _REST: Final = 16
 _sched_yield: Callable[[], None] | None = getattr(os, "sched_yield", None)
 
@@ -56,6 +58,7 @@ class Spinning:
         try:
             now = clock()
             end = now + self.seconds
+            taken = 0
             while now < end:
                 before = now
                 _sched_yield()
@@ -70,8 +73,10 @@ class Spinning:
                 if now - before > _TAKEN:
                     # Not by the peer: its answer would be here. (Two that share a processor and
                     # slept would be left there together; two that want it are soon apart.)
-                    self._rest = _REST
-                    return None
+                    taken += 1
+                    if taken == _MOST_TAKEN:
+                        self._rest = _REST
+                        return None
             return None
         finally:
             self._busy.release()
