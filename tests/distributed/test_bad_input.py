@@ -170,3 +170,19 @@ def test_a_handler_may_run_plain_backward_over_its_caller():
         assert rpc.rpc_sync("b", finish, (one * 2.0, context_id)) == ([10.0, 14.0], [10.0, 14.0])
         assert autograd.get_gradients(context_id)[one].numpy().tolist() == [4.0, 6.0]
     assert one.grad is None
+
+
+@on_workers("main", "b")
+def test_one_argument_without_its_comma_is_refused_with_advice():
+    with pytest.raises(UsageError, match=r"expected args as a tuple, got Tensor.*\(x,\)"):
+        rpc.rpc_sync("b", handlers.scale, x())
+
+
+def answer_later():
+    return rpc.rpc_async("main", abs, (-1,))
+
+
+@on_workers("main", "b")
+def test_a_future_as_a_result_is_refused_with_advice():
+    with pytest.raises(TypeError, match=r"from answer_later, got a Future.*async_execution"):
+        rpc.rpc_sync("b", answer_later)

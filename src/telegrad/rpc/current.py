@@ -3,6 +3,7 @@
 For the module-level functions alone; the library itself always has a worker in hand.
 """
 
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ __all__ = ["current_worker", "default_worker", "set_default_worker"]
 
 _lock = threading.Lock()
 _default: "Worker | None" = None
+_is_forked = False
 
 
 def current_worker() -> "Worker":
@@ -25,6 +27,12 @@ def current_worker() -> "Worker":
         return request.worker
     worker = _default
     if worker is None or worker.closed:
+        if _is_forked:
+            raise NotInitialized(
+                "this process was forked from one with a worker, whose connections are that one's "
+                "alone: call init_rpc here as well, or start the process by spawn and give it work "
+                "that makes no remote calls"
+            )
         raise NotInitialized(
             "this process has no worker: call init_rpc first, or use telegrad.distributed."
             "LocalCluster (after shutdown a worker can be started again)"
@@ -43,3 +51,15 @@ def set_default_worker(worker: "Worker | None") -> "Worker | None":
     with _lock:
         before, _default = _default, worker
     return before
+
+
+def _forget_in_fork() -> None:
+    """A forked process must not write to the sockets of the one it was forked from."""
+    global _default, _is_forked
+    _is_forked = _is_forked or _default is not None or current_request.get() is not None
+    _default = None
+    current_request.set(None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_fork)

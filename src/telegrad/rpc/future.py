@@ -12,6 +12,7 @@ import _thread
 import logging
 import time
 from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from telegrad.errors import CallTimeout, UsageError
@@ -223,7 +224,12 @@ class Future(Generic[T]):
                 if not arrived.done():
                     arrived.set_result(None)
 
-            self.add_done_callback(Quick(lambda _: loop.call_soon_threadsafe(arrive)))
+            def tell(_: Future[T]) -> None:
+                # Who waited may have given up since, and closed its loop.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(arrive)
+
+            self.add_done_callback(Quick(tell))
             yield from arrived
         return self.value()
 

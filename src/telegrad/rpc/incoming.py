@@ -243,6 +243,12 @@ class Incoming:
         if is_async_execution(function):
             self._answer_later(endpoint, frame.ident, result, sealed.extra)
             return None
+        if isinstance(result, Future):
+            raise TypeError(
+                f"expected a value from {getattr(function, '__qualname__', function)}, got a "
+                "Future, which can't travel; return what its wait() gives, or mark the function "
+                "with @rpc.async_execution to answer when it is there"
+            )
         return self._seal_answer(endpoint, frame.ident, result, sealed.extra)
 
     def _call(self, endpoint: Endpoint, frame: Frame, function: Any, args: Any, kwargs: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from telegrad.errors import ProtocolViolation, Refused, Unserializable
+from telegrad.errors import ProtocolViolation, Refused, Unserializable, UsageError
 from telegrad.rpc.introduction import Limits
 from telegrad.rpc.wire import arrays, functions, kinds, naming, pickling, plain
 from telegrad.rpc.wire.codes import CodeCache
@@ -100,6 +100,11 @@ class Codec:
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None
     ) -> Parcel:
         """Take a call apart."""
+        if args is not None and not isinstance(args, (tuple, list)):
+            raise UsageError(
+                f"expected args as a tuple, got {type(args).__name__}; one argument alone is "
+                "written with a comma: (x,)"
+            )
         reference: str | bytes | None = naming.importable_name(function)
         code = None
         if reference is None:
