@@ -287,6 +287,11 @@ class References:
     def peer_lost(self, who: WorkerInfo, error: BaseException) -> None:
         """Forget the users, and give up the owners, on a lost worker."""
         self._peer_gone(who.name, error)
+        with self._lock:
+            asked = [rref for rref in self._table.owned if rref >> 48 == who.id]
+            given_up = self._table.give_up_awaited(asked)
+        for value in given_up:
+            value._settle(None, error)
 
     def _peer_gone(self, name: str, error: BaseException) -> None:
         with self._lock:

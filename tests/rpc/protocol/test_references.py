@@ -101,6 +101,26 @@ def test_a_fork_of_an_unknown_value_is_told_so():
     assert child.held[9].state is State.GONE
 
 
+def test_a_place_that_an_early_fork_made_stays_for_the_creation_though_the_fork_has_gone():
+    table = ReferenceTable("owner", list)
+    table.came_home(7, 9, "reader", is_early=True)
+    place = table.owned[7].value
+    table.close_handle(7)
+    assert table.create(7, "maker") is place
+    table.handle("maker", (DELETE, 7, 7))
+    assert table.owned == {}
+
+
+def test_a_place_whose_creation_will_never_come_is_given_up_with_who_asked_for_it():
+    table = ReferenceTable("owner", list)
+    table.came_home(7, 9, "reader", is_early=True)
+    place = table.owned[7].value
+    table.close_handle(7)
+    assert table.give_up_awaited([7]) == [place]
+    assert table.owned == {}
+    assert table.give_up_awaited([]) == []
+
+
 def test_an_early_fork_keeps_a_place_that_the_creation_fills():
     owner = ReferenceTable("owner", list)
     (confirm,) = owner.handle("child", (ADD, 5, 9, True))

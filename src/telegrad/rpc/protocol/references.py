@@ -21,7 +21,7 @@ method calls, effects are the messages they return.
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -48,6 +48,8 @@ class Owned(msgspec.Struct):
     value: Any
     users: dict[int, str]
     handles: int = 0
+    is_awaited: bool = False
+    """Whether an early fork came before the value's creation, which must find it again."""
 
 
 class Held(msgspec.Struct):
@@ -100,6 +102,7 @@ class ReferenceTable:
     def create(self, rref: int, user: str) -> Any:
         """Keep a place for a value that a user asked for, and return it: early forks may have."""
         entry = self.owned.get(rref) or self.own(rref, self._new_value())
+        entry.is_awaited = False
         if user != self._me:
             entry.users[rref] = user
         return entry.value
@@ -108,7 +111,17 @@ class ReferenceTable:
         entry = self.owned.get(rref)
         if entry is None and is_early:
             entry = self.own(rref, self._new_value())
+            entry.is_awaited = True
         return entry
+
+    def give_up_awaited(self, rrefs: Iterable[int]) -> list[Any]:
+        """Values that will never be created, since who asked for them is lost; return them."""
+        found = [self.owned[rref] for rref in rrefs if self.owned[rref].is_awaited]
+        for entry in found:
+            entry.is_awaited = False
+        for rref in list(self.owned):
+            self._free_if_unused(rref)
+        return [entry.value for entry in found]
 
     def open_handle(self, rref: int) -> None:
         """The owner itself has one more handle."""
@@ -124,7 +137,9 @@ class ReferenceTable:
 
     def _free_if_unused(self, rref: int) -> None:
         entry = self.owned.get(rref)
-        if entry is not None and not entry.users and entry.handles <= 0:
+        if entry is None or entry.is_awaited:
+            return
+        if not entry.users and entry.handles <= 0:
             del self.owned[rref]
 
     # A user.
