@@ -5,11 +5,12 @@ arguments and results of calls, never in a plain pickle.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from telegrad.errors import Unserializable, UsageError, WorkerLost
 from telegrad.rpc.current import current_worker
-from telegrad.rpc.future import Future
+from telegrad.rpc.future import Future, Quick
 from telegrad.rpc.incoming import async_execution, is_async_execution
 from telegrad.rpc.interceptor import Differentiator
 from telegrad.rpc.names import WorkerInfo
@@ -179,7 +180,16 @@ def fetch_value(rref: int) -> Future[Any]:
 @async_execution
 def fetch_value_of(reference: RRef) -> Future[Any]:
     """Answer a to_here of a reference that may have come before its value's creation."""
-    return _serving_worker().references.value(reference._rref)
+    value = _serving_worker().references.value(reference._rref)
+    if not value.done():
+        # Nobody else may hold it yet: without the reference its place would go, the creation would
+        # fill another one, and this answer would never come.
+        value.add_done_callback(Quick(partial(_let_go, reference)))
+    return value
+
+
+def _let_go(reference: RRef, _: Future[Any]) -> None:
+    """What a callback holds goes with it."""
 
 
 @expose

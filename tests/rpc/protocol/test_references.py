@@ -101,24 +101,15 @@ def test_a_fork_of_an_unknown_value_is_told_so():
     assert child.held[9].state is State.GONE
 
 
-def test_a_place_that_an_early_fork_made_stays_for_the_creation_though_the_fork_has_gone():
+def test_places_whose_creation_will_never_come_are_told_from_others():
     table = ReferenceTable("owner", list)
     table.came_home(7, 9, "reader", is_early=True)
+    table.came_home(8, 10, "reader", is_early=True)
+    created = table.create(8, "maker")
     place = table.owned[7].value
-    table.close_handle(7)
-    assert table.create(7, "maker") is place
-    table.handle("maker", (DELETE, 7, 7))
-    assert table.owned == {}
-
-
-def test_a_place_whose_creation_will_never_come_is_given_up_with_who_asked_for_it():
-    table = ReferenceTable("owner", list)
-    table.came_home(7, 9, "reader", is_early=True)
-    place = table.owned[7].value
-    table.close_handle(7)
-    assert table.give_up_awaited([7]) == [place]
-    assert table.owned == {}
-    assert table.give_up_awaited([]) == []
+    assert table.give_up_awaited([7, 8]) == [place]
+    assert created is not place
+    assert table.give_up_awaited([7, 8]) == []
 
 
 def test_an_early_fork_keeps_a_place_that_the_creation_fills():

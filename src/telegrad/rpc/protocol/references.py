@@ -49,7 +49,7 @@ class Owned(msgspec.Struct):
     users: dict[int, str]
     handles: int = 0
     is_awaited: bool = False
-    """Whether an early fork came before the value's creation, which must find it again."""
+    """Whether an early fork came before the value's creation."""
 
 
 class Held(msgspec.Struct):
@@ -119,8 +119,6 @@ class ReferenceTable:
         found = [self.owned[rref] for rref in rrefs if self.owned[rref].is_awaited]
         for entry in found:
             entry.is_awaited = False
-        for rref in list(self.owned):
-            self._free_if_unused(rref)
         return [entry.value for entry in found]
 
     def open_handle(self, rref: int) -> None:
@@ -137,9 +135,7 @@ class ReferenceTable:
 
     def _free_if_unused(self, rref: int) -> None:
         entry = self.owned.get(rref)
-        if entry is None or entry.is_awaited:
-            return
-        if not entry.users and entry.handles <= 0:
+        if entry is not None and not entry.users and entry.handles <= 0:
             del self.owned[rref]
 
     # A user.
