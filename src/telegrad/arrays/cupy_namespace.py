@@ -12,24 +12,12 @@ from typing import Any, Final
 import numpy as np
 
 from telegrad.arrays.special import polygamma_from_zeta
+from telegrad.arrays.standard import CREATION, DTYPED
 
 __all__ = ["BACKEND_NAME", "namespace_and_extras"]
 
 BACKEND_NAME: Final = "cupy"
-_CREATION: Final = (
-    "arange",
-    "asarray",
-    "empty",
-    "empty_like",
-    "eye",
-    "full",
-    "full_like",
-    "linspace",
-    "ones",
-    "ones_like",
-    "zeros",
-    "zeros_like",
-)
+_CREATION: Final = tuple(name for name in DTYPED if name in CREATION)
 
 
 def namespace_and_extras() -> tuple[Any, dict[str, Any]]:
