@@ -3,6 +3,7 @@
 import pytest
 from tests.rpc import simulated
 
+from telegrad.errors import WorkerLost
 from telegrad.rpc.rref import fetch_value_of
 from telegrad.testing.simulation import Simulation
 
@@ -27,3 +28,23 @@ def test_a_value_that_is_fetched_before_its_creation_came_arrives_all_the_same(s
         assert fetched == [5]
         simulation.settle(20)
         assert simulation.worker("owner").references.counts()["owned"] == 0
+
+
+def test_a_fetch_is_given_up_with_whoever_should_have_created_the_value():
+    with Simulation(["reader", "owner", "maker"], seed=0) as simulation:
+        reader, maker = simulation.worker("reader"), simulation.worker("maker")
+        errors = []
+
+        def program():
+            maker_info = simulation.worker("owner").find("maker").info
+            early = reader.references.ask_for(maker.next_id(), reader.find("owner").info)
+            asked = reader.rpc_async("owner", fetch_value_of, (early,))
+            reader.rpc_sync("owner", simulated.who)
+            lost = WorkerLost("worker 'maker' was lost")
+            simulation.worker("owner").references.peer_lost(maker_info, lost)
+            with pytest.raises(WorkerLost, match="maker"):
+                asked.wait(10)
+            errors.append(asked.exception())
+
+        simulation.run_all({"reader": program})
+        assert len(errors) == 1
