@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from telegrad.cli import main
+from telegrad.cli.command import worker_names
 
 pytestmark = [
     pytest.mark.processes,
@@ -341,9 +342,50 @@ def test_workers_die_with_a_launcher_that_is_killed(script: Script) -> None:
     until_gone(workers)
 
 
+def test_a_number_of_workers_names_them_by_their_ranks(script: Script) -> None:
+    path = script(
+        """
+        import operator, os
+        from telegrad.distributed import rpc
+        rpc.init_rpc()
+        if os.environ["RANK"] == "1":
+            print(rpc.rpc_sync("worker0", operator.add, args=(40, 2)))
+        rpc.shutdown()
+        """
+    )
+    done = run("--workers", "2", path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[worker1] 42\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("1", ["worker0"]),
+        (" 3 ", ["worker0", "worker1", "worker2"]),
+        ("2,3", ["2", "3"]),
+        ("2a", ["2a"]),
+        ("ps, trainer", ["ps", "trainer"]),
+    ],
+)
+def test_only_a_plain_number_counts_and_names_stay_names(text: str, names: list[str]) -> None:
+    assert worker_names(text) == names
+
+
+def test_help_says_what_a_number_means(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    assert "2 means worker0,worker1" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
+        (["--workers", "0", "x.py"], "a number from 1 to 65535 (2 means worker0,worker1), got 0"),
+        (["--workers", "-1", "x.py"], "expected --workers to be names like ps,trainer0 or"),
+        (["--workers", "65536", "x.py"], "a number from 1 to 65535"),
+        (["--workers", "", "x.py"], "or a number from 1 to 65535 (2 means worker0,worker1), got"),
+        (["--workers", "a,,b", "x.py"], "expected a worker's name"),
         (["--workers", "a,a", "x.py"], "two workers are called 'a'"),
         (["--workers", "a b", "x.py"], "expected a worker's name"),
         (["--workers", "a", "none.py"], "no script at none.py"),

@@ -1,13 +1,25 @@
 """What a subcommand of `telegrad` is: a row of the table in `telegrad.cli`."""
 
 import argparse
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from telegrad.errors import UsageError
 from telegrad.rpc.introduction import check_worker_name
+from telegrad.rpc.names import UNKNOWN_ID
 
-__all__ = ["Command", "worker_names"]
+__all__ = ["WORKERS_HELP", "Command", "worker_names"]
+
+WORKERS_HELP = "the workers' names, like ps,trainer0, or how many: 2 means worker0,worker1"
+"""What `--workers` takes, wherever a command has it."""
+
+# Ids run from 0, and the last one stands for a worker that has not told its own yet.
+_MOST = UNKNOWN_ID
+_EXPECTED = (
+    f"--workers to be names like ps,trainer0 or a number from 1 to {_MOST} (2 means "
+    "worker0,worker1)"
+)
 
 
 @dataclass(frozen=True)
@@ -21,9 +33,22 @@ class Command:
 
 
 def worker_names(text: str) -> list[str]:
-    """Return the workers of a list like `ps,trainer0,trainer1`."""
+    """Return the workers of a list like `ps,trainer0,trainer1`, or as many as a number says."""
+    text = text.strip()
+    if not text:
+        raise UsageError(f"expected {_EXPECTED}, got nothing")
+    if re.fullmatch(r"[+-]?[0-9]+", text):
+        return [f"worker{rank}" for rank in range(_count(int(text)))]
     names = [check_worker_name(name.strip()) for name in text.split(",")]
     for position, name in enumerate(names):
         if name in names[:position]:
-            raise UsageError(f"two workers are called {name!r}: give each a name of its own")
+            raise UsageError(
+                f"two workers are called {name!r} in {text!r}: give each a name of its own"
+            )
     return names
+
+
+def _count(number: int) -> int:
+    if not 1 <= number <= _MOST:
+        raise UsageError(f"expected {_EXPECTED}, got {number}")
+    return number

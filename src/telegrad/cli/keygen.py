@@ -4,7 +4,7 @@ import argparse
 import datetime
 from pathlib import Path
 
-from telegrad.cli.command import Command, worker_names
+from telegrad.cli.command import WORKERS_HELP, Command, worker_names
 from telegrad.errors import UsageError
 
 __all__ = ["KEYGEN"]
@@ -12,9 +12,7 @@ __all__ = ["KEYGEN"]
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", type=Path, help="where to put one directory a worker")
-    parser.add_argument(
-        "--workers", required=True, metavar="NAMES", help="the workers, like ps,trainer0"
-    )
+    parser.add_argument("--workers", required=True, metavar="NAMES|NUMBER", help=WORKERS_HELP)
     parser.add_argument(
         "--days", type=int, default=365, help="how long the certificates hold (default: 365)"
     )

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from telegrad.cli.command import Command, worker_names
+from telegrad.cli.command import WORKERS_HELP, Command, worker_names
 from telegrad.cli.output import Prefixer
 from telegrad.errors import UsageError
 from telegrad.rpc import environment as names
@@ -19,9 +19,7 @@ __all__ = ["RUN"]
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--workers", required=True, metavar="NAMES", help="the workers, like ps,trainer0,trainer1"
-    )
+    parser.add_argument("--workers", required=True, metavar="NAMES|NUMBER", help=WORKERS_HELP)
     parser.add_argument(
         "--port", type=int, default=0, help="where rank 0 listens (default: a free port)"
     )
