@@ -75,7 +75,7 @@ def test_a_broken_authority_is_named(cluster: Path, capsys: pytest.CaptureFixtur
         ("authority", "choose another name"),
         ("../evil", "expected a worker's name"),
         ("a,,b", "expected a worker's name"),
-        ("", "expected a worker's name"),
+        ("", "expected --workers to be names like ps,trainer0 or a number"),
     ],
 )
 def test_bad_names_are_refused_before_anything_is_written(
