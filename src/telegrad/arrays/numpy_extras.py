@@ -85,7 +85,14 @@ def broadcast_to(x: Any, shape: Any) -> Any:
     if math.prod(shape) > _SMALL:
         return np.broadcast_to(x, shape)
     out = np.empty(shape, dtype=x.dtype)
-    np.copyto(out, x)
+    out[...] = x
+    return out
+
+
+def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """Without NumPy's Python wrapper: every pass from a scalar begins with one."""
+    out = np.empty(shape, dtype, device=device)
+    out.fill(1)
     return out
 
 
@@ -109,6 +116,7 @@ OVERRIDES: dict[str, Any] = {
     "conj": conj,
     "index_add": index_add,
     "mean": mean,
+    "ones": ones,
     "reshape": reshape,
     "sum": total,
     **numpy_linalg.OVERRIDES,

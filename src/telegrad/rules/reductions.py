@@ -26,7 +26,10 @@ def kept(xp: Any, value: Any, s: Any) -> Any:
 
 def spread(xp: Any, value: Any, s: Any) -> Any:
     """A reduced value stretched over the shape it was reduced from."""
-    return xp.broadcast_to(kept(xp, value, s), s.x_shape)
+    if s.axis is not None:
+        value = kept(xp, value, s)
+    # The sum of everything has no axes, or only such of length 1, which fit any shape as they are.
+    return xp.broadcast_to(value, s.x_shape)
 
 
 SUM = Primitive(
