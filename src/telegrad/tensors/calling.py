@@ -30,7 +30,7 @@ _mode = MODE.get
 def apply(row: Primitive, *inputs: Any, **options: Any) -> Any:
     """Calls a primitive on Tensors and Python numbers; several outputs come as a tuple."""
     mode = _mode()
-    if (mode is PLAIN or mode is QUIET) and not row.outputs:
+    if mode is PLAIN or mode is QUIET:
         made = _apply_plain(row, inputs, options, mode is PLAIN)
         if made is not None:
             return made
@@ -54,16 +54,17 @@ def apply(row: Primitive, *inputs: Any, **options: Any) -> Any:
         node = record(row, tensors, arrays, result, options, mode)
     if row.differentiable and any(x.tangents for x in tensors):
         return carry_tangents(row, tensors, result, node, options)
-    if not row.outputs:
-        return _made(wrap(result, node), mode)
-    nodes = [None if node is None else OutputNode.of(node, i) for i in range(len(result))]
-    return tuple(_made(wrap(part, n), mode) for part, n in zip(result, nodes))
+    made = _wrapped(row, result if row.outputs else (result,), node)
+    if mode.inference:
+        for tensor in made if row.outputs else (made,):
+            tensor.states().inference = True
+    return made
 
 
 def _apply_plain(
     row: Primitive, inputs: tuple[Any, ...], options: dict[str, Any], is_recording: bool
-) -> Tensor | None:
-    """The same where all inputs are plain NumPy tensors and the result is real; else None."""
+) -> Any:
+    """The same where all inputs are plain NumPy tensors and the results are real; else None."""
     arrays: list[Any] = []
     mask, bit = 0, 1
     for x in inputs:
@@ -92,37 +93,39 @@ def _apply_plain(
         result = row.kernel(NUMPY)(*arrays, **options)
     except (ValueError, TypeError):
         return None
-    if type(result) is not np.ndarray:
-        result = np.asarray(result)
-    if not mask or not row.differentiable:
-        return wrap(result)
-    if result.dtype.kind != "f":
-        return None
-    kind = row.variants.get(mask)
-    if kind is None:
-        if any(mask >> i & 1 and rule is None for i, rule in enumerate(row.vjp)):  # type: ignore[arg-type]
+    results = [np.asarray(part) for part in result] if row.outputs else [np.asarray(result)]
+    node = None
+    if mask and row.differentiable:
+        kind = row.variants.get(mask)
+        if kind is None:
+            if any(mask >> i & 1 and rule is None for i, rule in enumerate(row.vjp)):  # type: ignore[arg-type]
+                return None
+            kind = variant(row, mask, False)
+        if results[0].dtype.kind != "f" or any(part.dtype.kind == "c" for part in results):
             return None
-        kind = variant(row, mask, False)
-    wanted = kind.wanted
-    edges = tuple([inputs[i] if inputs[i].node is LEAF else inputs[i].node for i in wanted])
-    arrays.append(result)
-    saved = [arrays[i] for i in kind.plan]
-    for i, what in kind.facts_plan:
-        saved.append(options[what] if i < 0 else getattr(arrays[i], what))
-    node = kind(edges, next_key(), *saved)
-    if not row.exact:
-        node.fits = tuple([(arrays[i].shape, arrays[i].dtype) for i in wanted])
-    return wrap(result, node)
+        wanted = kind.wanted
+        edges = tuple([inputs[i] if inputs[i].node is LEAF else inputs[i].node for i in wanted])
+        arrays += results
+        saved = [arrays[i] for i in kind.plan]
+        for i, what in kind.facts_plan:
+            saved.append(options[what] if i < 0 else getattr(arrays[i], what))
+        node = kind(edges, next_key(), *saved)
+        if not row.exact:
+            node.fits = tuple([(arrays[i].shape, arrays[i].dtype) for i in wanted])
+    return _wrapped(row, results, node)
+
+
+def _wrapped(row: Primitive, results: Sequence[Any], node: RowNode | None) -> Any:
+    """The results as Tensors, each with its history: one, or a tuple for a row that has several."""
+    if not row.outputs:
+        return wrap(results[0], node)
+    if node is None:
+        return tuple([wrap(part) for part in results])
+    return tuple([wrap(part, OutputNode.of(node, i)) for i, part in enumerate(results)])
 
 
 def _has_tangents(inputs: tuple[Any, ...]) -> bool:
     return any(isinstance(x, Tensor) and x.tangents for x in inputs)
-
-
-def _made(tensor: Tensor, mode: Mode) -> Tensor:
-    if mode.inference:
-        tensor.states().inference = True
-    return tensor
 
 
 def _promoted(row: Primitive, tensors: list[Tensor], xp: Any) -> list[Tensor]:

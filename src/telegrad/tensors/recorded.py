@@ -74,8 +74,8 @@ class RowNode(_Optional, Hooked, eq=False):
         return "".join(part.capitalize() for part in self.row.name.split("_")) + "Backward"
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        if self.rare is None and type(cotangent) is not Bundle:
-            xp = backend_of_type(type(cotangent))
+        if self.rare is None:
+            xp = _server(cotangent)
             if xp is not None:
                 return self._run_rules(xp, cotangent, self)
         return self._pull_rare(cotangent)
@@ -168,6 +168,19 @@ class RowNode(_Optional, Hooked, eq=False):
 
 def _raw(value: Any) -> Any:
     return value.array if isinstance(value, Tensor) else value
+
+
+def _server(cotangent: Cotangent) -> Any:
+    """The backend of a cotangent whose parts are all raw arrays; else None."""
+    if type(cotangent) is not Bundle:
+        return backend_of_type(type(cotangent))
+    found = None
+    for part in cotangent:
+        if part is not None:
+            found = backend_of_type(type(part))
+            if found is None:
+                return None
+    return found
 
 
 def _conjugate(xp: Any, g: Cotangent) -> Cotangent:
