@@ -141,8 +141,11 @@ def start_values(seed):
     return [tg.tensor(rng.standard_normal(3), requires_grad=True) for _ in range(2)]
 
 
-def plain_gradients(seed, program):
-    """The same program as one function of one process, differentiated locally."""
+def plain_gradients(seed, program, chosen=None):
+    """The same program as one function of one process, differentiated locally.
+
+    `chosen`: with respect to those of its start values alone.
+    """
     steps, returned = program
     run = Run(f"plain {seed}", dict.fromkeys(PLACES, "here"), seed)
     inputs = start_values(seed)
@@ -151,12 +154,20 @@ def plain_gradients(seed, program):
     loss = loss_of(outputs)
     if not loss.requires_grad:
         return {}
+    if chosen is not None:
+        found = tg.autograd.grad(loss, [inputs[i] for i in chosen], allow_unused=True)
+        return {i: g.numpy() for i, g in zip(chosen, found) if g is not None}
     loss.backward()
     return {name: leaf.grad.numpy() for name, leaf in leaves.items() if leaf.grad is not None}
 
 
-def distributed_gradients(simulation, root, run, seed, program, passes=1, mode="smart"):
-    """Runs the program from `root` over the run's placement; gradients of all leaves, by name."""
+def distributed_gradients(
+    simulation, root, run, seed, program, passes=1, mode="smart", chosen=None
+):
+    """Runs the program from `root` over the run's placement; gradients of all leaves, by name.
+
+    `chosen`: which of the start values the pass is for; None for all leaves.
+    """
     steps, returned = program
     worker = simulation.worker(root)
     inputs = start_values(seed)
@@ -168,8 +179,9 @@ def distributed_gradients(simulation, root, run, seed, program, passes=1, mode="
             loss = loss_of(outputs)
             if not loss.requires_grad:
                 return
+            wanted = None if chosen is None else [inputs[i] for i in chosen]
             for i in range(passes):
-                autograd.backward(context_id, [loss], retain_graph=i + 1 < passes, mode=mode)
+                autograd.backward(context_id, [loss], i + 1 < passes, mode=mode, inputs=wanted)
             here = autograd.get_gradients(context_id)
             found.update({i: here[x].numpy() for i, x in enumerate(inputs) if x in here})
             by_worker = defaultdict(list)

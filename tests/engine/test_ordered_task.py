@@ -117,6 +117,54 @@ def test_a_target_is_delivered_on_the_way() -> None:
     assert log.delivered == {"inner": 3, "x": 6}
 
 
+def test_what_leads_to_no_goal_is_skipped_and_the_rest_gets_the_same_sums() -> None:
+    log = Log()
+    x, y = FakeLeaf("x"), FakeLeaf("y")
+    received = FakeNode("received", is_boundary=True)
+    needless = FakeNode("needless", (y,), (7,), log=log)
+    inner = FakeNode("inner", (x, needless, received), (2, 3, 5), log=log)
+    send = FakeNode("send", (needless,), log=log)
+    task = task_of(log)
+    task.is_goal = lambda node: node is x or node.is_boundary
+    task.count([inner, send])
+    assert task.skipped == {y, needless, send}
+    task.feed(send, 1)
+    task.feed(inner, 1)
+    task.run()
+    assert log.ran == ["inner"]
+    assert (log.delivered, log.departed) == ({"x": 2}, {"received": 5})
+    assert task.sums == {}
+
+
+def test_a_node_that_is_skipped_is_neither_waited_for_nor_searched() -> None:
+    log = Log()
+    x, y = FakeLeaf("x"), FakeLeaf("y")
+    used, unused = FakeNode("used", (x, y)), FakeNode("unused", (x, y))
+    task = task_of(log)
+    task.is_goal = lambda node: node is y
+    task.count([used, unused])
+    task.feed(used, 1)
+    task.run()
+    assert list(task.sums) == [y]
+    task.discover(task.sums)
+    task.drop_dead()
+    task.run()
+    assert log.delivered == {"y": 1}
+
+
+def test_a_target_with_nothing_needed_behind_it_does_not_run() -> None:
+    log = Log()
+    inner = FakeNode("inner", (FakeLeaf("x"),), (2,), log=log)
+    root = FakeNode("root", (inner,), (3,), log=log)
+    task = task_of(log, targets={inner})
+    task.is_goal = lambda node: node is inner
+    task.count([root])
+    task.feed(root, 1)
+    task.run()
+    assert log.delivered == {"inner": 3}
+    assert log.ran == ["root"]
+
+
 def test_a_freed_node_is_refused_and_the_error_says_where() -> None:
     log = Log()
     inner = FakeNode("inner", (FakeLeaf("x"),))
@@ -146,6 +194,34 @@ def graphs(draw: Any) -> list[list[int]]:
     """For each node the earlier ones it was computed from; -1 and -2 are the leaves."""
     size = draw(st.integers(1, 12))
     return [draw(st.lists(st.integers(-2, i - 1), min_size=1, max_size=3)) for i in range(size)]
+
+
+@given(graphs(), st.data())
+def test_both_tasks_run_the_same_nodes_for_the_same_targets(
+    graph: list[list[int]], data: Any
+) -> None:
+    logs = Log(), Log()
+    leaves = {-1: FakeLeaf("x"), -2: FakeLeaf("y")}
+    chosen = data.draw(st.sets(st.integers(-2, len(graph) - 1), min_size=1, max_size=3))
+    tasks = []
+    for log in logs:
+        nodes: list[FakeNode] = []
+        for i, edges in enumerate(graph):
+            chosen_edges = [leaves[e] if e < 0 else nodes[e] for e in edges]
+            weights = [i + j + 1 for j in range(len(edges))]
+            nodes.append(FakeNode(f"node {i}", chosen_edges, weights, log=log))
+        targets = {leaves[i] if i < 0 else nodes[i] for i in chosen}
+        tasks.append((nodes[-1], targets))
+    root, targets = tasks[0]
+    GraphTask(logs[0].deliver, keep_graph=True, targets=targets).run_to_end({root: 1})
+    root, targets = tasks[1]
+    task = task_of(logs[1], targets=targets)
+    task.is_goal = targets.__contains__
+    task.count([root])
+    task.feed(root, 1)
+    task.run()
+    assert logs[1].delivered == logs[0].delivered
+    assert sorted(logs[1].ran) == sorted(logs[0].ran)
 
 
 @given(graphs(), st.randoms(use_true_random=False))

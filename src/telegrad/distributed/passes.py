@@ -5,6 +5,10 @@ A part is made on first contact: the root's by ``start``, another worker's when 
 the context; then gradients are fed, what is ready runs, and what leaves is collected as departures
 for the carrier to send.
 
+Where inputs were chosen, a node runs only if it leads to one of them here or to a recv node, behind
+which one may lie. Which recv nodes lead to none only others could tell, by a message each; but one
+that arrived before every input was made can't, and at a root that has all the inputs that is seen.
+
 Gradients are staged here and become the context's when the pass has succeeded everywhere.
 """
 
@@ -84,6 +88,8 @@ class Part:
         self._runs_on: int | None = None
         self._departures: list[Departure] = []
         self._foreign_leaves: dict[Any, Any] = {}
+        self._first_input = -1
+        """The key of the oldest input, where all are here: behind older recv nodes there is none."""
         self._phase = 1
         self._reported = 0
         self._counted = False
@@ -96,6 +102,8 @@ class Part:
             targets=self.targets,
         )
         self._task.watch = watch
+        if plan.targets is not None:
+            self._task.is_goal = self._is_goal
         self._task.check = refuse_nan if plan.check_nan else None
 
     # Steps 1 and 4: count, on first contact.
@@ -112,7 +120,17 @@ class Part:
         if foreign.known:
             found = foreign.cut(entries, self.plan.keep_graph, self.targets)
             self._task.joined, self._foreign_leaves = found.edges, found.leaves
+        elif roots and self.plan.targets is not None and not self.plan.targets:
+            # Nodes that stand for another framework's are made for the pass: their keys tell less.
+            self._first_input = min((node.key for node in self.targets), default=-1)
         self._task.count(entries)
+
+    def _is_goal(self, node: Any) -> bool:
+        """Whether a node is an input, or a recv node behind which there may be one."""
+        if node in self.targets:
+            return True
+        is_recv = node.is_boundary and node not in self._task.joined
+        return is_recv and node.key > self._first_input
 
     # Steps 2 and 3: run, and collect what leaves.
 
@@ -176,6 +194,8 @@ class Part:
         return send
 
     def _depart(self, recv: RecvNode, cotangent: Any) -> None:
+        if recv.key <= self._first_input:
+            return
         if recv.context is not self.context:
             raise ContextError(
                 f"expected tensors recorded in context {self.context.id}, got one that arrived in "
@@ -189,8 +209,6 @@ class Part:
 
     def _deliver(self, node: Any, gradient: Any, is_alone: bool) -> None:
         name = self.targets.get(node)
-        if name is None and self.plan.targets is not None:
-            return
         if node in self._foreign_leaves:
             node = self._foreign_leaves[node]
         elif not isinstance(gradient, Tensor):
@@ -232,7 +250,9 @@ class Part:
     def unused(self) -> list[SendNode]:
         """The messages of this worker that no gradient has come for."""
         done = self._task.done
-        return [send for send in self.context.sends.values() if send not in done]
+        skipped = self._task.skipped
+        sends = self.context.sends.values()
+        return [send for send in sends if send not in done and send not in skipped]
 
     def _enter(self, phase: int) -> None:
         if phase > self._phase:

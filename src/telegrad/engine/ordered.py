@@ -8,7 +8,9 @@ those that made them, so the sum has the same bits on every schedule.
 
 Contributions are folded as soon as all with smaller ranks are in; only early ones are held.
 
-1. ``count(entries)``: ranks, and for each node the contributors to expect.
+1. ``count(entries)``: ranks, and for each node the contributors to expect. With ``is_goal``, nodes
+   that lead to no goal are *skipped*: nothing of them runs. Whatever contributes to a node that
+   leads to a goal leads there itself, so what is left receives the same contributions as ever.
 2. ``feed(node, cotangent)``: a cotangent from outside, before all contributions.
 3. ``run()``: runs what is ready. A boundary hands its cotangent to ``depart``. What remains in
    ``sums`` waits for contributors that have not run.
@@ -105,6 +107,10 @@ class OrderedTask:
         """Called with each node that has run and its contributions."""
         self.joined: dict[Any, Sequence[Any]] = {}
         """Boundaries that this pass goes on behind, with the edges they have in it."""
+        self.is_goal: Callable[[Any], bool] | None = None
+        """Which nodes the pass is for; None for all."""
+        self.skipped: set[Any] = set()
+        """Nodes that lead to no goal."""
         self.ranks: dict[Any, int] = {}
         self.sums: dict[Any, Sum] = {}
         """Nodes that received something and have not run: after ``run``, those that wait."""
@@ -133,10 +139,27 @@ class OrderedTask:
                         expected[edge] = [rank]
                 if edges:
                     stack.extend(reversed(edges))
+        if self.is_goal is not None:
+            self._skip_all_but(self.is_goal)
+
+    def _skip_all_but(self, is_goal: Callable[[Any], bool]) -> None:
+        """Goes from the goals to those who contribute to them, and to theirs; skips the others."""
+        nodes = list(self.ranks)
+        stack = [node for node in nodes if is_goal(node)]
+        needed = set(stack)
+        while stack:
+            for rank in self._expected.get(stack.pop(), ()):
+                contributor = nodes[rank]
+                if contributor not in needed:
+                    needed.add(contributor)
+                    stack.append(contributor)
+        self.skipped = {node for node in nodes if node not in needed}
 
     def feed(self, node: Any, cotangent: Cotangent) -> None:
         """Adds a cotangent from outside; the node becomes ready if it expects nothing else."""
         whole = self._whole
+        if self.skipped and node in self.skipped:
+            return
         if node in whole:
             whole[node] = whole[node] + cotangent
             return
@@ -161,7 +184,7 @@ class OrderedTask:
         node: Any = None
         ready, sums, done, whole = self._ready, self.sums, self.done, self._whole
         ranks, expected, joined = self.ranks, self._expected, self.joined
-        recorded, keep = self.recorded, self.keep_graph
+        recorded, keep, skipped = self.recorded, self.keep_graph, self.skipped
         is_plain = self.watch is None and self.check is None and not self.targets
         try:
             while ready:
@@ -190,9 +213,11 @@ class OrderedTask:
                     if not keep:
                         node.release()
                 else:
-                    contributions = self._run_with_guests(node, cotangent)
+                    contributions = self._run_with_guests(node, cotangent, edges)
                 cotangent = None
                 for edge, contribution in zip(edges, contributions):
+                    if skipped and edge in skipped:
+                        continue
                     if edge not in sums and len(expected[edge]) == 1:
                         whole[edge] = contribution
                     else:
@@ -208,13 +233,18 @@ class OrderedTask:
                 node.explain(error)
             raise
 
-    def _run_with_guests(self, node: Any, cotangent: Cotangent) -> Any:
+    def _run_with_guests(self, node: Any, cotangent: Cotangent, edges: Sequence[Any]) -> Any:
         """Runs a node that is a boundary, or that hooks, targets or a profiler look at."""
         hooks = node.hooks
         if hooks is not None:
-            cotangent = node.before(cotangent)
+            cotangent = node.before_capture(cotangent)
         if node in self.targets:
             self.deliver(node, cotangent, False)
+            if self.skipped and not node.is_boundary and self.skipped.issuperset(edges):
+                # Nothing is asked for behind it, so it need not run itself.
+                return ()
+        if hooks is not None:
+            cotangent = node.before_run(cotangent)
         if node.is_boundary:
             if node not in self.joined:
                 self.depart(node, cotangent)
@@ -247,6 +277,7 @@ class OrderedTask:
         self.deliver = self.depart = _ended
         self.ranks, self.sums, self.done, self._whole = {}, {}, set(), {}
         self._expected, self._ready, self._live = {}, [], {}
+        self.skipped, self.is_goal = set(), None
 
     def discover(self, nodes: Iterable[Any]) -> list[Any]:
         """Marks what these nodes reach and has not run as live; gives the boundaries met first."""
@@ -254,7 +285,7 @@ class OrderedTask:
         stack = list(nodes)
         while stack:
             node = stack.pop()
-            if node in self._live or node in self.done:
+            if node in self._live or node in self.done or node in self.skipped:
                 continue
             self._live[node] = None
             if node in self.joined:
