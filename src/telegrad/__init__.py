@@ -4,6 +4,8 @@ This module is an array namespace by the Python array API standard (2024.12), wh
 differentiable, with what people reach for beyond it.
 """
 
+import typing as _typing
+
 from telegrad import autograd, data, fft, linalg, nn, optim
 from telegrad._version import __version__
 from telegrad.ops import (
@@ -203,6 +205,7 @@ from telegrad.ops.constants import e, inf, nan, newaxis, pi
 from telegrad.ops.info import namespace_info as __array_namespace_info__
 from telegrad.saving import load, save
 from telegrad.tensors import Tensor
+from telegrad.tensors.habits import advice_on_function as _advice_on_function
 from telegrad.tensors.modes import (
     enable_grad,
     inference_mode,
@@ -213,6 +216,12 @@ from telegrad.tensors.modes import (
 )
 
 __array_api_version__ = "2024.12"
+
+if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
+
+    def __getattr__(name: str) -> None:
+        raise _advice_on_function(name)
+
 
 __all__ = [
     "Generator",

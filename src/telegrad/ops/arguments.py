@@ -1,5 +1,6 @@
 """Checking and completing the arguments of public functions."""
 
+import operator
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -54,7 +55,9 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
 def check_device(device: Any) -> None:
     """Raises unless `device` is where new tensors are made."""
     if device is not None and str(device) != "cpu":
-        raise DeviceError(f"expected the device 'cpu', got {device!r}; no other is known here")
+        raise DeviceError(
+            f"expected the device 'cpu', where new tensors are made, got {device!r}: leave it out"
+        )
 
 
 def promoted(name: str, inputs: Sequence[Any]) -> list[Tensor]:
@@ -66,11 +69,16 @@ def promoted(name: str, inputs: Sequence[Any]) -> list[Tensor]:
     return [x if x.dtype == joint else apply(ASTYPE, x, dtype=joint) for x in tensors]
 
 
-def shape_of(shape: int | Sequence[int]) -> tuple[int, ...]:
-    """A shape given as a number or as a sequence of numbers."""
-    if isinstance(shape, Sequence):
-        return tuple(int(length) for length in shape)
-    return (int(shape),)
+def shape_of(shape: int | Sequence[int], *more: int) -> tuple[int, ...]:
+    """A shape given as a sequence of numbers, or as one number or several."""
+    lengths: Sequence[Any] = shape if isinstance(shape, Sequence) and not more else (shape, *more)
+    try:
+        return tuple(operator.index(length) for length in lengths)
+    except TypeError:
+        raise DTypeError(
+            f"expected whole numbers as the lengths of a shape, got {tuple(lengths)!r}; a dtype is "
+            "given as dtype="
+        ) from None
 
 
 def normalized_axis(axis: int, ndim: int, name: str) -> int:

@@ -3,7 +3,7 @@
 Data is copied unless the caller asks for sharing; shared memory is marked (``tensors.shared``).
 """
 
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from telegrad.ops.arguments import as_dtype, check_device
 from telegrad.ops.filling import made
 from telegrad.ops.joining import stack
 from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.habits import unexpected
 from telegrad.tensors.shared import share
 
 __all__ = ["asarray", "from_dlpack", "tensor"]
@@ -24,8 +25,12 @@ _DEFAULTS: dict[str, np.dtype[Any]] = {
 }
 
 
-def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def tensor(
+    data: Any, *, dtype: Any = None, requires_grad: bool = False, **unknown: Never
+) -> Tensor:
     """A tensor with a copy of the data; Python numbers become float32, complex64, int64 or bool."""
+    if unknown:
+        raise unexpected("tensor", unknown)
     result = asarray(data, dtype=dtype, copy=True)
     if result.node is not None:
         result = result.detach()

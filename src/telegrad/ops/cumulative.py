@@ -1,6 +1,6 @@
 """Running sums, products and differences along one axis."""
 
-from typing import Any
+from typing import Any, Never
 
 from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, as_dtype, as_tensor, normalized_axis
@@ -8,6 +8,7 @@ from telegrad.ops.joining import concat
 from telegrad.rules import cumulative as _rows
 from telegrad.rules.primitive import Primitive
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.habits import unexpected
 
 __all__ = ["cumulative_prod", "cumulative_sum", "diff"]
 
@@ -37,8 +38,11 @@ def cumulative_sum(
     axis: int | None = None,
     dtype: Any = None,
     include_initial: bool = False,
+    **unknown: Never,
 ) -> Tensor:
     """The sum of each element and all before it; `include_initial` starts with a zero."""
+    if unknown:
+        raise unexpected("cumulative_sum", unknown)
     return _running(_rows.CUMULATIVE_SUM, x, axis, dtype, include_initial)
 
 
@@ -49,8 +53,11 @@ def cumulative_prod(
     axis: int | None = None,
     dtype: Any = None,
     include_initial: bool = False,
+    **unknown: Never,
 ) -> Tensor:
     """The product of each element and all before it; `include_initial` starts with a one."""
+    if unknown:
+        raise unexpected("cumulative_prod", unknown)
     return _running(_rows.CUMULATIVE_PROD, x, axis, dtype, include_initial)
 
 

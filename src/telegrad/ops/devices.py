@@ -13,5 +13,6 @@ def to_device(x: Tensor, device: Any, /) -> Tensor:
     if str(device) == str(x.device):
         return x
     raise DeviceError(
-        f"expected the device {str(x.device)!r}, got {device!r}; no other is known here"
+        f"expected the device {str(x.device)!r}, got {device!r}: a tensor stays where its array "
+        "is, leave this out"
     )

@@ -1,7 +1,7 @@
 """Tensors that are made by a rule rather than from data: constants, ranges, the identity."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from telegrad.errors import ShapeError
 from telegrad.ops.arguments import ArrayLike, as_dtype, as_tensor, check_device, shape_of
 from telegrad.ops.shaping import astype, broadcast_to
 from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.habits import unexpected
 from telegrad.tensors.inputs import default_dtype
 from telegrad.tensors.modes import MODE
 
@@ -42,27 +43,58 @@ def _dtype(dtype: Any, default: np.dtype[Any] = _FLOAT32) -> np.dtype[Any]:
     return default if dtype is None else as_dtype(dtype)
 
 
-def empty(shape: int | Sequence[int], *, dtype: Any = None, device: Any = None) -> Tensor:
+def empty(
+    shape: int | Sequence[int],
+    *more: int,
+    dtype: Any = None,
+    device: Any = None,
+    **unknown: Never,
+) -> Tensor:
     """A tensor whose elements are yet to be set: zeros."""
-    return zeros(shape, dtype=dtype, device=device)
+    if unknown:
+        raise unexpected("empty", unknown)
+    return zeros(shape, *more, dtype=dtype, device=device)
 
 
-def zeros(shape: int | Sequence[int], *, dtype: Any = None, device: Any = None) -> Tensor:
-    """A tensor of zeros."""
+def zeros(
+    shape: int | Sequence[int],
+    *more: int,
+    dtype: Any = None,
+    device: Any = None,
+    **unknown: Never,
+) -> Tensor:
+    """A tensor of zeros, of a shape given as a tuple or as several numbers."""
+    if unknown:
+        raise unexpected("zeros", unknown)
     check_device(device)
-    return made(np.zeros(shape_of(shape), dtype=_dtype(dtype)))
+    return made(np.zeros(shape_of(shape, *more), dtype=_dtype(dtype)))
 
 
-def ones(shape: int | Sequence[int], *, dtype: Any = None, device: Any = None) -> Tensor:
-    """A tensor of ones."""
+def ones(
+    shape: int | Sequence[int],
+    *more: int,
+    dtype: Any = None,
+    device: Any = None,
+    **unknown: Never,
+) -> Tensor:
+    """A tensor of ones, of a shape given as a tuple or as several numbers."""
+    if unknown:
+        raise unexpected("ones", unknown)
     check_device(device)
-    return made(np.ones(shape_of(shape), dtype=_dtype(dtype)))
+    return made(np.ones(shape_of(shape, *more), dtype=_dtype(dtype)))
 
 
 def full(
-    shape: int | Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any = None
+    shape: int | Sequence[int],
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    **unknown: Never,
 ) -> Tensor:
     """A tensor with one value everywhere."""
+    if unknown:
+        raise unexpected("full", unknown)
     check_device(device)
     if isinstance(fill_value, Tensor):
         return _spread(fill_value, shape_of(shape), _dtype(dtype, fill_value.dtype))
@@ -111,7 +143,13 @@ def full_like(x: ArrayLike, /, fill_value: Any, *, dtype: Any = None, device: An
 
 
 def eye(
-    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
+    n_rows: int,
+    n_cols: int | None = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: Any = None,
+    device: Any = None,
 ) -> Tensor:
     """A matrix with ones on diagonal `k` and zeros elsewhere."""
     check_device(device)

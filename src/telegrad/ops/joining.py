@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Never
 
 from telegrad.errors import ShapeError
 from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis, promoted
 from telegrad.ops.shaping import reshape
 from telegrad.rules.joining import concat_of, stack_of, unstack_of
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.habits import unexpected
 
 __all__ = ["concat", "stack", "unstack"]
 
@@ -15,8 +17,10 @@ _AT_ONCE = 256
 """How many layers one node gives: summing their cotangents takes time with its square."""
 
 
-def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Tensor:
+def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0, **unknown: Never) -> Tensor:
     """The tensors one after the other along an axis; with None each is flattened first."""
+    if unknown:
+        raise unexpected("concat", unknown)
     parts = _parts(arrays, "concat")
     if axis is None:
         parts, axis = [reshape(x, (-1,)) for x in parts], 0
@@ -35,8 +39,10 @@ def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Tensor:
     return apply(concat_of(len(parts)), *parts, axis=axis, bounds=bounds)  # type: ignore[no-any-return]
 
 
-def stack(arrays: Sequence[ArrayLike], /, *, axis: int = 0) -> Tensor:
+def stack(arrays: Sequence[ArrayLike], /, *, axis: int = 0, **unknown: Never) -> Tensor:
     """Tensors of one shape, joined along a new axis."""
+    if unknown:
+        raise unexpected("stack", unknown)
     parts = _parts(arrays, "stack")
     for x in parts[1:]:
         if x.shape != parts[0].shape:
@@ -45,8 +51,10 @@ def stack(arrays: Sequence[ArrayLike], /, *, axis: int = 0) -> Tensor:
     return apply(stack_of(len(parts)), *parts, axis=axis)  # type: ignore[no-any-return]
 
 
-def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+def unstack(x: ArrayLike, /, *, axis: int = 0, **unknown: Never) -> tuple[Tensor, ...]:
     """The layers of a tensor along an axis, which they no longer have."""
+    if unknown:
+        raise unexpected("unstack", unknown)
     x = as_tensor(x, "unstack")
     axis = normalized_axis(axis, x.ndim, "unstack")
     count = x.shape[axis]

@@ -1,6 +1,6 @@
 """Many values to fewer: sums, products, averages, extremes and their kin."""
 
-from typing import Any
+from typing import Any, Never
 
 from telegrad.ops.arguments import ArrayLike, Axis, as_dtype, as_tensor, normalized_axes
 from telegrad.rules import cumulative as _cumulative
@@ -9,6 +9,7 @@ from telegrad.rules import searching as _searching
 from telegrad.rules import statistics as _statistics
 from telegrad.rules.primitive import Primitive
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.habits import unexpected
 
 __all__ = [
     "all",
@@ -24,7 +25,16 @@ __all__ = [
 ]
 
 
-def _reduced(row: Primitive, x: ArrayLike, axis: Axis, keepdims: bool, **options: Any) -> Tensor:
+def _reduced(
+    row: Primitive,
+    x: ArrayLike,
+    axis: Axis,
+    keepdims: bool,
+    unknown: dict[str, Never],
+    **options: Any,
+) -> Tensor:
+    if unknown:
+        raise unexpected(row.name, unknown)
     x = as_tensor(x, row.name)
     if axis is not None:
         axis = normalized_axes(axis, x.ndim, row.name)
@@ -35,61 +45,91 @@ def _cast(x: ArrayLike, dtype: Any, name: str) -> Tensor:
     return as_tensor(x, name).to(as_dtype(dtype))
 
 
-def sum(x: ArrayLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def sum(
+    x: ArrayLike,
+    /,
+    *,
+    axis: Axis = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    **unknown: Never,
+) -> Tensor:
     """The sum over some axes, or over all of them."""
     if dtype is not None:
-        return _reduced(_rows.SUM, _cast(x, dtype, "sum"), axis, keepdims).to(dtype)
-    return _reduced(_rows.SUM, x, axis, keepdims)
+        return _reduced(_rows.SUM, _cast(x, dtype, "sum"), axis, keepdims, unknown).to(dtype)
+    return _reduced(_rows.SUM, x, axis, keepdims, unknown)
 
 
 def prod(
-    x: ArrayLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False
+    x: ArrayLike,
+    /,
+    *,
+    axis: Axis = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    **unknown: Never,
 ) -> Tensor:
     """The product over some axes, or over all of them."""
     if dtype is not None:
-        return _reduced(_cumulative.PROD, _cast(x, dtype, "prod"), axis, keepdims).to(dtype)
-    return _reduced(_cumulative.PROD, x, axis, keepdims)
+        return _reduced(_cumulative.PROD, _cast(x, dtype, "prod"), axis, keepdims, unknown).to(
+            dtype
+        )
+    return _reduced(_cumulative.PROD, x, axis, keepdims, unknown)
 
 
-def mean(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def mean(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """The average over some axes, or over all of them."""
-    return _reduced(_rows.MEAN, x, axis, keepdims)
+    return _reduced(_rows.MEAN, x, axis, keepdims, unknown)
 
 
 def var(
-    x: ArrayLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+    x: ArrayLike,
+    /,
+    *,
+    axis: Axis = None,
+    correction: float = 0.0,
+    keepdims: bool = False,
+    **unknown: Never,
 ) -> Tensor:
     """The variance: squared deviations summed, over their number less `correction`."""
-    return _reduced(_statistics.VAR, x, axis, keepdims, correction=correction)
+    return _reduced(_statistics.VAR, x, axis, keepdims, unknown, correction=correction)
 
 
 def std(
-    x: ArrayLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+    x: ArrayLike,
+    /,
+    *,
+    axis: Axis = None,
+    correction: float = 0.0,
+    keepdims: bool = False,
+    **unknown: Never,
 ) -> Tensor:
     """The standard deviation: the root of ``var``."""
-    return _reduced(_statistics.STD, x, axis, keepdims, correction=correction)
+    return _reduced(_statistics.STD, x, axis, keepdims, unknown, correction=correction)
 
 
-def max(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def max(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """The largest element over some axes; equal ones share the gradient."""
-    return _reduced(_rows.AMAX, x, axis, keepdims)
+    return _reduced(_rows.AMAX, x, axis, keepdims, unknown)
 
 
-def min(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def min(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """The smallest element over some axes; equal ones share the gradient."""
-    return _reduced(_rows.AMIN, x, axis, keepdims)
+    return _reduced(_rows.AMIN, x, axis, keepdims, unknown)
 
 
-def all(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def all(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """Whether all elements over some axes are true."""
-    return _reduced(_searching.ALL, x, axis, keepdims)
+    return _reduced(_searching.ALL, x, axis, keepdims, unknown)
 
 
-def any(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def any(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """Whether some element over some axes is true."""
-    return _reduced(_searching.ANY, x, axis, keepdims)
+    return _reduced(_searching.ANY, x, axis, keepdims, unknown)
 
 
-def count_nonzero(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def count_nonzero(
+    x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, **unknown: Never
+) -> Tensor:
     """How many elements over some axes are not zero."""
-    return _reduced(_searching.COUNT_NONZERO, x, axis, keepdims)
+    return _reduced(_searching.COUNT_NONZERO, x, axis, keepdims, unknown)

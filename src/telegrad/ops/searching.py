@@ -1,23 +1,34 @@
 """Where something is. Positions have no derivative."""
 
+from typing import Never
+
 from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis
 from telegrad.rules import searching as _rows
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.habits import unexpected
 
 __all__ = ["argmax", "argmin", "nonzero", "searchsorted"]
 
 
-def argmax(x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def argmax(
+    x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False, **unknown: Never
+) -> Tensor:
     """Where the largest element along an axis is; the first of equal ones."""
+    if unknown:
+        raise unexpected("argmax", unknown)
     x = as_tensor(x, "argmax")
     if axis is not None:
         axis = normalized_axis(axis, x.ndim, "argmax")
     return apply(_rows.ARGMAX, x, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
 
 
-def argmin(x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def argmin(
+    x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False, **unknown: Never
+) -> Tensor:
     """Where the smallest element along an axis is; the first of equal ones."""
+    if unknown:
+        raise unexpected("argmin", unknown)
     x = as_tensor(x, "argmin")
     if axis is not None:
         axis = normalized_axis(axis, x.ndim, "argmin")

@@ -1,6 +1,6 @@
 """The same values in another shape or dtype."""
 
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from telegrad.ops.arguments import (
 )
 from telegrad.rules import shaping as _rows
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.habits import unexpected
 
 __all__ = [
     "astype",
@@ -114,8 +115,10 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Tensor]:
     ]
 
 
-def expand_dims(x: ArrayLike, /, axis: int = 0) -> Tensor:
+def expand_dims(x: ArrayLike, /, axis: int = 0, **unknown: Never) -> Tensor:
     """`x` with a new axis of length 1."""
+    if unknown:
+        raise unexpected("expand_dims", unknown)
     x = as_tensor(x, "expand_dims")
     if not -x.ndim - 1 <= axis <= x.ndim:
         raise IndexError(f"expected an axis from {-x.ndim - 1} to {x.ndim}, got {axis}")
@@ -123,8 +126,10 @@ def expand_dims(x: ArrayLike, /, axis: int = 0) -> Tensor:
     return reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
 
 
-def squeeze(x: ArrayLike, /, axis: int | tuple[int, ...]) -> Tensor:
+def squeeze(x: ArrayLike, /, axis: int | tuple[int, ...], **unknown: Never) -> Tensor:
     """`x` without some axes of length 1."""
+    if unknown:
+        raise unexpected("squeeze", unknown)
     x = as_tensor(x, "squeeze")
     gone = normalized_axes(axis, x.ndim, "squeeze")
     for each in gone:

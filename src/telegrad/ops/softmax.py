@@ -1,31 +1,42 @@
 """Softmax and its kin."""
 
+from typing import Never
+
 import numpy as np
 
 from telegrad.errors import DTypeError
 from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, normalized_axes
 from telegrad.rules import softmax as _rows
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.habits import unexpected
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 
 
-def softmax(x: ArrayLike, /, *, axis: Axis = -1) -> Tensor:
+def softmax(x: ArrayLike, /, *, axis: Axis = -1, **unknown: Never) -> Tensor:
     """Exponentials divided by their sum along an axis (several, or None for all)."""
+    if unknown:
+        raise unexpected("softmax", unknown)
     x = _real(x, "softmax")
     axis = _axes(axis, x, "softmax")
     return apply(_rows.SOFTMAX, x, axis=axis)  # type: ignore[no-any-return]
 
 
-def log_softmax(x: ArrayLike, /, *, axis: Axis = -1) -> Tensor:
+def log_softmax(x: ArrayLike, /, *, axis: Axis = -1, **unknown: Never) -> Tensor:
     """The logarithm of ``softmax``, without its underflow."""
+    if unknown:
+        raise unexpected("log_softmax", unknown)
     x = _real(x, "log_softmax")
     axis = _axes(axis, x, "log_softmax")
     return apply(_rows.LOG_SOFTMAX, x, axis=axis)  # type: ignore[no-any-return]
 
 
-def logsumexp(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def logsumexp(
+    x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, **unknown: Never
+) -> Tensor:
     """The logarithm of the sum of exponentials over some axes, or over all of them."""
+    if unknown:
+        raise unexpected("logsumexp", unknown)
     x = _real(x, "logsumexp")
     axis = _axes(axis, x, "logsumexp")
     return apply(_rows.LOGSUMEXP, x, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]

@@ -1,17 +1,19 @@
 """The methods of a Tensor that are public functions otherwise spelled: ``x.sum()`` is ``sum(x)``.
 
-Only what people type every day; everything else is a function. Axes and options are those of the
-functions; where PyTorch has a method that the array API standard lacks (``permute``, ``expand``),
-it has PyTorch's arguments.
+Only what people type every day; everything else is a function, and ``habits`` says which. Axes and
+options are those of the functions; where PyTorch has a method that the array API standard lacks
+(``permute``, ``expand``), it has PyTorch's arguments.
 """
 # The namespace is lent by a later layer, so its type is not known here.
 # mypy: disable-error-code="no-any-return"
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
 from telegrad.errors import ShapeError
+from telegrad.tensors.habits import advises, unexpected, without_advice
 from telegrad.tensors.lent import lent
 
 if TYPE_CHECKING:
@@ -20,102 +22,169 @@ if TYPE_CHECKING:
 __all__ = ["Methods"]
 
 
+@advises
 class Methods:
     """Mixed into Tensor, which see."""
 
     __slots__ = ()
 
+    def __dir__(self) -> list[str]:
+        return without_advice(super().__dir__())
+
     # Many values to fewer
 
-    def sum(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> "Tensor":
+    def sum(
+        self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **unknown: Never
+    ) -> "Tensor":
         """The sum over some axes, or over all of them."""
+        if unknown:
+            raise unexpected("sum", unknown)
         return lent.namespace.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def prod(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> "Tensor":
+    def prod(
+        self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **unknown: Never
+    ) -> "Tensor":
         """The product over some axes, or over all of them."""
+        if unknown:
+            raise unexpected("prod", unknown)
         return lent.namespace.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def mean(self, axis: Any = None, *, keepdims: bool = False) -> "Tensor":
+    def mean(self, axis: Any = None, *, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """The average over some axes, or over all of them."""
+        if unknown:
+            raise unexpected("mean", unknown)
         return lent.namespace.mean(self, axis=axis, keepdims=keepdims)
 
-    def max(self, axis: Any = None, *, keepdims: bool = False) -> "Tensor":
+    def max(self, axis: Any = None, *, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """The largest element over some axes, or over all of them."""
+        if unknown:
+            raise unexpected("max", unknown)
         return lent.namespace.max(self, axis=axis, keepdims=keepdims)
 
-    def min(self, axis: Any = None, *, keepdims: bool = False) -> "Tensor":
+    def min(self, axis: Any = None, *, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """The smallest element over some axes, or over all of them."""
+        if unknown:
+            raise unexpected("min", unknown)
         return lent.namespace.min(self, axis=axis, keepdims=keepdims)
 
-    def var(self, axis: Any = None, *, correction: Any = 0.0, keepdims: bool = False) -> "Tensor":
+    def var(
+        self, axis: Any = None, *, correction: Any = 0.0, keepdims: bool = False, **unknown: Never
+    ) -> "Tensor":
         """The variance over some axes; the divisor is the count less ``correction``."""
+        if unknown:
+            raise unexpected("var", unknown)
         return lent.namespace.var(self, axis=axis, correction=correction, keepdims=keepdims)
 
-    def std(self, axis: Any = None, *, correction: Any = 0.0, keepdims: bool = False) -> "Tensor":
+    def std(
+        self, axis: Any = None, *, correction: Any = 0.0, keepdims: bool = False, **unknown: Never
+    ) -> "Tensor":
         """The standard deviation over some axes; the divisor is the count less ``correction``."""
+        if unknown:
+            raise unexpected("std", unknown)
         return lent.namespace.std(self, axis=axis, correction=correction, keepdims=keepdims)
 
-    def argmax(self, axis: Any = None, *, keepdims: bool = False) -> "Tensor":
+    def argmax(self, axis: Any = None, *, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """Where the largest element is, along an axis or counted over all elements."""
+        if unknown:
+            raise unexpected("argmax", unknown)
         return lent.namespace.argmax(self, axis=axis, keepdims=keepdims)
 
-    def argmin(self, axis: Any = None, *, keepdims: bool = False) -> "Tensor":
+    def argmin(self, axis: Any = None, *, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """Where the smallest element is, along an axis or counted over all elements."""
+        if unknown:
+            raise unexpected("argmin", unknown)
         return lent.namespace.argmin(self, axis=axis, keepdims=keepdims)
 
-    def all(self, axis: Any = None, *, keepdims: bool = False) -> "Tensor":
+    def all(self, axis: Any = None, *, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """Whether all elements are true, over some axes or over all of them."""
+        if unknown:
+            raise unexpected("all", unknown)
         return lent.namespace.all(self, axis=axis, keepdims=keepdims)
 
-    def any(self, axis: Any = None, *, keepdims: bool = False) -> "Tensor":
+    def any(self, axis: Any = None, *, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """Whether some element is true, over some axes or over all of them."""
+        if unknown:
+            raise unexpected("any", unknown)
         return lent.namespace.any(self, axis=axis, keepdims=keepdims)
 
-    def norm(self, axis: Any = None, *, ord: Any = 2, keepdims: bool = False) -> "Tensor":
+    def norm(
+        self, axis: Any = None, *, ord: Any = 2, keepdims: bool = False, **unknown: Never
+    ) -> "Tensor":
         """The length as a vector, over some axes or over all of them."""
+        if unknown:
+            raise unexpected("norm", unknown)
         return lent.namespace.linalg.vector_norm(self, axis=axis, ord=ord, keepdims=keepdims)
 
-    def logsumexp(self, axis: Any = None, *, keepdims: bool = False) -> "Tensor":
+    def logsumexp(self, axis: Any = None, *, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """The logarithm of the sum of exponentials over some axes, or over all of them."""
+        if unknown:
+            raise unexpected("logsumexp", unknown)
         return lent.namespace.logsumexp(self, axis=axis, keepdims=keepdims)
 
-    def cumsum(self, axis: Any = None) -> "Tensor":
+    def cumsum(self, axis: Any = None, **unknown: Never) -> "Tensor":
         """The running sum along an axis."""
+        if unknown:
+            raise unexpected("cumsum", unknown)
         return lent.namespace.cumulative_sum(self, axis=axis)
 
     # Shape and order
+
+    def dim(self: Any) -> int:
+        """The same as ``ndim``."""
+        return self.ndim
+
+    def numel(self: Any) -> int:
+        """The same as ``size``, the number of elements."""
+        return self.size
 
     def reshape(self, *shape: Any) -> "Tensor":
         """The same elements in another shape, given as a tuple or as several numbers."""
         return lent.namespace.reshape(self, _shape(shape))
 
-    def flatten(self) -> "Tensor":
-        """All elements on one axis."""
-        return lent.namespace.reshape(self, (-1,))
+    def view(self, *shape: Any) -> "Tensor":
+        """The same as ``reshape``: values do not alias, so there is nothing to share."""
+        return lent.namespace.reshape(self, _shape(shape))
 
-    def squeeze(self: Any, axis: Any = None) -> "Tensor":
+    def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> "Tensor":
+        """The axes from ``start_dim`` to ``end_dim``, both included, as one."""
+        ndim = self.ndim
+        if not ndim:
+            return lent.namespace.reshape(self, (1,))
+        axes = range(-ndim, ndim)
+        start, end = start_dim % ndim, end_dim % ndim
+        if start_dim not in axes or end_dim not in axes or start > end:
+            raise ShapeError(
+                f"expected two axes of shape {self.shape} in flatten, the earlier one first, got "
+                f"{start_dim} and {end_dim}"
+            )
+        joined = math.prod(self.shape[start : end + 1])
+        return lent.namespace.reshape(self, (*self.shape[:start], joined, *self.shape[end + 1 :]))
+
+    def squeeze(self: Any, axis: Any = None, **unknown: Never) -> "Tensor":
         """Without some axes of length 1, or without all of them."""
+        if unknown:
+            raise unexpected("squeeze", unknown)
         if axis is None:
             axis = tuple(i for i, length in enumerate(self.shape) if length == 1)
         return lent.namespace.squeeze(self, axis=axis)
 
-    def unsqueeze(self, axis: int) -> "Tensor":
+    def unsqueeze(self, dim: int) -> "Tensor":
         """With a new axis of length 1."""
-        return lent.namespace.expand_dims(self, axis=axis)
+        return lent.namespace.expand_dims(self, axis=dim)
 
     def permute(self, *axes: Any) -> "Tensor":
         """The axes in another order, given as a tuple or as several numbers."""
         return lent.namespace.permute_dims(self, _shape(axes))
 
-    def transpose(self: Any, axis1: int, axis2: int) -> "Tensor":
+    def transpose(self: Any, dim0: int, dim1: int) -> "Tensor":
         """Two axes exchanged."""
-        for axis in (axis1, axis2):
+        for axis in (dim0, dim1):
             if not -self.ndim <= axis < self.ndim:
                 raise ShapeError(
-                    f"expected two axes of shape {self.shape} in transpose, got {axis1} and {axis2}"
+                    f"expected two axes of shape {self.shape} in transpose, got {dim0} and {dim1}"
                 )
         order = list(range(self.ndim))
-        order[axis1], order[axis2] = order[axis2], order[axis1]
+        order[dim0], order[dim1] = order[dim1], order[dim0]
         return lent.namespace.permute_dims(self, tuple(order))
 
     def expand(self: Any, *shape: Any) -> "Tensor":
@@ -124,6 +193,10 @@ class Methods:
         own = (-1,) * (len(wanted) - self.ndim) + self.shape
         lengths = tuple(n if w == -1 else w for w, n in zip(wanted, own))
         return lent.namespace.broadcast_to(self, lengths)
+
+    def t(self: Any) -> "Tensor":
+        """The transposed matrix; a vector or a 0-d tensor is itself."""
+        return self if self.ndim < 2 else self.T
 
     @property
     def T(self: Any) -> "Tensor":
@@ -215,16 +288,24 @@ class Methods:
         """Each element, or the nearer bound where it is outside of them."""
         return lent.namespace.clip(self, min, max)
 
+    def clamp(self, min: Any = None, max: Any = None) -> "Tensor":
+        """The same as ``clip``."""
+        return lent.namespace.clip(self, min, max)
+
     def masked_fill(self, mask: Any, value: Any) -> "Tensor":
         """`value` where the mask is true, the elements elsewhere."""
         return lent.namespace.where(mask, value, self)
 
-    def softmax(self, axis: Any = -1) -> "Tensor":
+    def softmax(self, axis: Any = -1, **unknown: Never) -> "Tensor":
         """Exponentials divided by their sum along an axis."""
+        if unknown:
+            raise unexpected("softmax", unknown)
         return lent.namespace.softmax(self, axis=axis)
 
-    def log_softmax(self, axis: Any = -1) -> "Tensor":
+    def log_softmax(self, axis: Any = -1, **unknown: Never) -> "Tensor":
         """The logarithm of ``softmax``."""
+        if unknown:
+            raise unexpected("log_softmax", unknown)
         return lent.namespace.log_softmax(self, axis=axis)
 
     @property
@@ -277,6 +358,14 @@ class Methods:
     def long(self) -> "Tensor":
         """In int64; fractions are cut off."""
         return lent.namespace.astype(self, np.int64, copy=False)
+
+    def cpu(self) -> "Tensor":
+        """This tensor on the CPU; itself where it is there already."""
+        return lent.namespace.to_device(self, "cpu")
+
+    def contiguous(self: Any) -> "Tensor":
+        """Itself: tensors have no strides."""
+        return self
 
     def to(self: Any, *where: Any, dtype: Any = None, device: Any = None) -> "Tensor":
         """This tensor with another dtype or on another device; itself where nothing changes."""

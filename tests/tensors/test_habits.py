@@ -1,0 +1,147 @@
+"""What somebody who knows PyTorch or NumPy types, and what telegrad says or does."""
+
+import copy
+import pickle
+import re
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import telegrad as tg
+from telegrad.tensors import habits
+
+torch = pytest.importorskip("torch")
+
+MATRIX = [[1.0, -2.0, 3.0], [0.5, 4.0, -6.0]]
+
+
+def matrix() -> Any:
+    return tg.tensor(MATRIX, requires_grad=True)
+
+
+@pytest.mark.parametrize("name", sorted(habits._METHODS))
+def test_a_familiar_method_that_is_missing_says_what_to_write(name: str) -> None:
+    x = matrix()
+    assert not hasattr(x, name)
+    assert not hasattr(tg.Tensor, name)
+    assert name not in dir(x)
+    with pytest.raises(AttributeError, match=f"a Tensor has no '{name}': ..."):
+        getattr(x, name)
+
+
+@pytest.mark.parametrize("name", sorted(habits._FUNCTIONS))
+def test_a_familiar_function_that_is_missing_says_what_to_write(name: str) -> None:
+    # A package that another test has imported is there, of course.
+    if hasattr(tg, name):
+        assert isinstance(getattr(tg, name), ModuleType)
+    with pytest.raises(AttributeError, match=f"module 'telegrad' has no attribute '{name}': ..."):
+        tg.__getattr__(name)  # type: ignore[attr-defined]
+
+
+def test_every_name_that_is_advised_exists() -> None:
+    rows = (*habits._METHODS.items(), *habits._FUNCTIONS.items())
+    said = " ".join(way.format(name) for name, way in rows)
+    for path in sorted(set(re.findall(r"(?<!import )telegrad((?:\.\w+)+)", said))):
+        found: Any = tg
+        for name in path.strip(".").split("."):
+            found = getattr(found, name)
+    for name in sorted(set(re.findall(r"\bx\.(\w+)", said))):
+        assert hasattr(tg.Tensor, name), name
+
+
+def test_a_name_that_nobody_expects_gets_the_usual_error() -> None:
+    with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'nonsense'"):
+        _ = matrix().nonsense
+    with pytest.raises(AttributeError, match=r"module 'telegrad' has no attribute 'nonsense'$"):
+        _ = tg.nonsense  # type: ignore[attr-defined]
+
+
+def test_copies_and_pickles_take_no_notice() -> None:
+    x = matrix()
+    for other in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert other.requires_grad
+        assert other.tolist() == x.tolist()
+
+
+OPTIONS: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda x: x.sum(dim=0), "sum() has no option 'dim': use axis="),
+    (lambda x: x.mean(0, keepdim=True), "mean() has no option 'keepdim': use keepdims="),
+    (lambda x: x.softmax(dim=-1), "softmax() has no option 'dim': use axis="),
+    (lambda x: x.var(unbiased=False), "var() has no option 'unbiased': use correction=1 for"),
+    (lambda x: x.norm(p=1), "norm() has no option 'p': use ord="),
+    (lambda x: tg.sum(x, dim=0), "sum() has no option 'dim': use axis="),
+    (lambda x: tg.max(x, dim=0), "max() has no option 'dim': use axis="),
+    (lambda x: tg.argmax(x, dim=0), "argmax() has no option 'dim': use axis="),
+    (lambda x: tg.softmax(x, dim=0), "softmax() has no option 'dim': use axis="),
+    (lambda x: tg.concat([x, x], dim=0), "concat() has no option 'dim': use axis="),
+    (lambda x: tg.stack([x, x], dim=0), "stack() has no option 'dim': use axis="),
+    (lambda x: tg.sort(x, dim=0), "sort() has no option 'dim': use axis="),
+    (lambda x: tg.cumulative_sum(x, dim=0), "cumulative_sum() has no option 'dim': use axis="),
+    (lambda x: tg.zeros(2, requires_grad=True), "call .requires_grad_() of the result"),
+    (lambda x: tg.tensor(1.0, device="cuda"), "new tensors are on the CPU, leave it out"),
+    (lambda x: tg.sum(x, nonsense=0), "sum() has no option 'nonsense'"),
+]
+
+
+@pytest.mark.parametrize(("call", "said"), OPTIONS, ids=[said for _, said in OPTIONS])
+def test_a_familiar_option_that_is_missing_says_which_to_use(
+    call: Callable[[Any], Any], said: str
+) -> None:
+    with pytest.raises(TypeError) as caught:
+        call(matrix())
+    assert said in str(caught.value)
+
+
+SUPPORTED: dict[str, Callable[[Any], Any]] = {
+    "view": lambda x: x.view(3, 2),
+    "view of a tuple, with a length left open": lambda x: x.view((-1, 2)),
+    "clamp": lambda x: x.clamp(-1.0, 2.0),
+    "clamp from below": lambda x: x.clamp(min=0.0),
+    "t": lambda x: x.t(),
+    "t of a vector": lambda x: x[0].t(),
+    "flatten": lambda x: x.flatten(),
+    "flatten of a number": lambda x: x[0, 0].flatten(),
+    "flatten from an axis": lambda x: x.unsqueeze(dim=2).flatten(1),
+    "flatten up to an axis": lambda x: x.unsqueeze(2).flatten(start_dim=0, end_dim=-2),
+    "transpose by name": lambda x: x.transpose(dim0=0, dim1=-1),
+    "cpu and contiguous": lambda x: x.cpu().contiguous(),
+    "dim and numel": lambda x: x * (10 * x.dim() + x.numel()),
+}
+
+
+@pytest.mark.parametrize("call", SUPPORTED.values(), ids=SUPPORTED.keys())
+def test_what_is_supported_gives_the_value_and_gradient_of_pytorch(
+    call: Callable[[Any], Any],
+) -> None:
+    ours, theirs = matrix(), torch.tensor(MATRIX, requires_grad=True)
+    mine, wanted = call(ours), call(theirs)
+    assert mine.shape == tuple(wanted.shape)
+    (mine * mine).sum().backward()
+    (wanted * wanted).sum().backward()
+    np.testing.assert_allclose(mine.detach(), wanted.detach(), rtol=1e-6)
+    np.testing.assert_allclose(ours.grad, theirs.grad, rtol=1e-6)
+
+
+@pytest.mark.parametrize("axes", [(1, 0), (0, 2), (-3, 1)])
+def test_flatten_names_axes_that_are_not_there(axes: tuple[int, int]) -> None:
+    with pytest.raises(tg.errors.ShapeError, match=r"two axes of shape \(2, 3\) in flatten"):
+        matrix().flatten(*axes)
+
+
+def test_shapes_may_be_given_as_several_numbers() -> None:
+    assert [f(2, 3).shape for f in (tg.zeros, tg.ones, tg.empty)] == [(2, 3)] * 3
+    assert tg.zeros(()).shape == ()
+    for wrong in ((2, tg.float64), ((2, 3), 4), (2.5,)):
+        with pytest.raises(tg.errors.DTypeError, match="whole numbers as the lengths of a shape"):
+            tg.zeros(*wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "move", [lambda x: x.to("cuda"), lambda x: tg.zeros(3, device="cuda")], ids=["to", "zeros"]
+)
+def test_another_device_is_refused_with_what_to_do(move: Callable[[Any], Any]) -> None:
+    with pytest.raises(tg.errors.DeviceError, match=r"expected the device 'cpu'.*leave (it|this)"):
+        move(matrix())
