@@ -103,7 +103,7 @@ class Recorder:
     def incoming_call(
         self, frm: WorkerInfo, extra: Any, values: list[Any]
     ) -> AbstractContextManager[Any]:
-        scope = self._scope_of(frm, extra, values)
+        scope = self._scope_of(frm, extra, values) if values or extra is not None else _NOTHING
         return foreign.known[0].serving(scope) if foreign.known else scope
 
     def _scope_of(

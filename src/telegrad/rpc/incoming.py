@@ -59,6 +59,9 @@ class Incoming:
 
     def receive(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
         """Handle a frame; return the user's code that it asks for."""
+        if frame.kind == frames.ANSWER:
+            self._worker.outgoing.answered(endpoint, frame)
+            return None
         if not frame.cost:
             return self._receive(endpoint, frame)
         release = partial(self._worker.budget.release, endpoint.peer.name, frame.cost)
@@ -73,9 +76,7 @@ class Incoming:
     def _receive(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
         kind = frame.kind
         worker = self._worker
-        if kind == frames.ANSWER or kind == frames.FAILURE:
-            worker.outgoing.answered(endpoint, frame)
-        elif kind == frames.CALL:
+        if kind == frames.CALL:
             if endpoint.requests.accept(frame.ident):
                 endpoint.serving.add(frame.ident)
                 self.served += 1
@@ -95,6 +96,8 @@ class Incoming:
                 return self._service(endpoint, frame, answers=True)
         elif kind == frames.NOTICE:
             return self._notice(endpoint, frame)
+        elif kind == frames.FAILURE:
+            worker.outgoing.answered(endpoint, frame)
         elif kind == frames.ACK:
             endpoint.outbox.acknowledged(frame.ident)
         elif kind == frames.PING:

@@ -240,6 +240,8 @@ class Outgoing:
                 limit = endpoint.limits.dimensions
                 _, header, content = open_message(frame.header, frame.buffers, limit)
                 call._settle((header, content), None)
+            elif frame.header == self._worker.codec.nothing and not frame.buffers:
+                call._settle(None, None)
             else:
                 worker = self._worker
                 codec = worker.codec
