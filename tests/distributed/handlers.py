@@ -137,6 +137,18 @@ def with_failing_hook(x):
     return y
 
 
+def with_hook_that_waits(x):
+    """A value whose backward pass goes on when the gate of its process is opened."""
+    y = x * parameter()
+    y.register_hook(wait_at_the_gate)
+    return y
+
+
+def wait_at_the_gate(gradient):
+    if not GATE.wait(60):
+        raise TimeoutError("nobody opened the gate")
+
+
 class Thrice(tg.autograd.Function):
     """A rule that fails as often as it is told to."""
 
@@ -195,7 +207,10 @@ def open_and_hold(names, x):
 
 
 def open_gate():
+    """Lets those who wait at the gate go on; whether anybody had to wait until now."""
+    was_shut = not GATE.is_set()
     GATE.set()
+    return was_shut
 
 
 def train(server, steps, seed):

@@ -7,7 +7,9 @@ from tests.distributed.simulated import on_workers
 
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
-from telegrad.errors import AnomalyError, GraphFreedError, PeerError, WorkerLost
+from telegrad.distributed.carrying import GRADIENTS
+from telegrad.errors import AnomalyError, CallTimeout, GraphFreedError, PeerError, WorkerLost
+from telegrad.rpc.service import Service
 
 W = np.array([2.0, 3.0])
 X = np.array([5.0, 7.0])
@@ -93,6 +95,92 @@ def test_one_failure_among_many_workers_leaves_no_part_of_the_gradients():
         with pytest.raises(handlers.Unlucky):
             autograd.backward(context_id, [(good + bad).sum()])
         assert no_gradients(context_id, "b", "c", "d")
+
+
+@pytest.mark.parametrize("names", ["bc", "cb"])
+@on_workers("main", "b", "c")
+def test_a_failure_is_told_at_once_though_another_worker_is_still_busy(simulation, names):
+    one = x()
+    there = {"b": handlers.with_failing_rule, "c": slow_in_backward}
+    with autograd.context() as context_id:
+        y, z = (rpc.rpc_sync(name, there[name], (one,)) for name in names)
+        loss = (y * z).sum()
+        began = simulation.now
+        with pytest.raises(ZeroDivisionError) as caught:
+            autograd.backward(context_id, [loss], retain_graph=True)
+        assert "raised on worker 'b'" in notes(caught.value)
+        assert "ThriceBackward" in notes(caught.value)
+        assert simulation.now - began < 1.0
+        assert no_gradients(context_id, "b", "c")
+        # A second try need not wait for its late part, which is for nobody.
+        autograd.backward(context_id, [loss])
+        for _ in range(2):
+            found = autograd.get_gradients(context_id)[one].numpy()
+            assert found.tolist() == (6 * X * W * W).tolist()
+            assert rpc.rpc_sync("c", handlers.gradient, (context_id,)) == (3 * X * X * W).tolist()
+            simulation.sleep(1100.0)
+
+
+@on_workers("main", "b", "c", "d")
+def test_a_failure_is_told_at_once_through_a_worker_that_asked_several(simulation):
+    with autograd.context() as context_id:
+        loss = rpc.rpc_sync("d", ask_both, (x(),)).sum()
+        began = simulation.now
+        with pytest.raises(handlers.Unlucky) as caught:
+            autograd.backward(context_id, [loss])
+        assert "raised on worker 'b'" in notes(caught.value)
+        assert "raised on worker 'd'" in notes(caught.value)
+        assert simulation.now - began < 1.0
+        assert no_gradients(context_id, "b", "c", "d")
+    simulation.sleep(1100.0)
+
+
+def ask_both(value):
+    slow = rpc.rpc_sync("c", slow_in_backward, (value,))
+    return slow * rpc.rpc_sync("b", handlers.with_failing_hook, (value,))
+
+
+@on_workers("main", "b", "c", "d")
+def test_answers_that_come_late_and_out_of_order_are_all_taken(simulation):
+    one = x()
+    with autograd.context() as context_id:
+        values = [rpc.rpc_sync(name, slow_in_backward, (one, pause)) for name, pause in PAUSES]
+        began = simulation.now
+        autograd.backward(context_id, [(values[0] * values[1] * values[2]).sum()])
+        assert 30.0 <= simulation.now - began < 31.0
+        expected = 3 * X * X * W * W * W
+        assert autograd.get_gradients(context_id)[one].numpy().tolist() == expected.tolist()
+        for name, _ in PAUSES:
+            found = rpc.rpc_sync(name, handlers.gradient, (context_id,))
+            assert found == (X * X * X * W * W).tolist()
+
+
+PAUSES = (("b", 30.0), ("c", 10.0), ("d", 20.0))
+
+
+@on_workers("main", "b", "c")
+def test_a_question_that_was_lost_beside_another_is_found_by_asking(simulation):
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", slow_in_backward, (x(), 200.0))
+        z = rpc.rpc_sync("c", handlers.scale, (x(),))
+        forget_the_next_question(simulation.worker("c"))
+        began = simulation.now
+        with pytest.raises(CallTimeout, match="'c' did not answer .* no longer works on it"):
+            autograd.backward(context_id, [(y * z).sum()])
+        assert simulation.now - began < 150.0
+        assert no_gradients(context_id, "b", "c")
+    simulation.sleep(300.0)
+
+
+def forget_the_next_question(worker):
+    """Has a worker take the next gradients, and neither work on them nor answer."""
+    services = worker.incoming._services
+    usual = services[GRADIENTS]
+
+    def forget(request):
+        services[GRADIENTS] = usual
+
+    services[GRADIENTS] = Service(GRADIENTS, forget, inline=False)
 
 
 @on_workers("main", "b", "c")
@@ -223,8 +311,8 @@ def train_slowly_from_here(other):
         autograd.backward(context_id, [y.sum()])
 
 
-def slow_in_backward(value):
+def slow_in_backward(value, seconds=1000.0):
     y = value * handlers.parameter()
     simulation = rpc.current_worker().host.simulation
-    y.register_hook(lambda g: simulation.sleep(1000.0))
+    y.register_hook(lambda g: simulation.sleep(seconds))
     return y

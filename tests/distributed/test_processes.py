@@ -76,6 +76,27 @@ def test_a_worker_lost_before_the_pass_fails_it_by_name_and_another_can_go_on(nu
         assert is_clean("main", "b", "c")
 
 
+@pytest.mark.parametrize("names", ["bc", "cb"])
+def test_a_failure_is_told_while_another_worker_is_still_busy_whose_part_is_dropped(names):
+    there = {"b": handlers.with_failing_rule, "c": handlers.with_hook_that_waits}
+    with LocalCluster(["b", "c"]) as cluster:
+        one = x()
+        with autograd.context() as context_id:
+            y, z = (rpc.rpc_sync(name, there[name], (one,)) for name in names)
+            loss = (y * z).sum()
+            with pytest.raises(ZeroDivisionError) as caught:
+                autograd.backward(context_id, [loss], retain_graph=True)
+            notes = "\n".join(caught.value.__notes__)
+            assert "raised on worker 'b'" in notes
+            assert "ThriceBackward" in notes
+            # Only now may the other go on, and nothing of it is seen.
+            assert rpc.rpc_sync("c", handlers.open_gate)
+            assert rpc.rpc_sync("c", handlers.gradient, (context_id,)) is None
+            autograd.backward(context_id, [loss])
+            assert rpc.rpc_sync("c", handlers.gradient, (context_id,)) == (3 * X * X * W).tolist()
+        assert is_clean(*cluster.names)
+
+
 def test_a_worker_killed_after_its_part_takes_only_its_own_gradients():
     with LocalCluster(["victim", "c"]) as cluster:
         one = x()

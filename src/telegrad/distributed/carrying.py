@@ -6,7 +6,8 @@ system is at rest. Gradients for one worker travel together. Gradients for the a
 answer, unless something else is still under way.
 
 A question's thread asks its own questions, then waits for their answers one by one and runs what
-they bring. Waiting goes through futures, so threads grow on demand and virtual time can pass.
+they bring; the first failure that is known ends it, whoever is still at work. Waiting goes through
+futures, so threads grow on demand and virtual time can pass.
 """
 
 from collections.abc import Callable, Iterable
@@ -116,8 +117,11 @@ class Carrier:
         questions = [there(name) for name in names if name != own]
         if own in names:
             here()
-        for question in questions:
-            report.merge(*question.wait()[0])
+        self._merge_all(questions, report)
+
+    def _merge_all(self, questions: list[Question], report: Report) -> None:
+        while questions:
+            report.merge(*self._questions.take_next(questions).wait()[0])
 
     def _unused_calls(self, plan: Plan, waiting: list[str]) -> GradientError:
         lines = []
@@ -165,7 +169,7 @@ class Carrier:
                 questions.append(self._send(part, to, group, phase, waits))
             if not questions:
                 return riding
-            (waiting, workers, entries), arrays = questions.pop(0).wait()
+            (waiting, workers, entries), arrays = self._questions.take_next(questions).wait()
             report.merge(waiting, workers)
             departures = []
             if entries:
@@ -189,8 +193,7 @@ class Carrier:
         questions = [
             self._questions.ask(peer, SEARCH, [part.plan, ids]) for peer, ids in by_peer.items()
         ]
-        for question in questions:
-            report.merge(*question.wait()[0])
+        self._merge_all(questions, report)
 
     # What others ask.
 

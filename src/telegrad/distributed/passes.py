@@ -89,7 +89,7 @@ class Part:
         self._departures: list[Departure] = []
         self._foreign_leaves: dict[Any, Any] = {}
         self._first_input = -1
-        """The key of the oldest input, where all are here: behind older recv nodes there is none."""
+        """The key of the oldest input, where all are here: older recv nodes lead to none."""
         self._phase = 1
         self._reported = 0
         self._counted = False
@@ -174,6 +174,9 @@ class Part:
         finally:
             MODE.set(before)
             self._runs_on = None
+        if self._error is not None:
+            # It failed elsewhere meanwhile: nothing of this part leaves any more.
+            raise self._error
         departures, self._departures = self._departures, []
         waiting = len(self._task.sums)
         change, self._reported = waiting - self._reported, waiting
