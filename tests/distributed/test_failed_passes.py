@@ -121,10 +121,11 @@ def test_a_failure_is_told_at_once_though_another_worker_is_still_busy(simulatio
             simulation.sleep(1100.0)
 
 
+@pytest.mark.parametrize("names", ["bc", "cb"])
 @on_workers("main", "b", "c", "d")
-def test_a_failure_is_told_at_once_through_a_worker_that_asked_several(simulation):
+def test_a_failure_is_told_at_once_through_a_worker_that_asked_several(simulation, names):
     with autograd.context() as context_id:
-        loss = rpc.rpc_sync("d", ask_both, (x(),)).sum()
+        loss = rpc.rpc_sync("d", ask_both, (names, x())).sum()
         began = simulation.now
         with pytest.raises(handlers.Unlucky) as caught:
             autograd.backward(context_id, [loss])
@@ -135,9 +136,10 @@ def test_a_failure_is_told_at_once_through_a_worker_that_asked_several(simulatio
     simulation.sleep(1100.0)
 
 
-def ask_both(value):
-    slow = rpc.rpc_sync("c", slow_in_backward, (value,))
-    return slow * rpc.rpc_sync("b", handlers.with_failing_hook, (value,))
+def ask_both(names, value):
+    there = {"b": handlers.with_failing_hook, "c": slow_in_backward}
+    y, z = (rpc.rpc_sync(name, there[name], (value,)) for name in names)
+    return y * z
 
 
 @on_workers("main", "b", "c", "d")
@@ -161,11 +163,11 @@ PAUSES = (("b", 30.0), ("c", 10.0), ("d", 20.0))
 @on_workers("main", "b", "c")
 def test_a_question_that_was_lost_beside_another_is_found_by_asking(simulation):
     with autograd.context() as context_id:
-        y = rpc.rpc_sync("b", slow_in_backward, (x(), 200.0))
-        z = rpc.rpc_sync("c", handlers.scale, (x(),))
+        y = rpc.rpc_sync("c", handlers.scale, (x(),))
+        z = rpc.rpc_sync("b", slow_in_backward, (x(), 200.0))
         forget_the_next_question(simulation.worker("c"))
         began = simulation.now
-        with pytest.raises(CallTimeout, match="'c' did not answer .* no longer works on it"):
+        with pytest.raises(CallTimeout, match=r"'c' did not answer .* no longer works on it"):
             autograd.backward(context_id, [(y * z).sum()])
         assert simulation.now - began < 150.0
         assert no_gradients(context_id, "b", "c")
