@@ -11,7 +11,9 @@ import torch
 
 import telegrad as tg
 from telegrad.errors import DTypeError, GradientError, GraphFreedError
+from telegrad.graph import reachable
 from telegrad.interop import from_torch, to_torch
+from telegrad.interop.torch_bridge import GONE_OVER, Entry
 
 
 def torch_leaf(*values):
@@ -209,3 +211,13 @@ def test_a_pass_over_workers_knows_of_a_graph_that_went_over_before_any_torch_te
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_what_went_over_is_known_for_as_long_as_a_graph_may_lead_there():
+    went = from_torch(torch_leaf(1.0) * 2) * 3
+    (entry,) = [each for each in reachable([went.node]) if isinstance(each, Entry)]
+    assert entry in GONE_OVER
+    reference = weakref.ref(entry)
+    del went, entry
+    gc.collect()
+    assert reference() is None

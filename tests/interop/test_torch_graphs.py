@@ -127,3 +127,54 @@ def test_views_changed_in_place_before_they_are_sent():
         loss = whole(away, lambda value: rpc.rpc_sync("b", torch.sin, (value,)))
         autograd.backward(context_id, [loss])
         assert torch.allclose(autograd.get_gradients(context_id)[away], expected)
+
+
+class Remembering(torch.autograd.Function):
+    """Calls what it remembers as the node of a leaf calls its tensor."""
+
+    @staticmethod
+    def forward(ctx, value):
+        ctx.variable = value
+        return value * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+@on_workers("main", "b")
+def test_a_function_of_the_users_that_has_a_variable_is_no_leaf():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one,))
+        autograd.backward(context_id, [Remembering.apply(y).sum()])
+        assert autograd.get_gradients(context_id)[one].tolist() == [4, 6]
+        assert there(context_id)["w"] == [10, 14]
+
+
+def both_ways(a, unused, b, c):
+    """Two results, whose graphs share no node but that of `b`."""
+    return a * b, b * c
+
+
+@on_workers("main", "b")
+def test_each_tensor_of_a_message_gets_what_the_pieces_of_a_graph_have_for_it():
+    given = [x() for _ in range(4)]
+    with autograd.context() as context_id:
+        y, z = rpc.rpc_sync("b", both_ways, tuple(given))
+        autograd.backward(context_id, [y.sum()], retain_graph=True)
+        first = autograd.get_gradients(context_id)
+        assert [first[each].tolist() if each in first else None for each in given] == [
+            [5, 7],
+            None,
+            [5, 7],
+            None,
+        ]
+        autograd.backward(context_id, [y.sum() + (z * 2).sum()])
+        both = autograd.get_gradients(context_id)
+        assert [both[each].tolist() if each in both else None for each in given] == [
+            [10, 14],
+            None,
+            [20, 28],
+            [10, 14],
+        ]

@@ -10,6 +10,7 @@ Values share their memory. bfloat16, which NumPy lacks, has no Tensor; its cotan
 Those of sparse tensors go as dense arrays, and are sparse again where they enter PyTorch's graph.
 """
 
+import weakref
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -33,6 +34,7 @@ from telegrad.tensors.modes import MODE, ModeScope
 from telegrad.tensors.shared import share
 
 __all__ = [
+    "GONE_OVER",
     "REGIONS_RUNNING",
     "Crossing",
     "Entry",
@@ -140,6 +142,9 @@ def _bound_tangent(cotangent: Tensor) -> Tensor:
     return found
 
 
+GONE_OVER: weakref.WeakSet[Entry] = weakref.WeakSet()
+"""The entries that telegrad's graph may lead to; those of roots and messages stand alone."""
+
 _PYTHON_NODE: Any = torch._C._FunctionBase
 
 
@@ -181,18 +186,22 @@ def from_torch(tensor: Any) -> Tensor:
             "first, e.g. with .float()"
         ) from None
     entry = entry_of(tensor, keeps=True) if MODE.get().recording else None
+    if entry is not None:
+        GONE_OVER.add(entry)
     return wrap(array, entry)
 
 
 class Crossing:
     """Where cotangents leave PyTorch's graph for telegrad's."""
 
-    __slots__ = ("entries", "node")
+    __slots__ = ("entries", "is_of_message", "node")
 
-    def __init__(self, node: Any, entries: list[Entry]) -> None:
+    def __init__(self, node: Any, entries: list[Entry] | None) -> None:
         self.node = node
-        self.entries = entries
+        self.entries = entries or ()
         """Where telegrad's part of the graph goes back to PyTorch's."""
+        self.is_of_message = entries is None
+        """Whether it is for a value that came: then nothing of telegrad's leads to the node."""
 
 
 REGIONS_RUNNING: set[int] = set()
@@ -246,14 +255,14 @@ def to_torch(tensor: Any) -> Any:
     return join(value, node, [each for each in behind if each.tensor is not None])
 
 
-def join(value: torch.Tensor, node: Any, entries: list[Entry]) -> Any:
+def join(value: torch.Tensor, node: Any, entries: list[Entry] | None) -> Any:
     """A torch tensor that nobody has seen yet, as computed from a node of telegrad's.
 
-    `entries`: where telegrad's graph behind the node goes back to PyTorch's.
+    `entries`: where telegrad's graph behind the node goes back to PyTorch's; None for a message.
     """
     apply = _apply if _is_transforming() else _apply_plainly
-    tensors = [each.tensor for each in entries]
     crossing = Crossing(node, entries)
+    tensors = [each.tensor for each in entries] if entries else ()
     if is_ordinary():
         return apply(_ANCHOR, [value], crossing, *tensors)
     with torch.inference_mode(False), torch.enable_grad():

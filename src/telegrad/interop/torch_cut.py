@@ -14,11 +14,13 @@ entry, which every node of the region would have been reached by, the one that i
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
+
+import torch
 
 from telegrad.distributed.foreign import Cut
 from telegrad.graph import next_key
-from telegrad.interop.torch_bridge import Entry, ToTorch
+from telegrad.interop.torch_bridge import GONE_OVER, Entry, ToTorch, accumulator_of
 from telegrad.interop.torch_ends import Landing, Leaf, Place, Tap
 from telegrad.interop.torch_regions import Region
 from telegrad.tensors.recorded import OutputNode
@@ -26,17 +28,22 @@ from telegrad.tensors.recorded import OutputNode
 __all__ = ["Walk", "cut", "cut_walk"]
 
 _FUNCTION: Any = ToTorch._backward_cls
+_ACCUMULATOR: Any = type(accumulator_of(torch.zeros((), requires_grad=True)))
+_ENDS: Final = (_FUNCTION, _ACCUMULATOR)
 
 
 class Walk:
-    """What the entries of a pass reach in both graphs."""
+    """What the entries of a pass reach in both graphs.
 
-    def __init__(self, entries: Iterable[Any]) -> None:
+    `is_deep`: whether telegrad's graph may lead to PyTorch's. Else all entries are given.
+    """
+
+    def __init__(self, nodes: Iterable[Any], is_deep: bool = True) -> None:
         self.ways: dict[Entry, Any] = {}
         """Where each entry leads to: an end, or the region of what it reaches."""
         self.boundaries: list[Any] = []
-        self.following: dict[Any, list[tuple[int, Place]]] = {}
-        """For each inner node of PyTorch's, where its edges lead."""
+        self.following: dict[Any, Sequence[Place]] = {}
+        """For each inner node of PyTorch's, where its edges lead; no node where nowhere."""
         self.ends: dict[Any, Leaf | Landing] = {}
         self.leaves: dict[int, Leaf] = {}
         """By the identity of the tensor: a leaf may be reached by its node and be sent as it is."""
@@ -45,75 +52,84 @@ class Walk:
         self.comes_back = False
         """Whether PyTorch's graph comes back over telegrad's."""
         self._region_of: dict[Any, Region] = {}
+        self._behind: list[Any] = []
+        """The nodes of telegrad's behind the landings that were met."""
+        if is_deep:
+            self._walk_both(nodes)
+        else:
+            for entry in nodes:
+                if entry not in self.ways:
+                    self._enter(entry)
+
+    def _walk_both(self, nodes: Iterable[Any]) -> None:
         seen: set[Any] = set()
-        stack = list(entries)[::-1]
+        stack = list(nodes)[::-1]
         while stack:
             node = stack.pop()
             if node in seen:
                 continue
             seen.add(node)
             if type(node) is Entry:
-                stack.extend(self._enter(node))
+                self._enter(node)
+                stack.extend(self._behind)
+                self._behind.clear()
                 continue
             if node.is_boundary:
                 self.boundaries.append(node)
             stack.extend(reversed(node.edges))
 
-    def _enter(self, entry: Entry) -> list[Any]:
-        """Walks PyTorch's graph from an entry; the nodes of telegrad's where it comes back."""
-        back: list[Any] = []
-        way: Any = self._leaf(entry.leaf) if entry.place is None else None
-        if entry.place is not None:
-            way = self.ends.get(entry.place[0]) or self._end_at(entry.place[0], back)
-        if way is not None:
+    def _enter(self, entry: Entry) -> None:
+        """Walks PyTorch's graph from an entry."""
+        place = entry.place
+        if place is None:
+            way: Any = self._leaf(entry.leaf)
+            way.reached_from(entry)
+        elif type(place[0]) in _ENDS:
+            way = self._end_at(place[0])
             way.reached_from(entry)
         else:
             way = Region()
-            way.slot(entry.place)
-            self._follow(entry.place, way, back)
+            way.slot(place)
+            self._follow(place[0], way)
         self.ways[entry] = way
-        return back
 
-    def _follow(self, start: Any, region: Region, back: list[Any]) -> None:
-        """Notes in the region what lies behind a place, up to the ends of the graph."""
-        following, ends, region_of = self.following, self.ends, self._region_of
-        stack = [start[0]]
+    def _follow(self, start: Any, region: Region) -> None:
+        """Notes in the region what lies behind a node, up to the ends of the graph."""
+        following, region_of = self.following, self._region_of
+        stack = [start]
         while stack:
             node = stack.pop()
             known = region_of.get(node)
             if known is not None:
-                self.is_shared = self.is_shared or known is not region
+                if known is not region:
+                    self.is_shared = True
                 continue
             region_of[node] = region
-            edges = following[node] = []
+            leading = following[node] = node.next_functions
             inner = []
-            for which, place in enumerate(node.next_functions):
+            for which, place in enumerate(leading):
                 target = place[0]
-                if target is None:
-                    continue
-                edges.append((which, place))
-                end = ends.get(target)
-                if end is None and target not in region_of:
-                    end = self._end_at(target, back)
-                if end is None:
-                    inner.append(target)
-                else:
+                if type(target) in _ENDS:
+                    end = self._end_at(target)
                     end.reached_from(region)
                     region.add_exit(place, node, which, end)
-            stack.extend(reversed(inner))
+                elif target is not None:
+                    inner.append(target)
+            if inner:
+                stack.extend(reversed(inner))
 
-    def _end_at(self, node: Any, back: list[Any]) -> Leaf | Landing | None:
-        """The end that a node of PyTorch's is; None for one inside of the graph."""
-        found: Leaf | Landing
-        if type(node) is _FUNCTION:
-            found = Landing(node)
-            back.append(found.crossing.node)
-            self.comes_back = self.comes_back or bool(found.crossing.entries)
-        elif hasattr(node, "variable"):
-            found = self._leaf(node.variable)
-        else:
-            return None
-        self.ends[node] = found
+    def _end_at(self, node: Any) -> Leaf | Landing:
+        """What ends PyTorch's graph at a node that does."""
+        found = self.ends.get(node)
+        if found is None:
+            if type(node) is _FUNCTION:
+                found = Landing(node)
+                self._behind.append(found.crossing.node)
+                if found.crossing.entries:
+                    self.comes_back = True
+            else:
+                found = self._leaf(node.variable)
+            self.ends[node] = found
         return found
 
     def _leaf(self, tensor: Any) -> Leaf:
@@ -126,9 +142,10 @@ class Walk:
         """Which entries and taps reach each node: a bit for each."""
         marks = dict.fromkeys((*self.following, *self.ends), 0)
         missing = dict.fromkeys(marks, 0)
-        for edges in self.following.values():
-            for _, (node, _) in edges:
-                missing[node] += 1
+        for leading in self.following.values():
+            for node, _ in leading:
+                if node is not None:
+                    missing[node] += 1
         starts = [entry.place for entry in self.ways] + [tap.place for tap in taps]
         for i, place in enumerate(starts):
             if place is not None:
@@ -136,7 +153,9 @@ class Walk:
         ready = [node for node, count in missing.items() if not count]
         while ready:
             node = ready.pop()
-            for _, (other, _) in self.following.get(node, ()):
+            for other, _ in self.following.get(node, ()):
+                if other is None:
+                    continue
                 marks[other] |= marks[node]
                 missing[other] -= 1
                 if not missing[other]:
@@ -144,9 +163,18 @@ class Walk:
         return marks
 
 
-def cut(entries: Iterable[Any], keep_graph: bool, targets: Collection[Any] = ()) -> Cut:
-    """PyTorch's graph as the entries of a pass reach it."""
-    return cut_walk(Walk(entries), keep_graph, targets)
+def cut(nodes: Iterable[Any], keep_graph: bool, targets: Collection[Any] = ()) -> Cut:
+    """PyTorch's graph as the nodes that a pass begins with reach it."""
+    if GONE_OVER:
+        return cut_walk(Walk(nodes), keep_graph, targets)
+    # Then telegrad's graph leads nowhere: only what is given away or is a root itself is an entry.
+    entries = []
+    for node in nodes:
+        if type(node) is Entry:
+            entries.append(node)
+        else:
+            entries.extend([edge for edge in node.edges if type(edge) is Entry])
+    return cut_walk(Walk(entries, False), keep_graph, targets) if entries else Cut({}, {})
 
 
 def cut_walk(walk: Walk, keep_graph: bool, targets: Collection[Any] = ()) -> Cut:
@@ -167,11 +195,14 @@ def cut_walk(walk: Walk, keep_graph: bool, targets: Collection[Any] = ()) -> Cut
         _find_ways_on(regions, walk, marks)
     for region in regions:
         region.finish(keep_graph)
-    joined: dict[Any, Sequence[Any]] = {
-        entry: (_way_in(entry, way),) for entry, way in walk.ways.items()
-    }
-    ends: list[Leaf | Tap] = [*walk.leaves.values(), *taps]
-    return Cut(joined, {end: end.value for end in ends})
+    joined: dict[Any, Sequence[Any]] = {}
+    for entry, way in walk.ways.items():
+        is_whole = type(way) is not Region or len(way.places) == 1
+        joined[entry] = (way if is_whole else _way_in(entry, way),)
+    leaves: dict[Any, Any] = {leaf: leaf.value for leaf in walk.leaves.values()}
+    if taps:
+        leaves.update((tap, tap.value) for tap in taps)
+    return Cut(joined, leaves)
 
 
 def _is_reached(tap: Tap, walk: Walk) -> bool:
@@ -191,10 +222,12 @@ def _by_marks(walk: Walk, marks: dict[Any, int], taps: Iterable[Tap]) -> list[Re
             walk.ways[entry].slot(entry.place)
         else:
             walk.ways[entry].reached_from(entry)
-    for node, edges in walk.following.items():
+    for node, leading in walk.following.items():
         mark = marks[node]
         region = regions[mark]
-        for which, place in edges:
+        for which, place in enumerate(leading):
+            if place[0] is None:
+                continue
             goal: Any = walk.ends.get(place[0])
             if goal is not None:
                 goal.reached_from(region)
@@ -229,7 +262,7 @@ def _goes_on(region: Region, walk: Walk, marks: dict[Any, int]) -> bool:
     return any(marks[a] & marks[b] == marks[a] for a in inner for b in nodes if b is not a)
 
 
-def _way_in(entry: Entry, way: Any) -> Any:
-    if type(way) is not Region or len(way.places) == 1 or entry.place is None:
-        return way
-    return OutputNode((way,), next_key(), way.places[entry.place], len(way.places))
+def _way_in(entry: Entry, region: Region) -> OutputNode:
+    """One of several ways into a region."""
+    assert entry.place is not None
+    return OutputNode((region,), next_key(), region.places[entry.place], len(region.places))

@@ -22,14 +22,18 @@ from telegrad.interop.torch_levels import current, is_open, primal_of, tangent_o
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.hooked import Hooked
 from telegrad.tensors.levels import Tangents
+from telegrad.tensors.recorded import OutputNode
 
-__all__ = ["ENGINE", "End", "Landing", "Leaf", "Place", "Tap", "over"]
+__all__ = ["ENGINE", "End", "Landing", "Leaf", "Place", "Slot", "Tap", "over"]
 
 ENGINE: Any = torch.autograd.Variable._execution_engine
 """PyTorch's own."""
 
 Place = tuple[Any, int]
 """A node of PyTorch's and which of its results."""
+
+Slot = tuple[Any, int, int]
+"""A node of telegrad's engine; which part of its cotangent's Bundle, of how many; 1: no Bundle."""
 
 
 def over(cotangent: torch.Tensor, recorded: bool) -> Any:
@@ -84,10 +88,16 @@ class End:
 
     def reached_from(self, source: Any) -> None:
         """Notes a region or an entry that leads here; behind an entry nobody has run the hooks."""
-        if not self._source:
-            self._source = id(source)
-        if self._source != id(source) or type(source) is Entry:
+        if type(source) is Entry:
             self.is_shared = True
+        elif not self._source:
+            self._source = id(source)
+        elif self._source != id(source):
+            self.is_shared = True
+
+    def slot(self) -> Slot:
+        """Where a region that leads here has its cotangent go."""
+        return self, 0, 1
 
 
 class Leaf(End):
@@ -165,10 +175,16 @@ class Landing(End, Hooked):
     def name(self) -> str:
         return "ToTorchBackward"
 
-    @property
-    def is_alone(self) -> bool:
-        """Whether its one region may lead to telegrad's graph directly."""
-        return not self.is_shared and self.tap is None
+    def slot(self) -> Slot:
+        # The one region that leads to a landing may lead to telegrad's graph directly.
+        if self.is_shared or self.tap is not None:
+            return self, 0, 1
+        crossing = self.crossing
+        node = crossing.node
+        if crossing.is_of_message and type(node) is OutputNode:
+            # Nothing else leads to the node: all that the region has goes to the message at once.
+            return node.edges[0], node.index, node.size
+        return node, 0, 1
 
     def tapped_by(self, tap: Tap) -> None:
         """Has the cotangent that lands here go to a tap, too."""

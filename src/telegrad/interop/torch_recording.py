@@ -58,12 +58,14 @@ class Torch:
         if stand_in.tangents:
             return self._joined_dual(value, stand_in)
         is_fresh = type(value) is torch.Tensor and not value.requires_grad
-        return join(value if is_fresh else value.detach(), stand_in.node, [])
+        return join(value if is_fresh else value.detach(), stand_in.node, None)
 
     def _joined_dual(self, value: torch.Tensor, stand_in: Tensor) -> Any:
         parts = [value.detach(), tangent_of(value).detach()]
         nodes = [each.node for each in flatten(stand_in)]
-        made = [part if node is None else join(part, node, []) for part, node in zip(parts, nodes)]
+        made = [
+            part if node is None else join(part, node, None) for part, node in zip(parts, nodes)
+        ]
         return make_dual(*made)
 
     def carry(self, values: list[Any], worker: Worker, book: LevelBook, to: str) -> None:

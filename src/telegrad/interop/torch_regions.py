@@ -15,6 +15,7 @@ which change no sum; what they return for those is dropped. They are applied to 
 region begins, or at its end.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -23,7 +24,7 @@ from torch.autograd.graph import GradientEdge
 
 from telegrad.errors import GraphFreedError, SavedValueChanged
 from telegrad.graph import Bundle, Cotangent, next_key
-from telegrad.interop.torch_ends import ENGINE, Landing, Place, Tap, over
+from telegrad.interop.torch_ends import ENGINE, Leaf, Place, Slot, Tap, over
 from telegrad.interop.torch_taking import Taking
 from telegrad.tensors.hooked import Hooked
 
@@ -44,6 +45,7 @@ class Region(Hooked):
         "keep_graph",
         "key",
         "places",
+        "slots",
         "taken",
         "taps",
     )
@@ -60,10 +62,12 @@ class Region(Hooked):
         """The edges into it, with their places in the Bundle."""
         self.exits: dict[Place, list[tuple[Any, int]]] = {}
         """The edges out of it: for each place outside, the nodes inside and which edge of each."""
-        self.goals: dict[Any, list[Place]] = {}
-        """The regions and ends that it leads to, with the places outside that belong to each."""
+        self.goals: list[Any] = []
+        """For each exit, the region or end that it leads to."""
         self.edges: tuple[Any, ...] = ()
         """For the engine: the goals; behind a landing of its own, telegrad's node."""
+        self.slots: list[Slot] = []
+        """For each exit, its edge and where in that one's cotangent it belongs."""
         self.taps: list[Tap] = []
         """Those beside edges into it."""
         self.taken: dict[Place, list[tuple[Any, int]]] = {}
@@ -81,13 +85,16 @@ class Region(Hooked):
     def finish(self, keep_graph: bool) -> None:
         """Called when everything that leads in or out is known."""
         self.keep_graph = keep_graph
-        nodes = []
-        for goal, places in self.goals.items():
-            if type(goal) is Region or goal.is_shared:
-                self.taken.update((place, self.exits[place]) for place in places)
-            is_over = type(goal) is Landing and goal.is_alone
-            nodes.append(goal.crossing.node if is_over else goal)
-        self.edges = (*nodes, *self.taps)
+        slots = self.slots
+        for place, goal in zip(self.exits, self.goals):
+            if type(goal) is Region:
+                self.taken[place] = self.exits[place]
+                slots.append((goal, goal.places[place], len(goal.places)))
+                continue
+            if goal.is_shared:
+                self.taken[place] = self.exits[place]
+            slots.append(goal.slot())
+        self.edges = (*dict.fromkeys([slot[0] for slot in slots]), *self.taps)
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         return self._run(cotangent, False)
@@ -104,37 +111,38 @@ class Region(Hooked):
         inside = self.exits.get(place)
         if inside is not None:
             inside.append((node, which))
-            return
-        self.exits[place] = [(node, which)]
-        if goal in self.goals:
-            self.goals[goal].append(place)
         else:
-            self.goals[goal] = [place]
+            self.exits[place] = [(node, which)]
+            self.goals.append(goal)
 
     def _run(self, cotangent: Any, recorded: bool) -> list[Any]:
-        if len(self.places) == 1:
-            given = dict.fromkeys(self.places, cotangent)
-        else:
-            given = {p: g for p, g in zip(self.places, cotangent) if g is not None}
+        places, given = tuple(self.places), (cotangent,)
+        if len(places) > 1:
+            there = [(p, g) for p, g in zip(places, cotangent) if g is not None]
+            places, given = zip(*there)
         if not self.taken and not self.taps and not self.goes_on:
-            results = self._results(given, recorded)
-            return self._contributions(results, given, recorded)
+            return self._contributions(self._captured(places, given, recorded), given, recorded)
         taking = Taking(self.places, self.taken, [tap.place for tap in self.taps])
         with taking:
-            results = self._results(given, recorded)
-        results.update((place, taking.taken.get(place)) for place in self.taken)
-        found = [taking.tapped.get(tap.place) for tap in self.taps]
+            captured = self._captured(places, given, recorded)
+        results = [
+            taking.taken.get(place) if place in self.taken else result
+            for place, result in zip(self.exits, captured)
+        ]
+        tapped = [taking.tapped.get(tap.place) for tap in self.taps]
         return [
             *self._contributions(results, given, recorded),
-            *(g if g is None or recorded else g.clone() for g in found),
+            *(g if g is None or recorded else g.clone() for g in tapped),
         ]
 
-    def _results(self, given: dict[Place, Any], recorded: bool) -> dict[Place, Any]:
+    def _captured(
+        self, places: tuple[Place, ...], given: tuple[Any, ...], recorded: bool
+    ) -> Sequence[Any]:
         """What PyTorch captures at each exit."""
         try:
-            captured = ENGINE.run_backward(
-                tuple([GradientEdge(*place) for place in given]),
-                tuple(given.values()),
+            captured: Sequence[Any] = ENGINE.run_backward(
+                tuple([GradientEdge(*place) for place in places]),
+                given,
                 self.keep_graph or self.goes_on or recorded,
                 recorded,
                 tuple([GradientEdge(*place) for place in self.exits]),
@@ -143,44 +151,42 @@ class Region(Hooked):
             )
         except RuntimeError as error:
             raise _explained(error) from error
-        return dict(zip(self.exits, captured))
+        return captured
 
     def _contributions(
-        self, results: dict[Place, Any], given: dict[Place, Any], recorded: bool
+        self, results: Sequence[Any], given: tuple[Any, ...], recorded: bool
     ) -> list[Any]:
-        found = []
-        for goal, places in self.goals.items():
-            if type(goal) is Region:
-                found.append(_bundle(goal, places, results))
-                continue
-            result = results.get(places[0])
-            if result is None:
-                found.append(None)
-            elif type(goal) is Landing:
-                found.append(over(result, recorded) if goal.is_alone else result)
+        """What goes along each of the edges, given what there is at each exit."""
+        found: dict[Any, Any] = {}
+        to_leaf = False
+        for goal, (edge, index, size), result in zip(self.goals, self.slots, results):
+            if result is not None and edge is not goal:
+                result = over(result, recorded)
+            if size == 1:
+                found[edge] = result
+                to_leaf = to_leaf or type(goal) is Leaf
             else:
-                is_held = not recorded and _is_held(result, places[0], results, given)
-                found.append(result.clone() if is_held else result)
-        return found
+                parts = found.get(edge)
+                if parts is None:
+                    parts = found[edge] = [None] * size
+                parts[index] = result
+        if to_leaf and not recorded:
+            _part(found, [*given, *results])
+        return [_bundle(each) if type(each) is list else each for each in found.values()]
 
 
-def _bundle(goal: Region, places: list[Place], results: dict[Place, Any]) -> Any:
-    """What goes to another region."""
-    if len(goal.places) == 1:
-        return results.get(places[0])
-    parts: list[Any] = [None] * len(goal.places)
-    for place in places:
-        parts[goal.places[place]] = results.get(place)
+def _bundle(parts: list[Any]) -> Bundle | None:
     return None if all(part is None for part in parts) else Bundle(parts)
 
 
-def _is_held(
-    result: torch.Tensor, place: Place, results: dict[Place, Any], given: dict[Place, Any]
-) -> bool:
-    """Whether something else has the memory of a gradient."""
-    memory = _memory(result)
-    others = [*given.values(), *(g for p, g in results.items() if p != place)]
-    return memory is not None and any(g is not None and _memory(g) == memory for g in others)
+def _part(found: dict[Any, Any], all_: list[Any]) -> None:
+    """Gives a leaf's gradient memory of its own where something else has the same."""
+    held = Counter([None if each is None else _memory(each) for each in all_])
+    for goal, gradient in found.items():
+        if type(goal) is Leaf and gradient is not None:
+            memory = _memory(gradient)
+            if memory is not None and held[memory] > 1:
+                found[goal] = gradient.clone()
 
 
 def _memory(tensor: torch.Tensor) -> int | None:
