@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from telegrad.errors import PeerError, ProtocolViolation, UsageError, WorkerLost
+from telegrad.errors import NotInitialized, PeerError, ProtocolViolation, UsageError, WorkerLost
 from telegrad.rpc.call import Call
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.future import Future
@@ -121,9 +121,15 @@ class References:
         with self._lock:
             entry = self._table.owned.get(rref)
         if entry is None:
+            name = self._worker.name
+            if self._worker.closed:
+                raise NotInitialized(
+                    f"worker {name!r} has shut down, and the value of the reference {rref:#x} went "
+                    "with it: start it again with init_rpc, and make the value again"
+                )
             raise WorkerLost(
-                f"worker {self._worker.name!r} does not know the reference {rref:#x}: its user was "
-                "lost for a while, or the owner started anew"
+                f"worker {name!r} does not know the reference {rref:#x}: its user was lost for a "
+                "while, or the owner started anew; make the value again, with remote()"
             )
         future: Future[Any] = entry.value
         return future

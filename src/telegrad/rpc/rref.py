@@ -6,9 +6,10 @@ arguments and results of calls, never in a plain pickle.
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from telegrad.errors import Unserializable, UsageError, WorkerLost
+from telegrad.errors import CallTimeout, Unserializable, UsageError, WorkerLost
+from telegrad.rpc.call import Call
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.future import Future, Quick
 from telegrad.rpc.incoming import async_execution, is_async_execution
@@ -93,21 +94,65 @@ class RRef(Reference):
     def to_here(self, timeout: float | None = None) -> Any:
         """Return a copy of the value; on its owner, the value itself."""
         if self._fork is None:
-            return self._worker.references.value(self._rref).wait(timeout)
+            value = self._worker.references.value(self._rref)
+            try:
+                return value.wait(timeout)
+            except CallTimeout:
+                if value.done():
+                    raise
+                raise self._too_late("the value", timeout) from None
         self._check()
+        function: Any = fetch_value
+        args: tuple[Any, ...] = (self._rref,)
         if self._worker.references.is_early(self._fork):
             # The owner may not have heard of it: a reference that travels makes itself known.
-            return self._worker.rpc_sync(self._owner, fetch_value_of, (self,), timeout=timeout)
-        args = (self._rref,)
-        return self._worker.rpc_sync(self._owner, fetch_value, args, timeout=timeout)
+            function, args = fetch_value_of, (self,)
+        try:
+            return self._worker.rpc_sync(self._owner, function, args, timeout=timeout)
+        except (CallTimeout, WorkerLost) as error:
+            if _has_been_told(error):
+                raise
+            raise self._told(error, "the value", timeout) from None
 
     def _check(self) -> None:
         """Raise if the owner is known to be gone, or to be another than the one that was."""
         held = None if self._fork is None else self._worker.references.held(self._fork)
         if held is not None and held.state is State.GONE:
-            if held.why_gone is not None:
-                raise held.why_gone
-            raise WorkerLost(f"the owner of {self!r} is gone")
+            why = held.why_gone
+            if why is not None and not isinstance(why, WorkerLost):
+                raise why
+            raise self._lost(why)
+
+    def _told(
+        self, error: CallTimeout | WorkerLost, what: str, timeout: float | None
+    ) -> CallTimeout | WorkerLost:
+        """What befell a call of ours, in words of the reference."""
+        if isinstance(error, CallTimeout):
+            return self._too_late(what, timeout)
+        return self._lost(error)
+
+    def _too_late(self, what: str, timeout: float | None) -> CallTimeout:
+        seconds = self._worker.options.rpc_timeout if timeout is None else timeout
+        return CallTimeout(
+            f"{what} of {self!r} did not come from worker {self._owner.name!r} within {seconds:g} "
+            "s: it may still be computed there; allow more time by timeout=, or see what keeps the "
+            "worker busy"
+        )
+
+    def _lost(self, why: BaseException | None) -> WorkerLost:
+        reason = "its owner is gone" if why is None else str(why)
+        return WorkerLost(
+            f"{self!r} leads to no value: {reason}; what that worker had is lost with it, make it "
+            "again with remote()"
+        )
+
+    if not TYPE_CHECKING:  # or a type checker would take every name for known
+
+        def __getattr__(self, name: str) -> NoReturn:
+            said = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_"):
+                said += f": for one of its value write rref.rpc_sync().{name}(...), or to_here()"
+            raise AttributeError(said)
 
     def backward(self, context_id: int = -1, retain_graph: bool = False) -> None:
         """Run a backward pass from the value, a scalar Tensor, on the worker that has it.
@@ -156,10 +201,29 @@ class RRefProxy:
         def method(*args: Any, **kwargs: Any) -> Any:
             reference._check()
             packed = (reference, name, args, kwargs)
-            return call(reference._owner, call_method, packed, timeout=timeout)
+            try:
+                result = call(reference._owner, call_method, packed, timeout=timeout)
+            except (CallTimeout, WorkerLost) as error:
+                if _has_been_told(error):
+                    raise
+                raise reference._told(error, f"the result of {name}()", timeout) from None
+            if isinstance(result, Call):
+                # What its timeout names.
+                result.what = f"{name}() of {reference!r}"
+            return result
 
         method.__name__ = name
         return method
+
+
+def _has_been_told(error: CallTimeout | WorkerLost) -> bool:
+    """Say whether the error needs no other words.
+
+    What was raised on the owner has a traceback of there and is the value's own affair; who could
+    not be reached in time has been named, with the reason.
+    """
+    is_of_there = bool(getattr(error, "__notes__", None))
+    return is_of_there or (isinstance(error, CallTimeout) and error.__cause__ is not None)
 
 
 def _serving_worker() -> "Worker":

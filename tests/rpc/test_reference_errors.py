@@ -1,0 +1,122 @@
+"""What a user of references is told when a value does not come."""
+
+import threading
+
+import pytest
+from tests.rpc import simulated
+from tests.rpc.neighbours import eventually, neighbours
+
+from telegrad.errors import CallTimeout, NotInitialized, WorkerLost
+
+GATE = threading.Event()
+
+
+@pytest.fixture
+def gate():
+    GATE.clear()
+    yield GATE
+    GATE.set()
+
+
+class Box:
+    def open(self):
+        GATE.wait(20)
+        return 5
+
+
+def late():
+    """A value that comes when the gate opens; the workers of these tests share a process."""
+    GATE.wait(20)
+    return 1
+
+
+def too_late_itself():
+    raise CallTimeout("the shelf did not answer")
+
+
+def fetch_within(reference, timeout):
+    return reference.to_here(timeout=timeout)
+
+
+def test_a_fetch_that_takes_too_long_names_reference_owner_and_time(gate):
+    with neighbours("a", "b", "c") as (a, _, _):
+        reference = a.remote("b", late)
+        said = (
+            rf"the value of {reference!r} did not come from worker 'b' within 0\.05 s: .*timeout="
+        )
+        for _ in range(2):
+            with pytest.raises(CallTimeout, match=said) as caught:
+                reference.to_here(timeout=0.05)
+            assert caught.value.__suppress_context__
+            assert eventually(reference.confirmed_by_owner)
+        with pytest.raises(CallTimeout, match="of 'b'> did not come from worker 'b'") as caught:
+            a.rpc_sync("c", fetch_within, (reference, 0.05))
+        assert "raised on worker 'c'" in caught.value.__notes__[0]
+        gate.set()
+        assert reference.to_here() == 1
+
+
+def test_the_owner_is_told_the_same_of_its_own_value(gate):
+    with neighbours("a") as (a,):
+        reference = a.remote("a", late)
+        with pytest.raises(CallTimeout, match=rf"the value of {reference!r} did not come from"):
+            reference.to_here(timeout=0.05)
+        gate.set()
+        assert reference.to_here(timeout=10) == 1
+
+
+def test_the_default_timeout_is_named_where_none_was_given(gate):
+    from telegrad.rpc.options import Options
+
+    with neighbours("a", "b", options=Options(rpc_timeout=0.5)) as (a, _):
+        reference = a.remote("b", late)
+        with pytest.raises(CallTimeout, match=r"within 0\.5 s"):
+            reference.to_here()
+
+
+def test_a_method_that_takes_too_long_is_named(gate):
+    with neighbours("a", "b") as (a, _):
+        reference = a.remote("b", Box)
+        with pytest.raises(CallTimeout, match=rf"the result of open\(\) of {reference!r} did not"):
+            reference.rpc_sync(timeout=0.05).open()
+        with pytest.raises(CallTimeout, match=rf"open\(\) of {reference!r}"):
+            reference.rpc_async(timeout=0.05).open().wait()
+
+
+@pytest.mark.parametrize("owner", ["a", "b"])
+def test_a_timeout_that_was_raised_in_making_the_value_keeps_its_words(owner):
+    with (
+        neighbours("a", "b") as (a, _),
+        pytest.raises(CallTimeout, match=r"^the shelf did not answer"),
+    ):
+        a.remote(owner, too_late_itself).to_here()
+
+
+def test_a_lost_owner_is_named_with_the_reference_and_what_to_do():
+    with neighbours("a", "b") as (a, b):
+        reference = a.remote("b", simulated.Counter, (5,))
+        assert reference.rpc_sync().add(1) == 6
+        b.close()
+        said = rf"{reference!r} leads to no value: .*'?b'?.*make it again with remote\(\)"
+        for _ in range(2):
+            with pytest.raises(WorkerLost, match=said):
+                reference.to_here()
+            with pytest.raises(WorkerLost, match=said):
+                reference.rpc_sync().add(1)
+
+
+def test_after_shutdown_a_workers_own_value_is_said_to_have_gone_with_it():
+    with neighbours("a") as (a,):
+        own = a.make_rref(5)
+    with pytest.raises(NotInitialized, match="worker 'a' has shut down, and the value of"):
+        own.to_here()
+
+
+def test_methods_of_the_value_are_not_looked_for_on_the_reference():
+    with neighbours("a") as (a,):
+        own = a.make_rref([1])
+        with pytest.raises(AttributeError, match=r"write rref\.rpc_sync\(\)\.append\(\.\.\.\)"):
+            own.append(2)
+        with pytest.raises(AttributeError, match=r"has no attribute '_append'$"):
+            _ = own._append
+        assert not hasattr(own, "append")
