@@ -7,11 +7,13 @@ import time
 
 import numpy as np
 import pytest
+from tests.distributed import handlers
 from tests.rpc import simulated
 from tests.rpc.connected import connected, identities, mint_cluster, receive_exactly
-from tests.rpc.neighbours import neighbours
+from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.distributed import LocalCluster, rpc
+import telegrad as tg
+from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.errors import CallTimeout
 from telegrad.rpc.options import Options
 from telegrad.rpc.transport import PrivateDirectory
@@ -122,6 +124,72 @@ def test_references_in_a_call_that_never_left_are_taken_back():
         finally:
             os.kill(process, signal.SIGCONT)
         assert rpc.rpc_sync("victim", simulated.who) == "victim"
+
+
+# Notices: nobody waits for an answer, and still each arrives, once.
+
+
+def test_a_notice_that_finds_no_room_is_left_for_later_and_the_next_does_not_wait():
+    came = []
+    with neighbours("a", "b", options=Options(segments=False)) as (a, b):
+        b.register_service("news", lambda request: came.append(request.header), inline=True)
+        a.notify_service("b", "news", 0)
+        link = a.peers.get("b").outgoing
+        link._write.acquire()
+        try:
+            for i in range(1, 4):
+                a.notify_service("b", "news", i)
+            a.notify_service("b", "news", "unreliable", reliable=False)
+            assert len(link.outbox) == 3
+            # Those who look after the links try in vain, and don't wait either.
+            a.run_timers(a.host.now() + 1.0)
+        finally:
+            link._write.release()
+        # Whoever comes now need not queue behind them.
+        a.notify_service("b", "news", 4)
+        a.run_timers(a.host.now() + 10.0)
+        assert eventually(lambda: not link.outbox)
+        assert sorted(came) == [0, 1, 2, 3, 4]
+
+
+def test_notices_that_found_no_room_go_with_a_peer_that_is_lost():
+    with neighbours("a", "b", options=Options(segments=False)) as (a, b):
+        a.notify_service("b", "autograd.none", 0)
+        link = a.peers.get("b").outgoing
+        link._write.acquire()
+        try:
+            a.notify_service("b", "autograd.none", 1)
+            assert len(link.outbox) == 1
+            b.close()
+            assert eventually(lambda: not link.outbox and link.closed)
+        finally:
+            link._write.release()
+
+
+@pytest.mark.processes
+def test_the_end_of_a_pass_and_of_a_context_do_not_wait_for_a_stopped_worker():
+    # So long that nobody is given up: each notice must arrive in the end.
+    options = Options(lost_after=300.0, segments=False)
+    with LocalCluster(["victim", "b"], options=options) as cluster:
+        process = cluster.process("victim").pid
+        with autograd.context() as context_id:
+            x = tg.tensor(np.ones(2), requires_grad=True)
+            rpc.rpc_sync("victim", handlers.scale, (x,))
+            loss = rpc.rpc_sync("b", handlers.with_failing_hook, (x,)).sum()
+            os.kill(process, signal.SIGSTOP)
+            try:
+                with pytest.raises(CallTimeout):
+                    rpc.rpc_sync("victim", len, (np.ones(LARGE // 8),), timeout=0.2)
+                # The victim is told of the failure, which it has no room for.
+                with pytest.raises(handlers.Unlucky):
+                    autograd.backward(context_id, [loss])
+                autograd._release_context(context_id)
+                link = rpc.current_worker().peers.get("victim").outgoing
+                assert len(link.outbox) == 2
+            finally:
+                os.kill(process, signal.SIGCONT)
+        assert eventually(lambda: rpc.rpc_sync("victim", handlers.leftovers) == handlers.CLEAN, 30)
+        assert eventually(lambda: not link.outbox, 30)
 
 
 def test_a_timeout_while_another_thread_sends_leaves_that_send_alone():

@@ -1,12 +1,13 @@
 """What a worker asks of others: calls and services, until each is settled.
 
-Everything here may run on any thread. Nothing is ever sent twice but reliable notices.
+Everything here may run on any thread. Nothing is ever sent twice but reliable notices. A peer that
+does not read keeps a call's sender until the call's deadline, and a notice's for a moment.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from telegrad.errors import CallTimeout, ProtocolViolation, UsageError
 from telegrad.rpc.call import Call
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
 __all__ = ["Outgoing"]
+
+# Seconds that a peer that does not read may keep the sender of a notice.
+_LONGEST_NOTICE: Final = 1.0
 
 
 class Outgoing:
@@ -193,7 +197,9 @@ class Outgoing:
         worker = self._worker
         peer = worker.find(to)
         data, buffers = seal_message(name, header, arrays)
-        endpoint = worker.path_to(peer, self.deadline(None))
+        endpoint = peer.outgoing
+        if endpoint is None or endpoint.closed:
+            endpoint = worker.path_to(peer, self.deadline(None))
         self._notify_on(endpoint, data, buffers, reliable)
 
     def notify_on(self, endpoint: Endpoint, name: str, header: Any) -> None:
@@ -204,21 +210,29 @@ class Outgoing:
     def _notify_on(
         self, endpoint: Endpoint, data: bytes, buffers: Sequence[Any], reliable: bool
     ) -> None:
-        worker = self._worker
+        worker, host, outbox = self._worker, self._worker.host, endpoint.outbox
         flags = number = 0
+        now = host.now()
+        # Where one waits already, the next is not to wait for the same peer again.
+        deadline = now if outbox.entries else now + _LONGEST_NOTICE
         # A stream that delivers all or breaks needs no acknowledgement, which would cost a wake-up.
-        reliable = reliable and not worker.host.is_lossless
-        if reliable:
+        is_posted = reliable and not host.is_lossless
+        if is_posted:
             flags = RELIABLE
-            number = endpoint.outbox.post((data, buffers), worker.host.now())
+            number = outbox.post((data, buffers), now)
         try:
-            endpoint.send(NOTICE, flags, number, 0, data, buffers)
+            went = endpoint.send_by(deadline, NOTICE, flags, number, 0, data, buffers)
         except (OSError, EOFError) as error:
             worker.endpoint_lost(endpoint, error)
             return
-        if reliable:
-            worker.host.expect_answer(endpoint)
-            worker.host.rouse(endpoint.outbox.next_due())
+        if reliable and not went and not is_posted:
+            # The stream delivers what was sent, and this was not: it is sent when there is room,
+            # unless the peer is lost before.
+            is_posted = True
+            outbox.post((data, buffers), now)
+        if is_posted:
+            host.expect_answer(endpoint)
+            host.rouse(outbox.next_due())
 
     def answered(self, endpoint: Endpoint, frame: Frame) -> None:
         """Settle the call that the frame answers; a late or repeated answer is dropped."""

@@ -342,8 +342,8 @@ class Worker:
         self.outgoing.expire(endpoint, now)
         try:
             for number, (header, buffers) in endpoint.outbox.due(now):
-                if endpoint.can_send():
-                    endpoint.send(frames.NOTICE, frames.RELIABLE, number, 0, header, buffers)
+                # What does not go out at once is due again later: timers wait for nobody.
+                endpoint.send_by(now, frames.NOTICE, frames.RELIABLE, number, 0, header, buffers)
             if endpoint.next_tick > now:
                 return
             endpoint.next_tick = now + endpoint.liveness.interval
