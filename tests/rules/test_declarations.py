@@ -82,7 +82,8 @@ def test_the_rules_of_an_exact_row_give_the_shape_and_dtype_of_the_input(row: Pr
         for index, rule in zip(node.wanted, node.rules):
             found = cotangent_of(row, results)
             if rule is not SAME:
-                found = rule(NUMPY, found, node)
+                begun = found if row.begin is None else row.begin(NUMPY, found, node)
+                found = rule(NUMPY, begun, node)
             assert tuple(found.shape) == inputs[index].shape, sample.label
             assert found.dtype == inputs[index].dtype, sample.label
 

@@ -9,6 +9,7 @@ from telegrad.arrays import (
     numpy_attention,
     numpy_convolution,
     numpy_gelu,
+    numpy_layer_norm,
     numpy_linalg,
     numpy_pooling,
     numpy_recurrence,
@@ -126,6 +127,7 @@ OVERRIDES: dict[str, Any] = {
     **numpy_pooling.OVERRIDES,
     **numpy_recurrence.OVERRIDES,
     **numpy_gelu.OVERRIDES,
+    **numpy_layer_norm.OVERRIDES,
     **numpy_rows.OVERRIDES,
     **numpy_attention.OVERRIDES,
 }

@@ -1,8 +1,9 @@
 """Values brought to mean 0 and variance 1 over some axes: the heart of layer and batch norms.
 
-The second result, ``scale``, is one divided by the standard deviation. Both rules read the results
-alone, so the argument need not be kept. ``scale_and_shift`` is what a layer norm does next: each
-place of the last axes has a weight and a bias of its own.
+The second result of ``normalize``, ``scale``, is one divided by the standard deviation. Both rules
+read the results alone, so the argument need not be kept. ``layer_norm`` is the same over the last
+axes, each place of which has a weight and a bias of its own besides. NumPy has kernels of its own
+for that row and its plain pull-back (``arrays/numpy_layer_norm.py``).
 """
 
 from math import prod
@@ -10,7 +11,7 @@ from typing import Any
 
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["NORMALIZE", "ROWS", "SCALE_AND_SHIFT"]
+__all__ = ["LAYER_NORM", "NORMALIZE", "ROWS"]
 
 
 def _normalize(xp: Any, x: Any, *, axes: tuple[int, ...], eps: float) -> tuple[Any, Any]:
@@ -36,17 +37,24 @@ def _mean_products(xp: Any, x: Any, y: Any, axes: tuple[int, ...]) -> Any:
 
 def _has_rows(xp: Any, x: Any, axes: tuple[int, ...]) -> bool:
     """Whether the axes are the last ones of a plain real array, which has quicker sums."""
-    last = tuple(range(x.ndim - len(axes), x.ndim))
-    return bool(xp.is_numpy and x.size and x.dtype.kind == "f" and axes == last)
+    return _is_plain(xp, x) and axes == _last(x, len(axes))
+
+
+def _is_plain(xp: Any, x: Any) -> bool:
+    return bool(xp.is_numpy and x.size and x.dtype.kind == "f")
+
+
+def _last(x: Any, count: int) -> tuple[int, ...]:
+    return tuple(range(x.ndim - count, x.ndim))
 
 
 def _count(x: Any, axes: tuple[int, ...]) -> int:
     return prod(x.shape[axis] for axis in axes)
 
 
-def _projected(xp: Any, v: Any, s: Any) -> Any:
+def _projected(xp: Any, v: Any, s: Any, axes: tuple[int, ...]) -> Any:
     """The derivative of the normal values in a direction; its matrix is symmetric."""
-    along, centre = _mean_products(xp, v, s.normal, s.axes), _means(xp, v, s.axes)
+    along, centre = _mean_products(xp, v, s.normal, axes), _means(xp, v, axes)
     if xp.is_numpy and v.dtype == s.normal.dtype:
         # The same in one piece of memory: fresh memory takes longer to get than to fill.
         result = s.normal * -along
@@ -57,26 +65,26 @@ def _projected(xp: Any, v: Any, s: Any) -> Any:
     return s.scale * (v - centre - s.normal * along)
 
 
-def _normalize_vjp(xp: Any, g: Any, s: Any) -> Any:
-    by_values, by_scale = g
-    result = None if by_values is None else _projected(xp, by_values, s)
+def _pulled(xp: Any, by_normal: Any, by_scale: Any, s: Any, axes: tuple[int, ...]) -> Any:
+    """The argument's gradient from those of the two results; None stands for zeros."""
+    result = None if by_normal is None else _projected(xp, by_normal, s, axes)
     if by_scale is not None:
-        share = 1.0 / max(_count(s.normal, s.axes), 1)
+        share = 1.0 / max(_count(s.normal, axes), 1)
         part = s.normal * (by_scale * s.scale * s.scale * -share)
         result = part if result is None else result + part
     return result
 
 
-def _normalize_jvp(xp: Any, t: Any, s: Any) -> Any:
-    along = _mean_products(xp, t, s.normal, s.axes)
-    return _projected(xp, t, s), -s.scale * s.scale * along
+def _pushed(xp: Any, t: Any, s: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+    along = _mean_products(xp, t, s.normal, axes)
+    return _projected(xp, t, s, axes), -s.scale * s.scale * along
 
 
 NORMALIZE = Primitive(
     "normalize",
     forward=_normalize,
-    vjp=(_normalize_vjp,),
-    jvp=(_normalize_jvp,),
+    vjp=(lambda xp, g, s: _pulled(xp, g[0], g[1], s, s.axes),),
+    jvp=(lambda xp, t, s: _pushed(xp, t, s, s.axes),),
     options=("axes", "eps"),
     outputs=("normal", "scale"),
     exact=True,
@@ -84,37 +92,62 @@ NORMALIZE = Primitive(
 )
 
 
-def _scale_and_shift(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
-    out = x * weight
-    if xp.is_numpy and out.shape and out.dtype == bias.dtype:
-        out += bias
-        return out
-    return out + bias
+def _layer_norm(xp: Any, x: Any, weight: Any, bias: Any, *, eps: float) -> tuple[Any, Any, Any]:
+    if _is_plain(xp, x) and x.dtype == weight.dtype == bias.dtype:
+        return xp.layer_norm(x, weight, bias, eps)  # type: ignore[no-any-return]
+    normal, scale = _normalize(xp, x, axes=_last(x, weight.ndim), eps=eps)
+    return normal * weight + bias, normal, scale
+
+
+def _with_products(xp: Any, g: Any, s: Any) -> Any:
+    by_value = g[0]
+    return *g, None if by_value is None else by_value * s.normal
+
+
+def _by_input(xp: Any, g: Any, s: Any) -> Any:
+    by_value, by_normal, by_scale, products = g
+    if by_value is not None:
+        if by_normal is None and by_scale is None and _is_plain(xp, by_value):
+            return xp.layer_norm_pull(by_value, products, s.weight, s.normal, s.scale)
+        through = by_value * s.weight
+        by_normal = through if by_normal is None else by_normal + through
+    return _pulled(xp, by_normal, by_scale, s, _last(s.normal, s.weight.ndim))
 
 
 def _sum_of_items(xp: Any, x: Any, shape: tuple[int, ...]) -> Any:
     """The sum over all axes but the last, which have this shape."""
-    if xp.is_numpy and x.size and x.dtype.kind == "f":
+    if x is None:
+        return None
+    if _is_plain(xp, x):
         return xp.column_sums(x.reshape(-1, prod(shape))).reshape(shape)
     return xp.sum(x, axis=tuple(range(x.ndim - len(shape))))
 
 
-SCALE_AND_SHIFT = Primitive(
-    "scale_and_shift",
-    forward=_scale_and_shift,
+def _along_input(xp: Any, t: Any, s: Any) -> Any:
+    along, by_scale = _pushed(xp, t, s, _last(s.normal, s.weight.ndim))
+    return along * s.weight, along, by_scale
+
+
+LAYER_NORM = Primitive(
+    "layer_norm",
+    forward=_layer_norm,
     inputs=("x", "weight", "bias"),
-    saves=("weight", "x weight.shape", "bias.shape"),
+    saves=("weight", "weight.shape", "bias.shape"),
+    begin=_with_products,
     vjp=(
-        lambda xp, g, s: g * s.weight,
-        lambda xp, g, s: _sum_of_items(xp, g * s.x, s.weight_shape),
-        lambda xp, g, s: _sum_of_items(xp, g, s.bias_shape),
+        _by_input,
+        lambda xp, g, s: _sum_of_items(xp, g[3], s.weight_shape),
+        lambda xp, g, s: _sum_of_items(xp, g[0], s.bias_shape),
     ),
     jvp=(
-        lambda xp, t, s: t * s.weight,
-        lambda xp, t, s: t * s.x,
-        lambda xp, t, s: t + xp.zeros_like(s.out),
+        _along_input,
+        lambda xp, t, s: (t * s.normal, None, None),
+        lambda xp, t, s: (t + xp.zeros_like(s.value), None, None),
     ),
+    options=("eps",),
+    outputs=("value", "normal", "scale"),
     exact=True,
+    gaps=True,
 )
 
-ROWS = (NORMALIZE, SCALE_AND_SHIFT)
+ROWS = (NORMALIZE, LAYER_NORM)

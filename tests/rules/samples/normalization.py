@@ -18,6 +18,19 @@ def _torch_normalize(torch: Any, x: Any, *, axes: Any, eps: float) -> Any:
     return (x - torch.mean(x, axes, keepdim=True)) * scale, scale
 
 
+def _layer_norm(x: Any, weight: Any, bias: Any, *, eps: float) -> Any:
+    axes = tuple(range(x.ndim - weight.ndim, x.ndim))
+    centred, scale = _normalize(x, axes=axes, eps=eps)
+    return centred * weight + bias, centred, scale
+
+
+def _torch_layer_norm(torch: Any, x: Any, weight: Any, bias: Any, *, eps: float) -> Any:
+    axes = tuple(range(x.ndim - weight.ndim, x.ndim))
+    centred, scale = _torch_normalize(torch, x, axes=axes, eps=eps)
+    value = torch.nn.functional.layer_norm(x, weight.shape, weight, bias, eps)
+    return value, centred, scale
+
+
 SAMPLES = {
     "normalize": Entry(
         (
@@ -29,15 +42,15 @@ SAMPLES = {
         numpy=_normalize,
         torch=_torch_normalize,
     ),
-    "scale_and_shift": Entry(
+    "layer_norm": Entry(
         (
-            sample("last axis", normal(2, 4), normal(4), normal(4)),
-            sample("two axes", normal(3, 2, 2), normal(2, 2), normal(2, 2)),
-            sample("two axes before", normal(2, 1, 3), normal(3), normal(3)),
-            sample("no axis before", normal(3), normal(3), normal(3)),
-            sample("zero-size", normal(0, 2), normal(2), normal(2)),
+            sample("last axis", normal(2, 4), normal(4), normal(4), eps=0.1),
+            sample("two axes", normal(3, 2, 2), normal(2, 2), normal(2, 2), eps=0.01),
+            sample("two axes before", normal(2, 1, 3), normal(3), normal(3), eps=0.01),
+            sample("no axis before", normal(3), normal(3), normal(3), eps=0.1),
+            sample("zero-size", normal(0, 2), normal(2), normal(2), eps=0.01),
         ),
-        numpy=lambda x, weight, bias: x * weight + bias,
-        torch=lambda torch, x, weight, bias: x * weight + bias,
+        numpy=_layer_norm,
+        torch=_torch_layer_norm,
     ),
 }

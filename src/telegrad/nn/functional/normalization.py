@@ -7,7 +7,7 @@ import numpy as np
 
 from telegrad.errors import ShapeError, UsageError
 from telegrad.ops import reshape
-from telegrad.rules.normalization import NORMALIZE, SCALE_AND_SHIFT
+from telegrad.rules.normalization import LAYER_NORM, NORMALIZE
 from telegrad.tensors import Tensor, apply
 
 __all__ = ["batch_norm", "layer_norm"]
@@ -30,10 +30,10 @@ def layer_norm(
     for name, value in (("weight", weight), ("bias", bias)):
         if value is not None and value.shape != shape:
             raise ShapeError(f"expected {name} of shape {shape} in layer_norm, got {value.shape}")
+    if weight is not None and bias is not None and weight.dtype == bias.dtype == input.dtype:
+        return apply(LAYER_NORM, input, weight, bias, eps=eps)[0]  # type: ignore[no-any-return]
     axes = tuple(range(input.ndim - len(shape), input.ndim))
     out: Tensor = apply(NORMALIZE, input, axes=axes, eps=eps)[0]
-    if weight is not None and bias is not None and weight.dtype == bias.dtype == out.dtype:
-        return apply(SCALE_AND_SHIFT, out, weight, bias)  # type: ignore[no-any-return]
     if weight is not None:
         out = out * weight
     return out if bias is None else out + bias
