@@ -24,6 +24,7 @@ PUBLIC = [
     "telegrad.errors",
     "telegrad.fft",
     "telegrad.interop.torch_autograd",
+    "telegrad.interop.torch_nn",
     "telegrad.interop.torch_optim",
     "telegrad.interop.torch_rpc",
     "telegrad.linalg",

@@ -1,8 +1,8 @@
 """PyTorch's own tests of its RPC and distributed autograd, with telegrad in their place.
 
 The test classes are those inside of the installed torch package; nothing of them is copied. Before
-they are imported, ``torch.distributed.rpc``, ``.autograd`` and ``.optim`` are replaced by stand-ins
-of telegrad, so whatever they name is telegrad's.
+they are imported, ``torch.distributed.rpc``, ``.autograd``, ``.nn`` and ``.optim`` are replaced by
+stand-ins of telegrad, so whatever they name is telegrad's.
 """
 
 import importlib
@@ -18,17 +18,20 @@ import torch.distributed
 import telegrad.interop.torch_autograd
 import telegrad.interop.torch_optim
 import telegrad.interop.torch_rpc as rpc
+from telegrad.interop import torch_nn
 from telegrad.interop.torch_rpc import options
 
-_PACKAGE = "torch.testing._internal.distributed.rpc"
+_PACKAGE = "torch.testing._internal.distributed"
 CLASSES = {
-    "DistAutogradTest": "dist_autograd_test",
-    "TensorPipeAgentDistAutogradTest": "dist_autograd_test",
-    "DistOptimizerTest": "dist_optimizer_test",
-    "RpcTest": "rpc_test",
-    "TensorPipeAgentRpcTest": "rpc_test",
-    "ParameterServerTest": "examples.parameter_server_test",
-    "ReinforcementLearningRpcTest": "examples.reinforcement_learning_rpc_test",
+    "DistAutogradTest": "rpc.dist_autograd_test",
+    "TensorPipeAgentDistAutogradTest": "rpc.dist_autograd_test",
+    "DistOptimizerTest": "rpc.dist_optimizer_test",
+    "RpcTest": "rpc.rpc_test",
+    "TensorPipeAgentRpcTest": "rpc.rpc_test",
+    "ParameterServerTest": "rpc.examples.parameter_server_test",
+    "ReinforcementLearningRpcTest": "rpc.examples.reinforcement_learning_rpc_test",
+    "RemoteModuleTest": "nn.api.remote_module_test",
+    "ThreeWorkersRemoteModuleTest": "nn.api.remote_module_test",
 }
 """The classes whose tests can be run here, and the modules they are in."""
 CALLS = {"RpcTest", "TensorPipeAgentRpcTest", "ParameterServerTest", "ReinforcementLearningRpcTest"}
@@ -45,6 +48,13 @@ def substitute() -> None:
     # What the tests share with others of PyTorch's is not about RPC: it keeps PyTorch's own.
     importlib.import_module("torch.testing._internal.common_distributed")
     sys.modules.pop("torch.testing._internal.dist_utils", None)
+    # The tests of remote modules import two private names of PyTorch's as well.
+    remote_module = types.ModuleType("remote_module")
+    vars(remote_module).update(
+        RemoteModule=torch_nn.RemoteModule,
+        _RemoteModule=torch_nn.RemoteModule,
+        _REMOTE_MODULE_PICKLED_ATTRIBUTES=(),
+    )
     modules: dict[str, types.ModuleType] = {
         "rpc": rpc,
         "rpc.api": rpc.api,
@@ -54,6 +64,9 @@ def substitute() -> None:
         "rpc.internal": rpc.internal,
         "rpc.options": options,
         "autograd": telegrad.interop.torch_autograd,
+        "nn": torch_nn,
+        "nn.api": torch_nn,
+        "nn.api.remote_module": remote_module,
         "optim": telegrad.interop.torch_optim,
     }
     for name, module in modules.items():
