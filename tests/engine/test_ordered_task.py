@@ -246,3 +246,23 @@ def test_both_tasks_give_the_same_gradients_on_random_graphs(
             task.run()
         assert log.delivered == expected.delivered
         assert task.sums == {}
+
+
+def test_a_pass_pauses_after_so_many_departures_and_goes_on() -> None:
+    results = []
+    for most in (1, 2, 3, 7):
+        log = Log()
+        recvs = [FakeNode(f"recv {i}", is_boundary=True) for i in range(5)]
+        root = FakeNode("root", recvs, (1, 2, 3, 4, 5), log=log)
+        task = task_of(log)
+        task.count([root])
+        task.feed(root, 10)
+        rounds = []
+        task.run(most)
+        rounds.append(len(log.departed))
+        while task.is_paused:
+            task.run(most)
+            rounds.append(len(log.departed))
+        assert rounds == [min(most * (i + 1), 5) for i in range(-(-5 // most))]
+        results.append(log.departed)
+    assert all(result == results[0] for result in results)

@@ -164,9 +164,13 @@ class Carrier:
                 if riding and (leaving or questions):
                     # Something else is under way: don't let the asker wait for it.
                     leaving[asker], riding = riding, []
-            waits = len(leaving) == 1 and not questions
+            waits = len(leaving) == 1 and not questions and not part.is_paused
             for to, group in leaving.items():
                 questions.append(self._send(part, to, group, phase, waits))
+            if part.is_paused:
+                departures, change = part.go_on()
+                report.change(own, change)
+                continue
             if not questions:
                 return riding
             (waiting, workers, entries), arrays = self._questions.take_next(questions).wait()

@@ -15,8 +15,9 @@ Gradients are staged here and become the context's when the pass has succeeded e
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -40,6 +41,9 @@ Feed = tuple[int, Sequence[Any]]
 
 
 _by_path = attrgetter("path")
+# So many gradients leave before the rest is run: while these are on their way and worked on, this
+# worker goes on. Fewer would cost more in messages than is gained.
+_LEAVE_TOGETHER: Final = 32
 
 
 class Plan(msgspec.Struct, array_like=True, frozen=True):
@@ -151,6 +155,11 @@ class Part:
                 self._task.feed(self._send_of(message_id), Bundle(parts))
             return self._run()
 
+    def go_on(self) -> tuple[list[Departure], int]:
+        """Runs on after a pause."""
+        with self._turns:
+            return self._run()
+
     def resume(self) -> tuple[list[Departure], int]:
         """Runs on after the correction."""
         with self._turns:
@@ -165,9 +174,9 @@ class Part:
         MODE.set(recording(before, self.plan.recorded))
         try:
             if foreign.known:
-                foreign.known[0].run(self._task.run)
+                foreign.known[0].run(partial(self._task.run, _LEAVE_TOGETHER))
             else:
-                self._task.run()
+                self._task.run(_LEAVE_TOGETHER)
         except BaseException as error:
             self._error = error
             raise
@@ -181,6 +190,11 @@ class Part:
         waiting = len(self._task.sums)
         change, self._reported = waiting - self._reported, waiting
         return departures, change
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether there is more to run; what is to leave should not wait for it."""
+        return self._task.is_paused
 
     def is_run_here(self) -> bool:
         """Whether the calling thread runs this part right now: it is a hook, or a rule."""

@@ -12,16 +12,17 @@ Contributions are folded as soon as all with smaller ranks are in; only early on
    that lead to no goal are *skipped*: nothing of them runs. Whatever contributes to a node that
    leads to a goal leads there itself, so what is left receives the same contributions as ever.
 2. ``feed(node, cotangent)``: a cotangent from outside, before all contributions.
-3. ``run()``: runs what is ready. A boundary hands its cotangent to ``depart``. What remains in
-   ``sums`` waits for contributors that have not run.
+3. ``run()``: runs what is ready. A boundary hands its cotangent to ``depart``; after `most` of
+   them it pauses, so that what leaves can be on its way while the rest runs. What remains in
+   ``sums`` at the end waits for contributors that have not run.
 4. ``discover(nodes)``: which nodes that have not run do these reach? New boundaries are returned.
 5. ``drop_dead()``: forget the contributors that nothing live reaches, so that waiting nodes need
    only those that will come (design: SMART).
 """
 
+import sys
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import AbstractContextManager
-from sys import getrefcount
 from typing import Any
 
 from telegrad.arrays import silent
@@ -119,6 +120,7 @@ class OrderedTask:
         """Nodes that are ready with the only contribution they expected: nothing to sum."""
         self._expected: dict[Any, list[int]] = {}
         self._ready: list[Any] = []
+        self._left = 0
         self._live: dict[Any, None] = {}
 
     def count(self, entries: Iterable[Any]) -> None:
@@ -178,9 +180,15 @@ class OrderedTask:
             found = self.sums[node] = Sum(self._expected.get(node, []))
         return found
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether something is ready to run."""
+        return bool(self._ready)
+
     @silent
-    def run(self) -> None:
-        """Runs everything that is ready, and what that makes ready."""
+    def run(self, most: int = sys.maxsize) -> None:
+        """Runs everything that is ready, and what that makes ready, up to `most` departures."""
+        self._left = most
         node: Any = None
         ready, sums, done, whole = self._ready, self.sums, self.done, self._whole
         ranks, expected, joined = self.ranks, self._expected, self.joined
@@ -194,7 +202,7 @@ class OrderedTask:
                 done.add(node)
                 edges = node.edges if not joined else joined.get(node, node.edges)
                 cotangent = whole.pop(node) if node in whole else sums.pop(node).total
-                is_alone = getrefcount(cotangent) <= ALONE
+                is_alone = sys.getrefcount(cotangent) <= ALONE
                 contributions: Any
                 if cotangent is None:
                     contributions = (None,) * len(edges)
@@ -214,6 +222,8 @@ class OrderedTask:
                         node.release()
                 else:
                     contributions = self._run_with_guests(node, cotangent, edges)
+                    if not self._left:
+                        return
                 cotangent = None
                 for edge, contribution in zip(edges, contributions):
                     if skipped and edge in skipped:
@@ -248,6 +258,7 @@ class OrderedTask:
         if node.is_boundary:
             if node not in self.joined:
                 self.depart(node, cotangent)
+                self._left -= 1
                 return ()
         elif node.freed:
             raise freed_error(node)
