@@ -49,6 +49,9 @@ class LevelBook:
                 number = self._worker.next_id()
                 self._enter(number, level)
             self._told[number][to] = None
+        if not level.is_open:
+            # It closed before anybody watched it here: whoever is told of it hears that, too.
+            self._forget(level)
         return number
 
     def meet(self, numbers: Sequence[int]) -> list[Level | None]:

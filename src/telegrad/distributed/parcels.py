@@ -4,16 +4,21 @@ For each message ``[message id, how many tensors it had, which have a gradient, 
 and the raw arrays. In a recorded pass gradients are values with a history: they leave and arrive as
 messages of their own, so a further pass goes back over the same wires. Their place in the program
 is that of the message they answer, behind a mark that puts them after the whole forward program.
+
+A forward-mode level may close at any time, on one worker sooner than on another, and takes its
+tangents off everything. What counts is how a gradient was when it was packed: its tangents keep
+their places in the message, even where they arrive too late to be any.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 
 from telegrad.distributed.passes import Departure, Feed, Part
 from telegrad.distributed.recording import Recorder
-from telegrad.distributed.travelling import rebuilt
+from telegrad.distributed.travelling import CarriedDual
 from telegrad.tensors import Tensor, wrap
 
 __all__ = ["Parcels"]
@@ -36,12 +41,15 @@ class Parcels:
         for departure in group:
             parts, recv = departure.parts, departure.recv
             places = [i for i, part_ in enumerate(parts) if part_ is not None]
+            values = [parts[i] for i in places]
+            for i, value in enumerate(values):
+                if isinstance(value, Tensor) and value.tangents:
+                    values[i] = _as_it_is(value)
             extra = facts = None
             if part.plan.recorded:
                 path = (_AFTER, part.plan.ordinal, *recv.path)
-                extra = self._recorder.give(part.context, to, [parts[i] for i in places], path)
-            for place in places:
-                value = parts[place]
+                extra = self._recorder.give(part.context, to, values, path)
+            for place, value in zip(places, values):
                 if not isinstance(value, Tensor):
                     arrays.append(np.asarray(value))
                     continue
@@ -58,14 +66,34 @@ class Parcels:
         rest = iter(arrays)
         for message_id, size, places, facts, extra in entries:
             parts: list[Any] = [None] * size
-            for place in places:
+            duals: dict[int, CarriedDual] = {}
+            for i, place in enumerate(places):
                 known = facts and facts.get(place)
-                parts[place] = rebuilt(rest, known, self._recorder.levels) if known else next(rest)
+                if known:
+                    came = list(islice(rest, 1 + _count(known)))
+                    duals[i] = CarriedDual(came, known, False)
+                    parts[place] = duals[i].arrive(self._recorder.levels)
+                else:
+                    parts[place] = next(rest)
             if part.plan.recorded:
                 present = [p if isinstance(p, Tensor) else wrap(p) for p in parts if p is not None]
                 if extra is not None:
-                    self._recorder.take(part.context, extra, present)
+                    self._recorder.take(part.context, extra, present, duals)
                 for place, value in zip(places, present):
                     parts[place] = value
             feeds.append((message_id, parts))
         return feeds
+
+
+def _as_it_is(tensor: Tensor) -> Tensor:
+    """A dual tensor whose tangents stay, whatever closes: for reading alone."""
+    held = wrap(tensor.array, tensor.node)
+    held.tangents = {
+        level: _as_it_is(tangent) for level, tangent in dict(tensor.tangents or {}).items()
+    }
+    return held
+
+
+def _count(facts: list[Any]) -> int:
+    """How many tangents a description is of."""
+    return sum(1 + _count(inner or []) for _, inner in facts)

@@ -154,10 +154,12 @@ class Recorder:
         message_id = self._send_node(context, to, recorded, path)
         return [message_id, slots, path, self.worker.name]
 
-    def take(self, context: Context, extra: Any, values: list[Any]) -> None:
-        """Joins Tensors that arrived so to their message."""
+    def take(
+        self, context: Context, extra: Any, values: list[Any], duals: dict[int, CarriedDual]
+    ) -> None:
+        """Joins Tensors that arrived so to their message; `duals` carried some, by their place."""
         message_id, slots, path, frm = extra
-        self._take(context, frm, message_id, values, slots, tuple(path), {})
+        self._take(context, frm, message_id, values, slots, tuple(path), duals)
 
     def tell(self, to: str | int, service: str, header: Any) -> bool:
         """Sends a notice that is repeated until it arrives; says whether its worker can be reached.

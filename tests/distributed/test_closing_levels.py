@@ -1,0 +1,97 @@
+"""A dual level that closes while a pass runs, on each worker at another moment."""
+
+import random
+
+import numpy as np
+import pytest
+from tests.distributed import handlers
+from tests.distributed.simulated import SLOW, on_workers
+from tests.distributed.soak import amount
+
+import telegrad as tg
+from telegrad.autograd import forward_ad
+from telegrad.distributed import autograd, rpc
+from telegrad.distributed.equipment import autograd_of
+from telegrad.rpc.future import Future
+from telegrad.tensors.levels import Level
+
+X = np.array([0.5, 0.25])
+
+
+def both(value):
+    y = value * handlers.parameter()
+    return y, tg.sin(y)
+
+
+def both_there(value):
+    return rpc.rpc_sync("c", both, (value,))
+
+
+def loss_of(value):
+    """Messages of two tensors: what one of them loses must not shift the other."""
+    y, z = rpc.rpc_sync("b", both_there, (value,))
+    p, q = rpc.rpc_sync("c", both, (y * z,))
+    return (p * q).sum()
+
+
+def gradients(context_id, x, loss):
+    """The gradient by a recorded pass, and the gradient of its sum by a second one."""
+    (first,) = autograd.grad(context_id, loss, x, create_graph=True)
+    # On a level that is still open its tangent has a history of its own.
+    primal = forward_ad.unpack_dual(first).primal if first.is_dual else first
+    (second,) = autograd.grad(context_id, primal.sum(), x)
+    return [each.detach().numpy().tolist() for each in (first, second)]
+
+
+def expected():
+    x = tg.tensor(X, requires_grad=True)
+    with autograd.context() as context_id:
+        return gradients(context_id, x, loss_of(x))
+
+
+@pytest.mark.parametrize("seed", range(amount(30, 1000)))
+def test_a_level_that_closes_during_a_recorded_pass_leaves_both_orders_exact(seed):
+    @on_workers("main", "b", "c", seed=seed, faults=SLOW)
+    def test(simulation):
+        x = tg.tensor(X, requires_grad=True)
+        found = Future()
+        plain = expected()
+
+        def run():
+            try:
+                found.set_result(gradients(context_id, x, loss))
+            except BaseException as error:
+                found.set_exception(error)
+
+        with autograd.context() as context_id:
+            with forward_ad.dual_level():
+                tangent = tg.tensor(np.ones(2), requires_grad=True)
+                loss = loss_of(forward_ad.make_dual(x, tangent))
+                # On a strand of its own, as another thread would.
+                rpc.current_worker().host.start(run)
+                simulation.sleep(random.Random(seed).uniform(0.0, 0.2))
+            assert found.wait() == plain
+
+    test()
+
+
+@on_workers("main", "b")
+def test_a_level_that_closed_before_it_was_told_of_is_not_kept():
+    book = autograd_of(rpc.current_worker()).recorder.levels
+    level = Level()
+    level.close()
+    number = book.share(level, "b")
+    assert len(book) == 0
+    # Nor by whoever hears of it.
+    assert rpc.rpc_sync("b", knows_level, (number,)) is False
+
+
+def knows_level(number):
+    """Asked again until the notice came."""
+    worker = rpc.current_worker()
+    book = autograd_of(worker).recorder.levels
+    for _ in range(100):
+        if number in book._closed:
+            break
+        worker.host.simulation.sleep(0.01)
+    return book.meet([number]) != [None]
