@@ -389,6 +389,8 @@ def test_help_says_what_a_number_means(capsys: pytest.CaptureFixture[str]) -> No
         (["--workers", "a,a", "x.py"], "two workers are called 'a'"),
         (["--workers", "a b", "x.py"], "expected a worker's name"),
         (["--workers", "a", "none.py"], "no script at none.py"),
+        (["--workers", "a", "--port", "99999", "x.py"], "expected --port from 1 to 65535"),
+        (["--workers", "a", "--grace", "-1", "x.py"], "expected --grace of 0 seconds or more"),
     ],
 )
 def test_misuse_is_explained(
@@ -396,6 +398,12 @@ def test_misuse_is_explained(
 ) -> None:
     assert main(["run", *arguments]) == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_without_a_script_that_alone_is_missed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--workers", "2"])
+    assert capsys.readouterr().err.endswith("the following arguments are required: script\n")
 
 
 def test_without_a_command_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,8 @@ from telegrad.rpc.transport import PrivateDirectory
 
 __all__ = ["RUN"]
 
+_LARGEST_PORT = 65535
+
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", required=True, metavar="NAMES|NUMBER", help=WORKERS_HELP)
@@ -31,7 +33,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         help="how long workers that are told to end may take (default: 10)",
     )
     parser.add_argument("script", help="the Python script each worker runs")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    rest = parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, help="the script's own arguments"
+    )
+    # argparse would name them among what is missing where there is no script.
+    rest.required = False
 
 
 def _execute(arguments: argparse.Namespace) -> int:
@@ -43,6 +49,12 @@ def _execute(arguments: argparse.Namespace) -> int:
     from telegrad.cli.launcher import Launcher
 
     workers = worker_names(arguments.workers)
+    if not 0 <= arguments.port <= _LARGEST_PORT:
+        raise UsageError(
+            f"expected --port from 1 to {_LARGEST_PORT}, or 0 for a free one, got {arguments.port}"
+        )
+    if arguments.grace < 0:
+        raise UsageError(f"expected --grace of 0 seconds or more, got {arguments.grace:g}")
     if not Path(arguments.script).is_file():
         raise UsageError(f"no script at {arguments.script}: give the path of a Python file")
     command = [sys.executable, arguments.script, *arguments.arguments]

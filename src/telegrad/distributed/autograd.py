@@ -14,6 +14,7 @@ from telegrad.distributed import foreign
 from telegrad.distributed.contexts import CURRENT, Context, Place
 from telegrad.distributed.drawing import draw
 from telegrad.distributed.equipment import Autograd, autograd_of
+from telegrad.distributed.gradient_map import GradientMap
 from telegrad.distributed.passes import Part
 from telegrad.distributed.summary import gradients
 from telegrad.errors import ContextError, DTypeError, GradientError, UsageError
@@ -107,7 +108,7 @@ def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
             )
         part.ended.wait()
     with found.lock:
-        return dict(found.gradients)
+        return GradientMap(found.gradients)
 
 
 def grad(

@@ -48,7 +48,13 @@ def _setting(value: Any, name: str, argument: str) -> int:
     if value is None:
         value = os.environ.get(name)
     if value is None:
-        raise UsageError(f"init_rpc needs {argument}=..., or {name} in the environment")
+        given = f"{name} in the environment"
+        if argument != name:
+            given = f"{argument}=..., or {given}"
+        raise UsageError(
+            f"init_rpc needs {given}: start the script once for each worker, as `telegrad run "
+            "--workers 2 script.py` does, or use LocalCluster, which needs none of this"
+        )
     try:
         return int(value)
     except ValueError:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from telegrad.errors import CallTimeout, UsageError
+from telegrad.errors import CallTimeout, Unserializable, UsageError
 from telegrad.rpc.request import current_request
 
 __all__ = ["Future", "collect_all", "wait_all"]
@@ -67,6 +67,12 @@ class Future(Generic[T]):
         if not self._done:
             return f"<{type(self).__name__} pending>"
         return f"<{type(self).__name__} {self._error!r}>" if self._error else "<Future done>"
+
+    def __reduce__(self) -> Any:
+        raise Unserializable(
+            "a future belongs to its process: send what wait() returns, or a reference, as "
+            "remote() gives"
+        )
 
     def done(self) -> bool:
         """Say whether there is a value or an exception."""

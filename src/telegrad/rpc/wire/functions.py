@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from telegrad.errors import Refused
+from telegrad.errors import Refused, UsageError
 from telegrad.rpc.wire import pickling
 from telegrad.rpc.wire.captures import Capture, capture, is_same
 from telegrad.rpc.wire.naming import goes_by_value_on_request
@@ -34,6 +34,11 @@ _codes: "weakref.WeakKeyDictionary[Any, tuple[Capture, tuple[bytes, bytes]]]" = 
 
 def code_of(function: Any) -> tuple[bytes, bytes] | None:
     """Return (digest, code) of a function that goes by value, or None if it holds slots."""
+    if not callable(function):
+        raise UsageError(
+            f"expected a function to run on the other worker, got {type(function).__qualname__}: "
+            "give the function itself and its arguments apart, func, args=(x,), not func(x)"
+        )
     made_of = None if goes_by_value_on_request() else capture(function)
     if made_of is not None:
         known = _codes.get(function)

@@ -1,0 +1,43 @@
+"""The gradients of a context, by leaf: a dict that says why a tensor has none in it.
+
+Invariant: but for the text of its KeyError it is a dict, and it travels as one.
+"""
+
+from typing import Any, NoReturn
+
+from telegrad.tensors import Tensor
+
+__all__ = ["GradientMap"]
+
+
+class GradientMap(dict[Tensor, Tensor]):
+    """What ``get_gradients`` gives."""
+
+    __slots__ = ()
+
+    def __missing__(self, key: Any) -> NoReturn:
+        raise KeyError(_why_missing(key))
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+
+def _why_missing(key: Any) -> str:
+    # PyTorch's tensors are asked by the same names.
+    if not hasattr(key, "requires_grad"):
+        return f"expected a tensor as the key of a gradient, got {type(key).__name__}"
+    what = f"no gradient for the tensor of shape {tuple(key.shape)}"
+    if not key.requires_grad:
+        return (
+            f"{what}: it does not require grad; make it with requires_grad=True, before the calls"
+        )
+    if not key.is_leaf:
+        return (
+            f"{what}: it was computed, and only leaves have one here; ask for it with "
+            "grad(context_id, outputs, inputs)"
+        )
+    return (
+        f"{what}: no backward pass of this context has reached it on this worker. A call is "
+        "recorded if it is made inside of `with context()`, on the thread that entered it; made "
+        "elsewhere, its result is a new leaf"
+    )
