@@ -1,5 +1,6 @@
 """NumPy's own kernels give what the plain rows give, at the sizes where they are used."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,8 @@ import scipy.special
 import torch
 
 import telegrad as tg
+from telegrad.arrays import numpy_attention, numpy_gelu
+from telegrad.arrays.numpy_powers import quickest_power
 from telegrad.arrays.numpy_rows import column_sums, row_dots, row_sums
 from telegrad.nn import functional
 from telegrad.rules.attention import SELF_ATTENTION
@@ -18,6 +21,24 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(11)
 
 
+@pytest.fixture(params=["e", "two"])
+def base(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the kernels take powers of this base, whichever is the quicker one here."""
+    chosen = (np.exp, 1.0) if request.param == "e" else (np.exp2, math.log2(math.e))
+    for module in (numpy_attention, numpy_gelu):
+        monkeypatch.setattr(module, "quickest_power", lambda dtype: chosen)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_quickest_power_is_the_exponential(dtype: str) -> None:
+    x = np.linspace(-20, 5, 1001).astype(dtype)
+    power, unit = quickest_power(x.dtype)
+    found = power(x * unit)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, np.exp(x), rtol=4e-6 if dtype == "float32" else 1e-15)
+
+
+@pytest.mark.usefixtures("base")
 def test_gelu_of_many_float32_numbers_is_as_exact_as_float32() -> None:
     # An odd number of them, more than a block; and far out, where nothing may overflow.
     x = np.concatenate([np.linspace(-15, 15, 200_001), [-1e5, 1e5, 0.0]]).astype(np.float32)
@@ -52,6 +73,7 @@ MASKS: dict[str, Any] = {
 }
 
 
+@pytest.mark.usefixtures("base")
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("scale", [0.3, 60.0], ids=["near", "far apart"])
 def test_attention_over_many_places_is_pytorchs(mask: str, scale: float) -> None:

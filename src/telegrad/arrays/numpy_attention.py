@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.numpy_powers import quickest_power
 from telegrad.arrays.numpy_rows import row_dots, row_sums
 from telegrad.arrays.numpy_special import softmax
 from telegrad.arrays.scratch import scratch
@@ -36,7 +37,8 @@ def self_attention(packed: Any, *, scale: float, mask: Any) -> tuple[Any, Any]:
     q, k, v = _parts(packed)
     items, places, _, heads, features = packed.shape
     weights = np.empty((items, heads, places, places), packed.dtype)
-    np.matmul(q, _turned(k, scale), out=weights)
+    _, unit = quickest_power(packed.dtype)
+    np.matmul(q, _turned(k, scale * unit), out=weights)
     weights = _softmax(weights, mask)
     out = np.empty((items, places, heads, features), packed.dtype)
     np.matmul(weights, v, out=out.transpose(0, 2, 1, 3))
@@ -44,17 +46,19 @@ def self_attention(packed: Any, *, scale: float, mask: Any) -> tuple[Any, Any]:
 
 
 def _softmax(scores: Any, mask: Any) -> Any:
-    """Over the last axis; the scores are overwritten."""
+    """Over the last axis, of scores in units of ``quickest_power``, which are overwritten."""
+    power, unit = quickest_power(scores.dtype)
     hides = mask is not None and mask.dtype.kind == "b"
     if mask is not None and not hides:
-        scores += mask
+        scores += mask * unit
     if not scores.size:
         return scores
-    if not max(scores.max(), -scores.min()) < _NARROW:
+    if not max(scores.max(), -scores.min()) < _NARROW * unit:
+        scores /= unit
         if hides:
             scores = np.where(mask, scores, scores.dtype.type(-math.inf))
         return softmax(scores, axis=-1)
-    np.exp(scores, out=scores)
+    power(scores, out=scores)
     if hides:
         scores *= mask
     scores /= row_sums(scores)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.arrays.numpy_ndtr import ndtr
+from telegrad.arrays.numpy_powers import quickest_power
 from telegrad.arrays.scratch import scratch
 
 __all__ = ["OVERRIDES"]
@@ -27,7 +28,7 @@ _BLOCK = 1 << 16
 """Elements at a time: four arrays of this size stay in the cache."""
 
 _DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
-_MINUS_HALF, _HALF = np.float32(-0.5), np.float32(0.5)
+_HALF = np.float32(0.5)
 _SIGN = np.int32(-(1 << 31))
 _C, _P, _Q, _R, _S, _T, _U = map(
     np.float32,
@@ -63,6 +64,7 @@ def gelu_with_slope(x: Any) -> tuple[Any, Any]:
 
 def _fill(x: Any, value: Any, slope: Any, work: Any) -> None:
     """Both results in place; until they are there, their memory serves for the work in between."""
+    power, unit = quickest_power(x.dtype)
     y = np.abs(x, out=work)
     share = np.add(y, _U, out=slope)
     np.divide(_T, share, out=share)
@@ -74,8 +76,8 @@ def _fill(x: Any, value: Any, slope: Any, work: Any) -> None:
     np.divide(_P, share, out=share)
     share += _C
     bell = np.square(x, out=value)
-    bell *= _MINUS_HALF
-    np.exp(bell, out=bell)
+    bell *= np.float32(-0.5 * unit)
+    power(bell, out=bell)
     share *= bell
     # Less than a half by as much as the share below |x| is more; which it is, x's sign bit says.
     np.subtract(_HALF, share, out=share)
