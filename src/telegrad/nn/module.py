@@ -226,9 +226,11 @@ class Module:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients of all parameters, or makes them zero."""
-        for parameter in self.parameters():
-            if parameter.grad is not None:
-                parameter.grad = None if set_to_none else _zeros(parameter.grad)
+        for module in self.modules():
+            # Each step does this: without names, and a shared parameter may be met twice.
+            for value in vars(module).values():
+                if isinstance(value, Parameter) and value.grad is not None:
+                    value.grad = None if set_to_none else _zeros(value.grad)
 
     def apply(self, function: Callable[["Module"], Any]) -> Self:
         """Calls ``function(module)`` for all modules inside, and then for this one."""
