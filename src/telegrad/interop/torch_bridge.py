@@ -260,13 +260,12 @@ def join(value: torch.Tensor, node: Any, entries: list[Entry] | None) -> Any:
 
     `entries`: where telegrad's graph behind the node goes back to PyTorch's; None for a message.
     """
-    apply = _apply if _is_transforming() else _apply_plainly
     crossing = Crossing(node, entries)
     tensors = [each.tensor for each in entries] if entries else ()
-    if is_ordinary():
-        return apply(_ANCHOR, [value], crossing, *tensors)
-    with torch.inference_mode(False), torch.enable_grad():
-        return apply(_ANCHOR, [value], crossing, *tensors)
+    if not is_ordinary():
+        with torch.inference_mode(False), torch.enable_grad():
+            return _apply(_ANCHOR, [value], crossing, *tensors)
+    return (_apply if _is_transforming() else _apply_plainly)(_ANCHOR, [value], crossing, *tensors)
 
 
 def _pull_crossing(

@@ -159,18 +159,23 @@ class Tap(End):
 class Landing(End, Hooked):
     """Where cotangents go on in telegrad's graph."""
 
-    __slots__ = ("crossing", "edges", "key", "place", "tap")
+    __slots__ = ("_node", "crossing", "key", "tap")
 
     hooks: ClassVar[None] = None
     is_leaf: ClassVar[bool] = False
 
     def __init__(self, node: Any) -> None:
         super().__init__()
-        self.place: Place = (node, 0)
+        self._node = node
         self.crossing = node.crossing
         self.key = next_key()
         self.tap: Tap | None = None
-        self.edges: tuple[Any, ...] = (self.crossing.node,)
+        """Where the cotangent that lands here goes, too."""
+
+    @property
+    def edges(self) -> tuple[Any, ...]:
+        node = self.crossing.node
+        return (node,) if self.tap is None else (node, self.tap)
 
     def name(self) -> str:
         return "ToTorchBackward"
@@ -186,11 +191,6 @@ class Landing(End, Hooked):
             return node.edges[0], node.index, node.size
         return node, 0, 1
 
-    def tapped_by(self, tap: Tap) -> None:
-        """Has the cotangent that lands here go to a tap, too."""
-        self.tap = tap
-        self.edges = (*self.edges, tap)
-
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         return self._pull(cotangent, False)
 
@@ -200,7 +200,7 @@ class Landing(End, Hooked):
 
     def _pull(self, cotangent: torch.Tensor, recorded: bool) -> Sequence[Cotangent | None]:
         if self.is_shared:
-            cotangent = _with_hooks(self.place, cotangent, recorded)
+            cotangent = _with_hooks((self._node, 0), cotangent, recorded)
         went_over = over(cotangent, recorded)
         if self.tap is None:
             return (went_over,)

@@ -42,7 +42,7 @@ class Torch:
         # Before anything is recorded of it: what can't travel leaves no message behind.
         torch_tensors.check(value)
         entry = entry_of(value, keeps=False)
-        if entry is not None:
+        if entry is not None and value.dtype not in _CARRIED:
             _check_recorded(value)
         if not is_open():
             return wrap(None, entry)
@@ -84,8 +84,7 @@ class Torch:
         run_ordinarily(function)
 
     def detached(self, value: torch.Tensor) -> torch.Tensor:
-        tangent = tangent_of(value)
-        if tangent is not None:
+        if is_open() and (tangent := tangent_of(value)) is not None:
             return cast(torch.Tensor, make_dual(value.detach(), tangent.detach()))
         # A Parameter has no history: it stays what it is, so that a module keeps its parameters.
         is_plain = not value.requires_grad or type(value) is torch.nn.Parameter
@@ -123,6 +122,8 @@ class Torch:
 
 
 _is_cuda_in_use: Any = torch.cuda.is_initialized
+_CARRIED: Final = frozenset((torch.float32, torch.float64))
+"""The usual dtypes of gradients, which can travel."""
 _SOME_LEVEL: Final = Level()
 """Under which stand-ins have tangents: only their order matters, and there is one level."""
 

@@ -140,14 +140,15 @@ class Region(Hooked):
     ) -> Sequence[Any]:
         """What PyTorch captures at each exit."""
         try:
+            # By position, since names cost: allow_unreachable and not accumulate_grad come last.
             captured: Sequence[Any] = ENGINE.run_backward(
                 tuple([GradientEdge(*place) for place in places]),
                 given,
                 self.keep_graph or self.goes_on or recorded,
                 recorded,
                 tuple([GradientEdge(*place) for place in self.exits]),
-                allow_unreachable=True,
-                accumulate_grad=False,
+                True,
+                False,
             )
         except RuntimeError as error:
             raise _explained(error) from error
@@ -158,25 +159,29 @@ class Region(Hooked):
     ) -> list[Any]:
         """What goes along each of the edges, given what there is at each exit."""
         found: dict[Any, Any] = {}
-        to_leaf = False
+        is_for_leaf = False
         for goal, (edge, index, size), result in zip(self.goals, self.slots, results):
-            if result is not None and edge is not goal:
+            if edge is goal:
+                is_for_leaf = is_for_leaf or type(goal) is Leaf
+            elif result is not None:
                 result = over(result, recorded)
             if size == 1:
                 found[edge] = result
-                to_leaf = to_leaf or type(goal) is Leaf
-            else:
-                parts = found.get(edge)
-                if parts is None:
-                    parts = found[edge] = [None] * size
-                parts[index] = result
-        if to_leaf and not recorded:
+                continue
+            parts = found.get(edge)
+            if parts is None:
+                parts = found[edge] = [None] * size
+            parts[index] = result
+        if is_for_leaf and not recorded:
             _part(found, [*given, *results])
         return [_bundle(each) if type(each) is list else each for each in found.values()]
 
 
 def _bundle(parts: list[Any]) -> Bundle | None:
-    return None if all(part is None for part in parts) else Bundle(parts)
+    for part in parts:
+        if part is not None:
+            return Bundle(parts)
+    return None
 
 
 def _part(found: dict[Any, Any], all_: list[Any]) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 from telegrad.engine import OrderedTask
 from telegrad.errors import InternalError
 from telegrad.interop.torch_accumulating import accumulate, completed
-from telegrad.interop.torch_cut import Walk, cut_walk
+from telegrad.interop.torch_cut import cut_walk
+from telegrad.interop.torch_walk import Walk
 from telegrad.tensors.modes import ModeScope
 
 __all__ = ["run_joined"]
@@ -23,7 +24,7 @@ def run_joined(
 
     Without targets, ``.grad`` of PyTorch's leaves accumulates as ``backward`` promises.
     """
-    walk = Walk(roots)
+    walk = Walk.of_both(roots)
     if walk.boundaries:
         # Part of the graph is on another worker, and knows how to go on.
         walk.boundaries[0].take_over(roots, deliver, keep_graph, recorded, targets)

@@ -30,7 +30,9 @@ _NATIVE: Final = frozenset(
 )
 """The dtypes that NumPy has too."""
 _is_transformed: Any = torch._C._functorch.is_functorch_wrapped_tensor
+_is_inferring: Any = torch.is_inference_mode_enabled
 _DENSE, _SPARSE = range(2)
+_STRIDED: Final = torch.strided
 _TYPES: Final = frozenset((torch.Tensor, torch.nn.Parameter))
 
 
@@ -72,7 +74,9 @@ def to_parts(
 def from_parts(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
     """A tensor over the memory of the arrays, or on the device that it was sent to."""
     # Whichever thread reads a message makes its tensors, and may be in inference mode.
-    return run_ordinarily(partial(_built, parts, facts))
+    if _is_inferring():
+        return run_ordinarily(partial(_built, parts, facts))
+    return _built(parts, facts)
 
 
 def _built(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
@@ -137,6 +141,9 @@ def _cooked(array: "np.ndarray[Any, Any]", name: str | None, shape: list[int]) -
 def check(tensor: torch.Tensor) -> None:
     """Raises for a tensor that can't travel."""
     kind = type(tensor)
+    is_plain = kind in _TYPES and tensor.dtype in _NATIVE and tensor.layout is _STRIDED
+    if is_plain and tensor.is_cpu and not tensor.is_nested and not _is_transformed(tensor):
+        return
     if kind not in _TYPES:
         raise Unserializable(
             f"expected a torch.Tensor or an nn.Parameter, got one of the subclass "

@@ -1,0 +1,163 @@
+"""Walking PyTorch's graph from the entries of a pass: which nodes lie behind each, and which ends.
+
+What an entry reaches is noted as a region, as if no two entries met. ``torch_cut.py`` makes others
+of them where some do.
+
+Invariant: a node of PyTorch's is asked once for where it leads.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import torch
+
+from telegrad.interop.torch_bridge import Entry, ToTorch, accumulator_of
+from telegrad.interop.torch_ends import Landing, Leaf, Place, Tap
+from telegrad.interop.torch_regions import Region
+
+__all__ = ["CROSSING", "Walk"]
+
+CROSSING: Any = ToTorch._backward_cls
+"""The type of the nodes of PyTorch's behind which telegrad's graph is."""
+_ACCUMULATOR: Any = type(accumulator_of(torch.zeros((), requires_grad=True)))
+_ENDS: Final = (CROSSING, _ACCUMULATOR)
+
+
+class Walk:
+    """What the entries of a pass reach."""
+
+    __slots__ = (
+        "behind",
+        "boundaries",
+        "comes_back",
+        "ends",
+        "following",
+        "is_shared",
+        "leaves",
+        "region_of",
+        "ways",
+    )
+
+    def __init__(self) -> None:
+        self.ways: dict[Entry, Any] = {}
+        """Where each entry leads to: an end, or the region of what it reaches."""
+        self.following: dict[Any, Sequence[Place]] = {}
+        """For each inner node of PyTorch's, where its edges lead; no node where nowhere."""
+        self.region_of: dict[Any, Region] = {}
+        """For each inner node, the region of the entry that reached it first."""
+        self.ends: dict[Any, Leaf | Landing] = {}
+        self.leaves: dict[int, Leaf] = {}
+        """By the identity of the tensor: a leaf may be reached by its node and be sent as it is."""
+        self.behind: list[Any] = []
+        """The nodes of telegrad's behind landings, for whoever walks its graph too."""
+        self.boundaries: list[Any] = []
+        """Nodes of telegrad's behind which other workers are."""
+        self.is_shared = False
+        """Whether some inner node is reached by several entries."""
+        self.comes_back = False
+        """Whether PyTorch's graph comes back over telegrad's."""
+
+    @classmethod
+    def of_both(cls, nodes: Iterable[Any]) -> "Walk":
+        """Walks both graphs from nodes of telegrad's, to all entries that are behind them."""
+        walk = cls()
+        seen: set[Any] = set()
+        stack = list(nodes)[::-1]
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if type(node) is Entry:
+                walk.enter(node)
+                stack.extend(walk.behind)
+                walk.behind.clear()
+                continue
+            if node.is_boundary:
+                walk.boundaries.append(node)
+            stack.extend(reversed(node.edges))
+        return walk
+
+    def enter(self, entry: Entry) -> None:
+        """Walks PyTorch's graph from an entry that has not been met."""
+        place = entry.place
+        if place is None:
+            way: Any = self._leaf(entry.leaf)
+            way.reached_from(entry)
+        elif type(place[0]) in _ENDS:
+            way = self._end_at(place[0])
+            way.reached_from(entry)
+        else:
+            way = Region()
+            way.places[place] = 0
+            self._follow(place[0], way)
+        self.ways[entry] = way
+
+    def _follow(self, start: Any, region: Region) -> None:
+        """Notes in the region what lies behind a node, up to the ends of the graph."""
+        following, region_of = self.following, self.region_of
+        stack = [start]
+        while stack:
+            node = stack.pop()
+            known = region_of.get(node)
+            if known is not None:
+                if known is not region:
+                    self.is_shared = True
+                continue
+            region_of[node] = region
+            leading = following[node] = node.next_functions
+            inner = []
+            for which, place in enumerate(leading):
+                target = place[0]
+                if type(target) in _ENDS:
+                    end = self._end_at(target)
+                    end.reached_from(region)
+                    region.add_exit(place, node, which, end)
+                elif target is not None:
+                    inner.append(target)
+            if inner:
+                stack.extend(reversed(inner))
+
+    def _end_at(self, node: Any) -> Leaf | Landing:
+        """What ends PyTorch's graph at a node that does."""
+        found = self.ends.get(node)
+        if found is None:
+            if type(node) is CROSSING:
+                found = Landing(node)
+                self.behind.append(found.crossing.node)
+                if found.crossing.entries:
+                    self.comes_back = True
+            else:
+                found = self._leaf(node.variable)
+            self.ends[node] = found
+        return found
+
+    def _leaf(self, tensor: Any) -> Leaf:
+        found = self.leaves.get(id(tensor))
+        if found is None:
+            found = self.leaves[id(tensor)] = Leaf(tensor)
+        return found
+
+    def marks(self, taps: Sequence[Tap]) -> dict[Any, int]:
+        """Which entries and taps reach each node: a bit for each."""
+        marks = dict.fromkeys((*self.following, *self.ends), 0)
+        missing = dict.fromkeys(marks, 0)
+        for leading in self.following.values():
+            for node, _ in leading:
+                if node is not None:
+                    missing[node] += 1
+        starts = [entry.place for entry in self.ways] + [tap.place for tap in taps]
+        for i, place in enumerate(starts):
+            if place is not None:
+                marks[place[0]] |= 1 << i
+        ready = [node for node, count in missing.items() if not count]
+        while ready:
+            node = ready.pop()
+            for other, _ in self.following.get(node, ()):
+                if other is None:
+                    continue
+                marks[other] |= marks[node]
+                missing[other] -= 1
+                if not missing[other]:
+                    ready.append(other)
+        return marks
