@@ -24,6 +24,7 @@ CONVOLVE = Primitive(
     ),
     jvp=(LINEAR, LINEAR),
     options=("strides", "pads", "dilations"),
+    by_itself="nothing",
 )
 
 CONVOLVE_INPUT = Primitive(

@@ -67,6 +67,7 @@ POOL_SUM = Primitive(
     jvp=(LINEAR,),
     options=_OPTIONS,
     exact=True,
+    by_itself="zeros",
 )
 
 POOL_SPREAD = Primitive(

@@ -29,7 +29,7 @@ conjugate Wirtinger convention: conj(J^T conj(g)) = J^H g. A function that is no
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 __all__ = ["LINEAR", "NOT_DIFFERENTIABLE", "SAME", "ZERO", "Primitive", "Rule"]
 
@@ -64,6 +64,7 @@ class Primitive:
 
     __slots__ = (
         "begin",
+        "by_itself",
         "elementwise",
         "exact",
         "floating",
@@ -101,6 +102,7 @@ class Primitive:
         gaps: bool = False,
         poles: bool = False,
         begin: Rule | None = None,
+        by_itself: Literal["", "zeros", "nothing"] = "",
     ) -> None:
         self.name = name
         self.forward = name if forward is None else forward
@@ -124,6 +126,9 @@ class Primitive:
         """Elementwise: whether a slope may be infinite or NaN where the value is a number."""
         self.begin = begin
         """What every vjp rule begins with, once for all inputs: they take its result as `g`."""
+        self.by_itself = by_itself
+        """What an input's gradient, differentiated by that input, gives where PyTorch joins the two
+        though the function is linear; empty where nothing joins them."""
         self.kernels: dict[str, Callable[..., Any]] = {}
         """The forward function by backend, resolved at first use."""
         self.variants: dict[Any, Any] = {}

@@ -27,6 +27,7 @@ from telegrad.graph import Bundle, Cotangent, NodeHooks, next_key
 from telegrad.rules import SAME, ZERO, Primitive
 from telegrad.tensors.hooked import Hooked
 from telegrad.tensors.lent import lent
+from telegrad.tensors.linking import link
 from telegrad.tensors.tensor import Tensor, wrap
 
 __all__ = ["OutputNode", "RowNode", "variant"]
@@ -81,7 +82,12 @@ class RowNode(_Optional, Hooked, eq=False):
         return self._pull_rare(cotangent)
 
     def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        return self._run_rules(lent.namespace, cotangent, self._with_history())
+        results = self._run_rules(lent.namespace, cotangent, self._with_history())
+        kind = self.row.by_itself
+        if not kind:
+            return results
+        name, zeros = self.name(), kind == "zeros"
+        return [None if r is None else link(r, e, name, zeros) for r, e in zip(results, self.edges)]
 
     def release(self) -> None:
         for name in self.saved_values:
