@@ -147,17 +147,28 @@ def node_of_input(value: Any, name: str) -> Any:
 
 
 def stand_ins(values: list[Any]) -> list[Any]:
-    """The slots of a message that leaves, with stand-ins for the values of other frameworks."""
+    """The slots of a message that leaves, with stand-ins for the values of other frameworks.
+
+    The same list where there are none.
+    """
     framework = known[0]
-    kind, stand_in = framework.type, framework.stand_in
-    return [stand_in(v) if isinstance(v, kind) else v for v in values]
+    return _replaced(values, framework.type, framework.stand_in)
 
 
 def empty_stand_ins(values: list[Any]) -> list[Any]:
-    """The slots of a message that came, with stand-ins that nothing is recorded of yet."""
+    """The slots of a message that came, with stand-ins that nothing is recorded of yet.
+
+    The same list where there are none.
+    """
     framework = known[0]
-    kind, stand_in = framework.type, framework.empty_stand_in
-    return [stand_in(v) if isinstance(v, kind) else v for v in values]
+    return _replaced(values, framework.type, framework.empty_stand_in)
+
+
+def _replaced(values: list[Any], kind: type, stand_in: Callable[[Any], Tensor]) -> list[Any]:
+    for value in values:
+        if isinstance(value, kind):
+            return [stand_in(v) if isinstance(v, kind) else v for v in values]
+    return values
 
 
 def join(values: list[Any], stand_ins: list[Any]) -> None:

@@ -32,15 +32,25 @@ def cut(nodes: Iterable[Any], keep_graph: bool, targets: Collection[Any] = ()) -
     if GONE_OVER:
         return cut_walk(Walk.of_both(nodes), keep_graph, targets)
     # Telegrad's graph leads nowhere: only roots and what was given away can be entries.
-    walk = Walk()
+    entries = []
     for node in nodes:
         if type(node) is Entry:
-            walk.enter(node)
+            entries.append(node)
         else:
-            for edge in node.edges:
-                if type(edge) is Entry:
-                    walk.enter(edge)
-    return cut_walk(walk, keep_graph, targets) if walk.ways else Cut({}, {})
+            entries.extend([edge for edge in node.edges if type(edge) is Entry])
+    if not entries:
+        return Cut({}, {})
+    walk = Walk()
+    for entry in entries:
+        walk.enter(entry)
+    if walk.is_shared or targets:
+        return cut_walk(walk, keep_graph, targets)
+    joined: dict[Any, Sequence[Any]] = {}
+    for entry, way in walk.ways.items():
+        if type(way) is Region:
+            way.finish(keep_graph)
+        joined[entry] = (way,)
+    return Cut(joined, {leaf: leaf.value for leaf in walk.leaves.values()})
 
 
 def cut_walk(walk: Walk, keep_graph: bool, targets: Collection[Any] = ()) -> Cut:

@@ -110,7 +110,7 @@ class Leaf(End):
     is_leaf: ClassVar[bool] = True
 
     def __init__(self, value: torch.Tensor) -> None:
-        super().__init__()
+        End.__init__(self)
         self.value = value
 
     def __eq__(self, other: object) -> bool:
@@ -165,7 +165,7 @@ class Landing(End, Hooked):
     is_leaf: ClassVar[bool] = False
 
     def __init__(self, node: Any) -> None:
-        super().__init__()
+        End.__init__(self)
         self._node = node
         self.crossing = node.crossing
         self.key = next_key()

@@ -85,16 +85,19 @@ class Region(Hooked):
     def finish(self, keep_graph: bool) -> None:
         """Called when everything that leads in or out is known."""
         self.keep_graph = keep_graph
-        slots = self.slots
+        edges: dict[Any, None] = {}
         for place, goal in zip(self.exits, self.goals):
             if type(goal) is Region:
+                slot: Slot = goal, goal.places[place], len(goal.places)
+                is_taken = True
+            else:
+                slot = goal.slot()
+                is_taken = goal.is_shared
+            if is_taken:
                 self.taken[place] = self.exits[place]
-                slots.append((goal, goal.places[place], len(goal.places)))
-                continue
-            if goal.is_shared:
-                self.taken[place] = self.exits[place]
-            slots.append(goal.slot())
-        self.edges = (*dict.fromkeys([slot[0] for slot in slots]), *self.taps)
+            self.slots.append(slot)
+            edges[slot[0]] = None
+        self.edges = (*edges, *self.taps)
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         return self._run(cotangent, False)
