@@ -145,3 +145,23 @@ def test_it_is_shown_with_its_place(alone):
 def test_before_init_rpc_it_says_what_to_call():
     with pytest.raises(NotInitialized, match=r"RemoteModule only works in RPC\. Call init_rpc"):
         RemoteModule("alone", nn.Linear, (3, 1))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_device_it_takes_tensors_there_and_gives_them_back(alone):
+    remote = RemoteModule("alone/cuda:0", Gate, (3,))
+    module = remote.get_module_rref().local_value()
+    assert {parameter.device.type for parameter in module.parameters()} == {"cuda"}
+    x = torch.randn(4, 3, requires_grad=True)
+    with dist_autograd.context() as context_id:
+        y, same = remote(x, twice=True)
+        assert (y.device.type, same.device.type) == ("cpu", "cpu")
+        dist_autograd.backward(context_id, [(remote(x) * y).sum()])
+        found = dist_autograd.get_gradients(context_id)
+    here = Gate(3)
+    here.load_state_dict(module.state_dict())
+    (here(x).square()).sum().backward()
+    torch.testing.assert_close(found[x], x.grad)
+    for ours, wanted in zip(module.parameters(), here.parameters(), strict=True):
+        torch.testing.assert_close(found[ours].cpu(), wanted.grad)
