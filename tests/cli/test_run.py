@@ -358,6 +358,16 @@ def test_a_number_of_workers_names_them_by_their_ranks(script: Script) -> None:
     assert done.stdout == "[worker1] 42\n"
 
 
+def test_the_script_of_the_documents_runs_as_they_say(script: Script) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "calling-another-worker.md").read_text()
+    source, shown = page.split("This is a whole `script.py`:\n\n```\n")[1].split("```")[0:3:2]
+    asked, printed = shown.strip().split("\n", 1)
+    assert asked == "$ telegrad run --workers 2 script.py"
+    done = run("--workers", "2", script(source))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == printed + "\n"
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [
