@@ -29,6 +29,7 @@ conjugate Wirtinger convention: conj(J^T conj(g)) = J^H g. A function that is no
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 __all__ = ["LINEAR", "NOT_DIFFERENTIABLE", "SAME", "ZERO", "Primitive", "Rule"]
@@ -149,12 +150,7 @@ class Primitive:
                 for part in self.forward.split("."):
                     found = getattr(found, part)
             else:
-                forward = self.forward
-
-                def bound(*inputs: Any, **options: Any) -> Any:
-                    return forward(xp, *inputs, **options)
-
-                found = bound
+                found = partial(self.forward, xp)
             self.kernels[xp.name] = found
         return found
 

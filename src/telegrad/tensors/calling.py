@@ -25,6 +25,7 @@ from telegrad.tensors.tensor import LEAF, Tensor, wrap
 __all__ = ["apply", "record"]
 
 _mode = MODE.get
+_ndarray = np.ndarray
 
 
 def apply(row: Primitive, *inputs: Any, **options: Any) -> Any:
@@ -67,6 +68,7 @@ def _apply_plain(
     """The same where all inputs are plain NumPy tensors and the results are real; else None."""
     arrays: list[Any] = []
     mask, bit = 0, 1
+    is_typed = row.elementwise or row.floating
     for x in inputs:
         if not isinstance(x, Tensor):
             return (
@@ -77,14 +79,14 @@ def _apply_plain(
         if x.tangents is not None:
             return apply_raw_dual(row, inputs, options, is_recording)
         array = x.array
-        if type(array) is not np.ndarray:
+        if type(array) is not _ndarray:
             return None
-        if row.elementwise and (
-            array.dtype.kind != "f" or (arrays and array.dtype is not arrays[0].dtype)
-        ):
-            return None
-        if row.floating and array.dtype.kind not in "fc":
-            return None
+        if is_typed:
+            dtype = array.dtype
+            if row.elementwise and (dtype.kind != "f" or (arrays and dtype is not arrays[0].dtype)):
+                return None
+            if row.floating and dtype.kind not in "fc":
+                return None
         arrays.append(array)
         if x.node is not None and is_recording:
             mask |= bit
@@ -101,7 +103,9 @@ def _apply_plain(
             if any(mask >> i & 1 and rule is None for i, rule in enumerate(row.vjp)):  # type: ignore[arg-type]
                 return None
             kind = variant(row, mask, False)
-        if results[0].dtype.kind != "f" or any(part.dtype.kind == "c" for part in results):
+        if results[0].dtype.kind != "f":
+            return None
+        if row.outputs and any(part.dtype.kind == "c" for part in results):
             return None
         wanted = kind.wanted
         edges = tuple([inputs[i] if inputs[i].node is LEAF else inputs[i].node for i in wanted])
