@@ -46,9 +46,26 @@ def busy(seconds):
 
 
 def resources():
-    """Return (threads that are not the pool's idle ones, descriptors) of this process."""
+    """Return (threads at work, descriptors, segments in use) of this process.
+
+    Threads that rest in the pool or wait for a request are not at work: which of a worker's links
+    have one depends on the moment. Nor do segments that lie ready count, in use or as descriptors.
+    """
+    host = rpc.current_worker().host
     process = psutil.Process()
-    return process.num_threads(), process.num_fds()
+    links = list(host.monitor._links.values())
+    reading = [x for x in links if x.served and x._lead.locked() and x.served_token() is None]
+    idle = len(host._pool._resting) + len(reading)
+    mapped = sum(map(len, list(host.segment_map._adopted.values())))
+    pooled = len(host.segment_pool)
+    in_use = len(host.segment_pool._in_use)
+    return process.num_threads() - idle, process.num_fds() - mapped - pooled, in_use
+
+
+def meet(names):
+    """Open this worker's links to all of these."""
+    for name in names:
+        rpc.rpc_sync(name, who)
 
 
 def counts():

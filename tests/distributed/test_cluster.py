@@ -90,12 +90,11 @@ def test_ten_thousand_calls_leave_no_descriptor_or_thread_behind(cluster):
     for _ in range(200):
         rpc.rpc_sync("ps", np.negative, (array,))
 
-    # Threads that have nothing to do linger for a while; pooled segments have a descriptor each.
     def is_back():
         after = functions.resources(), rpc.rpc_sync("ps", functions.resources)
         return all(
-            threads_now <= threads + 4 and fds_now <= fds + 8
-            for (threads, fds), (threads_now, fds_now) in zip(before, after)
+            threads_now <= threads and fds_now <= fds and not in_use
+            for (threads, fds, _), (threads_now, fds_now, in_use) in zip(before, after)
         )
 
     assert eventually(is_back, 20), (before, functions.resources())
