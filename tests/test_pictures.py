@@ -28,6 +28,22 @@ def points(tree):
     ]
 
 
+@pytest.mark.parametrize(
+    ("count", "steps"),
+    [
+        (1, ["1"]),
+        (4, ["1", "2", "3", "4"]),
+        (54, ["1", "20", "40"]),
+        (263, ["1", "100", "200"]),
+        (1000, ["1", "200", "400", "600", "800", "1000"]),
+    ],
+)
+def test_steps_are_named_by_round_numbers(count, steps):
+    labels = texts(chart({"line": [50.0] * count}))
+    first = labels.index("1")
+    assert labels[first : first + len(steps)] == steps
+
+
 def test_a_chart_has_its_title_labels_and_a_name_for_each_line():
     tree = chart({"one": [1.0, 2.0], "two": [2.0, 1.0]})
     assert {"A <title>", "step", "loss & more", "one", "two"} <= set(texts(tree))

@@ -46,10 +46,10 @@ def line_chart(
             f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>'
             f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:.3g}</text>'
         )
-    for i in sorted({round(k * (longest - 1) / 5) for k in range(6)}):
-        x = at(i, 10**low if log_y else low)[0]
+    for step in _steps(longest):
+        x = at(step - 1, 10**low if log_y else low)[0]
         parts.append(
-            f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{i + 1}</text>'
+            f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{step}</text>'
         )
     for position, (name, line) in enumerate(lines.items()):
         color = _COLORS[position % len(_COLORS)]
@@ -86,6 +86,13 @@ def _ticks(low: float, high: float) -> list[float]:
     step = next(s * size for s in (1, 2, 5, 10) if s * size >= rough)
     first = math.ceil(low / step)
     return [i * step for i in range(first, math.floor(high / step) + 1)]
+
+
+def _steps(count: int) -> list[int]:
+    """The first of so many steps, and round numbers after it."""
+    if count <= 6:
+        return list(range(1, count + 1))
+    return [1, *(step for step in map(round, _ticks(2, count)) if step > count / 20)]
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
