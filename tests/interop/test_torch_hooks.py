@@ -183,3 +183,28 @@ def test_a_tensor_hook_where_regions_meet_is_applied_once_and_its_other_calls_ch
         assert autograd.get_gradients(context_id)[one].tolist() == [14, 15]
         assert total.tolist() == WHOLE
         assert [g for g in applied if any(g)] == [WHOLE]
+
+
+@pytest.mark.parametrize("has_hook", [False, True])
+def test_a_weight_of_many_calls_has_their_sum_and_hooks_see_it_whole(has_hook):
+    seen, found = [], []
+
+    def hook(gradient):
+        seen.append(gradient.tolist())
+        return gradient * 10
+
+    @on_workers("main", "b")
+    def program():
+        one, weight = x(), x()
+        if has_hook:
+            weight.register_hook(hook)
+        with autograd.context() as context_id:
+            # What each call is given is a piece of the graph, and all of them lead to the weight.
+            back = [rpc.rpc_sync("b", handlers.same, (one * weight * i,)) for i in (1, 2, 3)]
+            autograd.backward(context_id, [sum(each.sum() for each in back) + weight.sum()])
+            found.append(autograd.get_gradients(context_id)[weight].tolist())
+
+    program()
+    whole = [31, 43]
+    assert found == [[310, 430] if has_hook else whole]
+    assert [g for g in seen if any(g)] == ([whole] if has_hook else [])

@@ -30,7 +30,7 @@ __all__ = ["cut", "cut_walk"]
 def cut(nodes: Iterable[Any], keep_graph: bool, targets: Collection[Any] = ()) -> Cut:
     """PyTorch's graph as the nodes that a pass begins with reach it."""
     if GONE_OVER:
-        return cut_walk(Walk.of_both(nodes), keep_graph, targets)
+        return cut_walk(Walk.of_both(nodes, targets), keep_graph, targets)
     # Telegrad's graph leads nowhere: only roots and what was given away can be entries.
     entries = []
     for node in nodes:
@@ -40,7 +40,7 @@ def cut(nodes: Iterable[Any], keep_graph: bool, targets: Collection[Any] = ()) -
             entries.extend([edge for edge in node.edges if type(edge) is Entry])
     if not entries:
         return Cut({}, {})
-    walk = Walk()
+    walk = Walk(targets)
     for entry in entries:
         walk.enter(entry)
     if walk.is_shared or targets:

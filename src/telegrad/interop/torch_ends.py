@@ -24,7 +24,7 @@ from telegrad.tensors.hooked import Hooked
 from telegrad.tensors.levels import Tangents
 from telegrad.tensors.recorded import OutputNode
 
-__all__ = ["ENGINE", "End", "Landing", "Leaf", "Place", "Slot", "Tap", "over"]
+__all__ = ["ENGINE", "End", "Landing", "Leaf", "Place", "Slot", "Tap", "WantedLeaf", "over"]
 
 ENGINE: Any = torch.autograd.Variable._execution_engine
 """PyTorch's own."""
@@ -99,11 +99,16 @@ class End:
         """Where a region that leads here has its cotangent go."""
         return self, 0, 1
 
+    @property
+    def has_hooks(self) -> bool:
+        """Whether the tensor may have hooks, which must see the whole cotangent."""
+        return True
+
 
 class Leaf(End):
-    """A leaf of PyTorch's; equal to any other node that stands for the same one."""
+    """A leaf of PyTorch's in one pass."""
 
-    __slots__ = ("value",)
+    __slots__ = ("_has_hooks", "value")
 
     edges: ClassVar[tuple[Any, ...]] = ()
     key: ClassVar[int] = -1
@@ -112,16 +117,22 @@ class Leaf(End):
     def __init__(self, value: torch.Tensor) -> None:
         End.__init__(self)
         self.value = value
+        self._has_hooks: bool | None = None
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Leaf) and other.value is self.value
+    def forget(self) -> None:
+        End.forget(self)
+        self._has_hooks = None
 
-    def __hash__(self) -> int:
-        return id(self.value)
+    @property
+    def has_hooks(self) -> bool:
+        # Asked once a pass: regions must agree on who runs them.
+        if self._has_hooks is None:
+            self._has_hooks = bool(self.value._backward_hooks)
+        return self._has_hooks
 
     @property
     def hooks(self) -> bool | None:
-        return True if self.is_shared and self.value._backward_hooks else None
+        return True if self.is_shared and self.has_hooks else None
 
     def before(self, cotangent: torch.Tensor) -> torch.Tensor:
         place = (accumulator_of(self.value), 0)
@@ -129,6 +140,21 @@ class Leaf(End):
 
     def name(self) -> str:
         return "AccumulateGrad"
+
+
+class WantedLeaf(Leaf):
+    """One whose gradient was asked for; equal to any other that stands for the same tensor.
+
+    Others are equal to none: a pass looks them up often, and Python takes long to compare.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WantedLeaf) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
 
 
 class Tap(End):

@@ -20,7 +20,7 @@ from telegrad.interop import torch_devices, torch_duals, torch_tensors
 from telegrad.interop.torch_accumulating import accumulate, completed
 from telegrad.interop.torch_bridge import entry_of, from_torch, join
 from telegrad.interop.torch_cut import cut
-from telegrad.interop.torch_ends import Leaf, Tap
+from telegrad.interop.torch_ends import Tap, WantedLeaf
 from telegrad.interop.torch_levels import is_open, make_dual, tangent_of
 from telegrad.interop.torch_modes import Ordinarily, is_ordinary, run_ordinarily
 from telegrad.rpc.worker import Worker
@@ -107,13 +107,13 @@ class Torch:
     def zeros_like(self, value: torch.Tensor) -> torch.Tensor:
         return torch.zeros_like(value)
 
-    def target(self, value: torch.Tensor, name: str) -> Leaf | Tap:
+    def target(self, value: torch.Tensor, name: str) -> WantedLeaf | Tap:
         if not value.requires_grad:
             raise GradientError(
                 f"expected torch tensors that require grad as {name}, got one that does not; call "
                 "requires_grad_() on it before computing with it"
             )
-        return Leaf(value) if value.is_leaf else Tap(value)
+        return WantedLeaf(value) if value.is_leaf else Tap(value)
 
     def cut(
         self, entries: Iterable[Any], keep_graph: bool, targets: Collection[Any]

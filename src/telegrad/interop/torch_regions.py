@@ -6,8 +6,9 @@ another region or to an end (``torch_ends.py``). ``torch_cut.py`` makes them.
 
 Note EXITS. PyTorch captures the sum of what reaches a node, also over a node that is captured
 itself, and applies the hooks of its tensor. Where a region alone leads to its ends that is what is
-wanted. Where several regions lead to one node, the sum would count twice what goes over another
-region, and the hooks would be applied to parts. There the cotangent on each edge out of the region
+wanted; where others do, too, but lead to ends alone, and the end is a leaf without hooks, as well.
+Else, where several regions lead to one node, the sum would count twice what goes over another
+region, or the hooks would be applied to parts. There the cotangent on each edge out of the region
 is taken where it leaves its own node, by a hook, which hands zeros on in its place; the capture
 only makes PyTorch go there. (The same where PyTorch would go on over a node outside to another exit
 of the region.) So a tensor's hooks, ``retain_grad`` among them, may be called with zeros besides,
@@ -15,8 +16,7 @@ which change no sum; what they return for those is dropped. They are applied to 
 region begins, or at its end.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -24,7 +24,7 @@ from torch.autograd.graph import GradientEdge
 
 from telegrad.errors import GraphFreedError, SavedValueChanged
 from telegrad.graph import Bundle, Cotangent, next_key
-from telegrad.interop.torch_ends import ENGINE, Leaf, Place, Slot, Tap, over
+from telegrad.interop.torch_ends import ENGINE, Place, Slot, Tap, over
 from telegrad.interop.torch_taking import Taking
 from telegrad.tensors.hooked import Hooked
 
@@ -44,6 +44,7 @@ class Region(Hooked):
         "goes_on",
         "keep_graph",
         "key",
+        "leads_on",
         "places",
         "slots",
         "taken",
@@ -72,6 +73,8 @@ class Region(Hooked):
         """Those beside edges into it."""
         self.taken: dict[Place, list[tuple[Any, int]]] = {}
         """Those exits whose cotangents are taken by hooks; see the note EXITS."""
+        self.leads_on = False
+        """Whether it leads to other regions."""
         self.goes_on = False
         """Whether PyTorch runs over nodes outside, which must keep their values."""
 
@@ -92,7 +95,8 @@ class Region(Hooked):
                 is_taken = True
             else:
                 slot = goal.slot()
-                is_taken = goal.is_shared
+                is_left = self.leads_on or self.goes_on
+                is_taken = goal.is_shared and (is_left or goal.has_hooks)
             if is_taken:
                 self.taken[place] = self.exits[place]
             self.slots.append(slot)
@@ -117,6 +121,8 @@ class Region(Hooked):
         else:
             self.exits[place] = [(node, which)]
             self.goals.append(goal)
+            if type(goal) is Region:
+                self.leads_on = True
 
     def _run(self, cotangent: Any, recorded: bool) -> list[Any]:
         places, given = tuple(self.places), (cotangent,)
@@ -165,7 +171,7 @@ class Region(Hooked):
         is_for_leaf = False
         for goal, (edge, index, size), result in zip(self.goals, self.slots, results):
             if edge is goal:
-                is_for_leaf = is_for_leaf or type(goal) is Leaf
+                is_for_leaf = is_for_leaf or goal.is_leaf
             elif result is not None:
                 result = over(result, recorded)
             if size == 1:
@@ -176,8 +182,19 @@ class Region(Hooked):
                 parts = found[edge] = [None] * size
             parts[index] = result
         if is_for_leaf and not recorded:
-            _part(found, [*given, *results])
+            self._part(found, results, given)
         return [_bundle(each) if type(each) is list else each for each in found.values()]
+
+    def _part(self, found: dict[Any, Any], results: Sequence[Any], given: Iterable[Any]) -> None:
+        """Gives a leaf's gradient memory of its own where something else has the same."""
+        memories = [None if result is None else _memory(result) for result in results]
+        once: set[int | None] = set()
+        twice: set[int | None] = set()
+        for memory in (*memories, *[_memory(each) for each in given]):
+            (twice if memory in once else once).add(memory)
+        for goal, memory in zip(self.goals, memories):
+            if memory is not None and memory in twice and goal.is_leaf:
+                found[goal] = found[goal].clone()
 
 
 def _bundle(parts: list[Any]) -> Bundle | None:
@@ -185,16 +202,6 @@ def _bundle(parts: list[Any]) -> Bundle | None:
         if part is not None:
             return Bundle(parts)
     return None
-
-
-def _part(found: dict[Any, Any], all_: list[Any]) -> None:
-    """Gives a leaf's gradient memory of its own where something else has the same."""
-    held = Counter([None if each is None else _memory(each) for each in all_])
-    for goal, gradient in found.items():
-        if type(goal) is Leaf and gradient is not None:
-            memory = _memory(gradient)
-            if memory is not None and held[memory] > 1:
-                found[goal] = gradient.clone()
 
 
 def _memory(tensor: torch.Tensor) -> int | None:

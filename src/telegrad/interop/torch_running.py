@@ -24,7 +24,7 @@ def run_joined(
 
     Without targets, ``.grad`` of PyTorch's leaves accumulates as ``backward`` promises.
     """
-    walk = Walk.of_both(roots)
+    walk = Walk.of_both(roots, targets or ())
     if walk.boundaries:
         # Part of the graph is on another worker, and knows how to go on.
         walk.boundaries[0].take_over(roots, deliver, keep_graph, recorded, targets)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 
 from telegrad.interop.torch_bridge import Entry, ToTorch, accumulator_of
-from telegrad.interop.torch_ends import Landing, Leaf, Place, Tap
+from telegrad.interop.torch_ends import Landing, Leaf, Place, Tap, WantedLeaf
 from telegrad.interop.torch_regions import Region
 
 __all__ = ["CROSSING", "Walk"]
@@ -24,7 +24,7 @@ _ENDS: Final = (CROSSING, _ACCUMULATOR)
 
 
 class Walk:
-    """What the entries of a pass reach."""
+    """What the entries of a pass reach; some leaves are asked for."""
 
     __slots__ = (
         "behind",
@@ -38,7 +38,7 @@ class Walk:
         "ways",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, targets: Iterable[Any] = ()) -> None:
         self.ways: dict[Entry, Any] = {}
         """Where each entry leads to: an end, or the region of what it reaches."""
         self.following: dict[Any, Sequence[Place]] = {}
@@ -48,6 +48,10 @@ class Walk:
         self.ends: dict[Any, Leaf | Landing] = {}
         self.leaves: dict[int, Leaf] = {}
         """By the identity of the tensor: a leaf may be reached by its node and be sent as it is."""
+        for target in targets:
+            if type(target) is WantedLeaf:
+                target.forget()
+                self.leaves[id(target.value)] = target
         self.behind: list[Any] = []
         """The nodes of telegrad's behind landings, for whoever walks its graph too."""
         self.boundaries: list[Any] = []
@@ -58,9 +62,9 @@ class Walk:
         """Whether PyTorch's graph comes back over telegrad's."""
 
     @classmethod
-    def of_both(cls, nodes: Iterable[Any]) -> "Walk":
+    def of_both(cls, nodes: Iterable[Any], targets: Iterable[Any] = ()) -> "Walk":
         """Walks both graphs from nodes of telegrad's, to all entries that are behind them."""
-        walk = cls()
+        walk = cls(targets)
         seen: set[Any] = set()
         stack = list(nodes)[::-1]
         while stack:
