@@ -11,7 +11,7 @@ import torch
 import telegrad as tg
 from telegrad.arrays import numpy_attention, numpy_gelu
 from telegrad.arrays.numpy_powers import quickest_power
-from telegrad.arrays.numpy_rows import column_sums, row_dots, row_sums
+from telegrad.arrays.numpy_rows import add_to_rows, column_sums, row_dots, row_sums
 from telegrad.nn import functional
 from telegrad.rules.attention import SELF_ATTENTION
 from telegrad.tensors import apply
@@ -130,3 +130,14 @@ def test_sums_by_products_are_sums(length: int, dtype: str) -> None:
     np.testing.assert_array_equal(row_sums(deep, 2), deep.sum((1, 2), keepdims=True))
     assert row_dots(deep, deep, 2).shape == (2, 1, 1)
     assert row_sums(x).dtype == x.dtype
+
+
+@pytest.mark.parametrize("count", [0, 1, 100, 256, 512, 516])
+@pytest.mark.parametrize("width", [0, 1, 30, 300, 9000])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_line_is_added_to_each_row(count: int, width: int, order: Any) -> None:
+    x = np.array(rng().normal(size=(count, width)), np.float32, order=order)
+    line = rng().normal(size=width).astype(np.float32)
+    expected = x + line
+    add_to_rows(x, line)
+    np.testing.assert_array_equal(x, expected)

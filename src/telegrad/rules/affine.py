@@ -22,7 +22,7 @@ def _affine(xp: Any, x: Any, weight: Any, bias: Any = None) -> Any:
     out = xp.matrix_product(_rows(xp, x), weight.mT)
     if bias is not None:
         if xp.is_numpy and out.dtype == bias.dtype:
-            out += bias
+            xp.add_to_rows(out, bias)
         else:
             out = out + bias
     return out if len(x.shape) == 2 else xp.reshape(out, (*x.shape[:-1], weight.shape[0]))
