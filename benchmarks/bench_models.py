@@ -86,6 +86,46 @@ def transformer_layer(table, scale):
     table.measure("transformer layer, 8 × 64 × 128, step", sides, rounds=60 // scale, goal=1.0)
 
 
+PARTS = {
+    "attention with its two linear maps": ("attention", transformer.FEATURES),
+    "layer norm": ("norm1", transformer.FEATURES),
+    "linear map 128 → 512": ("widen", transformer.FEATURES),
+    "GELU of 512 features": ("bend", 4 * transformer.FEATURES),
+}
+"""Parts of the transformer layer: their names there, and the features that they take."""
+
+
+def transformer_parts(table, scale):
+    """Where the layer's time goes: each part alone, forward and backward."""
+    for title, (name, features) in PARTS.items():
+        shape = (transformer.BATCH, transformer.LENGTH, features)
+        data = np.random.default_rng(0).standard_normal(shape, np.float32)
+        sides, models = {}, []
+        for side, (lib, _, tensor) in LIBRARIES.items():
+            part = transformer.layer(lib)[name]
+            models.append(part)
+            x = tensor(data)
+            x.requires_grad_()
+            out = call_part(part, x)
+            direction = tensor(np.ones(tuple(out.shape), np.float32))
+
+            def run(part=part, x=x, direction=direction):
+                call_part(part, x).backward(direction)
+                part.zero_grad()
+                x.grad = None
+
+            sides[side] = run
+        same_state(*models)
+        table.measure(f"of that: {title}", sides, rounds=60 // scale, repeat=3)
+
+
+def call_part(part, x):
+    """The part's value; attention is of the input to itself."""
+    if type(part).__name__ == "MultiheadAttention":
+        return part(x, x, x, need_weights=False)[0]
+    return part(x)
+
+
 def recurrent(table, scale):
     """A GRU: features 64, units 128, sequence 32, batch 16."""
     data = np.random.default_rng(0).standard_normal((32, 16, 64), np.float32)
@@ -139,6 +179,7 @@ def measure(quick: bool) -> list[Table]:
     convolutional(table, 28, 32, scale)
     convolutional(table, 8, 64, scale)
     transformer_layer(table, scale)
+    transformer_parts(table, scale)
     recurrent(table, scale)
     optimisers(table, scale)
     return [table]
