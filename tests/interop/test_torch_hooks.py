@@ -208,3 +208,19 @@ def test_a_weight_of_many_calls_has_their_sum_and_hooks_see_it_whole(has_hook):
     whole = [31, 43]
     assert found == [[310, 430] if has_hook else whole]
     assert [g for g in seen if any(g)] == ([whole] if has_hook else [])
+
+
+@on_workers("main", "b")
+def test_a_hook_of_the_accumulation_node_that_came_between_two_passes_is_seen():
+    leaf, seen = x(), []
+    for _ in range(2):
+        with autograd.context() as context_id:
+            middle = leaf * 1
+            # Where pieces of the graph meet, passes hang hooks of their own, which are no user's.
+            loss = (remote(middle) + remote(middle) + middle * 10).sum()
+            autograd.backward(context_id, [loss])
+            assert autograd.get_gradients(context_id)[leaf].tolist() == WHOLE
+        if not seen:
+            node = get_gradient_edge(leaf).node
+            node.register_prehook(lambda gradients: seen.append(gradients[0].tolist()))
+    assert seen == [WHOLE]

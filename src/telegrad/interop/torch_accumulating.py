@@ -13,6 +13,7 @@ pass runs), the context gets none. Then ``.grad`` is again what it was before.
 
 import threading
 import weakref
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any
 
@@ -22,7 +23,7 @@ from torch.utils.hooks import RemovableHandle
 from telegrad.distributed.locks import locks_of
 from telegrad.interop.torch_bridge import accumulator_of
 
-__all__ = ["accumulate", "completed"]
+__all__ = ["accumulate", "completed", "hang"]
 
 
 def accumulate(leaf: torch.Tensor, gradient: torch.Tensor) -> None:
@@ -46,6 +47,11 @@ def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None
             hook((), (gradient,))
     hooks = leaf._post_accumulate_grad_hooks
     return _lent(leaf, gradient, list(hooks.values())) if hooks else gradient
+
+
+def hang(hooks: Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
+    """Hangs hooks of telegrad's on nodes that are no leaf's: what registers each, and the hook."""
+    return _NODE_HOOKS.hang(hooks)
 
 
 def _lent(leaf: torch.Tensor, gradient: torch.Tensor, hooks: list[Any]) -> torch.Tensor | None:
@@ -72,21 +78,30 @@ class _NodeHooks:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._asked = 0
-        """How many of the hooks that were made are this object's own."""
+        self._own = 0
+        """How many of the hooks that were made are telegrad's."""
         self._without: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+
+    def hang(self, hooks: Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
+        """Makes hooks that count as telegrad's, and gives their handles."""
+        with self._lock:
+            return self._hang(hooks)
+
+    def _hang(self, hooks: Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
+        handles = [register(hook) for register, hook in hooks]
+        self._own += len(handles)
+        return handles
 
     def of(self, leaf: torch.Tensor) -> tuple[list[Any], list[Any]] | None:
         """The hooks that run before and after the leaf's node; None if there are none."""
         known = self._without.get(id(leaf))
-        # Its own are counted after they are made: others' can't hide behind them.
-        if known is not None and known[1] == RemovableHandle.next_id - self._asked:
+        # Telegrad's are counted after they are made: others' can't hide behind them.
+        if known is not None and known[1] == RemovableHandle.next_id - self._own:
             return None
         with self._lock:
-            made = RemovableHandle.next_id - self._asked
+            made = RemovableHandle.next_id - self._own
             node = accumulator_of(leaf)
-            handles = [node.register_prehook(_ask), node.register_hook(_ask)]
-            self._asked += len(handles)
+            handles = self._hang([(node.register_prehook, _ask), (node.register_hook, _ask)])
         before, after = ([h for h in _siblings(each) if h is not _ask] for each in handles)
         for handle in handles:
             handle.remove()

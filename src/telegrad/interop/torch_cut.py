@@ -87,9 +87,8 @@ def _is_reached(tap: Tap, walk: Walk) -> bool:
 
 def _by_marks(walk: Walk, marks: dict[Any, int], taps: Iterable[Tap]) -> list[Region]:
     """The regions of nodes with the same marks, in place of those that the walk found."""
-    regions: dict[int, Region] = {}
-    for node in walk.following:
-        regions.setdefault(marks[node], Region())
+    distinct = dict.fromkeys([marks[node] for node in walk.following])
+    regions = {mark: Region() for mark in distinct}
     for end in [*walk.ends.values(), *walk.leaves.values()]:
         end.forget()
     for entry in walk.ways:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from telegrad.interop.torch_accumulating import hang
 from telegrad.interop.torch_bridge import REGIONS_RUNNING
 from telegrad.interop.torch_ends import Place
 
@@ -76,13 +77,14 @@ class Taking:
         self._outer: Any = None
 
     def __enter__(self) -> None:
-        handles = self._handles
-        for node in self._starts:
-            handles.append(node.register_prehook(self._begin))
+        hooks: list[tuple[Any, Any]] = [
+            (node.register_prehook, self._begin) for node in self._starts
+        ]
         for place in self._taps:
-            handles.append(place[0].register_prehook(partial(self._tap, place)))
+            hooks.append((place[0].register_prehook, partial(self._tap, place)))
         for node, edges in self._exits.items():
-            handles.append(node.register_hook(partial(self._take, edges)))
+            hooks.append((node.register_hook, partial(self._take, edges)))
+        self._handles = hang(hooks)
         self._outer = _current()
         _stash(self)
 
