@@ -61,10 +61,11 @@ class World:
     def close(self):
         for process in self.processes.values():
             process.stdin.close()
-        rpc.shutdown(timeout=10)
+        rpc.shutdown()
         for process in self.processes.values():
             try:
-                process.wait(10)
+                # An interpreter takes its time to end where it hardly gets the processor.
+                process.wait(60)
             finally:
                 process.kill()
                 process.wait()
