@@ -152,8 +152,15 @@ class Module:
 
     def modules(self) -> Iterator["Module"]:
         """This module and all inside it, each once."""
-        for _, module in self.named_modules():
-            yield module
+        # As named_modules, without making the paths: every step's zero_grad comes by.
+        seen: set[Module] = set()
+        stack = [self]
+        while stack:
+            module = stack.pop()
+            if module not in seen:
+                seen.add(module)
+                yield module
+                stack += [v for v in vars(module).values() if isinstance(v, Module)][::-1]
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -227,7 +234,7 @@ class Module:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients of all parameters, or makes them zero."""
         for module in self.modules():
-            # Each step does this: without names, and a shared parameter may be met twice.
+            # Without names, for the same reason; a shared parameter may be met twice.
             for value in vars(module).values():
                 if isinstance(value, Parameter) and value.grad is not None:
                     value.grad = None if set_to_none else _zeros(value.grad)
