@@ -83,7 +83,7 @@ def transformer_layer(table, scale):
 
         sides[side] = run
     same_state(*models)
-    table.measure("transformer layer, 8 × 64 × 128, step", sides, rounds=60 // scale, goal=1.0)
+    table.measure("transformer layer, 8 × 64 × 128, step", sides, rounds=150 // scale, goal=1.0)
 
 
 PARTS = {
