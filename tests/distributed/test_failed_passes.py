@@ -142,6 +142,35 @@ def ask_both(names, value):
     return y * z
 
 
+@pytest.mark.parametrize("names", ["bc", "cb"])
+@on_workers("main", "b", "c")
+def test_a_failure_after_the_correction_is_told_at_once_too(simulation, names):
+    with autograd.context() as context_id:
+        one = x()
+        used = [rpc.rpc_sync(name, scale_by_hooked, (one,)) for name in names]
+        for name in names:
+            # Not used: the parameter there waits for it, and runs only after the correction.
+            rpc.rpc_sync(name, scale_by_hooked, (one,))
+        began = simulation.now
+        with pytest.raises(handlers.Unlucky) as caught:
+            autograd.backward(context_id, [(used[0] * used[1]).sum()])
+        assert "raised on worker 'b'" in notes(caught.value)
+        assert simulation.now - began < 1.0
+        assert no_gradients(context_id, "b", "c")
+    simulation.sleep(1100.0)
+
+
+def scale_by_hooked(value):
+    """By a parameter whose gradient is bad luck on one worker, and takes long on another."""
+    weight = handlers.parameter("hooked")
+    simulation = rpc.current_worker().host.simulation
+    if rpc.get_worker_info().name == "b":
+        weight.register_hook(lambda g: handlers.fail())
+    else:
+        weight.register_hook(lambda g: simulation.sleep(1000.0))
+    return value * weight
+
+
 @on_workers("main", "b", "c", "d")
 def test_answers_that_come_late_and_out_of_order_are_all_taken(simulation):
     one = x()
