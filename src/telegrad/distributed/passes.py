@@ -124,8 +124,8 @@ class Part:
         if foreign.known:
             found = foreign.cut(entries, self.plan.keep_graph, self.targets)
             self._task.joined, self._foreign_leaves = found.edges, found.leaves
-        elif roots and self.plan.targets is not None and not self.plan.targets:
-            # Nodes that stand for another framework's are made for the pass: their keys tell less.
+        if roots and self.plan.targets is not None and not self.plan.targets:
+            # Leaves, and inputs in another framework's graph, have no age: -1 is before everything.
             self._first_input = min((node.key for node in self.targets), default=-1)
         self._task.count(entries)
 
