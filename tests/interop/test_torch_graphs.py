@@ -12,6 +12,7 @@ from tests.interop import torch_handlers as handlers
 from torch.utils.checkpoint import checkpoint
 
 from telegrad.distributed import LocalCluster, autograd, rpc
+from telegrad.interop import from_torch, to_torch
 
 
 def x():
@@ -178,3 +179,39 @@ def test_each_tensor_of_a_message_gets_what_the_pieces_of_a_graph_have_for_it():
             [20, 28],
             [10, 14],
         ]
+
+
+@on_workers("main", "b")
+def test_what_leaves_in_one_message_is_differentiated_in_one_go():
+    one, seen = x(), []
+    with autograd.context() as context_id:
+        middle = one * 2
+        middle.register_hook(lambda gradient: seen.append(gradient.tolist()))
+        # The second of those that are given lies behind the first, and both behind `middle`.
+        given = middle * 3
+        y, z, _ = rpc.rpc_sync("b", handlers.same, ((given * 5, given, middle.exp()),))
+        autograd.backward(context_id, [y.sum() + z.sum()])
+        assert autograd.get_gradients(context_id)[one].tolist() == [36, 36]
+    assert seen == [[18, 18]]
+
+
+@on_workers("main", "b")
+def test_several_roots_are_differentiated_in_one_go():
+    one, seen = x(), []
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one,))
+        y.register_hook(lambda gradient: seen.append(gradient.tolist()))
+        autograd.backward(context_id, [y.sum(), (y * y).sum(), one.sum()])
+        # d/dx of w·x + (w·x)² + x, where w is [2, 3] and x is [5, 7].
+        assert autograd.get_gradients(context_id)[one].tolist() == [43, 130]
+    assert seen == [[21, 43]]
+
+
+@on_workers("main", "b")
+def test_a_root_that_is_behind_another_over_the_other_graph_waits_for_it():
+    one = x()
+    with autograd.context() as context_id:
+        total = rpc.rpc_sync("b", handlers.scale, (one,)).sum()
+        own = from_torch(total)
+        autograd.backward(context_id, [to_torch(own * 3) * 2, own, total])
+        assert autograd.get_gradients(context_id)[one].tolist() == [16, 24]

@@ -1,16 +1,18 @@
 """Cutting PyTorch's graph into regions, for one pass of telegrad's engine.
 
-Every entry of the pass into PyTorch's graph (a root, a message, a value that went over) marks the
-nodes that it reaches. Nodes with the same marks form a region, and a region runs when the
-cotangents of all live edges into it are in. A tap marks what lies behind it, too, so that its place
-is where a region begins and a whole cotangent comes by.
+Every group of entries of the pass into PyTorch's graph (the roots, a message, a value that went
+over) marks the nodes that it reaches. Nodes with the same marks form a region, and a region runs
+when the cotangents of all live edges into it are in. A tap marks what lies behind it, too, so that
+its place is where a region begins and a whole cotangent comes by.
 
-Most often no two entries meet before the ends of the graph. Then what each entry reaches is a
+Most often no two groups meet before the ends of the graph. Then what each group reaches is a
 region, and the walk has found it already; only else are there marks to compute.
 
 Invariant: regions have no circle. An edge leads to a node with the same marks or more. A way that
-leaves a region through another worker or telegrad's own graph and comes back would come back by an
-entry, which every node of the region would have been reached by, the one that it left from too.
+leaves a region through another worker or telegrad's own graph and comes back would come back by
+another group, which every node of the region would have been reached by, the one that it left from
+too; and never by the same: what a pass begins with depends on nothing of it, and a message on
+nothing that was there before it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -21,7 +23,7 @@ from telegrad.graph import next_key
 from telegrad.interop.torch_bridge import GONE_OVER, Entry
 from telegrad.interop.torch_ends import Landing, Tap
 from telegrad.interop.torch_regions import Region
-from telegrad.interop.torch_walk import CROSSING, Walk
+from telegrad.interop.torch_walk import CROSSING, Walk, grouped
 from telegrad.tensors.recorded import OutputNode
 
 __all__ = ["cut", "cut_walk"]
@@ -32,25 +34,13 @@ def cut(nodes: Iterable[Any], keep_graph: bool, targets: Collection[Any] = ()) -
     if GONE_OVER:
         return cut_walk(Walk.of_both(nodes, targets), keep_graph, targets)
     # Telegrad's graph leads nowhere: only roots and what was given away can be entries.
-    entries = []
-    for node in nodes:
-        if type(node) is Entry:
-            entries.append(node)
-        else:
-            entries.extend([edge for edge in node.edges if type(edge) is Entry])
+    entries = grouped(nodes)
     if not entries:
         return Cut({}, {})
     walk = Walk(targets)
-    for entry in entries:
-        walk.enter(entry)
-    if walk.is_shared or targets:
-        return cut_walk(walk, keep_graph, targets)
-    joined: dict[Any, Sequence[Any]] = {}
-    for entry, way in walk.ways.items():
-        if type(way) is Region:
-            way.finish(keep_graph)
-        joined[entry] = (way,)
-    return Cut(joined, {leaf: leaf.value for leaf in walk.leaves.values()})
+    for entry, group in entries:
+        walk.enter(entry, group)
+    return cut_walk(walk, keep_graph, targets)
 
 
 def cut_walk(walk: Walk, keep_graph: bool, targets: Collection[Any] = ()) -> Cut:
@@ -62,7 +52,7 @@ def cut_walk(walk: Walk, keep_graph: bool, targets: Collection[Any] = ()) -> Cut
         marks = walk.marks(inner_taps)
         regions = _by_marks(walk, marks, inner_taps)
     else:
-        regions = [way for way in walk.ways.values() if type(way) is Region]
+        regions = list(walk.regions.values())
     for tap in taps:
         end = walk.ends.get(tap.place[0])
         if type(end) is Landing:

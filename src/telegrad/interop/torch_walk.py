@@ -1,7 +1,8 @@
 """Walking PyTorch's graph from the entries of a pass: which nodes lie behind each, and which ends.
 
-What an entry reaches is noted as a region, as if no two entries met. ``torch_cut.py`` makes others
-of them where some do.
+Entries whose cotangents come at once, those of one message or of all roots, form a *group*. What a
+group reaches is noted as a region, as if no two groups met. ``torch_cut.py`` makes others of them
+where some do.
 
 Invariant: a node of PyTorch's is asked once for where it leads.
 """
@@ -15,12 +16,28 @@ from telegrad.interop.torch_bridge import Entry, ToTorch, accumulator_of
 from telegrad.interop.torch_ends import Landing, Leaf, Place, Tap, WantedLeaf
 from telegrad.interop.torch_regions import Region
 
-__all__ = ["CROSSING", "Walk"]
+__all__ = ["CROSSING", "Walk", "grouped"]
 
 CROSSING: Any = ToTorch._backward_cls
 """The type of the nodes of PyTorch's behind which telegrad's graph is."""
 _ACCUMULATOR: Any = type(accumulator_of(torch.zeros((), requires_grad=True)))
 _ENDS: Final = (CROSSING, _ACCUMULATOR)
+
+
+_ROOTS: Final = "roots"
+
+
+def grouped(nodes: Iterable[Any]) -> list[tuple[Entry, Any]]:
+    """The entries among nodes that a pass begins with and right behind them, with their groups."""
+    found: list[tuple[Entry, Any]] = []
+    for node in nodes:
+        if type(node) is Entry:
+            found.append((node, _ROOTS))
+            continue
+        for edge in node.edges:
+            if type(edge) is Entry:
+                found.append((edge, node))
+    return found
 
 
 class Walk:
@@ -32,19 +49,25 @@ class Walk:
         "comes_back",
         "ends",
         "following",
+        "groups",
         "is_shared",
         "leaves",
         "region_of",
+        "regions",
         "ways",
     )
 
     def __init__(self, targets: Iterable[Any] = ()) -> None:
         self.ways: dict[Entry, Any] = {}
-        """Where each entry leads to: an end, or the region of what it reaches."""
+        """Where each entry leads to: an end, or the region of what its group reaches."""
+        self.groups: dict[Entry, Any] = {}
+        """What stands for the group of each entry."""
+        self.regions: dict[Any, Region] = {}
+        """By the group."""
         self.following: dict[Any, Sequence[Place]] = {}
         """For each inner node of PyTorch's, where its edges lead; no node where nowhere."""
         self.region_of: dict[Any, Region] = {}
-        """For each inner node, the region of the entry that reached it first."""
+        """For each inner node, the region of the group that reached it first."""
         self.ends: dict[Any, Leaf | Landing] = {}
         self.leaves: dict[int, Leaf] = {}
         """By the identity of the tensor: a leaf may be reached by its node and be sent as it is."""
@@ -57,7 +80,7 @@ class Walk:
         self.boundaries: list[Any] = []
         """Nodes of telegrad's behind which other workers are."""
         self.is_shared = False
-        """Whether some inner node is reached by several entries."""
+        """Whether some inner node is reached by several groups."""
         self.comes_back = False
         """Whether PyTorch's graph comes back over telegrad's."""
 
@@ -67,13 +90,15 @@ class Walk:
         walk = cls(targets)
         seen: set[Any] = set()
         stack = list(nodes)[::-1]
+        # An entry that has a tensor is part of telegrad's graph: its cotangent comes by itself.
+        groups = {entry: group for entry, group in grouped(stack) if entry.tensor is None}
         while stack:
             node = stack.pop()
             if node in seen:
                 continue
             seen.add(node)
             if type(node) is Entry:
-                walk.enter(node)
+                walk.enter(node, groups.get(node, node))
                 stack.extend(walk.behind)
                 walk.behind.clear()
                 continue
@@ -82,8 +107,9 @@ class Walk:
             stack.extend(reversed(node.edges))
         return walk
 
-    def enter(self, entry: Entry) -> None:
+    def enter(self, entry: Entry, group: Any) -> None:
         """Walks PyTorch's graph from an entry that has not been met."""
+        self.groups[entry] = group
         place = entry.place
         if place is None:
             way: Any = self._leaf(entry.leaf)
@@ -92,8 +118,10 @@ class Walk:
             way = self._end_at(place[0])
             way.reached_from(entry)
         else:
-            way = Region()
-            way.places[place] = 0
+            way = self.regions.get(group)
+            if way is None:
+                way = self.regions[group] = Region()
+            way.slot(place)
             self._follow(place[0], way)
         self.ways[entry] = way
 
@@ -143,17 +171,18 @@ class Walk:
         return found
 
     def marks(self, taps: Sequence[Tap]) -> dict[Any, int]:
-        """Which entries and taps reach each node: a bit for each."""
+        """Which groups and taps reach each node: a bit for each."""
         marks = dict.fromkeys((*self.following, *self.ends), 0)
         missing = dict.fromkeys(marks, 0)
         for leading in self.following.values():
             for node, _ in leading:
                 if node is not None:
                     missing[node] += 1
-        starts = [entry.place for entry in self.ways] + [tap.place for tap in taps]
-        for i, place in enumerate(starts):
+        bits: dict[Any, int] = {}
+        starts = [(entry.place, self.groups[entry]) for entry in self.ways]
+        for place, source in [*starts, *((tap.place, tap) for tap in taps)]:
             if place is not None:
-                marks[place[0]] |= 1 << i
+                marks[place[0]] |= 1 << bits.setdefault(source, len(bits))
         ready = [node for node, count in missing.items() if not count]
         while ready:
             node = ready.pop()
