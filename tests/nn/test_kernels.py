@@ -101,6 +101,22 @@ def test_attention_over_many_places_is_pytorchs(mask: str, scale: float) -> None
     )
 
 
+def test_attention_takes_a_complex_step_beside_a_place_not_to_look_at() -> None:
+    packed = rng().normal(size=(1, 2, 3, 1, 2))
+    direction = rng().normal(size=packed.shape)
+    mask = np.array([[0.0, -0.5], [0.3, -np.inf]])
+    step = 1e-30
+    ahead, _ = apply(
+        SELF_ATTENTION, tg.tensor(packed + 1j * step * direction), scale=0.7, mask=mask
+    )
+    _, slope = tg.autograd.functional.jvp(
+        lambda x: apply(SELF_ATTENTION, x, scale=0.7, mask=mask)[0],
+        (tg.tensor(packed),),
+        (tg.tensor(direction),),
+    )
+    np.testing.assert_allclose(ahead.numpy().imag / step, slope.numpy(), rtol=1e-12)
+
+
 @pytest.mark.parametrize("shape", [(6, 40), (2, 3, 8, 5)], ids=["one axis", "two axes"])
 def test_layer_norm_of_float32_is_pytorchs(shape: tuple[int, ...]) -> None:
     last = shape[1:] if len(shape) == 2 else shape[2:]

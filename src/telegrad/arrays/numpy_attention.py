@@ -50,11 +50,12 @@ def _softmax(scores: Any, mask: Any) -> Any:
     power, unit = quickest_power(scores.dtype)
     hides = mask is not None and mask.dtype.kind == "b"
     if mask is not None and not hides:
-        scores += mask * unit
+        scores += mask if unit == 1 else mask * unit
     if not scores.size:
         return scores
     if not max(scores.max(), -scores.min()) < _NARROW * unit:
-        scores /= unit
+        if unit != 1:
+            scores /= unit
         if hides:
             scores = np.where(mask, scores, scores.dtype.type(-math.inf))
         return softmax(scores, axis=-1)
