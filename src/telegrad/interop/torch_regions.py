@@ -17,6 +17,7 @@ region begins, or at its end.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import starmap
 from typing import Any, ClassVar
 
 import torch
@@ -32,7 +33,7 @@ __all__ = ["Region"]
 
 
 class Region(Hooked):
-    """Nodes of PyTorch's that are reached by the same entries.
+    """Nodes of PyTorch's that are reached by the same groups of entries.
 
     Its cotangent is a Bundle where several edges lead into it, else PyTorch's tensor.
     """
@@ -151,11 +152,11 @@ class Region(Hooked):
         try:
             # By position, since names cost: allow_unreachable and not accumulate_grad come last.
             captured: Sequence[Any] = ENGINE.run_backward(
-                tuple([GradientEdge(*place) for place in places]),
+                tuple(starmap(GradientEdge, places)),
                 given,
                 self.keep_graph or self.goes_on or recorded,
                 recorded,
-                tuple([GradientEdge(*place) for place in self.exits]),
+                tuple(starmap(GradientEdge, self.exits)),
                 True,
                 False,
             )
