@@ -167,7 +167,8 @@ class Outlet(Endpoint):
     def ping(self) -> None:
         """Ask the peer for a sign of life."""
         self._pinged = self.frames
-        self.send(PING, 0, 0, 0, b"")
+        # Now or not at all: the thread that looks after all peers waits for none.
+        self.send_by(time.monotonic(), PING, 0, 0, 0, b"")
 
     def can_send(self) -> bool:
         """Say whether a small frame would go out at once: nobody writes, and there is room."""
@@ -182,8 +183,14 @@ class Outlet(Endpoint):
         """
         if self.connection.peer_pid is not None and has_ended(self.connection.peer_pid):
             raise ConnectionResetError("its process has ended")
-        if not self.sharing.released or not self.can_send():
+        if self.closed or not self.sharing.released or not self._write.acquire(False):
             return False
-        with self._write:
-            self.sharing.send((), ())
-        return True
+        try:
+            unsent = self.sharing.send((), (), time.monotonic())
+        except BaseException:
+            self._write.release()
+            raise
+        if unsent is None:
+            self._write.release()
+            return True
+        return self._put_off(unsent)
