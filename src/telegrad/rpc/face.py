@@ -114,9 +114,10 @@ class _Membership:
 
     def _announce(self, returned: Joining) -> None:
         """Rank 0 tells everyone that a worker is back, with another address."""
+        # First, since it may find out that the one before was lost.
+        self.worker.add_peer(returned.info, returned.address)
         with _lock:
             self._leaving.returned(returned.name)
-        self.worker.add_peer(returned.info, returned.address)
         for member in self.members:
             if member.name not in (self.worker.name, returned.name):
                 try:
