@@ -5,9 +5,11 @@ import socket
 import time
 
 import pytest
+from tests.rpc.neighbours import neighbours
 
 from telegrad.rpc.driver import spinning
 from telegrad.rpc.driver.spinning import Spinning
+from telegrad.rpc.names import WorkerInfo
 
 
 class Line:
@@ -72,6 +74,28 @@ def test_after_long_waits_it_is_not_tried_until_they_are_short_again(line, yield
     spin.waited(1e-5)
     assert spin.receive(line, line.poll, line.view) is None
     assert len(yields) > 1
+
+
+def test_in_a_crowd_it_is_not_tried(line, yields):
+    crowd = []
+    spin = Spinning(0.001, lambda: bool(crowd))
+    crowd.append("many")
+    assert spin.receive(line, line.poll, line.view) is None
+    assert len(yields) == 1
+    crowd.clear()
+    assert spin.receive(line, line.poll, line.view) is None
+    assert len(yields) > 1
+
+
+def test_workers_of_this_machine_that_are_more_than_two_a_processor_are_a_crowd(monkeypatch):
+    monkeypatch.setattr("telegrad.rpc.driver.host._MOST_AWAKE", 3)
+    with neighbours("a", "b", "c") as (a, b, _):
+        assert not a.host.is_crowded()
+        a.add_peer(WorkerInfo("elsewhere", 7, 1), "tls://192.0.2.1:29500")
+        assert not a.host.is_crowded()
+        a.add_peer(WorkerInfo("d", 8, 1), "unix:///nowhere/d.sock")
+        assert a.host.is_crowded()
+        assert not b.host.is_crowded()
 
 
 def take_the_processor():

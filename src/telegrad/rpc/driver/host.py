@@ -3,10 +3,11 @@
 import _thread
 import logging
 import math
+import os
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from telegrad.errors import (
     AuthenticationFailed,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["SocketHost"]
 
 _log = logging.getLogger("telegrad.rpc")
+# Two workers for a processor: with more, one that has something to do waits for all that look.
+_MOST_AWAKE: Final = 2 * (os.cpu_count() or 1)
 
 
 class SocketHost:
@@ -54,6 +57,9 @@ class SocketHost:
         self._ended: list[Link] = []
         self._sleepers: dict[_thread.LockType, None] = {}
         self._closed = False
+        # How many workers were known when it was last found out whether they are too many.
+        self._counted = 0
+        self._is_crowded = False
         self._pool = Pool(identity.name)
         self.monitor = Monitor(self)
         pooled = SEGMENTS and options.segments
@@ -73,6 +79,15 @@ class SocketHost:
     def start(self, task: Callable[[], object]) -> None:
         """Run the task on another thread."""
         self._pool.start(task)
+
+    def is_crowded(self) -> bool:
+        """Say whether this machine has so many workers that those who wait should sleep."""
+        peers = self.worker.peers.by_name
+        if len(peers) != self._counted:
+            self._counted = len(peers)
+            here = [peer for peer in [*peers.values()] if not peer.address.startswith("tls:")]
+            self._is_crowded = len(here) > _MOST_AWAKE
+        return self._is_crowded
 
     def at(self, point: str) -> None:
         """Mark a point where threads race; the stress test yields here."""

@@ -13,8 +13,8 @@ The law of this file, lazy leader/follower:
    was first.
 4. Whoever gives the lead up sees to it that somebody else finds what comes: a sleeper, the pool if
    a frame lies in the reader already, else the monitor, which watches the descriptor. Answers for
-   which nobody sleeps and that have no callbacks are left for a tick of the monitor or two:
-   whoever sent many calls will most likely wait for them now, and read best undisturbed.
+   which nobody sleeps and that have no callbacks are left for some ticks of the monitor: whoever
+   sent many calls will most likely wait for them now, and read best undisturbed.
 5. A call that a handler makes back to the one who waits for it travels on the same link and runs
    on the waiting thread's own stack, so a chain of calls that goes back and forth needs no new
    threads (but for one each `_DEEPEST_STACK` levels, to spare Python's stack).
@@ -85,7 +85,7 @@ class Link(Outlet):
         self._is_prompt = False
         self._admission = Admission(host.room, peer.name)
         self._reader = FrameReader(
-            connection, Spinning(host.options.spin), self.sharing, self._admission
+            connection, Spinning(host.options.spin, host.is_crowded), self.sharing, self._admission
         )
         self._lead = _thread.allocate_lock()
         self._mutex = _thread.allocate_lock()
@@ -237,7 +237,7 @@ class Link(Outlet):
                 self._host.monitor.watch(self)
 
     def expect(self) -> None:
-        """An answer will come for which nobody waits yet: see to it at the monitor's next tick."""
+        """An answer will come for which nobody waits yet: the monitor sees to it in a while."""
         if self.watched or self.unattended:
             return
         self.unattended = True

@@ -30,13 +30,14 @@ class Spinning:
     caught them (both sides must spin for either to gain); an idle worker does not burn. And while
     others want the processor, too, whoever sleeps gets it back sooner than whoever gave it up: then
     there is no spinning for a while. (On a machine with load 15 on two cores this halved the mean
-    time of a call.)
+    time of a call.) Nor is there where workers are many more than processors.
     """
 
     _busy = _thread.allocate_lock()
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, is_crowded: Callable[[], bool] = lambda: False) -> None:
         self.seconds = seconds
+        self._is_crowded = is_crowded
         # How many of the last waits were long, from 0 to `_MOST_LONG`.
         self._long = 0
         # How many times not to spin because the processor was taken.
@@ -51,7 +52,7 @@ class Spinning:
         if self._rest:
             self._rest -= 1
             return None
-        if not self._busy.acquire(False):
+        if self._is_crowded() or not self._busy.acquire(False):
             return None
         # Asking first takes a third of the time of a read that fails: exceptions cost.
         look, clock = poll.poll, time.perf_counter
