@@ -49,7 +49,7 @@ class Question:
                     answer: tuple[Any, list[Any]] = self._call.wait(patience)
                     return answer
                 except CallTimeout:
-                    if self._call.done():
+                    if self._call._done:
                         raise
                     self._check_worked_on(patience)
         finally:
@@ -58,7 +58,7 @@ class Question:
             del self
 
     def _check_worked_on(self, patience: float | None) -> None:
-        if self._asked_by.is_working(self._call.to, self._number) or self._call.done():
+        if self._asked_by.is_working(self._call.to, self._number) or self._call._done:
             return
         raise CallTimeout(
             f"worker {self._call.to.name!r} did not answer a message of a backward pass within "
@@ -102,9 +102,9 @@ class Questions:
         if len(asked) == 1:
             return asked.pop()
         following = asked[0]
-        if not following._call.done():
+        if not following._call._done:
             self._wait(following._call, _MOMENT, following)
-            if not following._call.done():
+            if not following._call._done:
                 following = self._first_answered(asked)
         asked.remove(following)
         return following
@@ -116,7 +116,7 @@ class Questions:
         for question in asked:
             question._call.add_done_callback(tell)
         while True:
-            answered = [question for question in asked if question._call.done()]
+            answered = [question for question in asked if question._call._done]
             for question in answered:
                 if question._call.exception() is not None:
                     return question

@@ -62,6 +62,13 @@ class Call(Future[Any]):
         """Who is called."""
         return self.endpoint.peer
 
+    def done(self) -> bool:
+        """Say whether the answer is there."""
+        if not self._done:
+            # Who asks and does not wait wants it to be read all the same.
+            self.endpoint.attend()
+        return self._done
+
     def wait(self, timeout: float | None = None) -> Any:
         """Return the answer when it is there, or raise its exception; see `Future.wait`."""
         if timeout is None and not self._done and self.worker.observer is None:

@@ -18,8 +18,16 @@ def pair(request):
 
 def test_an_answer_that_nobody_waits_for_is_read_all_the_same(pair):
     calls = [pair[0].rpc_async("b", simulated.who) for _ in range(20)]
-    assert eventually(lambda: all(call.done() for call in calls))
+    # Not `done()`: whoever asks that has it read.
+    assert eventually(lambda: all(call._done for call in calls))
     assert {call.value() for call in calls} == {"b"}
+
+
+def test_asking_whether_an_answer_is_there_has_it_read(pair, monkeypatch):
+    monkeypatch.setattr("telegrad.rpc.driver.monitor._LEFT_ALONE", 1000.0)
+    call = pair[0].rpc_async("b", simulated.who)
+    assert eventually(call.done)
+    assert call.value() == "b"
 
 
 def test_callbacks_run_although_nobody_waits(pair):
@@ -38,7 +46,7 @@ def test_a_monitor_that_dozes_is_roused_by_a_call_that_nobody_waits_for(monkeypa
         for _ in range(5):
             assert eventually(lambda: monitor.dozes)
             call = a.rpc_async("b", simulated.who)
-            assert eventually(call.done)
+            assert eventually(lambda call=call: call._done)
 
 
 def test_waiting_for_the_last_of_many_settles_those_that_came_along(pair):

@@ -5,8 +5,9 @@ grace period while others wait, and lets the worker's timers run: deadlines, hea
 notices. It runs no user code and never blocks on a peer, so all this works while every user
 thread is busy or blocked.
 
-It ticks only while requests are being served or answers have no reader; `dozes` tells whoever
-begins either that it has to be roused, so that a call costs nothing here.
+It ticks only while requests are being served or answers have no reader, and the less often the
+longer it finds nothing: where many workers share a processor, their ticks add up. `dozes` tells
+whoever begins either that it has to be roused, so that a call costs nothing here.
 """
 
 import logging
@@ -26,8 +27,12 @@ __all__ = ["Monitor"]
 
 _log = logging.getLogger("telegrad.rpc")
 _TICK: Final = 0.002
-_IDLE_TICKS: Final = 25
+# Each tick that finds nothing doubles the time to the next, so many times; then it dozes.
+_DOUBLINGS: Final = 3
+_IDLE_TICKS: Final = 6
 _LONGEST: Final = 2.0
+# Seconds for which an answer is left to whoever will wait for it, most likely at once.
+_LEFT_ALONE: Final = 0.01
 _EPOLL: Final = hasattr(select, "epoll")
 _HUNG_UP: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR if _EPOLL else 0
 
@@ -40,11 +45,12 @@ class Monitor:
         self._lock = threading.Lock()
         self._links: dict[int, Link] = {}
         self._running: dict[Link, object] = {}
-        self._unattended: set[Link] = set()
+        self._unattended: dict[Link, float] = {}
         self._idle = 0
         self._closed = False
         self.dozes = False
         self.wakes_at = 0.0
+        self._timers_at = 0.0
         self._waker, self._wakes = socket.socketpair()
         self._wakes.setblocking(False)
         self._waker.setblocking(False)
@@ -151,7 +157,8 @@ class Monitor:
 
     def _patience(self) -> float:
         now = time.monotonic()
-        until = min(self._host.worker.next_timer(), now + _LONGEST)
+        self._timers_at = self._host.worker.next_timer()
+        until = min(self._timers_at, now + _LONGEST)
         if self._idle >= _IDLE_TICKS:
             self.dozes = True
             # In this order: whoever begins something now either finds us dozing or is found here.
@@ -159,7 +166,7 @@ class Monitor:
                 if any(link.unattended or link.served_token() for link in self._links.values()):
                     self.dozes = False
         if not self.dozes:
-            until = min(until, now + _TICK)
+            until = min(until, now + _TICK * 2 ** min(self._idle, _DOUBLINGS))
         self.wakes_at = until
         return max(0.0, until - now)
 
@@ -204,15 +211,15 @@ class Monitor:
             links = list(self._links.values())
         busy = False
         running: dict[Link, object] = {}
-        unattended: set[Link] = set()
+        unattended: dict[Link, float] = {}
         for link in links:
             if link.unattended:
-                busy = True
-                if link in self._unattended:
+                since = self._unattended.get(link, now)
+                if now - since >= _LEFT_ALONE:
                     link.unattended = False
                     link.offer_lead()
                 else:
-                    unattended.add(link)
+                    unattended[link] = since
             token = link.served_token()
             if token is None:
                 continue
@@ -224,5 +231,5 @@ class Monitor:
         self._running = running
         self._unattended = unattended
         self._idle = 0 if busy else self._idle + 1
-        if self._host.worker.next_timer() <= now:
+        if self._timers_at <= now:
             self._host.worker.run_timers(now)
