@@ -76,8 +76,9 @@ class Monitor:
             self._thread.join()
 
     def rouse(self) -> None:
-        """Let the thread look around now."""
+        """Let the thread look around now, and often for a while."""
         self.dozes = False
+        self._idle = 0
         try:
             self._waker.send(b"\0")
         except OSError:
