@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# The tests run in forked processes, where CUDA can't be used; none of those that count need it.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 from groups import Group, Outcome, wait_for_any
 from substitution import CALLS, load, names_of
