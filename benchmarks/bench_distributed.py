@@ -114,8 +114,8 @@ def measure(quick: bool) -> list[Table]:
     """All of it, as three tables."""
     found: dict[str, Samples] = {side: {} for side in (*OURS, *NO_SPIN, PEER)}
     for workers in WORLDS:
-        # To start many workers takes longer than to measure them: all rounds in one turn.
-        turns = 2 if workers == 1 and not quick else 1
+        # To start many workers takes longer than to measure them: few turns, or one.
+        turns = 1 if quick else {1: 4, max(WORLDS): 3}.get(workers, 1)
         rounds = 2 if quick else 20 // turns
         sides = (*GROWTH, PEER) if workers == max(WORLDS) else tuple(found)
         measured = partial(_measured, workers, rounds)
