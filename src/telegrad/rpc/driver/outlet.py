@@ -88,10 +88,7 @@ class Outlet(Endpoint):
         except BaseException:
             self._write.release()
             raise
-        if unsent is None:
-            self._write.release()
-            return True
-        return self._put_off(unsent)
+        return self._end_turn(unsent)
 
     def _send_parts(
         self,
@@ -125,17 +122,26 @@ class Outlet(Endpoint):
                     if type(buffers) is list and nbytes >= _GIVE_UP_FROM:
                         # They are copied: memory that only they kept is free again.
                         buffers.clear()
+        parts = pack(kind, flags, ident, parent, header, content)
         if not self._write.acquire(False) and not self._wait_for_turn(deadline):
             self.sharing.give_back(placed)
             return False
+        return self._send_in_turn(parts, placed, deadline)
+
+    def _send_in_turn(
+        self, parts: Sequence[Buffer], placed: Sequence[Segment], deadline: float
+    ) -> bool:
+        """Send what shared memory goes with; the lock is held, and is given up, or over."""
         try:
             if self.closed:
                 raise ConnectionError(f"the connection to {self.peer.name} is closed")
-            parts = pack(kind, flags, ident, parent, header, content)
             unsent = self.sharing.send(parts, placed, deadline)
         except BaseException:
             self._write.release()
             raise
+        return self._end_turn(unsent)
+
+    def _end_turn(self, unsent: Unsent | None) -> bool:
         if unsent is None:
             self._write.release()
             return True
@@ -185,12 +191,4 @@ class Outlet(Endpoint):
             raise ConnectionResetError("its process has ended")
         if self.closed or not self.sharing.released or not self._write.acquire(False):
             return False
-        try:
-            unsent = self.sharing.send((), (), time.monotonic())
-        except BaseException:
-            self._write.release()
-            raise
-        if unsent is None:
-            self._write.release()
-            return True
-        return self._put_off(unsent)
+        return self._send_in_turn((), (), time.monotonic())
