@@ -51,6 +51,17 @@ def test_any_placement_and_schedule_gives_the_bits_of_one_process(block):
             same_bits(run_once(seed, placement, rng.randrange(10**6)), reference)
 
 
+@pytest.mark.parametrize("most", [1, 2])
+def test_the_bits_do_not_tell_how_many_gradients_left_together(most, monkeypatch):
+    rng = random.Random(most)
+    for seed in range(amount(100, 3000)):
+        reference = alone(seed)
+        placement = programs.random_placement(rng, WORKERS)
+        with monkeypatch.context() as patch:
+            patch.setattr("telegrad.distributed.passes._LEAVE_TOGETHER", most)
+            same_bits(run_once(seed, placement, rng.randrange(10**6)), reference)
+
+
 @pytest.mark.parametrize("seed", range(amount(100, 3000)))
 def test_the_plain_local_program_gives_the_same_up_to_rounding(seed):
     plain = programs.plain_gradients(seed, programs.program_of(seed))
