@@ -17,15 +17,6 @@ from telegrad.interop.torch_nn import RemoteModule
 from telegrad.interop.torch_optim import DistributedOptimizer
 
 
-@pytest.fixture
-def alone(tmp_path):
-    """A cluster of one worker, which calls itself as it would others."""
-    options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{tmp_path}/meeting")
-    rpc.init_rpc("alone", rank=0, world_size=1, rpc_backend_options=options)
-    yield
-    rpc.shutdown()
-
-
 class Gate(nn.Module):
     def __init__(self, width, scale=1.0):
         super().__init__()

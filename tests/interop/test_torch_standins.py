@@ -23,15 +23,6 @@ from telegrad.rpc.future import Future
 
 
 @pytest.fixture
-def alone(tmp_path):
-    """A cluster of one worker, which can call itself."""
-    options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{tmp_path}/meeting")
-    rpc.init_rpc("alone", rank=0, world_size=1, rpc_backend_options=options)
-    yield
-    rpc.shutdown()
-
-
-@pytest.fixture
 def own_temporary(tmp_path, monkeypatch):
     monkeypatch.setattr(joining.tempfile, "gettempdir", lambda: str(tmp_path))
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TELEGRAD_KEY_FILE"):
