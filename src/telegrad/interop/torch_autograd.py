@@ -5,7 +5,7 @@ Roots are scalars and errors are RuntimeErrors, as PyTorch has them; whoever wan
 """
 
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -125,8 +125,7 @@ def backward_on_owner(reference: RRef, context_id: int, retain_graph: bool) -> N
 def get_gradients(context_id: int) -> dict[torch.Tensor, torch.Tensor]:
     """The gradients of this worker's leaves in a context, by leaf."""
     _find(context_id)
-    found: Any = autograd.get_gradients(context_id)
-    return found  # type: ignore[no-any-return]
+    return cast(dict[torch.Tensor, torch.Tensor], autograd.get_gradients(context_id))
 
 
 class DistAutogradContext(autograd.DistAutogradContext):
