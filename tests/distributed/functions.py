@@ -58,7 +58,8 @@ def resources():
     idle = len(host._pool._resting) + len(reading)
     mapped = sum(map(len, list(host.segment_map._adopted.values())))
     pooled = len(host.segment_pool)
-    in_use = len(host.segment_pool._in_use)
+    shelves = host.segment_pool._shelves.values()
+    in_use = sum(not segment.is_free() for shelf in shelves for segment in shelf)
     return process.num_threads() - idle, process.num_fds() - mapped - pooled, in_use
 
 

@@ -107,9 +107,8 @@ class Endpoint(abc.ABC):
         """Ask the peer for a sign of life."""
         self.send(PING, 0, 0, 0, b"")
 
-    def keep(self) -> bool:
-        """Do what is due now and then while nothing else happens; say whether there was any."""
-        return False
+    def check(self) -> None:  # noqa: B027 (nothing to be done, unless there is a process to ask)
+        """Raise OSError if the peer turns out to be gone."""
 
     def can_send(self) -> bool:
         """Say whether a small frame would go out without waiting for the peer."""

@@ -5,27 +5,30 @@ A segment is an anonymous memory file (memfd) that belongs to one sender and one
 1. The sender takes one from its pool, fills it and names it in a frame. The descriptor goes along
    the first time only.
 2. The receiver maps a new segment once, keeps the mapping, and makes arrays right on it.
-3. When the last array on it is gone, a finalizer notes the id; ids ride on the next frame back.
+3. Behind the room for data lies a mark: set by the sender before it sends, cleared by the receiver
+   when the last array on the segment is gone. No message says so.
 4. The sender may now fill it again. Its pages are there on both sides, and that is the gain: a
    fresh segment loses more to page faults than the copy it saves.
 
 Segments come in sizes that are powers of two. A pool keeps the pages of free segments up to a
-bound; beyond it the pages of the one that was free the longest go back to the system, while the
-segment and both mappings stay. Files without names leave nothing behind, however a process ends.
+bound; beyond it the pages of the one that was used the longest ago go back to the system, while
+the segment and both mappings stay. Files without names leave nothing behind, however a process
+ends. After a fork two processes may use what was received before: that never goes back.
 
 This knows nothing of frames. Invariants: a segment is never refilled while an array on it is
 alive; a mapping never becomes shorter than it was found (the file's size is sealed), so no peer
-can make a read fault.
+can make a read fault. A receiver that clears a mark too early harms its own arrays only.
 """
 
+import _thread
 import collections
 import ctypes
 import itertools
 import mmap
 import os
 import threading
-from collections.abc import Callable, Hashable, Sequence
-from functools import partial
+from collections.abc import Hashable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -36,7 +39,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["SEGMENTS", "SMALLEST_SEGMENT", "Segment", "SegmentMap", "SegmentPool"]
+__all__ = ["SEGMENTS", "SMALLEST_SEGMENT", "TURNS_UP_TO", "Segment", "SegmentMap", "SegmentPool"]
 
 SEGMENTS = (
     hasattr(os, "memfd_create") and hasattr(fcntl, "F_ADD_SEALS") and hasattr(mmap, "MADV_REMOVE")
@@ -46,35 +49,61 @@ SEGMENTS = (
 SMALLEST_SEGMENT = 256 << 10
 """Below this many bytes the socket is as fast."""
 
+TURNS_UP_TO = 4 << 20
+"""Up to this many bytes two segments take turns: what the peer has just read is slow to write."""
+
 _MOST_SEGMENTS = 1024
+# Where the mark lies: on a page of its own behind the data.
+_MARK_BYTES = mmap.PAGESIZE
 
 
 class Segment:
-    """One of the sender's segments. `fd` goes along while `is_new`; `view` is what to fill."""
+    """One of the sender's segments. `fd` goes along while `is_new`; `view` is what to fill.
 
-    __slots__ = ("_memory", "fd", "id", "is_new", "peer", "resident", "size", "view")
+    `is_taken`: a thread of the sender fills it or sends it. `used`: grows with each use in a pool.
+    """
 
-    def __init__(self, segment_id: int, peer: Hashable, size: int) -> None:
+    __slots__ = ("_memory", "fd", "id", "is_new", "is_taken", "resident", "size", "used", "view")
+
+    def __init__(self, segment_id: int, size: int) -> None:
         self.id = segment_id
-        self.peer = peer
         self.size = size
         self.is_new = True
+        self.is_taken = False
         self.resident = 0
+        self.used = 0
         self.fd = os.memfd_create("telegrad", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
-            os.ftruncate(self.fd, size)
+            os.ftruncate(self.fd, size + _MARK_BYTES)
             seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
-            self._memory = mmap.mmap(self.fd, size)
+            self._memory = mmap.mmap(self.fd, size + _MARK_BYTES)
         except BaseException:
             self.close_fd()
             raise
         self.view = memoryview(self._memory)[:0]
 
+    def is_free(self) -> bool:
+        """Say whether neither side uses it."""
+        return not self.is_taken and not self._memory[self.size]
+
     def occupy(self, nbytes: int) -> None:
-        """Make `view` the first `nbytes`."""
+        """Make `view` the first `nbytes`, and set the mark."""
+        self.is_taken = True
+        self._memory[self.size] = 1
         self.view = memoryview(self._memory)[:nbytes]
-        self.resident = max(self.resident, nbytes)
+
+    def handed_over(self) -> None:
+        """Note that it was sent, and its descriptor: the next frame only names it."""
+        if self.is_new:
+            self.is_new = False
+            self.close_fd()
+        self.is_taken = False
+
+    def vacate(self) -> None:
+        """Take it back: it was not sent."""
+        self._memory[self.size] = 0
+        self.is_taken = False
 
     def empty(self) -> None:
         """Give the pages back to the system; they come again, as zeros, when they are touched."""
@@ -97,106 +126,137 @@ class SegmentPool:
         self._most_segments = most_segments
         self._lock = threading.Lock()
         self._ids = itertools.count(1)
-        self._in_use: dict[tuple[Hashable, int], Segment] = {}
-        self._free: dict[tuple[Hashable, int], list[Segment]] = collections.defaultdict(list)
-        # The free segments that hold pages, the longest free first.
-        self._warm: dict[int, Segment] = {}
-        self._warm_bytes = 0
+        self._uses = itertools.count(1)
+        # All that there are, by peer and size, in the order of their last use.
+        self._shelves: dict[tuple[Hashable, int], list[Segment]] = collections.defaultdict(list)
         self._count = 0
+        # Of all segments, whoever uses them.
+        self._resident = 0
 
     def take(self, peer: Hashable, nbytes: int) -> Segment | None:
         """Return a segment for the peer with a view of `nbytes`; None if none can be had.
 
-        Then the bytes go over the socket. What is not sent after all goes to `give_back`.
+        Then the bytes go over the socket. What was sent is told so by `handed_over`, what was not
+        sent after all by `vacate`.
         """
         size = max(SMALLEST_SEGMENT, 1 << (nbytes - 1).bit_length())
         with self._lock:
-            free = self._free[peer, size]
-            if free:
-                segment = free.pop()
-                if self._warm.pop(segment.id, None) is not None:
-                    self._warm_bytes -= segment.resident
-            else:
-                if self._count >= self._most_segments:
-                    return None
-                try:
-                    segment = Segment(next(self._ids), peer, size)
-                except OSError:
-                    return None
-                self._count += 1
-            self._in_use[peer, segment.id] = segment
-        segment.occupy(nbytes)
+            segment = self._find(peer, size)
+            if segment is None:
+                return None
+            segment.occupy(nbytes)
+            segment.used = next(self._uses)
+            if nbytes > segment.resident:
+                self._resident += nbytes - segment.resident
+                segment.resident = nbytes
+                if self._resident > self._most_pooled:
+                    self._trim()
         return segment
 
-    def handed_over(self, segment: Segment) -> None:
-        """Note that the descriptor was sent: the next frame only names the segment."""
-        with self._lock:
-            segment.is_new = False
-            segment.close_fd()
-
-    def give_back(self, segment: Segment) -> None:
-        """Take back a segment that was not sent."""
-        with self._lock:
-            if self._in_use.pop((segment.peer, segment.id), None) is not None:
-                self._put(segment)
-
-    def release(self, peer: Hashable, segment_id: int) -> None:
-        """Note that the peer has no array on the segment any more."""
-        with self._lock:
-            segment = self._in_use.pop((peer, segment_id), None)
-            if segment is None:
-                raise ProtocolViolation(
-                    f"{peer} released the segment {segment_id}, which it does not hold"
-                )
-            # The answer may overtake the sending thread's word that the descriptor has gone.
-            segment.is_new = False
-            segment.close_fd()
-            self._put(segment)
+    def _find(self, peer: Hashable, size: int) -> Segment | None:
+        """Return a free segment, or a new one, as the last on its shelf."""
+        shelf = self._shelves[peer, size]
+        count = len(shelf)
+        is_full = self._count >= self._most_segments
+        if count > 1:
+            # Those that the peer keeps for long are soon at the far end.
+            order: Iterable[int] = itertools.chain((-2, -1), range(-3, -count - 1, -1))
+        else:
+            order = range(-count, 0) if is_full or size > TURNS_UP_TO else ()
+        for index in order:
+            if shelf[index].is_free():
+                shelf.append(shelf.pop(index))
+                return shelf[-1]
+        if is_full:
+            return None
+        try:
+            segment = Segment(next(self._ids), size)
+        except OSError:
+            return None
+        self._count += 1
+        shelf.append(segment)
+        return segment
 
     def forget(self, peer: Hashable) -> None:
         """Drop all segments of a peer that is gone."""
         with self._lock:
-            lost = [segment for key, segment in self._in_use.items() if key[0] == peer]
-            for key in [key for key in self._free if key[0] == peer]:
-                lost += self._free.pop(key)
-            for segment in lost:
-                self._in_use.pop((peer, segment.id), None)
-                if self._warm.pop(segment.id, None) is not None:
-                    self._warm_bytes -= segment.resident
-                segment.close_fd()
-            self._count -= len(lost)
+            for key in [key for key in self._shelves if key[0] == peer]:
+                for segment in self._shelves.pop(key):
+                    segment.close_fd()
+                    self._count -= 1
+                    self._resident -= segment.resident
+
+    def trim(self) -> None:
+        """Give back pages of free segments beyond the bound: they may have become free since."""
+        with self._lock:
+            if self._resident > self._most_pooled:
+                self._trim()
 
     @property
     def pooled_bytes(self) -> int:
         """How much memory free segments hold."""
-        return self._warm_bytes
+        with self._lock:
+            return sum(segment.resident for segment in self._free())
 
     def __len__(self) -> int:
         return self._count
 
-    def _put(self, segment: Segment) -> None:
-        self._free[segment.peer, segment.size].append(segment)
-        self._warm[segment.id] = segment
-        self._warm_bytes += segment.resident
-        while self._warm_bytes > self._most_pooled:
-            oldest = self._warm.pop(next(iter(self._warm)))
-            self._warm_bytes -= oldest.resident
-            oldest.empty()
+    def _free(self) -> list[Segment]:
+        return [one for shelf in self._shelves.values() for one in shelf if one.is_free()]
+
+    def _trim(self) -> None:
+        free = sorted(self._free(), key=lambda segment: segment.used)
+        excess = sum(segment.resident for segment in free) - self._most_pooled
+        for segment in free:
+            if excess <= 0:
+                return
+            excess -= segment.resident
+            self._resident -= segment.resident
+            segment.empty()
 
 
 class _Adopted(msgspec.Struct, frozen=True):
     """A receiver's mapping, and the type of leases: each lies on all of it."""
 
     memory: mmap.mmap
-    lease: type[ctypes.Array[ctypes.c_char]]
+    lease: type[Any]
 
 
-def _lease_type(nbytes: int, on_end: Callable[[], object]) -> type[ctypes.Array[ctypes.c_char]]:
-    """Return a type whose instances call `on_end` when they go: half the price of a finalizer."""
+class _Process:
+    """Stands for this process as it is between two forks."""
 
-    class Lease(ctypes.c_char * nbytes):  # type: ignore[misc]
+
+_process = _Process()
+
+
+def _renew() -> None:
+    global _process
+    _process = _Process()
+
+
+if SEGMENTS:
+    os.register_at_fork(before=_renew)
+
+
+def _lease_type(nbytes: int) -> type[Any]:
+    """Return a type whose instances clear their mark when they go: half the price of a finalizer.
+
+    Types are freed late, so this one must not know the mapping.
+    """
+    fence = _thread.allocate_lock()
+    fence.acquire()
+
+    class Lease(ctypes.c_char * (nbytes + _MARK_BYTES)):  # type: ignore[misc]
+        process: _Process
+
         def __del__(self) -> None:
-            on_end()
+            if self.process is not _process:
+                return
+            # A release, then an acquisition: whatever was read is read before the mark is seen,
+            # also on processors that may swap a load with a later store.
+            fence.release()
+            fence.acquire()
+            self[nbytes] = b"\0"
 
     return Lease
 
@@ -209,76 +269,51 @@ class SegmentMap:
         self._most_segments = most_segments
         self._lock = threading.Lock()
         self._adopted: dict[Hashable, dict[int, _Adopted]] = {}
-        self._released: dict[Hashable, collections.deque[int]] = {}
 
     def adopt(self, peer: Hashable, segment_id: int, fd: int, nbytes: int) -> None:
-        """Map a new segment of `nbytes`, which the peer sealed; the descriptor is closed."""
+        """Map a new segment for `nbytes`, which the peer sealed; the descriptor is closed."""
         try:
             _check_sealed(fd, nbytes, f"the segment {segment_id} of {peer}")
             with self._lock:
                 segments = self._adopted.setdefault(peer, {})
-                released = self._released.setdefault(peer, collections.deque())
                 if segment_id in segments or len(segments) >= self._most_segments:
                     raise ProtocolViolation(
                         f"expected a new segment, one of {self._most_segments} at most, got the "
                         f"id {segment_id} of {peer} besides {len(segments)}"
                     )
-                lease = _lease_type(nbytes, partial(released.append, segment_id))
-                segments[segment_id] = _Adopted(mmap.mmap(fd, nbytes), lease)
+                memory = mmap.mmap(fd, nbytes + _MARK_BYTES)
+                segments[segment_id] = _Adopted(memory, _lease_type(nbytes))
         finally:
             os.close(fd)
 
-    def view(self, peer: Hashable, segment_id: int, offset: int, nbytes: int) -> memoryview:
-        """Return the bytes of an arrival that holds one array: mapped, not copied, writable.
+    def view(self, peer: Hashable, segment_id: int, nbytes: int) -> memoryview:
+        """Return the first bytes of a segment that came: mapped, not copied, writable.
 
-        When the view and all that was made from it are gone, the id is due to be released. Call
-        it once an arrival.
+        When the view and all that was made from it are gone, the segment is the sender's again.
+        Call it once an arrival.
         """
-        return self.views(peer, segment_id, [(offset, nbytes)])[0]
-
-    def views(
-        self, peer: Hashable, segment_id: int, spans: Sequence[tuple[int, int]]
-    ) -> list[memoryview]:
-        """As `view`, for an arrival of several arrays; the id is released after the last."""
-        with self._lock:
-            adopted = self._adopted.get(peer, {}).get(segment_id)
+        adopted = self._adopted.get(peer, {}).get(segment_id)
         if adopted is None:
             raise ProtocolViolation(f"{peer} names the segment {segment_id}, which it never sent")
-        size = len(adopted.memory)
-        for offset, nbytes in spans:
-            if offset < 0 or nbytes < 0 or offset + nbytes > size:
-                raise ProtocolViolation(
-                    f"{peer} names bytes {offset} to {offset + nbytes} of the segment "
-                    f"{segment_id}, which has {size}"
-                )
-        # Everything that is made from these views keeps the lease, and not just the mapping:
-        # NumPy drops intermediate arrays and memoryviews from the chain, but not the exporter.
-        whole = memoryview(adopted.lease.from_buffer(adopted.memory)).cast("B")
-        return [whole[offset : offset + nbytes] for offset, nbytes in spans]
-
-    def due(self, peer: Hashable) -> collections.deque[int]:
-        """Return the ids that may go back to the peer, as they will ever be: `releases` takes."""
-        return self._released.setdefault(peer, collections.deque())
-
-    def releases(self, peer: Hashable) -> list[int]:
-        """Return the ids that may go back to the peer, each once."""
-        released = self._released.get(peer)
-        ids: list[int] = []
-        # Finalizers run at any moment, even in the middle of this, so there is no lock to take:
-        # append and popleft are atomic.
-        while released:
-            ids.append(released.popleft())
-        return ids
+        size = len(adopted.memory) - _MARK_BYTES
+        if nbytes > size:
+            raise ProtocolViolation(
+                f"{peer} names {nbytes} bytes of the segment {segment_id}, which has {size}"
+            )
+        # Everything that is made from this view keeps the lease, and not just the mapping: NumPy
+        # drops intermediate arrays and memoryviews from the chain, but not the exporter.
+        lease = adopted.lease.from_buffer(adopted.memory)
+        lease.process = _process
+        return memoryview(lease).cast("B")[:nbytes]
 
     def forget(self, peer: Hashable) -> None:
         """Drop the mappings of a peer that is gone; arrays that still lie on them stay valid."""
         with self._lock:
             self._adopted.pop(peer, None)
-            self._released.pop(peer, None)
 
 
 def _check_sealed(fd: int, nbytes: int, what: str) -> None:
-    size = os.fstat(fd).st_size
+    size = os.fstat(fd).st_size - _MARK_BYTES
     if size != nbytes or nbytes <= 0:
         raise ProtocolViolation(f"expected {nbytes} bytes in {what}, got {size}")
     needed = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW

@@ -358,7 +358,7 @@ class Worker:
             endpoint.ticked_frames = endpoint.frames
             if (verdict is Verdict.QUIET or is_silent) and endpoint.can_send():
                 endpoint.ping()
-            endpoint.keep()
+            endpoint.check()
             self.host.expect_answer(endpoint)
         except (OSError, EOFError) as error:
             self._lose_soon(endpoint, error)

@@ -194,9 +194,11 @@ class SocketHost:
             self._ended = [link for link in [*self._ended, endpoint] if not link.free()]
 
     def tidy(self) -> None:
-        """Free what could not be freed when it ended, and return shared memory to its owners."""
+        """Free what could not be freed when it ended, and shared memory beyond the bound."""
         with self._lock:
             self._ended = [link for link in self._ended if not link.free()]
+        if self.segment_pool is not None:
+            self.segment_pool.trim()
 
     def close(self, timeout: float) -> None:
         """End threads and sockets; the worker has given up its endpoints."""

@@ -20,10 +20,10 @@ from telegrad.rpc.driver.processes import has_ended
 from telegrad.rpc.driver.sharing import Sharing
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import WorkerInfo
-from telegrad.rpc.segments import SMALLEST_SEGMENT, Segment
+from telegrad.rpc.segments import SMALLEST_SEGMENT, TURNS_UP_TO, Segment
 from telegrad.rpc.transport.connection import Connection, Unsent
 from telegrad.rpc.transport.readiness import is_ready
-from telegrad.rpc.wire.frames import PING, PLACED, PREFIX, Buffer, Placement, pack
+from telegrad.rpc.wire.frames import PING, PLACED, PREFIX, Buffer, pack
 
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Outlet"]
 
 _SMALL_HEADER: Final = 32 << 10
-# From this size on an answer takes the segments of its call back with it, so that one is enough for
-# many calls in a row. Below, two that take turns are faster: a segment that one core has just read
-# is slow to write for another.
-_GIVE_UP_FROM: Final = 4 << 20
 
 
 class Outlet(Endpoint):
@@ -76,76 +72,60 @@ class Outlet(Endpoint):
     ) -> bool:
         """As `send`; False if the deadline passed before anything of the frame went."""
         size = len(header)
-        if buffers or size > self._small or self.sharing.released:
-            return self._send_parts(deadline, kind, flags, ident, parent, header, buffers)
-        frame = (PREFIX.pack(kind, flags, 0, size, 0, ident, parent) + header,)
+        placed: Sequence[Segment] = ()
+        if buffers or size > self._small:
+            parts, placed = self._pack(kind, flags, ident, parent, header, buffers)
+        else:
+            parts = (PREFIX.pack(kind, flags, 0, size, 0, ident, parent) + header,)
         if not self._write.acquire(False) and not self._wait_for_turn(deadline):
+            self.sharing.take_back(placed)
             return False
         try:
             if self.closed:
                 raise ConnectionError(f"the connection to {self.peer.name} is closed")
-            unsent = self.connection.send(frame, (), deadline)
+            if placed:
+                unsent = self.sharing.send(parts, placed, deadline)
+            else:
+                unsent = self.connection.send(parts, (), deadline)
         except BaseException:
             self._write.release()
             raise
-        return self._end_turn(unsent)
+        if unsent is None:
+            self._write.release()
+            return True
+        return self._put_off(unsent)
 
-    def _send_parts(
+    def _pack(
         self,
-        deadline: float,
         kind: int,
         flags: int,
         ident: int,
         parent: int,
         header: bytes,
         buffers: Sequence[Buffer],
-    ) -> bool:
-        """Send a frame with a body, or one before which shared memory goes back."""
+    ) -> tuple[Sequence[Buffer], Sequence[Segment]]:
+        """Return the parts of a frame with a body or a large header, and the segments it names."""
         if len(header) > self.limits.header_bytes:
             raise UsageError(
                 f"a header of {len(header)} bytes is larger than the {self.limits.header_bytes} "
                 f"that {self.peer.name} takes"
             )
-        placed: Sequence[Segment] = ()
-        content: Sequence[Buffer | Placement] = buffers
-        if buffers:
-            nbytes = sum(map(len, buffers))
-            if nbytes > self.limits.payload_bytes:
-                raise UsageError(
-                    f"{nbytes} bytes of arrays are more than the {self.limits.payload_bytes} that "
-                    f"{self.peer.name} takes in one message"
-                )
-            if nbytes >= SMALLEST_SEGMENT:
-                content, placed = self.sharing.place(buffers)
-                if placed:
-                    flags |= PLACED
-                    if type(buffers) is list and nbytes >= _GIVE_UP_FROM:
-                        # They are copied: memory that only they kept is free again.
-                        buffers.clear()
-        parts = pack(kind, flags, ident, parent, header, content)
-        if not self._write.acquire(False) and not self._wait_for_turn(deadline):
-            self.sharing.give_back(placed)
-            return False
-        return self._send_in_turn(parts, placed, deadline)
-
-    def _send_in_turn(
-        self, parts: Sequence[Buffer], placed: Sequence[Segment], deadline: float
-    ) -> bool:
-        """Send what shared memory goes with; the lock is held, and is given up, or over."""
-        try:
-            if self.closed:
-                raise ConnectionError(f"the connection to {self.peer.name} is closed")
-            unsent = self.sharing.send(parts, placed, deadline)
-        except BaseException:
-            self._write.release()
-            raise
-        return self._end_turn(unsent)
-
-    def _end_turn(self, unsent: Unsent | None) -> bool:
-        if unsent is None:
-            self._write.release()
-            return True
-        return self._put_off(unsent)
+        nbytes = sum(map(len, buffers))
+        if nbytes > self.limits.payload_bytes:
+            raise UsageError(
+                f"{nbytes} bytes of arrays are more than the {self.limits.payload_bytes} that "
+                f"{self.peer.name} takes in one message"
+            )
+        if nbytes < SMALLEST_SEGMENT:
+            return pack(kind, flags, ident, parent, header, buffers), ()
+        content, placed = self.sharing.place(buffers)
+        if placed:
+            flags |= PLACED
+            if type(buffers) is list and nbytes > TURNS_UP_TO:
+                # They are copied. What only they kept is free again before the frame is there, so
+                # that one segment is enough for many calls in a row.
+                buffers.clear()
+        return pack(kind, flags, ident, parent, header, content), placed
 
     def _wait_for_turn(self, deadline: float) -> bool:
         """Take the lock that somebody else holds; False if the deadline passed before."""
@@ -182,13 +162,7 @@ class Outlet(Endpoint):
         # -1 when it is closed. The poll is made anew: two threads can't use one together.
         return number >= 0 and not self._write.locked() and is_ready(number, 0.0, for_write=True)
 
-    def keep(self) -> bool:
-        """Look after the peer's process, and tell it which segments it has back.
-
-        A process that has ended is lost even if its sockets live on in one that it forked.
-        """
+    def check(self) -> None:
+        """A process that has ended is lost even if its sockets live on in one that it forked."""
         if self.connection.peer_pid is not None and has_ended(self.connection.peer_pid):
             raise ConnectionResetError("its process has ended")
-        if self.closed or not self.sharing.released or not self._write.acquire(False):
-            return False
-        return self._send_in_turn((), (), time.monotonic())

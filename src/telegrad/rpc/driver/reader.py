@@ -28,10 +28,8 @@ from telegrad.rpc.wire.frames import (
     PLACED,
     PREFIX,
     REFUSED,
-    RELEASE,
     SERVICE,
     Frame,
-    Placement,
     parse_prefix,
     split_body,
 )
@@ -92,13 +90,10 @@ class FrameReader:
 
     def read(self, deadline: float | None) -> Frame | None:
         """Return the next frame, None if the deadline passed; EOFError when the peer closed."""
-        while True:
-            frame = self._read_small(deadline) if self._go_on is None else self._go_on(deadline)
-            if frame is None or not (frame.flags & PLACED or frame.kind == RELEASE):
-                return frame
-            if frame.kind != RELEASE:
-                return self._fetch(frame, deadline)
-            self._shared().take_back(frame.header)
+        frame = self._read_small(deadline) if self._go_on is None else self._go_on(deadline)
+        if frame is None or not frame.flags & PLACED:
+            return frame
+        return self._fetch(frame, deadline)
 
     def _read_small(self, deadline: float | None) -> Frame | None:
         start = self._start
@@ -189,20 +184,11 @@ class FrameReader:
         kind, flags, _, _, _, ident, parent = fields
         return Frame(REFUSED, flags & ~PLACED, ident, parent, bytes((kind,)), ())
 
-    def _shared(self) -> Sharing:
-        if self._sharing is None:
-            raise ProtocolViolation("the peer names shared memory, which was not agreed on")
-        return self._sharing
-
     def _fetch(self, frame: Frame, deadline: float | None) -> Frame | None:
         """Map the buffers that lie in shared memory; if they are a request's, ask for room."""
-        nbytes = sum(part.nbytes for part in frame.buffers if isinstance(part, Placement))
-        if nbytes > self._limits.payload_bytes:
-            raise ProtocolViolation(
-                f"{nbytes} bytes in shared memory are more than the {self._limits.payload_bytes} "
-                "agreed on"
-            )
-        frame.buffers = self._shared().fetch(frame.buffers)
+        if self._sharing is None:
+            raise ProtocolViolation("the peer names shared memory, which was not agreed on")
+        frame.buffers, nbytes = self._sharing.fetch(frame.buffers)
         frame.flags &= ~PLACED
         if self._admission is None or frame.kind not in (CALL, SERVICE):
             return frame

@@ -36,7 +36,6 @@ __all__ = [
     "PONG",
     "PREFIX",
     "REFUSED",
-    "RELEASE",
     "RELIABLE",
     "SERVICE",
     "UNOPENED",
@@ -62,8 +61,7 @@ ACK: Final = 6  # a reliable NOTICE has come
 PING: Final = 7
 PONG: Final = 8
 BYE: Final = 9  # this worker leaves on purpose
-RELEASE: Final = 10  # shared memory that nobody here uses any more
-HELLO: Final = 11  # who dialled, and where it listens
+HELLO: Final = 10  # who dialled, and where it listens
 _KINDS = range(CALL, HELLO + 1)
 
 # Flags.
