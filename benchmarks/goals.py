@@ -15,6 +15,8 @@ class Goal:
     reached: float
     at_most: bool = False
     unit: str = "×"
+    medians: float | None = None
+    """The same figure of medians, where it is a ratio of minima."""
 
     @property
     def met(self) -> bool:
@@ -25,15 +27,16 @@ class Goal:
         """A line of the table, as Markdown."""
         bound = f"{'≤' if self.at_most else '≥'} {self.wanted:g}{self.unit}"
         met = "yes" if self.met else "no"
-        return f"| {self.what} | {bound} | {self.reached:.2f}{self.unit} | {met} |"
+        medians = "" if self.medians is None else f"{self.medians:.2f}{self.unit}"
+        return f"| {self.what} | {bound} | {self.reached:.2f}{self.unit} | {met} | {medians} |"
 
 
 def summary(goals: Iterable[Goal]) -> str:
     """All goals as one table, and how many were met."""
     found = list(goals)
     lines = [
-        "| work | goal | figure | met |",
-        "|---|---|---|---|",
+        "| work | goal | figure | met | of medians |",
+        "|---|---|---|---|---|",
         *(goal.line() for goal in found),
     ]
     lines.append(f"\n{sum(goal.met for goal in found)} of {len(found)} goals met")

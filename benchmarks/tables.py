@@ -95,16 +95,17 @@ class Table:
         )
         self.rows.append(row)
         for title, wanted in row.goals.items():
-            reached = self._ratio(row, title)
+            reached = self._ratio(row, title, row.by)
             if reached is not None:
-                self.goals.append(Goal(f"{work}: {title}", wanted, reached))
+                medians = self._ratio(row, title, "medians")
+                self.goals.append(Goal(f"{work}: {title}", wanted, reached, medians=medians))
         print(self._line(row), flush=True)
         return row
 
-    def _ratio(self, row: Row, title: str) -> float | None:
+    def _ratio(self, row: Row, title: str, by: str) -> float | None:
         """How many times as long the peer takes."""
         peer, ours = self.ratios[title]
-        figures = row.medians if row.by == "medians" else row.minima
+        figures = row.medians if by == "medians" else row.minima
         if peer not in figures or ours not in figures:
             return None
         return figures[peer] / figures[ours]
@@ -126,7 +127,7 @@ class Table:
             else:
                 cells.append("–")
         for title in self.ratios:
-            ratio = self._ratio(row, title)
+            ratio = self._ratio(row, title, row.by)
             cells.append("–" if ratio is None else f"{ratio:.2f}×")
         goals = (f"{row.goals[title]:g}×" for title in self.ratios if title in row.goals)
         return f"| {' | '.join([*cells, ' / '.join(goals)])} |"
