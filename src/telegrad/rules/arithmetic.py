@@ -87,11 +87,14 @@ def _pow_by_base(xp: Any, v: Any, s: Any) -> Any:
 def _pow_by_exponent(xp: Any, v: Any, s: Any) -> Any:
     # 0**y has slope 0 in y for y >= 0; log(0) would turn it into NaN.
     at_zero = s.x == 0
-    log = xp.log(xp.where(at_zero, xp.ones_like(s.x), s.x))
+    base = xp.where(at_zero, xp.ones_like(s.x), s.x)
     if xp.isdtype(s.y.dtype, "complex floating"):
+        # A negative real base has a logarithm among complex numbers only.
+        log = xp.log(xp.astype(base, s.out.dtype))
         flat = xp.logical_and(xp.imag(s.y) == 0, xp.real(s.y) >= 0)
     else:
         flat = s.y >= 0
+        log = xp.log(base)
         log = xp.where(xp.logical_and(at_zero, s.y < 0), xp.full_like(log, -xp.inf), log)
     at_zero = xp.logical_and(at_zero, flat)
     return v * xp.where(at_zero, xp.zeros_like(s.out), s.out * log)

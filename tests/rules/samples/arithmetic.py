@@ -46,6 +46,7 @@ SAMPLES = {
             sample("whole exponents", normal(2, 2), constant([[2, 3], [0, -1]])),
             sample("large base", between(3.0, 4.0, 2), between(-2.0, 2.0, 2)),
             sample("complex", complex_normal(2, 2), complex_normal(2, 2)),
+            sample("complex exponents", constant([[-1.5, 0.7]]), complex_normal(2, 2)),
         ),
         torch="pow",
     ),
