@@ -57,9 +57,17 @@ def test_an_activation_stays_finite_and_quiet_far_out(name: str, dtype: str) -> 
 
 def test_activations_carry_nan_and_know_infinity() -> None:
     x = tg.tensor([float("nan"), float("inf"), -float("inf")])
-    np.testing.assert_array_equal(tg.sigmoid(x).numpy()[:2], [np.nan, 1.0])
+    np.testing.assert_array_equal(tg.sigmoid(x).numpy(), [np.nan, 1.0, 0.0])
     np.testing.assert_array_equal(tg.relu(x).numpy(), [np.nan, np.inf, 0.0])
     np.testing.assert_array_equal(tg.softplus(x).numpy(), [np.nan, np.inf, 0.0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_silu_and_its_slope_vanish_at_the_lowest_numbers(dtype: str) -> None:
+    x = tg.tensor([float(np.finfo(dtype).min)], dtype=dtype, requires_grad=True)
+    y = tg.silu(x)
+    (gradient,) = tg.autograd.grad(y.sum(), x)
+    assert (y.item(), gradient.item()) == (0.0, 0.0)
 
 
 def test_relu_has_slope_zero_at_zero_as_in_pytorch() -> None:

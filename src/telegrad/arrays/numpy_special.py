@@ -41,22 +41,14 @@ def step(x: Any) -> Any:
     return np.greater(x, 0 if zero is None else zero).astype(x.dtype)
 
 
-# The last arguments whose exponential is finite: below them the sigmoid stays at the smallest
-# normal number, which is nearer than zero would be.
-_LOWEST: dict[Any, Any] = {
-    np.dtype("float32"): np.asarray(-87.0, dtype=np.float32),
-    np.dtype("float64"): np.asarray(-708.0, dtype=np.float64),
-}
-
-
 def sigmoid(x: Any) -> Any:
-    lowest = _LOWEST.get(x.dtype)
-    if lowest is None:
+    if x.dtype.kind == "c":
         return np.tanh(x * 0.5) * 0.5 + 0.5
     out = np.empty_like(x)
-    np.maximum(x, lowest, out=out)
-    np.negative(out, out=out)
-    np.exp(out, out=out)
+    np.negative(x, out=out)
+    # An exponential beyond the largest number is infinite, and the result exactly 0.
+    with np.errstate(over="ignore"):
+        np.exp(out, out=out)
     out += 1
     return np.reciprocal(out, out=out)
 
