@@ -273,6 +273,70 @@ def test_a_hook_that_changes_the_shape_is_refused_by_name():
     assert x.grad is None
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex64", "int64"])
+def test_a_hook_that_changes_the_dtype_is_refused(dtype):
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    y = x * 2.0
+    x.register_hook(lambda gradient: gradient.detach().to(dtype))
+    with pytest.raises(tg.errors.DTypeError, match=rf"of dtype float32 from .* got {dtype}"):
+        y.sum().backward()
+    assert x.grad is None
+
+
+def test_a_hook_that_returns_no_tensor_is_refused():
+    x = tg.tensor(1.0, requires_grad=True)
+    x.register_hook(lambda gradient: 3.0)
+    with pytest.raises(tg.errors.DTypeError, match=r"a Tensor or None from the hook .* got float"):
+        (x * 2.0).backward()
+
+
+def test_a_prehook_that_returns_too_many_or_too_few_is_refused():
+    x = tg.tensor([[2.0, 1.0], [1.0, 3.0]], requires_grad=True)
+    y = x * 2.0
+    y.grad_fn.register_prehook(lambda outputs: (outputs[0], outputs[0]))
+    with pytest.raises(tg.errors.GradientError, match=r"expected 1 gradients .* got 2"):
+        y.sum().backward()
+    values, vectors = tg.linalg.eigh(x)
+    values.grad_fn.register_prehook(lambda outputs: (outputs[0],))
+    with pytest.raises(tg.errors.GradientError, match=r"expected 2 gradients .* got 1"):
+        (values.sum() + vectors.sum()).backward()
+    assert x.grad is None
+
+
+def test_none_among_the_answers_of_a_node_hook_is_no_gradient():
+    def scenario(lib):
+        x, y = leaf(lib, 2.0), leaf(lib, 3.0)
+        z = x * y
+        z.grad_fn.register_hook(lambda inputs, outputs: (None, inputs[1] * 10.0))
+        z.backward()
+        return x.grad, y.grad
+
+    agree(scenario)
+
+
+def test_none_among_the_answers_of_a_prehook_is_zero():
+    x = tg.tensor([[2.0, 1.0], [1.0, 3.0]], dtype=tg.float64, requires_grad=True)
+    values, vectors = tg.linalg.eigh(x)
+    handle = values.grad_fn.register_prehook(lambda outputs: (outputs[0], None))
+    loss = (values**2).sum() + (vectors**3).sum()
+    (without,) = tg.autograd.grad(loss, x, retain_graph=True)
+    handle.remove()
+    (expected,) = tg.autograd.grad((values**2).sum(), x)
+    assert without.tolist() == expected.tolist()
+    y = x * 2.0
+    y.grad_fn.register_prehook(lambda outputs: (None,))
+    y.sum().backward()
+    assert not x.grad.numpy().any()
+
+
+def test_a_hook_that_gives_a_gradient_where_none_came_is_refused():
+    x = tg.tensor([[2.0, 1.0], [1.0, 3.0]], requires_grad=True)
+    values, vectors = tg.linalg.eigh(x)
+    values.grad_fn.register_prehook(lambda outputs: (outputs[0], vectors.detach()))
+    with pytest.raises(tg.errors.GradientError, match="where no gradient came, got a Tensor"):
+        values.sum().backward()
+
+
 def test_a_node_hook_that_returns_too_few_is_refused_by_name():
     x, y = tg.tensor(1.0, requires_grad=True), tg.tensor(1.0, requires_grad=True)
     z = x * y

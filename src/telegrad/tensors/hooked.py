@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from telegrad.errors import GradientError, ShapeError
+from telegrad.errors import DTypeError, GradientError, ShapeError
 from telegrad.graph import Bundle, Cotangent, Handle, NodeHooks
+from telegrad.tensors.lent import lent
 
 __all__ = ["Hooked", "hooks_of", "run_before"]
 
@@ -44,7 +45,7 @@ class Hooked:
                     f"one for each input, got {len(answer)}; return None to change nothing"
                 )
             contributions = [
-                answer[at] if old is None else _replaced(old, answer[at], hook)
+                None if answer[at] is None else _replaced(old, answer[at], hook)
                 for at, old in ((places.index(i), c) for i, c in enumerate(contributions))
             ]
         return contributions
@@ -61,11 +62,17 @@ class Hooked:
         return range(len(self.row.inputs))
 
     def register_hook(self: Any, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook(gradients_of_inputs, gradients_of_outputs)`` after this node has run."""
+        """Calls ``hook(gradients_of_inputs, gradients_of_outputs)`` after this node has run.
+
+        It may return a gradient for each input, None for those that are to get none.
+        """
         return Handle(hooks_of(self).after, hook)
 
     def register_prehook(self: Any, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook(gradients_of_outputs)`` before this node runs."""
+        """Calls ``hook(gradients_of_outputs)`` before this node runs.
+
+        It may return a gradient for each output, None for zeros.
+        """
         return Handle(hooks_of(self).before, hook)
 
     def explain(self: Any, error: Exception) -> None:
@@ -139,9 +146,22 @@ def _as_tuple(cotangent: Cotangent) -> tuple[Any, ...]:
 
 def _from_tuple(old: Cotangent, answer: Any, hook: Callable[..., Any]) -> Cotangent:
     parts = answer if isinstance(answer, tuple) else (answer,)
+    expected = len(old) if type(old) is Bundle else 1
+    if len(parts) != expected:
+        raise GradientError(
+            f"expected {expected} gradients from the hook {hook!r}, one for each output, got "
+            f"{len(parts)}; return None to change nothing"
+        )
     if type(old) is Bundle:
-        return Bundle(_replaced(o, p, hook) if o is not None else p for o, p in zip(old, parts))
-    return _replaced(old, parts[0], hook)
+        return Bundle(_given(o, p, hook) for o, p in zip(old, parts))
+    return _given(old, parts[0], hook)
+
+
+def _given(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
+    """What goes on after a pre-hook, of whose answers this is one: None stands for zeros."""
+    if new is None and old is not None:
+        new = lent.namespace.zeros_like(_shown(old))
+    return _replaced(old, new, hook)
 
 
 def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
@@ -150,11 +170,25 @@ def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
 
     if new is None:
         return old
-    if tuple(new.shape) != tuple(old.shape):
-        raise ShapeError(
-            f"expected a gradient of shape {tuple(old.shape)} from the hook {hook!r}, got "
-            f"{tuple(new.shape)}; a hook may change values, not shapes"
+    if old is None:
+        raise GradientError(
+            f"expected None from the hook {hook!r} where no gradient came, got a "
+            f"{type(new).__name__}"
         )
-    if isinstance(new, Tensor) and not isinstance(old, Tensor) and not new.is_dual:
-        return new.array
-    return new
+    if not isinstance(new, Tensor):
+        raise DTypeError(
+            f"expected a Tensor or None from the hook {hook!r}, got {type(new).__name__}; wrap it "
+            "with telegrad.asarray"
+        )
+    shown = _shown(old)
+    if new.shape != shown.shape:
+        raise ShapeError(
+            f"expected a gradient of shape {shown.shape} from the hook {hook!r}, got {new.shape}; "
+            "a hook may change values, not shapes"
+        )
+    if new.dtype != shown.dtype:
+        raise DTypeError(
+            f"expected a gradient of dtype {shown.dtype} from the hook {hook!r}, got {new.dtype}; "
+            f"convert it with .to({shown.dtype})"
+        )
+    return new if isinstance(old, Tensor) or new.is_dual else new.array
