@@ -269,6 +269,41 @@ def test_two_leaves_share_no_gradient_either_where_a_hook_drops_the_older_ones_o
     assert not np.shares_memory(x.grad.array, y.grad.array)
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_gradient_to_start_from_is_copied_out_of_memory_that_others_write_to(create_graph):
+    memory = np.ones(2)
+    x, y = leaf(tg, [1.0, 2.0]), leaf(tg, [3.0, 4.0])
+    z = x + y
+    z.retain_grad()
+    z.backward(tg.asarray(memory, copy=False), create_graph=create_graph)
+    memory[:] = 5.0
+    assert x.grad.tolist() == y.grad.tolist() == z.grad.tolist() == [1.0, 1.0]
+
+
+def test_what_a_hook_or_a_function_gives_is_copied_out_of_memory_that_others_write_to():
+    memory = np.zeros(2)
+
+    def through_memory(gradient):
+        memory[:] = gradient.numpy()
+        return tg.asarray(memory, copy=False)
+
+    class Same(tg.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1.0
+
+        @staticmethod
+        def backward(ctx, cotangent):
+            return through_memory(cotangent)
+
+    x, y, z = leaf(tg, [1.0, 2.0]), leaf(tg, [1.0, 2.0]), leaf(tg, [1.0, 2.0])
+    x.register_hook(through_memory)
+    x.sum().backward()
+    (Same.apply(y) * 2.0).sum().backward()
+    (Same.apply(z) * 3.0).sum().backward()
+    assert (x.grad.tolist(), y.grad.tolist(), z.grad.tolist()) == ([1.0] * 2, [2.0] * 2, [3.0] * 2)
+
+
 def test_a_rebound_leaf_keeps_the_value_that_was_recorded():
     x = tg.tensor([2.0, 3.0], requires_grad=True)
     y = (x * x).sum()

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 from telegrad.arrays import backend_of
 from telegrad.errors import DeviceError, DTypeError, GradientError, ShapeError, UsageError
 from telegrad.tensors import LEAF, Tensor, wrap
+from telegrad.tensors.shared import unshared
 
 __all__ = ["Gradients", "Tensors", "checked_roots", "listed", "node_of"]
 
@@ -104,4 +105,5 @@ def _start(x: Tensor, gradient: Tensor | None, name: str, recorded: bool) -> Any
         raise DeviceError(
             f"expected a gradient on {x.device} as {name}, got one on {gradient.device}"
         )
+    gradient = unshared(gradient)
     return gradient if recorded or gradient.is_dual else gradient.array

@@ -6,6 +6,7 @@ from typing import Any
 from telegrad.errors import DTypeError, GradientError, ShapeError
 from telegrad.graph import Bundle, Cotangent, Handle, NodeHooks
 from telegrad.tensors.lent import lent
+from telegrad.tensors.shared import unshared
 
 __all__ = ["Hooked", "hooks_of", "run_before"]
 
@@ -191,4 +192,5 @@ def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
             f"expected a gradient of dtype {shown.dtype} from the hook {hook!r}, got {new.dtype}; "
             f"convert it with .to({shown.dtype})"
         )
+    new = unshared(new)
     return new if isinstance(old, Tensor) or new.is_dual else new.array

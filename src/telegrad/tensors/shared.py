@@ -3,13 +3,14 @@
 ``asarray(ndarray, copy=False)`` and ``from_dlpack`` share memory with whoever made it. Such an
 array is marked by its type, so the hot path passes it by. When it is saved for the backward pass, a
 digest of its bytes is saved too, and a change in between is an error instead of a wrong gradient.
+Where one enters a backward pass as a gradient, it is copied: a gradient is kept, and never shared.
 """
 
 from typing import Any
 
 import numpy as np
 
-__all__ = ["SharedArray", "plain", "share", "shared_as"]
+__all__ = ["SharedArray", "plain", "share", "shared_as", "unshared"]
 
 
 class SharedArray(np.ndarray[Any, Any]):
@@ -32,3 +33,8 @@ def shared_as(results: Any, arrays: Any) -> Any:
     if isinstance(results, tuple):
         return tuple(shared_as(result, sources) for result in results)
     return share(results) if any(np.may_share_memory(results, a) for a in sources) else results
+
+
+def unshared(tensor: Any) -> Any:
+    """`tensor`, or a copy of it where its memory is shared."""
+    return tensor.clone() if type(tensor.array) is SharedArray else tensor

@@ -16,6 +16,7 @@ from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.hooked import Hooked
 from telegrad.tensors.lent import lent
 from telegrad.tensors.recorded import OutputNode
+from telegrad.tensors.shared import unshared
 
 __all__ = ["FunctionNode", "RefusingNode", "describe"]
 
@@ -142,7 +143,7 @@ class FunctionNode(Hooked):
                 f"expected a gradient of shape {shape}, that of the argument, {where}, got shape "
                 f"{gradient.shape}"
             )
-        return fit(lent.namespace, gradient, shape, dtype)  # type: ignore[no-any-return]
+        return fit(lent.namespace, unshared(gradient), shape, dtype)  # type: ignore[no-any-return]
 
 
 def _reduces_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
