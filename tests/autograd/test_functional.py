@@ -278,6 +278,25 @@ def test_jvp_inputs_that_require_grad_outside_stay_differentiable_from_outside()
     agree(scenario)
 
 
+def test_a_function_may_change_its_argument_in_place():
+    x, v = double([1.0, 2.0]), double([1.0, 0.5])
+
+    def cubes(x):
+        x *= x * x
+        return x
+
+    def total(x):
+        return cubes(x).sum()
+
+    assert F.grad(total)(x).tolist() == [3.0, 12.0]
+    assert F.vjp(cubes, x)[1](v)[0].tolist() == F.jvp(cubes, x, v)[1].tolist() == [3.0, 6.0]
+    assert F.linearize(cubes, x)[1](v).tolist() == [3.0, 6.0]
+    assert F.jacobian(cubes)(x).tolist() == [[3.0, 0.0], [0.0, 12.0]]
+    assert F.hessian(total)(x).tolist() == [[6.0, 0.0], [0.0, 12.0]]
+    assert F.hvp(total, x, v)[1].tolist() == F.vhp(total, x, v)[1].tolist() == [6.0, 6.0]
+    assert x.tolist() == [1.0, 2.0]
+
+
 def test_no_grad_inside_the_function_makes_constants():
     def scenario(lib):
         def f(x):

@@ -51,7 +51,9 @@ class Variables:
         self._free: set[Any] = set()
         self._inside: set[Any] = set()
         """Nodes known to reach nothing outside."""
-        self.tensors = [self._fresh(value) for value in values]
+        self._roots = [self._fresh(value) for value in values]
+        self.tensors = [wrap(x.array, x.node, x.tangents) for x in self._roots]
+        """For the function, which may give them other values: ``x *= y``."""
 
     def _fresh(self, value: Tensor) -> Tensor:
         if value.node is not None and self._records_outside:
@@ -74,13 +76,13 @@ class Variables:
         """
         pairs = [(y, g) for y, g in zip(outputs, cotangents) if y.node is not None]
         if not pairs:
-            return [ops.zeros_like(x) for x in self.tensors]
+            return [ops.zeros_like(x) for x in self._roots]
         create = any(
             self.reach_outside(y) or (g is not None and self.reach_outside(g)) for y, g in pairs
         )
         found = grad(
             [y for y, _ in pairs],
-            self.tensors,
+            self._roots,
             [g for _, g in pairs],
             retain_graph=again or create,
             create_graph=create,
