@@ -304,6 +304,17 @@ def test_what_a_hook_or_a_function_gives_is_copied_out_of_memory_that_others_wri
     assert (x.grad.tolist(), y.grad.tolist(), z.grad.tolist()) == ([1.0] * 2, [2.0] * 2, [3.0] * 2)
 
 
+def test_a_leaf_that_stopped_requiring_grad_receives_nothing():
+    def scenario(lib):
+        x, y = leaf(lib, [1.0, 2.0]), leaf(lib, [3.0, 4.0])
+        z = (x * y).sum()
+        x.requires_grad_(False)
+        z.backward()
+        return x.grad, y.grad
+
+    agree(scenario)
+
+
 def test_a_rebound_leaf_keeps_the_value_that_was_recorded():
     x = tg.tensor([2.0, 3.0], requires_grad=True)
     y = (x * x).sum()

@@ -24,7 +24,9 @@ class Staging:
         """Leaves, their gradients, and whether nothing else refers to those."""
 
     def deliver(self, leaf: Any, gradient: Any, is_alone: bool) -> None:
-        """Takes the complete gradient of a leaf."""
+        """Takes the complete gradient of a leaf, unless it has stopped requiring grad since."""
+        if leaf.node is None:
+            return
         state = leaf.state
         if state is not None and state.hooks is not None and state.hooks.accumulated:
             accumulate(leaf, gradient, is_alone)
