@@ -172,6 +172,38 @@ def test_a_function_that_does_something_else_the_second_time_is_an_error():
     assert x.grad is None
 
 
+def test_a_parameter_of_a_closure_that_changed_before_the_backward_pass_is_an_error(values):
+    x, w = values
+    # Addition saves nothing: that the leaf changed shows nowhere but in what is computed with it.
+    out = checkpoint(lambda x: tg.sin(x + w), x).sum()
+    with tg.no_grad():
+        w.copy_(w * 2.0)
+    with pytest.raises(
+        GradientError, match="got a leaf of shape \\(4, 4\\) that was changed since"
+    ):
+        out.backward()
+    assert x.grad is None
+
+
+def test_a_parameter_among_the_arguments_may_change_before_the_backward_pass(values):
+    x, w = values
+    expected = gradients(block, x, w)
+    out = checkpoint(block, x, w).sum()
+    with tg.no_grad():
+        w.copy_(w * 2.0)
+    assert [g.tolist() for g in grad(out, [x, w])] == expected
+
+
+def test_a_parameter_changes_in_its_own_memory_when_the_pass_is_over(values):
+    x, w = values
+    out = checkpoint(lambda x: tg.sin(x @ w), x).sum()
+    out.backward()
+    memory = w.array.ctypes.data
+    with tg.no_grad():
+        w.copy_(0.0)
+    assert w.array.ctypes.data == memory
+
+
 def test_passes_of_several_threads_through_one_checkpoint(values):
     x, w = values
     out = checkpoint(block, x, w).sum()

@@ -9,6 +9,8 @@
    graph), the function runs once more.
 
 The graph itself is that of the first run, so nothing changes for hooks, ``create_graph`` or duals.
+Arguments are kept as they were. What else the function uses it finds as it is by then, so the
+leaves that its graph ends in are noted, and one that was changed since is an error.
 A checkpoint inside a checkpoint keeps its own arguments by the rules of the outer one.
 """
 
@@ -18,6 +20,7 @@ from typing import Any
 
 from telegrad.autograd.trees import flatten, unflatten
 from telegrad.errors import GradientError
+from telegrad.graph import next_key
 from telegrad.ops.drawing import Drawn
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.modes import MODE, Mode, ModeScope
@@ -30,15 +33,20 @@ def checkpoint(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """``function(*args, **options)``, keeping nothing in between for the backward pass.
 
     The backward pass runs the function a second time. It must then do the same: no side effects
-    that matter. Random numbers are the same in both runs, wherever they come from, and the second
-    run leaves their generators alone; other threads must not draw from the same ones meanwhile.
+    that matter, and parameters that it uses without having them as arguments change after the
+    backward pass only (else that raises). Random numbers are the same in both runs, wherever they
+    come from, and the second run leaves their generators alone; other threads must not draw from
+    the same ones meanwhile.
     """
     mode = MODE.get()
     if not mode.recording:
         return function(*args, **options)
     segment = _Segment(function, args, options, mode)
+    start = next_key()
     with ModeScope(pack=(segment.count, segment.value)), segment.drawn.noted():
-        return function(*args, **options)
+        result = function(*args, **options)
+    segment.note_leaves(result, start)
+    return result
 
 
 class _Enough(BaseException):
@@ -77,6 +85,8 @@ class _Segment:
         self._mode = mode
         self._saved: list[tuple[Any, Any]] = []
         """(shape, dtype) of each value that the first run saved, in order."""
+        self._used: dict[Any, Any] = {}
+        """The leaves that the first run used beside its arguments, each with its array then."""
         self._caught: dict[int, Tensor] = {}
         self.drawn = Drawn()
         self._lock = threading.RLock()
@@ -85,6 +95,26 @@ class _Segment:
         """The pack hook of the first run."""
         self._saved.append((tensor.shape, tensor.dtype))
         return len(self._saved) - 1
+
+    def note_leaves(self, result: Any, start: int) -> None:
+        """Remembers the leaves at the end of what was recorded since the key `start`.
+
+        Their arrays are held, so that an update in place can't reuse one and pass unseen.
+        """
+        if not self._saved:
+            return
+        arguments = {x.history for x in self._leaves if isinstance(x, _KeptArgument)}
+        stack = [x.node for x in flatten(result)[0] if isinstance(x, Tensor) and not x.is_leaf]
+        seen = set(stack)
+        while stack:
+            for edge in stack.pop().edges:
+                if edge in seen:
+                    continue
+                seen.add(edge)
+                if edge.key >= start:
+                    stack.append(edge)
+                elif edge.is_leaf and edge not in arguments:
+                    self._used[edge] = edge.array
 
     def value(self, place: int) -> Tensor:
         """The unpack hook of the first run."""
@@ -99,6 +129,14 @@ class _Segment:
                 "expected the dual levels of the checkpointed call to be open still, got one that "
                 "was left; run the backward pass inside of the level"
             )
+        for leaf, array in self._used.items():
+            if leaf.array is not array:
+                raise GradientError(
+                    f"expected what the checkpointed function {self._name()} uses beside its "
+                    f"arguments to be as it was at the call, got a leaf of shape {leaf.shape} that "
+                    "was changed since; change it after the backward pass, or pass it as an "
+                    "argument"
+                )
         caught: list[Tensor] = []
 
         def catch(tensor: Tensor) -> int:
@@ -127,10 +165,12 @@ class _Segment:
             return caught
         raise self._differs(f"it saved {len(caught)} values")
 
+    def _name(self) -> str:
+        return getattr(self._function, "__name__", repr(self._function))
+
     def _differs(self, what: str) -> GradientError:
-        name = getattr(self._function, "__name__", repr(self._function))
         return GradientError(
-            f"expected the checkpointed function {name} to do the same when run again for the "
-            f"backward pass, saving {len(self._saved)} values, but {what}; take what varies out "
-            "of it, or out of the checkpoint"
+            f"expected the checkpointed function {self._name()} to do the same when run again for "
+            f"the backward pass, saving {len(self._saved)} values, but {what}; take what varies "
+            "out of it, or out of the checkpoint"
         )
