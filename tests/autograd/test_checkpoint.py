@@ -204,6 +204,16 @@ def test_a_parameter_changes_in_its_own_memory_when_the_pass_is_over(values):
     assert w.array.ctypes.data == memory
 
 
+def test_a_function_that_catches_everything_runs_to_its_end(values):
+    def stubborn(x, w):
+        try:
+            return block(x, w)
+        except BaseException:
+            return tg.exp(x) * w
+
+    assert gradients(lambda x, w: checkpoint(stubborn, x, w), *values) == gradients(block, *values)
+
+
 def test_passes_of_several_threads_through_one_checkpoint(values):
     x, w = values
     out = checkpoint(block, x, w).sum()
