@@ -175,3 +175,13 @@ def test_a_function_of_several_results_packs_each_once():
     assert [t.tolist() for t in packed] == [[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]]
     (a + b).sum().backward()
     assert x.grad.tolist() == [5.0, 5.0]
+
+
+def test_a_packed_value_does_not_change_with_the_memory_it_came_from():
+    memory = np.array([2.0, 3.0])
+    x = tg.tensor([1.0, 1.0], dtype=tg.float64, requires_grad=True)
+    with saved_tensors_hooks(lambda value: value, lambda value: value):
+        y = x * tg.asarray(memory, copy=False)
+    memory[:] = 100.0
+    y.sum().backward()
+    assert x.grad.tolist() == [2.0, 3.0]

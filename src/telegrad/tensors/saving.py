@@ -27,7 +27,9 @@ class _Packed:
         self.name = name
         # Hooks see the value alone; its tangents stay here, for the hooks might lose them.
         self.tangents = tensor.tangents
-        self.content = pack(wrap(plain(tensor.array)))
+        # What they keep of it is theirs: shared memory may change before they give it back.
+        array = tensor.array
+        self.content = pack(wrap(np.array(array) if type(array) is SharedArray else array))
 
     def restore(self) -> Tensor:
         value = self.unpack(self.content)
