@@ -1,6 +1,8 @@
 """Bad input to forward mode: what was expected, what came, what to do; and nothing has changed."""
 
 import asyncio
+import copy
+import pickle
 import threading
 
 import numpy as np
@@ -8,7 +10,15 @@ import pytest
 
 import telegrad as tg
 from telegrad.autograd import forward_ad as fw
-from telegrad.errors import DeviceError, DTypeError, LevelError, NotDifferentiable, ShapeError
+from telegrad.autograd.functional import jvp
+from telegrad.errors import (
+    DeviceError,
+    DTypeError,
+    GradientError,
+    LevelError,
+    NotDifferentiable,
+    ShapeError,
+)
 from telegrad.rules import NOT_DIFFERENTIABLE, Primitive
 from telegrad.tensors import apply, wrap
 
@@ -173,3 +183,32 @@ def test_a_function_without_a_forward_derivative_says_so():
         with pytest.raises(NotDifferentiable, match="twice_backwards_only has no forward-mode"):
             apply(row, dual)
         assert apply(row, fw.unpack_dual(dual).primal).tolist() == [2.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    "leave", [tg.Tensor.numpy, np.asarray, np.from_dlpack, pickle.dumps, copy.deepcopy, copy.copy]
+)
+def test_a_tangent_is_not_dropped_where_a_tensor_leaves(leave):
+    with fw.dual_level():
+        dual = fw.make_dual(X, X)
+        with pytest.raises(GradientError, match="expected a tensor without tangents"):
+            leave(dual)
+        leave(dual.detach())
+    leave(dual)
+
+
+def test_a_function_that_leaves_for_numpy_has_no_derivative_in_either_mode():
+    def outside(x):
+        return tg.asarray(np.sin(x.numpy())).sum()
+
+    for transform in (tg.autograd.functional.grad(outside), lambda x: jvp(outside, x, X)):
+        with pytest.raises(GradientError, match=r"detach\(\).numpy\(\)"):
+            transform(X)
+
+
+def test_tensor_makes_a_constant_of_a_tensor_in_either_mode():
+    w = tg.tensor([3.0, 4.0], requires_grad=True)
+    assert not tg.tensor(w * 2.0).requires_grad
+    with fw.dual_level():
+        assert not tg.tensor(fw.make_dual(X, X)).is_dual
+        assert not tg.tensor(fw.make_dual(X, X), requires_grad=True).is_dual

@@ -32,7 +32,7 @@ def tensor(
     if unknown:
         raise unexpected("tensor", unknown)
     result = asarray(data, dtype=dtype, copy=True)
-    if result.node is not None:
+    if result.node is not None or result.tangents:
         result = result.detach()
     return result.requires_grad_() if requires_grad else result
 

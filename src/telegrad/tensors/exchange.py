@@ -50,6 +50,11 @@ class Exchange:
                 "expected a tensor that does not require grad for DLPack, got one that does; use "
                 "detach() to leave the graph on purpose"
             )
+        if self.is_dual:
+            raise GradientError(
+                "expected a tensor without tangents for DLPack, got one that carries some; use "
+                "detach() to leave them behind on purpose"
+            )
         array = self.array
         if not isinstance(array, np.ndarray):
             return array.__dlpack__(

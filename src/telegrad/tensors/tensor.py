@@ -279,6 +279,11 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
                 "expected a tensor that does not require grad, got one that does; use "
                 "detach().numpy() to leave the graph on purpose"
             )
+        if self.is_dual:
+            raise GradientError(
+                "expected a tensor without tangents, got one that carries some; use "
+                "detach().numpy() to leave them behind on purpose"
+            )
         array = np.asarray(self.array)
         view = array.view()
         view.flags.writeable = False
@@ -347,6 +352,11 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
             raise GradientError(
                 "expected a leaf or a constant to copy or pickle, got a tensor that was computed "
                 "from others; detach() it first"
+            )
+        if self.is_dual:
+            raise GradientError(
+                "expected a tensor without tangents to copy or pickle, got one that carries some; "
+                "clone() keeps them, detach() leaves them behind on purpose"
             )
         return rebuild, (np.asarray(self.array), self.requires_grad)
 
