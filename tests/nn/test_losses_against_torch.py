@@ -71,6 +71,23 @@ def test_cross_entropy(case: str, reduction: str) -> None:
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_classes_that_are_ruled_out_do_not_spoil_the_others(
+    reduction: str, smoothing: float
+) -> None:
+    out = float("-inf")
+    x = np.array([[1.0, out, 0.5], [out, out, out], [0.3, 0.1, 0.2]])
+    if smoothing:
+        x[0, 1] = -2.0  # A smoothed target asks for some of every class.
+    losses = weighted("CrossEntropyLoss", reduction=reduction, label_smoothing=smoothing)
+    found, expected = (
+        loss(convert(x, False), convert(np.array([2, -100, 0]), False))
+        for loss, convert in zip(losses, (to_ours, to_theirs))
+    )
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("case", CLASSES)
 def test_negative_log_likelihood(case: str, reduction: str) -> None:
     x, target, options = CLASSES[case]

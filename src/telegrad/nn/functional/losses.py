@@ -6,7 +6,7 @@ import numpy as np
 
 from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.ops import abs as absolute
-from telegrad.ops import log_softmax, softplus, where
+from telegrad.ops import log_softmax, softplus, take_along_axis, where
 from telegrad.ops import mean as mean_of
 from telegrad.ops import sum as sum_of
 from telegrad.tensors import Tensor, wrap
@@ -132,12 +132,18 @@ def _by_classes(
     safe = np.where(counted, classes, 0)
     of_item = by_class[safe] * counted
     # What each log-probability is weighed with: a constant, so all that is recorded is one product.
-    share = np.zeros(logs.shape, logs.dtype)
+    share = np.expand_dims(of_item * (1 - smoothing), axis)
     at = np.expand_dims(safe, axis)
-    np.put_along_axis(share, at, np.expand_dims(of_item * (1 - smoothing), axis), axis)
     if smoothing:
+        of_target, share = share, np.zeros(logs.shape, logs.dtype)
+        np.put_along_axis(share, at, of_target, axis)
         along = by_class.reshape(-1, *(1,) * (logs.ndim - axis - 1))
         share += along * (smoothing / count) * np.expand_dims(counted, axis)
+    else:
+        # Those of the other classes don't matter, though they be infinite.
+        logs = take_along_axis(logs, wrap(at), axis=axis)
+    if not counted.all():
+        logs = where(wrap(np.expand_dims(counted, axis)), logs, 0.0)
     if reduction == "none":
         return -sum_of(logs * wrap(share), axis=axis)
     if reduction == "mean":
