@@ -226,6 +226,19 @@ def test_scaled_dot_product_attention_equals_pytorchs() -> None:
         )
 
 
+@pytest.mark.parametrize("kind", ["truth", "added"])
+def test_a_query_that_may_look_nowhere_gets_zeros_and_spoils_nothing(kind: str) -> None:
+    ours, theirs = nn.functional, torch.nn.functional
+    sees = np.array([[True, False, True], [False, False, False], [True, True, True]])
+    mask = sees if kind == "truth" else np.where(sees, 0.5, -np.inf)
+    inputs = [normal(2, 3, 4), normal(2, 3, 4), normal(2, 3, 5)]
+    assert_twins(
+        lambda *x: ours.scaled_dot_product_attention(*x, attn_mask=to_ours(mask, False)),
+        lambda *x: theirs.scaled_dot_product_attention(*x, attn_mask=to_theirs(mask, False)),
+        *inputs,
+    )
+
+
 def test_batch_norm_moves_its_running_statistics_as_pytorchs() -> None:
     ours, theirs = paired(nn.BatchNorm2d(3), torch.nn.BatchNorm2d(3))
     for _ in range(3):

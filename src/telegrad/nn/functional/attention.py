@@ -26,13 +26,19 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """``softmax(query @ key.mT * scale + mask) @ value``; axes (…, place, feature).
 
-    A mask of truth values says where to look; another is added. `is_causal` looks only back.
+    A mask of truth values says where to look; another is added. `is_causal` looks only back. A
+    query that may look nowhere gets zeros.
     """
+    sighted = None
     if is_causal:
         if attn_mask is not None:
             raise UsageError("expected attn_mask or is_causal, got both")
         attn_mask = causal_mask(query.shape[-2], key.shape[-2])
+    elif attn_mask is not None:
+        attn_mask, sighted = _with_sight(attn_mask)
     weights = attention_weights(query, key, attn_mask, scale)
+    if sighted is not None:
+        weights = where(sighted, weights, 0.0)
     return matmul(dropout(weights, dropout_p, generator=generator), value)
 
 
@@ -59,6 +65,16 @@ def masked(scores: Tensor, mask: Tensor) -> Tensor:
     if mask.dtype.kind != "f":
         raise DTypeError(f"expected a mask of truth values or real numbers, got {mask.dtype}")
     return scores + mask
+
+
+def _with_sight(mask: Tensor) -> tuple[Tensor, Tensor | None]:
+    """A mask by which each query looks somewhere, and which did so by the first (None: all)."""
+    is_truth = mask.dtype.kind == "b"
+    hidden = ~mask.array if is_truth else mask.array == -math.inf
+    blind = hidden.all(axis=-1, keepdims=True) if mask.ndim else hidden
+    if not blind.any():
+        return mask, None
+    return where(wrap(blind), True if is_truth else 0.0, mask), wrap(~blind)
 
 
 def causal_mask(queries: int, keys: int) -> Tensor:
