@@ -68,6 +68,8 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "einsum": (lambda x, y: np.einsum("ij,kj->ik", x, y), (A, B)),
     "kron": (np.kron, (A[:2], B[:1])),
     "trace": (np.trace, (A,)),
+    "trace of a stack": (np.trace, (normals(2, 3, 4),)),
+    "trace of other axes": (lambda x: np.trace(x, 1, axis1=2, axis2=0), (normals(2, 3, 4),)),
     "diag": (np.diag, (A,)),
     "diagonal": (lambda x: np.diagonal(x, 1), (A,)),
     "cross": (np.cross, (A, B)),

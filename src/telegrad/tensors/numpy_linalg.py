@@ -74,13 +74,13 @@ def _of_linalg(name: str) -> Callable[..., Any]:
     return call
 
 
-def _trace(a: Any, offset: int = 0) -> Any:
-    return lent.namespace.linalg.trace(a, offset=offset)
-
-
 def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     turned = lent.namespace.moveaxis(a, (axis1, axis2), (-2, -1))
     return lent.namespace.linalg.diagonal(turned, offset=offset)
+
+
+def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    return lent.namespace.sum(_diagonal(a, offset, axis1, axis2), axis=-1)
 
 
 def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
