@@ -25,6 +25,11 @@ SPELLINGS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "max": (lambda x: x.max(1), lambda x: tg.max(x, axis=1)),
     "min": (lambda x: x.min(), lambda x: tg.min(x)),
     "norm": (lambda x: x.norm(), lambda x: tg.sqrt(tg.sum(x * x))),
+    "norm of an order": (lambda x: x.norm(1), lambda x: tg.sum(tg.abs(x))),
+    "norm of an order over an axis": (
+        lambda x: x.norm(1, 0),
+        lambda x: tg.sum(tg.abs(x), axis=0),
+    ),
     "logsumexp": (lambda x: x.logsumexp(1), lambda x: tg.logsumexp(x, axis=1)),
     "cumsum": (lambda x: x.cumsum(0), lambda x: tg.cumulative_sum(x, axis=0)),
     "reshape": (lambda x: x.reshape(3, 2), lambda x: tg.reshape(x, (3, 2))),

@@ -108,9 +108,9 @@ class Methods:
         return lent.namespace.any(self, axis=axis, keepdims=keepdims)
 
     def norm(
-        self, axis: Any = None, *, ord: Any = 2, keepdims: bool = False, **unknown: Never
+        self, ord: Any = 2, axis: Any = None, *, keepdims: bool = False, **unknown: Never
     ) -> "Tensor":
-        """The length as a vector, over some axes or over all of them."""
+        """The length as a vector, of this order, over some axes or over all of them."""
         if unknown:
             raise unexpected("norm", unknown)
         return lent.namespace.linalg.vector_norm(self, axis=axis, ord=ord, keepdims=keepdims)
