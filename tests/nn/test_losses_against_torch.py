@@ -39,6 +39,12 @@ def test_huber_with_another_delta() -> None:
     assert_twins(*weighted("HuberLoss", delta=0.4), normal(3, 4) * 2, normal(3, 4))
 
 
+def test_huber_of_an_infinite_difference_has_a_slope() -> None:
+    assert_twins(
+        *weighted("HuberLoss", reduction="sum"), np.array([np.inf, 0.3, -5.0]), np.zeros(3)
+    )
+
+
 CLASSES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "plain": (normal(4, 3), np.array([0, 2, 1, 2]), {}),
     "one item": (normal(3), np.array(2), {}),
@@ -112,12 +118,28 @@ def test_binary_cross_entropy_of_extreme_values_is_finite() -> None:
     np.testing.assert_allclose(x.grad.numpy(), [0.0, 0.0], atol=1e-300)
 
 
-def test_all_items_ignored_give_nan_as_in_pytorch() -> None:
-    x, target = normal(2, 3), np.array([-100, -100])
-    ours = nn.CrossEntropyLoss()(to_ours(x), to_ours(target))
-    theirs = torch.nn.CrossEntropyLoss()(to_theirs(x), to_theirs(target))
-    assert np.isnan(ours.item())
-    assert np.isnan(theirs.item())
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_all_items_ignored_give_nan_without_a_gradient_as_in_pytorch(smoothing: float) -> None:
+    loss = weighted("CrossEntropyLoss", label_smoothing=smoothing)
+    assert_twins(*loss, normal(2, 3), np.array([-100, -100]))
+
+
+HIDDEN = np.array([[1.0, -np.inf, 2.0], [0.5, 1.0, -np.inf], [0.1, 0.2, 0.3]])
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("name", ["CrossEntropyLoss", "NLLLoss"])
+def test_classes_that_can_not_be_count_only_where_they_are_the_target(
+    name: str, reduction: str
+) -> None:
+    assert_twins(*weighted(name, reduction=reduction), HIDDEN, np.array([0, 1, 2]), second=False)
+    ours = weighted(name)[0](to_ours(HIDDEN), to_ours([1, 1, 2]))
+    assert ours.item() == np.inf
+
+
+def test_what_is_ignored_may_be_anything() -> None:
+    x = np.array([[np.nan, -np.inf, np.inf], [0.5, 1.0, -2.0]])
+    assert_twins(*weighted("NLLLoss"), x, np.array([-100, 1]))
 
 
 def test_a_class_out_of_range_is_refused() -> None:
@@ -144,6 +166,8 @@ def test_other_bad_arguments_are_refused() -> None:
         nn.CrossEntropyLoss(reduction="average")(tg.zeros((1, 2)), tg.tensor([0]))
     with pytest.raises(UsageError, match="label_smoothing"):
         nn.CrossEntropyLoss(label_smoothing=2.0)(tg.zeros((1, 2)), tg.tensor([0]))
+    with pytest.raises(UsageError, match="ignore_index=1, got probabilities"):
+        nn.CrossEntropyLoss(ignore_index=1)(tg.zeros((1, 2)), tg.zeros((1, 2)))
     with pytest.raises(UsageError, match="delta"):
         nn.HuberLoss(delta=0.0)(tg.zeros(2), tg.zeros(2))
     with pytest.raises(DTypeError, match="bool"):

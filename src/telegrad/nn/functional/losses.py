@@ -6,7 +6,7 @@ import numpy as np
 
 from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.ops import abs as absolute
-from telegrad.ops import log_softmax, softplus, take_along_axis, where
+from telegrad.ops import log_softmax, softplus, where
 from telegrad.ops import mean as mean_of
 from telegrad.ops import sum as sum_of
 from telegrad.tensors import Tensor, wrap
@@ -36,8 +36,10 @@ def huber_loss(
     _check_equal("huber_loss", input, target)
     difference = input - target
     size = absolute(difference)
-    near = difference * difference * 0.5
-    return reduced(where(size <= delta, near, (size - 0.5 * delta) * delta), reduction)
+    inside = size <= delta
+    # Zero where it is not used: the slope there, 0 times an infinite difference, would be NaN.
+    near = where(inside, difference, 0.0)
+    return reduced(where(inside, near * near * 0.5, (size - 0.5 * delta) * delta), reduction)
 
 
 def binary_cross_entropy_with_logits(
@@ -82,6 +84,11 @@ def cross_entropy(
                 f"expected classes as integers, or probabilities of shape {input.shape}, as "
                 f"target of cross_entropy, got {target.dtype} of shape {target.shape}; for "
                 "classes use target.long()"
+            )
+        if ignore_index >= 0:
+            raise UsageError(
+                f"expected classes as target of cross_entropy with ignore_index={ignore_index}, "
+                "got probabilities, of which none can be ignored"
             )
         return _by_probabilities(logs, target, weight, reduction, label_smoothing, axis)
     return _by_classes(
@@ -132,24 +139,23 @@ def _by_classes(
     safe = np.where(counted, classes, 0)
     of_item = by_class[safe] * counted
     # What each log-probability is weighed with: a constant, so all that is recorded is one product.
-    share = np.expand_dims(of_item * (1 - smoothing), axis)
+    share = np.zeros(logs.shape, logs.dtype)
     at = np.expand_dims(safe, axis)
+    np.put_along_axis(share, at, np.expand_dims(of_item * (1 - smoothing), axis), axis)
     if smoothing:
-        of_target, share = share, np.zeros(logs.shape, logs.dtype)
-        np.put_along_axis(share, at, of_target, axis)
         along = by_class.reshape(-1, *(1,) * (logs.ndim - axis - 1))
         share += along * (smoothing / count) * np.expand_dims(counted, axis)
-    else:
-        # Those of the other classes don't matter, though they be infinite.
-        logs = take_along_axis(logs, wrap(at), axis=axis)
-    if not counted.all():
-        logs = where(wrap(np.expand_dims(counted, axis)), logs, 0.0)
+    if not np.isfinite(logs.array).all():
+        # What weighs nothing must not count: 0 times minus infinity would be NaN.
+        logs = where(wrap(share != 0), logs, 0.0)
     if reduction == "none":
         return -sum_of(logs * wrap(share), axis=axis)
     if reduction == "mean":
         total = of_item.sum(dtype=logs.dtype)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share /= total
+        if not total:
+            # The mean of nothing is not a number, and nothing has a part in it.
+            return sum_of(logs * wrap(np.zeros_like(share))) + np.nan
+        share /= total
     elif reduction != "sum":
         reduced(logs, reduction)  # which refuses it
     return -sum_of(logs * wrap(share))
