@@ -131,6 +131,14 @@ def test_parameters_without_a_gradient_stay() -> None:
     assert q not in optimizer.state
 
 
+def test_gradients_made_zero_are_zero_whatever_they_were() -> None:
+    p = parameter(2)
+    p.grad = tg.tensor([np.nan, np.inf], dtype=p.dtype)
+    optim.SGD([p]).zero_grad(set_to_none=False)
+    assert p.grad is not None
+    assert p.grad.tolist() == [0.0, 0.0]
+
+
 def test_gradients_may_come_from_elsewhere() -> None:
     p = parameter(2)
     before = p.detach().numpy().copy()

@@ -17,6 +17,7 @@ import numpy as np
 from telegrad.arrays import backend_of
 from telegrad.arrays.ownership import HELD
 from telegrad.errors import ShapeError, UsageError
+from telegrad.ops import zeros_like
 from telegrad.optim.kernels import add_scaled, flat, scratch
 from telegrad.optim.state import collect_state, restore_state
 from telegrad.tensors import Tensor
@@ -120,7 +121,7 @@ class Optimizer:
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
-                    p.grad = None if set_to_none else p.grad.detach() * 0
+                    p.grad = None if set_to_none else zeros_like(p.grad)
 
     def step(
         self,
