@@ -7,7 +7,7 @@ import numpy as np
 
 from telegrad.errors import ShapeError, UsageError
 from telegrad.nn import functional, init
-from telegrad.nn.functional.attention import attention_weights, causal_mask
+from telegrad.nn.functional.attention import attention_weights, blind_queries, causal_mask
 from telegrad.nn.linear import Linear
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
@@ -123,8 +123,10 @@ class MultiheadAttention(Module):
         """The result with all heads joined, and the weights of each head."""
         width = self.embed_dim // self.num_heads
         drops = self.training and self.dropout > 0
-        constant = mask is None or not (mask.requires_grad or mask.is_dual)
-        if same and self.in_proj_weight is not None and constant and not drops:
+        plain = mask is None or not (
+            mask.requires_grad or mask.is_dual or blind_queries(mask) is not None
+        )
+        if same and self.in_proj_weight is not None and plain and not drops:
             # One product for all three, and one row for the rest.
             packed = functional.linear(query, self.in_proj_weight, self.in_proj_bias)
             packed = reshape(packed, (*query.shape[:2], 3, self.num_heads, width))
@@ -134,10 +136,10 @@ class MultiheadAttention(Module):
         else:
             q, k, v = self._heads(query, key, value)
             weights = attention_weights(q, k, mask)
-            kept = functional.dropout(
+            weights = functional.dropout(
                 weights, self.dropout, self.training, generator=self.generator
             )
-            heads = permute_dims(matmul(kept, v), (0, 2, 1, 3))
+            heads = permute_dims(matmul(weights, v), (0, 2, 1, 3))
         return self.out_proj(reshape(heads, query.shape)), weights
 
     def _heads(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:

@@ -26,26 +26,20 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """``softmax(query @ key.mT * scale + mask) @ value``; axes (…, place, feature).
 
-    A mask of truth values says where to look; another is added. `is_causal` looks only back. A
-    query that may look nowhere gets zeros.
+    A mask of truth values says where to look; another is added. `is_causal` looks only back.
     """
-    sighted = None
     if is_causal:
         if attn_mask is not None:
             raise UsageError("expected attn_mask or is_causal, got both")
         attn_mask = causal_mask(query.shape[-2], key.shape[-2])
-    elif attn_mask is not None:
-        attn_mask, sighted = _with_sight(attn_mask)
     weights = attention_weights(query, key, attn_mask, scale)
-    if sighted is not None:
-        weights = where(sighted, weights, 0.0)
     return matmul(dropout(weights, dropout_p, generator=generator), value)
 
 
 def attention_weights(
     query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None = None
 ) -> Tensor:
-    """How much each query looks at each key; each row sums to 1."""
+    """How much each query looks at each key: a row sums to 1, or is 0 if it may look nowhere."""
     if query.ndim < 2 or key.ndim < 2 or query.shape[-1] != key.shape[-1]:
         raise ShapeError(
             f"expected queries and keys of axes (…, place, feature) with equal last axes, got "
@@ -53,9 +47,13 @@ def attention_weights(
         )
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = matmul(query * factor, key.mT)
-    if mask is not None:
-        scores = masked(scores, mask)
-    return softmax(scores, axis=-1)
+    if mask is None:
+        return softmax(scores, axis=-1)
+    scores = masked(scores, mask)
+    blind = blind_queries(mask)
+    if blind is None:
+        return softmax(scores, axis=-1)
+    return where(blind, 0.0, softmax(where(blind, 0.0, scores), axis=-1))
 
 
 def masked(scores: Tensor, mask: Tensor) -> Tensor:
@@ -67,14 +65,11 @@ def masked(scores: Tensor, mask: Tensor) -> Tensor:
     return scores + mask
 
 
-def _with_sight(mask: Tensor) -> tuple[Tensor, Tensor | None]:
-    """A mask by which each query looks somewhere, and which did so by the first (None: all)."""
-    is_truth = mask.dtype.kind == "b"
-    hidden = ~mask.array if is_truth else mask.array == -math.inf
-    blind = hidden.all(axis=-1, keepdims=True) if mask.ndim else hidden
-    if not blind.any():
-        return mask, None
-    return where(wrap(blind), True if is_truth else 0.0, mask), wrap(~blind)
+def blind_queries(mask: Tensor) -> Tensor | None:
+    """True, with a last axis of length 1, where a query may look nowhere; None if all may."""
+    given = np.asarray(mask.array)
+    seen = (given if given.dtype.kind == "b" else given != -math.inf).any(axis=-1, keepdims=True)
+    return None if seen.all() else wrap(~seen)
 
 
 def causal_mask(queries: int, keys: int) -> Tensor:
