@@ -129,6 +129,10 @@ SHAPES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: nn.GRU(3, 2)(zeros(5, 1, 4)),
         r"length 3 \(weight_ih_l0 has shape \(6, 3\)\), got \(5, 1, 4\)",
     ),
+    "gru, no steps": (
+        lambda: nn.GRU(3, 2, batch_first=True)(zeros(2, 0, 3)),
+        r"at least one step, got none: .* is \(0, 2, 3\)",
+    ),
     "gru, first state": (
         lambda: nn.GRU(3, 2)(zeros(5, 1, 3), zeros(1, 2, 2)),
         r"hx of shape \(1, 1, 2\), got \(1, 2, 2\)",

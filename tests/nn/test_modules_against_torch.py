@@ -109,6 +109,7 @@ MODULES = {
         torch.nn.GRU(3, 2, num_layers=2, batch_first=True, bidirectional=True),
         [normal(2, 4, 3), normal(4, 2, 2)],
     ),
+    "GRU of no items": (nn.GRU(3, 2), torch.nn.GRU(3, 2), [normal(4, 0, 3)]),
     "GRU without bias, of one sequence": (
         nn.GRU(3, 2, bias=False),
         torch.nn.GRU(3, 2, bias=False),

@@ -60,7 +60,7 @@ def gru_scan(packed: Any, *, sizes: Sizes) -> tuple[Any, Any]:
 
 def _gate_first(x: Any, units: int) -> Any:
     """A view of (item, gates x unit) with axes (gate, item, unit)."""
-    return x.reshape(len(x), -1, units).transpose(1, 0, 2)
+    return x.reshape(len(x), 3, units).transpose(1, 0, 2)
 
 
 def gru_pull(by_states: Any, packed: Any, states: Any, gates: Any, sizes: Sizes) -> Any:

@@ -81,6 +81,11 @@ class GRU(Module):
             input, hx = input[:, None], None if hx is None else hx[:, None]
         elif self.batch_first:
             input = permute_dims(input, (1, 0, 2))
+        if not input.shape[0]:
+            raise ShapeError(
+                "expected a sequence of at least one step, got none: (step, item, feature) is "
+                f"{input.shape}"
+            )
         first = self._first(input, hx)
         last: list[Tensor] = []
         for layer in range(self.num_layers):
