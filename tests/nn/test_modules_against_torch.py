@@ -82,6 +82,11 @@ MODULES = {
         torch.nn.MaxPool2d(2, ceil_mode=True),
         [distinct(1, 1, 5, 3)],
     ),
+    "MaxPool2d larger than the input, hanging over": (
+        nn.MaxPool2d(2, 2, dilation=3, ceil_mode=True),
+        torch.nn.MaxPool2d(2, 2, dilation=3, ceil_mode=True),
+        [distinct(1, 1, 3, 5)],
+    ),
     "AvgPool2d": (nn.AvgPool2d(2), torch.nn.AvgPool2d(2), [normal(2, 3, 4, 5)]),
     "AvgPool2d with a border that counts": (
         nn.AvgPool2d(3, 2, 1),
@@ -97,6 +102,11 @@ MODULES = {
         nn.AvgPool2d(3, 2, 1, ceil_mode=True),
         torch.nn.AvgPool2d(3, 2, 1, ceil_mode=True),
         [normal(1, 2, 6, 4)],
+    ),
+    "AvgPool2d larger than the input, hanging over": (
+        nn.AvgPool2d(4, 2, ceil_mode=True),
+        torch.nn.AvgPool2d(4, 2, ceil_mode=True),
+        [normal(1, 2, 3, 5)],
     ),
     "AvgPool2d with a divisor": (
         nn.AvgPool2d(2, divisor_override=3),
