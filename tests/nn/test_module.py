@@ -10,7 +10,7 @@ import torch
 
 import telegrad as tg
 from telegrad import nn
-from telegrad.errors import ShapeError, UsageError
+from telegrad.errors import DTypeError, ShapeError, UsageError
 
 
 class Block(nn.Module):
@@ -128,6 +128,16 @@ def test_to_changes_floating_values_in_the_same_parameters() -> None:
     assert block.to("cpu").double().scale.dtype == tg.float64
 
 
+def test_to_refuses_what_can_not_be_trained_and_changes_nothing() -> None:
+    block = nn.Linear(1, 1)
+    block.turn = nn.Parameter(tg.tensor([1j]))
+    with pytest.raises(UsageError, match="real or complex dtype for a module, got int64"):
+        block.to(tg.int64)
+    with pytest.raises(DTypeError):
+        block.double()
+    assert block.weight.dtype == tg.float32
+
+
 def test_zero_grad_forgets_gradients() -> None:
     block = Block()
     block(tg.ones((1, 2))).sum().backward()
@@ -203,8 +213,20 @@ def test_a_parameter_is_not_replaced_by_something_else() -> None:
         layer.weight = tg.ones((2, 2))  # type: ignore[assignment]
     layer.bias = None
     assert list(layer.state_dict()) == ["weight"]
+    block = Block()
     with pytest.raises(UsageError, match="buffer 'count'"):
-        Block().count = 3  # type: ignore[assignment]
+        block.count = 3  # type: ignore[assignment]
+    block.count = None  # type: ignore[assignment]
+    with pytest.raises(UsageError, match="buffer 'count'"):
+        block.count = 3  # type: ignore[assignment]
+
+
+def test_a_parameter_in_the_place_of_a_buffer_is_a_parameter_alone() -> None:
+    module = nn.Module()
+    module.register_buffer("scale", tg.ones(2))
+    module.scale = nn.Parameter(tg.ones(2))  # type: ignore[assignment]
+    assert [name for name, _ in module.named_parameters()] == ["scale"]
+    assert list(module.named_buffers()) == []
 
 
 def test_bad_names_and_kinds_are_refused() -> None:
@@ -259,3 +281,9 @@ def test_a_layer_that_reads_nothing_gives_its_bias() -> None:
     layer = nn.Linear(0, 2)
     assert layer.weight.shape == (2, 0)
     assert layer(tg.ones((3, 0))).tolist() == [[0.0, 0.0]] * 3
+
+
+def test_sizes_may_be_numpys_integers() -> None:
+    classes = np.array([0, 2, 1]).max() + 1
+    assert nn.Linear(2, classes).weight.shape == (3, 2)
+    assert nn.Conv2d(1, classes, classes)(tg.ones((1, 1, 4, 4))).shape == (1, 3, 2, 2)

@@ -63,14 +63,16 @@ class Module:
 
     def __setattr__(self, name: str, value: Any) -> None:
         old = self.__dict__.get(name)
-        if old is not None and value is not None:
-            if isinstance(old, Parameter) and not isinstance(value, Parameter):
-                raise UsageError(
-                    f"expected a Parameter or None as {name!r} of {type(self).__name__}, got "
-                    f"{type(value).__name__}; wrap it in nn.Parameter, or change the value in "
-                    "place with copy_ under no_grad"
-                )
-            if name in (self._buffer_names or ()) and not isinstance(value, Tensor):
+        if isinstance(old, Parameter) and value is not None and not isinstance(value, Parameter):
+            raise UsageError(
+                f"expected a Parameter or None as {name!r} of {type(self).__name__}, got "
+                f"{type(value).__name__}; wrap it in nn.Parameter, or change the value in "
+                "place with copy_ under no_grad"
+            )
+        if self._buffer_names is not None and name in self._buffer_names:
+            if isinstance(value, Parameter):
+                del self._buffer_names[name]
+            elif value is not None and not isinstance(value, Tensor):
                 raise UsageError(
                     f"expected a Tensor or None as buffer {name!r} of {type(self).__name__}, got "
                     f"{type(value).__name__}"
@@ -248,12 +250,14 @@ class Module:
 
     def to(self, *where: Any, dtype: Any = None, device: Any = None) -> Self:
         """Moves the values to another floating dtype or device; the parameters stay the same."""
-        for tensor in [*self.parameters(), *self.buffers()]:
-            _move(tensor, where, dtype, device)
-            if tensor.grad is not None:
-                gradient = tensor.grad.detach()
-                _move(gradient, where, dtype, device)
-                tensor.grad = gradient
+        tensors = [*self.parameters(), *self.buffers()]
+        # All before the first is changed: one that can't be moved leaves the module as it was.
+        moved = [_moved(tensor, where, dtype, device) for tensor in tensors]
+        for tensor, value in zip(tensors, moved):
+            gradient = tensor.grad
+            tensor.array = value.array
+            if gradient is not None:
+                tensor.grad = _moved(gradient, where, dtype, device)
         return self
 
     def double(self) -> Self:
@@ -295,13 +299,15 @@ def _zeros(gradient: Tensor) -> Tensor:
     return zeros_like(gradient)
 
 
-def _move(tensor: Tensor, where: tuple[Any, ...], dtype: Any, device: Any) -> None:
+def _moved(tensor: Tensor, where: tuple[Any, ...], dtype: Any, device: Any) -> Tensor:
     bare = tensor.detach()
     moved = bare.to(*where, dtype=dtype, device=device)
     if moved.dtype != bare.dtype and bare.dtype.kind not in "fc":
         # Counters and indices keep their dtype; only the device applies to them.
-        moved = bare if device is None else bare.to(device=device)
-    tensor.array = moved.array
+        return bare if device is None else bare.to(device=device)
+    if moved.dtype.kind not in "fc" and bare.dtype.kind in "fc":
+        raise UsageError(f"expected a real or complex dtype for a module, got {moved.dtype}")
+    return moved
 
 
 def _indented(text: str) -> str:
