@@ -1,6 +1,7 @@
 """Convolution as a layer."""
 
 import math
+from numbers import Integral
 from typing import Any
 
 from telegrad.errors import UsageError
@@ -35,7 +36,7 @@ class Conv2d(Module):
     ) -> None:
         super().__init__()
         for name, count in (("in_channels", in_channels), ("out_channels", out_channels)):
-            if not isinstance(count, int) or count < 1:
+            if not isinstance(count, Integral) or count < 1:
                 raise UsageError(f"expected {name} of 1 or more in Conv2d, got {count!r}")
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise UsageError(

@@ -1,6 +1,7 @@
 """Layers that are an affine map, or a table."""
 
 import math
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ class Linear(Module):
     ) -> None:
         super().__init__()
         for name, size in (("in_features", in_features), ("out_features", out_features)):
-            if not isinstance(size, int) or size < 0:
+            if not isinstance(size, Integral) or size < 0:
                 raise UsageError(f"expected {name} of 0 or more in Linear, got {size!r}")
         self.in_features = in_features
         self.out_features = out_features

@@ -1,5 +1,6 @@
 """Convolution of images."""
 
+from numbers import Integral
 from typing import Any
 
 from telegrad.errors import ShapeError, UsageError
@@ -11,12 +12,12 @@ __all__ = ["conv2d", "pair", "same_padding"]
 
 def pair(value: Any, name: str) -> tuple[int, int]:
     """One number for both place axes, or one for each."""
-    if isinstance(value, int):
-        return value, value
+    if isinstance(value, Integral):
+        return int(value), int(value)
     given = tuple(value)
-    if len(given) != 2 or not all(isinstance(each, int) for each in given):
+    if len(given) != 2 or not all(isinstance(each, Integral) for each in given):
         raise UsageError(f"expected a number or a pair of them as {name}, got {value!r}")
-    return given
+    return int(given[0]), int(given[1])
 
 
 def same_padding(kernel: tuple[int, int], dilation: tuple[int, int]) -> list[tuple[int, int]]:
