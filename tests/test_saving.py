@@ -99,6 +99,21 @@ def test_a_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
+def test_a_dtype_that_we_lack_is_named(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    save_file({"w": torch.ones(2, dtype=torch.bfloat16)}, tmp_path / "a")
+    with pytest.raises(UsageError, match=r"dtypes that telegrad has, got BF16 in .*float32"):
+        load(tmp_path / "a")
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">i8", ">u2"])
+def test_numbers_are_saved_whatever_the_order_of_their_bytes(tmp_path: Path, dtype: str) -> None:
+    numbers = np.arange(6).reshape(2, 3).astype(dtype)
+    save({"w": numbers}, tmp_path / "a")
+    np.testing.assert_array_equal(load(tmp_path / "a")["w"].numpy(), numbers)
+
+
 def test_a_missing_file_says_so(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "none")
@@ -149,4 +164,6 @@ def test_what_the_format_can_not_hold_is_refused(tmp_path: Path) -> None:
         save(nn.Linear(1, 1), tmp_path / "a")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="names as keys"):
         save({1: tg.ones(1)}, tmp_path / "a")  # type: ignore[dict-item]
+    with pytest.raises(UsageError, match="another name than '__metadata__'"):
+        save({"__metadata__": tg.ones(1)}, tmp_path / "a")
     assert not list(tmp_path.iterdir())

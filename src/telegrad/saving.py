@@ -79,7 +79,12 @@ def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     try:
         arrays = from_bytes(content)
         metadata = _metadata(content)
-    except (SafetensorError, ValueError, KeyError) as error:
+    except KeyError as error:
+        raise UsageError(
+            f"expected dtypes that telegrad has, got {error.args[0]} in {os.fspath(path)!r}; write "
+            "it again with such tensors as float32"
+        ) from error
+    except (SafetensorError, ValueError) as error:
         raise UsageError(
             f"expected a whole safetensors file, got one that is cut short or damaged in "
             f"{os.fspath(path)!r}: {error}"
@@ -105,6 +110,8 @@ def _entries(state_dict: Any) -> list[tuple[str, Any]]:
 def _array(name: Any, value: Any) -> Any:
     if not isinstance(name, str):
         raise UsageError(f"expected names as keys of what is saved, got {name!r}")
+    if name == "__metadata__":
+        raise UsageError(f"expected another name than {name!r}, which the format keeps for itself")
     if not isinstance(value, (Tensor, np.ndarray, np.generic)):
         raise UsageError(
             f"expected a Tensor or NumPy array under {name!r}, got {type(value).__name__}; the "
@@ -116,6 +123,8 @@ def _array(name: Any, value: Any) -> Any:
             f"expected numbers that the safetensors format holds under {name!r}, got "
             f"{array.dtype}; save complex numbers as their real and imaginary parts"
         )
+    # The format has one order of bytes: what is written, and its digest, are of that order.
+    array = array.astype(array.dtype.newbyteorder("<"), copy=False)
     # ascontiguousarray makes an axis of a 0-d array; the shape must stay.
     return array.reshape(np.shape(value.array if isinstance(value, Tensor) else value))
 
