@@ -33,6 +33,11 @@ def test_memory_is_shared_both_ways():
     assert np.shares_memory(to_torch(leaf).detach().numpy(), np.asarray(leaf.detach().array))
 
 
+def test_a_tensor_over_torch_memory_that_runs_backwards_goes_back_as_a_copy():
+    a = torch.arange(3.0)
+    assert to_torch(from_torch(a)[::-1]).tolist() == [2, 1, 0]
+
+
 def test_a_pass_of_telegrad_goes_on_in_torch():
     a, w = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0)
     (from_torch(a * 2) * w).sum().backward()

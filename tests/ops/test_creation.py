@@ -135,6 +135,15 @@ def test_what_leaves_by_dlpack_is_read_only_where_the_consumer_keeps_to_it() -> 
     assert not np.from_dlpack(x).flags.writeable
 
 
+def test_what_runs_backwards_leaves_by_dlpack_as_a_copy_that_runs_forwards() -> None:
+    shared = tg.asarray(np.arange(3.0), copy=False)
+    for turned in (shared[::-1], tg.asarray(np.arange(3.0)[::-1], copy=False)):
+        taken = np.from_dlpack(turned)
+        # Such strides end the process in PyTorch.
+        assert taken.strides == (8,)
+        assert torch.from_dlpack(turned).tolist() == taken.tolist() == [2.0, 1.0, 0.0]
+
+
 def test_a_value_that_is_saved_leaves_by_dlpack_as_a_copy() -> None:
     x = tg.tensor([1.0, 2.0], requires_grad=True)
     weight = tg.tensor([3.0, 4.0])

@@ -61,7 +61,9 @@ class Exchange:
                 stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
             )
         is_alone = array.base is None and sys.getrefcount(array) <= HELD
-        if copy or (copy is None and not is_alone and type(array) is not SharedArray):
+        may_share = is_alone or type(array) is SharedArray
+        # PyTorch ends the process when it is given negative strides.
+        if copy or (copy is None and (not may_share or min(array.strides, default=0) < 0)):
             view = array.copy()
         else:
             view = array.view(np.ndarray)
