@@ -1,5 +1,10 @@
 """PyTorch's modes around calls: what is recorded under them, and where they end."""
 
+import subprocess
+import sys
+from contextlib import nullcontext
+
+import numpy as np
 import pytest
 import torch
 from tests.distributed.simulated import on_workers
@@ -7,6 +12,8 @@ from tests.interop import torch_handlers as handlers
 
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
+from telegrad.interop import torch_recording, torch_tensors
+from telegrad.interop.torch_modes import Ordinarily, is_ordinary, run_ordinarily
 
 MODES = [torch.no_grad, torch.inference_mode]
 
@@ -115,8 +122,85 @@ def run_module(module, data):
     return module(data)
 
 
+SAVED = []
+"""What the hooks for saved tensors of this process have seen."""
+
+
+def saving():
+    return torch.autograd.graph.saved_tensors_hooks(lambda x: SAVED.append(x) or x, lambda x: x)
+
+
+THREADS_OWN = {
+    "no_grad": torch.no_grad,
+    "inference": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "a default device": lambda: torch.device("meta"),
+    "hooks for saved tensors": saving,
+}
+
+
 def modes_here():
-    return torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    before = len(SAVED)
+    made = torch.ones(2, 2, requires_grad=True)
+    product = made @ made
+    facts = torch.is_inference_mode_enabled(), str(made.device), str(product.dtype)
+    return product.requires_grad, *facts, len(SAVED) - before
+
+
+ORDINARY = True, False, "cpu", "torch.float32", 0
+
+
+@pytest.mark.parametrize("name", THREADS_OWN)
+def test_what_is_run_ordinarily_is_in_no_mode_of_the_thread_and_the_thread_is_again(name):
+    with THREADS_OWN[name]():
+        within = modes_here()
+        with Ordinarily(nullcontext("entered")) as entered:
+            assert entered == "entered"
+            assert is_ordinary()
+            assert modes_here() == ORDINARY
+        assert modes_here() == within != ORDINARY
+        # Whether it records is a pass's own matter.
+        assert run_ordinarily(modes_here)[1:] == ORDINARY[1:]
+        assert modes_here() == within
+    assert modes_here() == ORDINARY
+
+
+def test_modes_within_modes_are_all_left_and_come_back_in_their_order():
+    with saving(), torch.device("meta"), torch.autocast("cpu"), saving(), torch.device("cpu"):
+        within = modes_here()
+        assert run_ordinarily(modes_here) == ORDINARY
+        assert modes_here() == within
+        assert torch.empty(1).device.type == "cpu"
+    assert modes_here() == ORDINARY
+
+
+def test_what_arrives_is_on_its_own_device_whatever_the_default_is():
+    for value in (torch.ones(0, dtype=torch.bfloat16), torch.ones(2, 2).to_sparse()):
+        with torch.device("meta"):
+            assert torch_tensors.from_parts(*torch_tensors.to_parts(value)).device.type == "cpu"
+    with torch.device("meta"):
+        assert torch_recording._dtype_of_cotangents.__wrapped__(torch.bfloat16) == np.float32
+
+
+FIRST_MET_IN_INFERENCE_MODE = """
+import torch
+import telegrad as tg
+from telegrad.interop import from_torch, to_torch
+
+with torch.inference_mode():
+    assert from_torch(torch.ones(2)).tolist() == [1, 1]
+w, a = tg.tensor([1.0, 2.0], requires_grad=True), torch.ones(2, requires_grad=True)
+(to_torch(w * w) * a).sum().backward()
+(from_torch(a.exp()) * w).sum().backward()
+assert w.grad.tolist()[0] > 4, w.grad
+"""
+
+
+@pytest.mark.processes
+def test_a_torch_tensor_may_be_met_first_in_inference_mode():
+    command = [sys.executable, "-c", FIRST_MET_IN_INFERENCE_MODE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def call_back(name, value):
@@ -127,10 +211,10 @@ def call_back(name, value):
 def test_a_handler_on_the_thread_that_waits_does_not_run_in_its_modes():
     with LocalCluster(["b"]):
         me = rpc.current_worker().name
-        for mode in MODES:
+        for mode in THREADS_OWN.values():
             with mode():
-                modes, _ = rpc.rpc_sync("b", call_back, (me, torch.ones(2)))
-                assert modes == (True, False)
+                modes, _ = rpc.rpc_sync("b", call_back, (me, torch.ones(2, device="cpu")))
+                assert tuple(modes) == ORDINARY
         own = tg.tensor([1.0], requires_grad=True)
         one = x()
         with autograd.context() as context_id:

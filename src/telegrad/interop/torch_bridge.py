@@ -26,7 +26,7 @@ from telegrad.graph import Cotangent, NodeHooks, next_key, reachable
 from telegrad.interop import torch_version
 from telegrad.interop.torch_arrays import CPU, cooked, raw
 from telegrad.interop.torch_levels import bind, make_dual, tangent_of
-from telegrad.interop.torch_modes import is_ordinary
+from telegrad.interop.torch_modes import is_recording, run_ordinarily
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.accumulating import accumulate
 from telegrad.tensors.hooked import Hooked
@@ -48,9 +48,15 @@ __all__ = [
 
 torch_version.check(torch.__version__)
 
-_ANCHOR = torch.zeros((), requires_grad=True)
+
+def _make_anchor() -> tuple[torch.Tensor, GradientEdge]:
+    made = torch.zeros((), requires_grad=True)
+    return made, get_gradient_edge(made)
+
+
+# Whoever imports this first may do so in any mode.
+_ANCHOR, _ANCHOR_EDGE = run_ordinarily(_make_anchor)
 """An input of every ToTorch, so that its result requires grad; it never receives a gradient."""
-_ANCHOR_EDGE = get_gradient_edge(_ANCHOR)
 
 
 def accumulator_of(leaf: torch.Tensor) -> Any:
@@ -262,7 +268,7 @@ def join(value: torch.Tensor, node: Any, entries: list[Entry] | None) -> Any:
     """
     crossing = Crossing(node, entries)
     tensors = [each.tensor for each in entries] if entries else ()
-    if not is_ordinary():
+    if not is_recording():
         with torch.inference_mode(False), torch.enable_grad():
             return _apply(_ANCHOR, [value], crossing, *tensors)
     return (_apply if _is_transforming() else _apply_plainly)(_ANCHOR, [value], crossing, *tensors)

@@ -19,6 +19,7 @@ from torch.autograd import forward_ad
 
 from telegrad.distributed.levels import are_one
 from telegrad.errors import LevelError
+from telegrad.interop.torch_arrays import CPU
 from telegrad.tensors.levels import Level
 
 __all__ = ["bind", "current", "is_open", "make_dual", "primal_of", "tangent_of"]
@@ -91,7 +92,8 @@ def _watch() -> Level:
     level = _bound = Level()
     memory = np.zeros(())
     # PyTorch holds the tangent's memory as long as the level is open, and nobody else does.
-    _watched = _make_dual(torch.zeros((), dtype=torch.float64), torch.from_numpy(memory))
+    primal = torch.zeros((), dtype=torch.float64, device=CPU)
+    _watched = _make_dual(primal, torch.from_numpy(memory))
     weakref.finalize(memory, _end, level).atexit = False
     return level
 

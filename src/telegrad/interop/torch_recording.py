@@ -18,11 +18,17 @@ from telegrad.distributed.travelling import flatten
 from telegrad.errors import DTypeError, GradientError
 from telegrad.interop import torch_devices, torch_duals, torch_tensors
 from telegrad.interop.torch_accumulating import accumulate, completed
+from telegrad.interop.torch_arrays import CPU
 from telegrad.interop.torch_bridge import entry_of, from_torch, join
 from telegrad.interop.torch_cut import cut
 from telegrad.interop.torch_ends import Tap, WantedLeaf
 from telegrad.interop.torch_levels import is_open, make_dual, tangent_of
-from telegrad.interop.torch_modes import Ordinarily, is_ordinary, run_ordinarily
+from telegrad.interop.torch_modes import (
+    Ordinarily,
+    is_ordinary,
+    is_recording,
+    run_ordinarily,
+)
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.levels import Level
@@ -75,7 +81,7 @@ class Torch:
             torch_duals.carry(values, book, to)
 
     def is_recording(self) -> bool:
-        return is_ordinary()
+        return is_recording()
 
     def serving(self, scope: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
         return scope if is_ordinary() else Ordinarily(scope)
@@ -157,7 +163,7 @@ def _zero_of_cotangents(dtype: torch.dtype) -> "np.ndarray[Any, Any]":
 def _dtype_of_cotangents(dtype: torch.dtype) -> "np.dtype[Any] | None":
     try:
         plain = torch.float32 if dtype is torch.bfloat16 else dtype
-        found: np.dtype[Any] = torch.zeros((), dtype=plain).numpy().dtype
+        found: np.dtype[Any] = torch.zeros((), dtype=plain, device=CPU).numpy().dtype
     except TypeError:
         return None
     return found

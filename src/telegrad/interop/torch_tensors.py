@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from telegrad.errors import DeviceError, ProtocolViolation, Unserializable
+from telegrad.interop.torch_arrays import CPU
 from telegrad.interop.torch_modes import run_ordinarily
 from telegrad.rpc.wire import kinds
 
@@ -92,6 +93,7 @@ def _built(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
             torch.from_numpy(parts[0]),
             _cooked(parts[1], name, shape),
             size,
+            device=CPU,
             is_coalesced=is_coalesced,
             check_invariants=True,
         )
@@ -134,7 +136,7 @@ def _cooked(array: "np.ndarray[Any, Any]", name: str | None, shape: list[int]) -
     if not isinstance(dtype, torch.dtype):
         raise ProtocolViolation(f"expected the name of a torch dtype, got {name!r}")
     if not array.size:
-        return torch.empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device=CPU)
     return torch.from_numpy(array).view(dtype).reshape(shape)
 
 

@@ -14,13 +14,16 @@ import torch
 
 from telegrad.interop.torch_bridge import Entry, ToTorch, accumulator_of
 from telegrad.interop.torch_ends import Landing, Leaf, Place, Tap, WantedLeaf
+from telegrad.interop.torch_modes import run_ordinarily
 from telegrad.interop.torch_regions import Region
 
 __all__ = ["CROSSING", "Walk", "grouped"]
 
 CROSSING: Any = ToTorch._backward_cls
 """The type of the nodes of PyTorch's behind which telegrad's graph is."""
-_ACCUMULATOR: Any = type(accumulator_of(torch.zeros((), requires_grad=True)))
+_ACCUMULATOR: Any = type(
+    run_ordinarily(lambda: accumulator_of(torch.zeros((), requires_grad=True)))
+)
 _ENDS: Final = (CROSSING, _ACCUMULATOR)
 
 
