@@ -45,6 +45,18 @@ def test_a_pass_of_telegrad_goes_on_in_torch():
     assert w.grad.tolist() == [2, 4]
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_the_gradient_of_a_torch_leaf_has_the_layout_of_the_leaf(create_graph):
+    a, b = torch.rand(3, 4).t().requires_grad_(), torch.rand(3, requires_grad=True)
+    from_torch((a.sum() * b).sum()).backward(create_graph=create_graph)
+    assert (a.grad.stride(), b.grad.stride()) == ((1, 4), (1,))
+    if create_graph:
+        (second,) = torch.autograd.grad(a.grad.sum(), b)
+        assert second.tolist() == [12, 12, 12]
+    else:
+        torch.nn.utils.clip_grad_norm_([a, b], 0.1)
+
+
 def test_a_pass_of_torch_goes_on_in_telegrad():
     a, w = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0)
     (to_torch(w * w) * a).sum().backward()

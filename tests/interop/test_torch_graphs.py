@@ -38,6 +38,17 @@ def test_after_its_context_nothing_of_a_graph_is_left():
 
 
 @on_workers("main", "b")
+def test_a_gradient_in_a_context_has_the_layout_of_its_leaf_and_may_be_changed():
+    one = torch.ones(2, 3, dtype=torch.float64, requires_grad=True)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.same, (one.sum() * 2,))
+        autograd.backward(context_id, [y])
+        found = autograd.get_gradients(context_id)[one]
+        assert found.stride() == (3, 1)
+        assert found.mul_(3).tolist() == [[6, 6, 6], [6, 6, 6]]
+
+
+@on_workers("main", "b")
 def test_a_chain_of_many_nodes_needs_no_recursion():
     one = x()
     with autograd.context() as context_id:

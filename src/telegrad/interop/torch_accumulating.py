@@ -36,6 +36,7 @@ def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None
 
     The hooks of the tensor itself have run.
     """
+    gradient = _laid_out(leaf, gradient)
     found = _NODE_HOOKS.of(leaf)
     if found is not None:
         before, after = found
@@ -47,6 +48,15 @@ def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None
             hook((), (gradient,))
     hooks = leaf._post_accumulate_grad_hooks
     return _lent(leaf, gradient, list(hooks.values())) if hooks else gradient
+
+
+def _laid_out(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    """The gradient in the leaf's layout, as PyTorch promises: what is expanded can't be changed."""
+    if gradient.layout is not torch.strided or gradient.stride() == leaf.stride():
+        return gradient
+    with torch.set_grad_enabled(gradient.requires_grad):
+        made = torch.empty_like(leaf, dtype=gradient.dtype, device=gradient.device)
+        return made.copy_(gradient)
 
 
 def hang(hooks: Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
