@@ -289,6 +289,18 @@ def test_batch_norm_moves_its_running_statistics_as_pytorchs() -> None:
     assert_twins(ours.eval(), theirs.eval(), normal(2, 3, 2, 2))
 
 
+@pytest.mark.parametrize("momentum", [1.0, None])
+def test_batch_norm_keeps_a_variance_much_smaller_than_the_one_before(
+    momentum: float | None,
+) -> None:
+    ours, theirs = nn.BatchNorm2d(2, momentum=momentum), torch.nn.BatchNorm2d(2, momentum=momentum)
+    x = (normal(4, 2, 3, 3) * 1e-4).astype(np.float32)
+    ours(to_ours(x))
+    theirs(to_theirs(x))
+    assert ours.running_var is not None
+    np.testing.assert_allclose(ours.running_var.numpy(), theirs.running_var.numpy(), rtol=1e-3)
+
+
 def test_a_model_of_many_layers_equals_pytorchs() -> None:
     def build(lib: Any) -> Any:
         return lib.Sequential(

@@ -97,11 +97,12 @@ def _by_batch(
         _move(mean, np.mean(np.asarray(input.array), axis=axes), momentum)
     if var is not None:
         # The variance by which the batch was divided, told by the scale; kept without bias.
-        own = 1 / np.square(np.asarray(scale.array)).reshape(-1) - eps
+        own = np.maximum(1 / np.square(np.asarray(scale.array)).reshape(-1) - eps, 0)
         _move(var, own * (count / (count - 1)), momentum)
     return out
 
 
 def _move(running: Tensor, value: Any, momentum: float) -> None:
     old = np.asarray(running.array)
-    running.array = (old + momentum * (value - old)).astype(old.dtype, copy=False)
+    # Not by the difference, in which a value much smaller than the old one would be lost.
+    running.array = ((1 - momentum) * old + momentum * value).astype(old.dtype, copy=False)
