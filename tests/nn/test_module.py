@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -253,10 +254,20 @@ def test_a_sequence_of_modules_is_a_list() -> None:
     block[0] = nn.Linear(2, 3, bias=False)
     assert list(block.state_dict()) == ["0.weight", "2.weight", "2.bias"]
     assert len(block) == 3
-    named = nn.Sequential({"in": nn.Linear(1, 1)})
-    assert list(named.state_dict()) == ["in.weight", "in.bias"]
+    named = nn.Sequential({"in": nn.Linear(1, 1), "out": nn.Linear(1, 1, bias=False)})
+    assert list(named.state_dict()) == ["in.weight", "in.bias", "out.weight"]
     with pytest.raises(UsageError, match="Module in a container, got int"):
         nn.Sequential(3)
+
+
+def test_a_part_of_a_sequence_keeps_its_names_as_in_pytorch() -> None:
+    def parts(lib: Any) -> list[list[str]]:
+        line = lib.Linear(1, 1)
+        named = lib.Sequential(OrderedDict(a=line, b=lib.ReLU(), c=line))
+        numbered, listed = lib.Sequential(line, lib.ReLU(), line), lib.ModuleList([line, line])
+        return [list(each.state_dict()) for each in (named[1:], numbered[::2], listed[1:])]
+
+    assert parts(nn) == parts(torch.nn)
 
 
 def test_lists_and_dicts_of_modules() -> None:

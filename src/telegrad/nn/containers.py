@@ -28,8 +28,10 @@ class _Numbered(Module):
         return iter(self._held())
 
     def __getitem__(self, index: Any) -> Any:
-        found = self._held()[index]
-        return type(self)._of(found) if isinstance(index, slice) else found
+        if not isinstance(index, slice):
+            return self._held()[index]
+        named = [(name, value) for name, value in vars(self).items() if isinstance(value, Module)]
+        return type(self)._of(dict(named[index]))
 
     def __setitem__(self, index: int, module: Module) -> None:
         names = [name for name, value in vars(self).items() if isinstance(value, Module)]
@@ -59,7 +61,8 @@ class _Numbered(Module):
         return self
 
     @classmethod
-    def _of(cls, modules: list[Module]) -> "_Numbered":
+    def _of(cls, modules: dict[str, Module]) -> "_Numbered":
+        """One with these modules, which had these names."""
         raise NotImplementedError
 
 
@@ -78,8 +81,8 @@ class Sequential(_Numbered):
             self._hold(modules)
 
     @classmethod
-    def _of(cls, modules: list[Module]) -> "Sequential":
-        return cls(*modules)
+    def _of(cls, modules: dict[str, Module]) -> "Sequential":
+        return cls(modules)
 
     def forward(self, x: Any) -> Any:
         for module in self._held():
@@ -95,8 +98,8 @@ class ModuleList(_Numbered):
         self._hold(modules)
 
     @classmethod
-    def _of(cls, modules: list[Module]) -> "ModuleList":
-        return cls(modules)
+    def _of(cls, modules: dict[str, Module]) -> "ModuleList":
+        return cls(modules.values())
 
 
 class ModuleDict(Module):
