@@ -126,3 +126,8 @@ def test_a_long_chain_is_drawn_without_recursion():
 
 def test_a_graph_of_nothing_is_an_empty_picture():
     assert ElementTree.fromstring(lane_graph({}, [], [], title="nothing")).tag == f"{SVG}svg"
+
+
+def test_a_line_that_stays_at_a_large_value_is_drawn_in_the_middle():
+    ((first, last),) = points(chart({"line": [1e20, 1e20]}))
+    assert first[1] == last[1] == 198

@@ -24,8 +24,11 @@ def line_chart(
     if not heights:
         raise ValueError("expected at least one finite value to draw, got none")
     low, high = min(heights), max(heights)
-    if high - low < 1e-12:
-        low, high = low - 0.5, high + 0.5
+    size = max(1.0, abs(low), abs(high))
+    if high - low < 1e-12 * size:
+        # Beside a large number 0.5 is nothing.
+        margin = max(0.5, 1e-3 * size)
+        low, high = low - margin, high + margin
     longest = max(len(line) for line in lines.values())
 
     def at(i: int, y: float) -> tuple[float, float]:
