@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -43,6 +44,18 @@ def test_a_pass_of_telegrad_goes_on_in_torch():
     (from_torch(a * 2) * w).sum().backward()
     assert a.grad.tolist() == [6, 8]
     assert w.grad.tolist() == [2, 4]
+
+
+def test_passes_of_many_threads_lose_no_gradient_of_a_torch_leaf():
+    a = torch_leaf(1.0, 2.0)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda _: from_torch(a * 2).sum().backward(), range(200)))
+    finally:
+        sys.setswitchinterval(before)
+    assert a.grad.tolist() == [400, 400]
 
 
 @pytest.mark.parametrize("create_graph", [False, True])

@@ -28,7 +28,9 @@ __all__ = ["accumulate", "completed", "hang"]
 
 def accumulate(leaf: torch.Tensor, gradient: torch.Tensor) -> None:
     """Adds a gradient to ``.grad`` of a leaf of PyTorch's."""
-    leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
+    # Passes of several threads may share the leaf.
+    with locks_of([leaf])[0]:
+        leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
 
 
 def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None:
