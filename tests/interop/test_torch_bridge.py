@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import telegrad as tg
-from telegrad.errors import DTypeError, GradientError, GraphFreedError
+from telegrad.errors import DTypeError, GradientError, GraphFreedError, SavedValueChanged
 from telegrad.graph import reachable
 from telegrad.interop import from_torch, to_torch
 from telegrad.interop.torch_bridge import GONE_OVER, Entry
@@ -44,6 +44,26 @@ def test_a_pass_of_telegrad_goes_on_in_torch():
     (from_torch(a * 2) * w).sum().backward()
     assert a.grad.tolist() == [6, 8]
     assert w.grad.tolist() == [2, 4]
+
+
+def test_what_a_graph_saved_before_it_went_over_is_not_changed_by_torch():
+    leaf = own_leaf(1.0, 2.0)
+    y = tg.exp(leaf)
+    to_torch(y).mul_(0)
+    part = y[:1]
+    to_torch(part).mul_(0)
+    y.sum().backward()
+    np.testing.assert_allclose(leaf.grad.numpy(), np.exp([1.0, 2.0]))
+
+
+def test_what_a_graph_saved_after_it_went_over_and_torch_changed_raises():
+    leaf = own_leaf(1.0, 2.0)
+    y = leaf * 2
+    went_over = to_torch(y)
+    loss = (y * y).sum()
+    went_over.mul_(3)
+    with pytest.raises(SavedValueChanged):
+        loss.backward()
 
 
 def test_passes_of_many_threads_lose_no_gradient_of_a_torch_leaf():

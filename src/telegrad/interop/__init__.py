@@ -23,10 +23,11 @@ def from_torch(tensor: Any) -> Tensor:
 
 
 def to_torch(tensor: Tensor) -> Any:
-    """A Tensor as a torch tensor that shares its memory; differentiable, to any order.
+    """A Tensor as a torch tensor; differentiable, to any order.
 
-    The memory counts as read-only: an in-place operation of PyTorch on the result would change the
-    Tensor too.
+    It shares the Tensor's memory, unless a graph or somebody else has the value already: then it is
+    a copy. The memory counts as read-only: an in-place operation of PyTorch on the result would
+    change the Tensor too.
     """
     _make_known()
     from telegrad.interop.torch_bridge import to_torch

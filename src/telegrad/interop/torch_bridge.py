@@ -12,6 +12,7 @@ Those of sparse tensors go as dense arrays, and are sparse again where they ente
 
 import weakref
 from collections.abc import Sequence
+from sys import getrefcount
 from typing import Any, ClassVar
 
 import msgspec
@@ -20,6 +21,7 @@ import torch
 import torch.utils.dlpack
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from telegrad.arrays.ownership import HELD
 from telegrad.engine import GraphTask
 from telegrad.errors import DeviceError, DTypeError, GradientError, LevelError
 from telegrad.graph import Cotangent, NodeHooks, next_key, reachable
@@ -252,10 +254,14 @@ def to_torch(tensor: Any) -> Any:
         )
     if tensor.node is None or not MODE.get().recording or not torch.is_grad_enabled():
         return torch.utils.dlpack.from_dlpack(tensor.detach())
-    if type(tensor.array) is np.ndarray:
-        # What is saved of it from now on is checked for changes.
-        tensor.array = share(tensor.array)
-    value = cooked(tensor.array, torch.from_numpy(np.empty(0, tensor.dtype)).dtype)
+    array = tensor.array
+    if type(array) is np.ndarray:
+        # What is saved of shared memory from now on is checked for changes, and nothing was before.
+        if array.base is None and getrefcount(array) <= HELD:
+            tensor.array = array = share(array)
+        else:
+            array = array.copy()
+    value = cooked(array, torch.from_numpy(np.empty(0, tensor.dtype)).dtype)
     node = tensor if tensor.node is LEAF else tensor.node
     behind = [each for each in reachable([node]) if isinstance(each, Entry)]
     return join(value, node, [each for each in behind if each.tensor is not None])
