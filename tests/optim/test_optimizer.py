@@ -9,7 +9,7 @@ import pytest
 
 import telegrad as tg
 from telegrad import nn, optim
-from telegrad.errors import ShapeError, UsageError
+from telegrad.errors import DTypeError, ShapeError, UsageError
 
 EVERY = [optim.SGD, optim.Adam, optim.AdamW, optim.Adagrad, optim.RMSprop]
 
@@ -145,6 +145,12 @@ def test_gradients_may_come_from_elsewhere() -> None:
     optim.SGD([p], lr=1.0).step(gradients={p: tg.ones_like(p)})
     np.testing.assert_allclose(p.detach().numpy(), before - 1)
     assert p.grad is None
+
+
+def test_a_complex_gradient_of_a_real_parameter_is_refused() -> None:
+    p = parameter(2)
+    with pytest.raises(DTypeError, match="real gradient for a parameter of float64, got complex"):
+        optim.SGD([p]).step(gradients={p: tg.tensor([1j, 2.0])})
 
 
 def test_a_closure_computes_the_loss_anew() -> None:

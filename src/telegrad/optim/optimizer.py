@@ -16,7 +16,7 @@ import numpy as np
 
 from telegrad.arrays import backend_of
 from telegrad.arrays.ownership import HELD
-from telegrad.errors import ShapeError, UsageError
+from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.ops import zeros_like
 from telegrad.optim.kernels import add_scaled, flat, scratch
 from telegrad.optim.state import collect_state, restore_state
@@ -153,6 +153,10 @@ class Optimizer:
                 f"{gradient.shape}"
             )
         if type(g) is not np.ndarray or g.dtype != array.dtype:
+            if g.dtype.kind == "c" and array.dtype.kind != "c":
+                raise DTypeError(
+                    f"expected a real gradient for a parameter of {p.dtype}, got {gradient.dtype}"
+                )
             g = np.asarray(g, dtype=p.dtype)
         # Held by the parameter, and by nobody else.
         in_place = (
