@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import telegrad as tg
 from telegrad import nn, optim
@@ -301,6 +302,16 @@ def test_a_state_of_another_optimiser_is_refused_and_changes_nothing() -> None:
         mine.load_state_dict(state)
     assert mine.param_groups[0]["lr"] == 0.1
     assert not mine.state
+
+
+def test_states_of_adam_and_adamw_are_told_apart_ours_and_pytorchs() -> None:
+    theirs = torch.optim.AdamW([torch.ones(2, dtype=torch.float64, requires_grad=True)])
+    for other in (stepped(optim.AdamW), theirs):
+        with pytest.raises(UsageError, match=r"of Adam, with decoupled_weight_decay=False, got"):
+            optim.Adam([parameter(2)]).load_state_dict(other.state_dict())
+        optim.AdamW([parameter(2)]).load_state_dict(other.state_dict())
+    theirs.load_state_dict(optim.AdamW([parameter(2)]).state_dict())
+    assert theirs.param_groups[0]["decoupled_weight_decay"]
 
 
 @pytest.mark.parametrize("kind", EVERY)

@@ -1,7 +1,7 @@
 """Adam, and AdamW, whose weight decay does not go through the averages."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ __all__ = ["Adam", "AdamW"]
 
 class Adam(Optimizer):
     """Steps of about the same length for each number: averages of the gradient, by its size."""
+
+    marks: Mapping[str, Any] = {"decoupled_weight_decay": False}
 
     def __init__(
         self,
@@ -66,6 +68,8 @@ class Adam(Optimizer):
 
 class AdamW(Adam):
     """Adam with weights that shrink by themselves, not by their gradients."""
+
+    marks = {"decoupled_weight_decay": True}
 
     def __init__(
         self,

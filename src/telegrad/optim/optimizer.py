@@ -48,6 +48,9 @@ class Optimizer:
     made_later: frozenset[str] = frozenset()
     """What an update may begin to remember after the first, so that a state need not have it."""
 
+    marks: Mapping[str, Any] = {}
+    """What the groups of a state say of this optimiser, beside the options: tells its kin apart."""
+
     always_aside: bool = False
     """Whether to make every new value aside: for when other threads read parameters meanwhile."""
 

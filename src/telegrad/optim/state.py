@@ -24,7 +24,7 @@ def collect_state(optimizer: "Optimizer") -> dict[str, Any]:
     """The state as copies: later steps don't show in it."""
     positions = {p: i for i, p in enumerate(_parameters(optimizer))}
     groups = [
-        {**group, "params": [positions[p] for p in group["params"]]}
+        {**group, **optimizer.marks, "params": [positions[p] for p in group["params"]]}
         for group in optimizer.param_groups
     ]
     state = {
@@ -89,6 +89,12 @@ def _options(
             f"expected the state of {kind}, got one of another optimiser: its groups lack "
             f"{', '.join(missing)}"
         )
+    for name, own_mark in optimizer.marks.items():
+        if given.get(name, own_mark) != own_mark:
+            raise UsageError(
+                f"expected the state of {kind}, with {name}={own_mark}, got one with "
+                f"{name}={given[name]}, of another optimiser"
+            )
     known = {*optimizer.defaults, "initial_lr"}
     group = {**own, **{name: value for name, value in given.items() if name in known}}
     optimizer.check(group)
