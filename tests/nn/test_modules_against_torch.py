@@ -255,6 +255,15 @@ def test_a_query_that_may_look_nowhere_sees_zeros_as_in_pytorch(kind: str) -> No
     )
 
 
+def test_one_number_may_be_the_mask_of_all() -> None:
+    x = to_ours(normal(2, 3, 4))
+    for number, factor in ((True, 1.0), (False, 0.0), (2.5, 1.0), (-np.inf, 0.0)):
+        mask = to_ours(np.array(number), False)
+        seen = nn.functional.scaled_dot_product_attention(x, x, x, mask)
+        unmasked = nn.functional.scaled_dot_product_attention(x, x, x)
+        np.testing.assert_allclose(seen.detach().numpy(), factor * unmasked.detach().numpy())
+
+
 def test_self_attention_that_may_look_nowhere_sees_zeros() -> None:
     ours, theirs = paired(nn.MultiheadAttention(4, 2), torch.nn.MultiheadAttention(4, 2))
     mask = ~NOWHERE["truth values"]

@@ -67,9 +67,10 @@ def masked(scores: Tensor, mask: Tensor) -> Tensor:
 
 def blind_queries(mask: Tensor) -> Tensor | None:
     """True, with a last axis of length 1, where a query may look nowhere; None if all may."""
-    given = np.asarray(mask.array)
-    seen = (given if given.dtype.kind == "b" else given != -math.inf).any(axis=-1, keepdims=True)
-    return None if seen.all() else wrap(~seen)
+    sees = mask.array if mask.dtype.kind == "b" else mask.array != -math.inf
+    if mask.ndim:
+        sees = sees.any(axis=-1, keepdims=True)
+    return None if sees.all() else wrap(~sees)
 
 
 def causal_mask(queries: int, keys: int) -> Tensor:
