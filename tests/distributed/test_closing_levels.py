@@ -95,3 +95,58 @@ def knows_level(number):
             break
         worker.host.simulation.sleep(0.01)
     return book.meet([number]) != [None]
+
+
+def second_of(first, second, third):
+    """Of a dual tensor, one that requires grad and a constant: the second counts."""
+    return (second * second).sum() + 0.0 * (first.sum() + third.sum())
+
+
+@pytest.fixture
+def closing(monkeypatch):
+    """Has a level close between the counting of a message's tensors and their leaving."""
+
+    def arrange(close):
+        recorder = autograd_of(rpc.current_worker()).recorder
+        send_node = recorder._send_node
+
+        def close_first(*args):
+            close()
+            return send_node(*args)
+
+        monkeypatch.setattr(recorder, "_send_node", close_first)
+
+    return arrange
+
+
+@pytest.mark.parametrize("is_leaf", [False, True])
+def test_a_level_that_closes_while_a_message_is_recorded_leaves_gradients_exact(closing, is_leaf):
+    @on_workers("main", "b")
+    def test():
+        x, constant = tg.tensor(X, requires_grad=True), tg.tensor(X)
+        with autograd.context() as context_id:
+            level = forward_ad.enter_dual_level()
+            dual = forward_ad.make_dual(tg.tensor(X), tg.tensor(np.ones(2)))
+            dual.requires_grad_(is_leaf)
+            closing(lambda: forward_ad.exit_dual_level(level))
+            loss = rpc.rpc_sync("b", second_of, (dual, x, constant))
+            autograd.backward(context_id, [loss])
+            found = autograd.get_gradients(context_id)
+            expected = {x: (2.0 * X).tolist()}
+            if is_leaf:
+                expected[dual] = [0.0, 0.0]
+            assert {leaf: g.numpy().tolist() for leaf, g in found.items()} == expected
+
+    test()
+
+
+@on_workers("main", "b")
+def test_a_dual_leaf_that_leaves_as_a_gradient_is_differentiated():
+    x = tg.tensor(X, requires_grad=True)
+    with autograd.context() as context_id, forward_ad.dual_level():
+        y = rpc.rpc_sync("b", handlers.square, (x,))
+        weights = forward_ad.make_dual(tg.tensor(X), tg.tensor(np.ones(2))).requires_grad_()
+        (first,) = autograd.grad(context_id, y, x, grad_outputs=weights, create_graph=True)
+        primal = forward_ad.unpack_dual(first).primal
+        (found,) = autograd.grad(context_id, primal.sum(), weights)
+        assert forward_ad.unpack_dual(found).primal.numpy().tolist() == (2.0 * X).tolist()

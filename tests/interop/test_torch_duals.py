@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.errors import LevelError
-from telegrad.interop import torch_levels
+from telegrad.interop import torch_duals, torch_levels
 from telegrad.tensors.levels import Level
 
 
@@ -141,6 +141,29 @@ def test_a_level_that_closes_while_a_call_is_under_way_leaves_the_other_tensors_
             found = autograd.get_gradients(context_id)
             assert found[leaf].tolist() == [5, 7]
             assert found[w].tolist() == [4, 5]
+
+    program()
+
+
+def test_a_level_that_closes_while_a_message_is_recorded_leaves_gradients_exact(monkeypatch):
+    @on_workers("main", "b")
+    def program():
+        leaf = torch.tensor([5.0, 7.0], dtype=torch.float64, requires_grad=True)
+        with autograd.context() as context_id:
+            level = forward_ad.enter_dual_level()
+            values = (dual(requires_grad=True), leaf, torch.ones(2, dtype=torch.float64))
+            carry = torch_duals.carry
+
+            def close_first(*args):
+                # As another thread may, after the tangents were counted.
+                monkeypatch.setattr(torch_duals, "carry", carry)
+                forward_ad.exit_dual_level(level=level)
+                carry(*args)
+
+            monkeypatch.setattr(torch_duals, "carry", close_first)
+            y = rpc.rpc_sync("b", lambda a, b, c: a * 0 + b * b + c * 0, values)
+            autograd.backward(context_id, [y.sum()])
+            assert autograd.get_gradients(context_id)[leaf].tolist() == [10, 14]
 
     program()
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from telegrad.distributed.passes import Departure, Feed, Part
 from telegrad.distributed.recording import Recorder
-from telegrad.distributed.travelling import CarriedDual
+from telegrad.distributed.travelling import CarriedDual, held
 from telegrad.tensors import Tensor, wrap
 
 __all__ = ["Parcels"]
@@ -44,7 +44,7 @@ class Parcels:
             values = [parts[i] for i in places]
             for i, value in enumerate(values):
                 if isinstance(value, Tensor) and value.tangents:
-                    values[i] = _as_it_is(value)
+                    values[i] = held(value)
             extra = facts = None
             if part.plan.recorded:
                 path = (_AFTER, part.plan.ordinal, *recv.path)
@@ -83,15 +83,6 @@ class Parcels:
                     parts[place] = value
             feeds.append((message_id, parts))
         return feeds
-
-
-def _as_it_is(tensor: Tensor) -> Tensor:
-    """A dual tensor whose tangents stay, whatever closes: for reading alone."""
-    held = wrap(tensor.array, tensor.node)
-    held.tangents = {
-        level: _as_it_is(tangent) for level, tangent in dict(tensor.tangents or {}).items()
-    }
-    return held
 
 
 def _count(facts: list[Any]) -> int:

@@ -22,7 +22,7 @@ from telegrad.distributed import foreign
 from telegrad.distributed.contexts import CURRENT, Context, Contexts, Place
 from telegrad.distributed.levels import LevelBook
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
-from telegrad.distributed.travelling import CarriedDual, flatten
+from telegrad.distributed.travelling import CarriedDual, flatten, held
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.worker import Worker
@@ -195,14 +195,19 @@ class Recorder:
             foreign.detach(values)
             # Before anything is recorded: what can't travel leaves no message behind.
             foreign.known[0].carry(values, self.worker, self.levels, to)
-        recorded, slots, has_tangents = _recorded(given)
+            for value, stand_in in zip(values, given):
+                if stand_in is not value and not isinstance(value, CarriedDual):
+                    # Its level may have closed meanwhile: what does not travel does not count.
+                    stand_in.tangents = None
+        recorded, slots, duals = _recorded(given)
         message_id = self._send_node(context, to, recorded, path) if slots else 0
         if slots:
             for i, value in enumerate(values):
                 if isinstance(value, Tensor) and value.node is not None:
-                    values[i] = wrap(value.array, None, value.tangents)
-        if has_tangents:
-            self._carry_duals(to, values)
+                    values[i] = wrap(value.array)
+        for i, dual in duals.items():
+            if isinstance(values[i], Tensor):
+                values[i] = CarriedDual.of(dual, self.levels, to)
         return message_id, slots
 
     def _send_node(self, context: Context, to: str, tensors: list[Tensor], path: Path) -> int:
@@ -235,7 +240,7 @@ class Recorder:
             foreign.known[0].carry(values, self.worker, self.levels, to)
         for i, value in enumerate(values):
             if isinstance(value, Tensor) and value.tangents:
-                values[i] = CarriedDual.of(value, self.levels, to)
+                values[i] = CarriedDual.of(held(value), self.levels, to)
 
     def _arrive_duals(self, values: list[Any]) -> dict[int, CarriedDual]:
         """Puts dual tensors in the places of what carried them; gives the latter, by their place.
@@ -250,23 +255,26 @@ class Recorder:
         return found
 
 
-def _recorded(values: list[Any]) -> tuple[list[Tensor], list[int], bool]:
-    """The tensors of a message that require grad and their slots; whether any has tangents."""
+def _recorded(values: list[Any]) -> tuple[list[Tensor], list[int], dict[int, Tensor]]:
+    """The tensors of a message that require grad and their slots; the dual ones, by their place.
+
+    Another thread may close a level at any time: a dual one travels as it was counted.
+    """
     recorded: list[Tensor] = []
     slots: list[int] = []
-    has_tangents = False
+    duals: dict[int, Tensor] = {}
     slot = 0
-    for value in values:
+    for i, value in enumerate(values):
         if not isinstance(value, Tensor):
             continue
         if value.tangents:
-            has_tangents = True
+            value = duals[i] = held(value)
         for tensor in flatten(value):
             if tensor.node is not None:
                 recorded.append(tensor)
                 slots.append(slot)
             slot += 1
-    return recorded, slots, has_tangents
+    return recorded, slots, duals
 
 
 def _make_constant(values: list[Any]) -> None:

@@ -20,7 +20,7 @@ from telegrad.rpc.wire import kinds
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.levels import Tangents
 
-__all__ = ["CarriedDual", "flatten", "rebuilt", "register"]
+__all__ = ["CarriedDual", "flatten", "held", "rebuilt", "register"]
 
 
 class CarriedDual:
@@ -35,7 +35,7 @@ class CarriedDual:
 
     @classmethod
     def of(cls, tensor: Tensor, book: LevelBook, to: str) -> "CarriedDual":
-        """The form in which a dual tensor leaves for `to`."""
+        """The form in which a dual tensor, one that is held, leaves for `to`."""
         arrays = [tensor.array]
         facts = book.facts_of(tensor.tangents, to, arrays)
         return cls([np.asarray(a) for a in arrays], facts, tensor.node is not None)
@@ -81,6 +81,15 @@ def flatten(tensor: Tensor) -> Sequence[Tensor]:
     for level in sorted(tensor.tangents, key=lambda each: each.depth):
         flat.extend(flatten(tensor.tangents[level]))
     return flat
+
+
+def held(tensor: Tensor) -> Tensor:
+    """A dual tensor whose tangents stay, whatever closes: for reading alone."""
+    copy = wrap(tensor.array, tensor if tensor.node is LEAF else tensor.node)
+    # In one step: another thread may close a level meanwhile.
+    tangents = dict(tensor.tangents or {})
+    copy.tangents = {level: held(tangent) for level, tangent in tangents.items()}
+    return copy
 
 
 def register() -> None:
