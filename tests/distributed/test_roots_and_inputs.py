@@ -149,6 +149,16 @@ def test_grad_takes_tensors_and_references_and_keeps_the_context_as_it_was():
 
 
 @on_workers("main", "b", faults=IN_ORDER)
+def test_two_references_to_one_tensor_both_get_its_gradient():
+    there, again = rpc.remote("b", handlers.fetch), rpc.remote("b", handlers.fetch)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (x(),))
+        found = autograd.grad(context_id, y.sum(), [there, again], materialize_grads=True)
+        assert [value_of(g) for g in found] == [X.tolist()] * 2
+    del there, again
+
+
+@on_workers("main", "b", faults=IN_ORDER)
 def test_gradients_of_references_may_stay_where_they_are():
     there = rpc.remote("b", handlers.fetch)
     own = rpc.RRef(x())

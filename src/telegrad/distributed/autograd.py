@@ -182,7 +182,7 @@ def grad(
 def _captured_here(context_id: int, pass_id: int, reference: int, as_rref: bool) -> Any:
     """The gradient that this worker's part of a pass captured for a reference, or None."""
     part = _live(context_id).passes.get(pass_id)
-    gradient = None if part is None else part.captured.get(reference)
+    gradient = None if part is None else part.captured_for(reference)
     return current_worker().make_rref(gradient) if as_rref and gradient is not None else gradient
 
 

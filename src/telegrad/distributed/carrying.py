@@ -225,14 +225,14 @@ class Carrier:
                 value = self._worker.references.value(reference).value()
                 framework = None if isinstance(value, Tensor) else foreign.framework_of(value)
                 if framework is not None:
-                    part.targets[framework.target(value, "inputs")] = reference
+                    part.want(framework.target(value, "inputs"), reference)
                     continue
                 if not isinstance(value, Tensor):
                     raise DTypeError(
                         "expected an RRef to a Tensor as an input, got one to "
                         f"{type(value).__name__}"
                     )
-                part.targets[value if value.is_leaf else value.grad_fn] = reference
+                part.want(value if value.is_leaf else value.grad_fn, reference)
 
     def _work_on(self, answer: Callable[[ServiceRequest], None]) -> Callable[..., None]:
         """The handler of a question: while it runs, the question counts as worked on."""

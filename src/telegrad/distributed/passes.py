@@ -87,6 +87,8 @@ class Part:
         self.captured: dict[Any, Tensor] = {}
         self.targets: dict[Any, Any] = {}
         """Nodes whose gradient was asked for, with the name under which it is captured."""
+        self._wanted: dict[int, int] = {}
+        """References whose gradient was asked for, with the one under which it is captured."""
         self._worker_name = worker_name
         self._turns = Turns()
         self._runs_on: int | None = None
@@ -109,6 +111,16 @@ class Part:
         if plan.targets is not None:
             self._task.is_goal = self._is_goal
         self._task.check = refuse_nan if plan.check_nan else None
+
+    # What others ask for.
+
+    def want(self, node: Any, reference: int) -> None:
+        """Has the gradient of a node captured for a reference; several may lead to one node."""
+        self._wanted[reference] = self.targets.setdefault(node, reference)
+
+    def captured_for(self, reference: int) -> Any:
+        """The gradient that was captured for a reference, or None."""
+        return self.captured.get(self._wanted.get(reference))
 
     # Steps 1 and 4: count, on first contact.
 
