@@ -190,6 +190,26 @@ def test_inputs_that_were_not_used_are_an_error_or_none_or_zeros():
         assert [value_of(g) for g in (first, second, third)] == [W.tolist(), [0.0] * 2, [0.0] * 2]
 
 
+@pytest.mark.parametrize("mode", [tg.no_grad, tg.inference_mode])
+def test_gradients_of_references_are_the_same_where_nothing_is_recorded(mode):
+    @on_workers("main", "b", "c", faults=IN_ORDER)
+    def test():
+        there, idle = rpc.remote("b", handlers.fetch), rpc.remote("c", handlers.fetch)
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("b", handlers.scale, (x(),))
+            y = (y * y).sum()
+            with mode():
+                first, unused = autograd.grad(
+                    context_id, y, [there, idle], create_graph=True, allow_unused=True
+                )
+            assert (value_of(first), unused) == ((2 * X * W * X).tolist(), None)
+            (second,) = autograd.grad(context_id, first.sum(), there)
+            assert value_of(second) == (2 * X * X).tolist()
+        del there, idle
+
+    test()
+
+
 @on_workers("main", "b", faults=IN_ORDER)
 def test_a_reference_that_leads_to_no_tensor_is_refused():
     there = rpc.remote("b", dict)

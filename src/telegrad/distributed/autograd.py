@@ -6,6 +6,7 @@ this file has the algorithm.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import Token
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from telegrad.rpc.rref import RRef
 from telegrad.rpc.wire.functions import expose
 from telegrad.tensors import Tensor
 from telegrad.tensors.lent import lent
+from telegrad.tensors.modes import Recording
 
 __all__ = [
     "DistAutogradContext",
@@ -154,14 +156,18 @@ def grad(
     def collect(part: Part) -> None:
         place = Place(found, (_AFTER, part.plan.ordinal))
         token = CURRENT.set(place)
+        # In whatever mode the caller is, the owners are told the context, and a recorded gradient
+        # comes with its history.
+        scope: AbstractContextManager[Any] = Recording(True)
         try:
-            for x in chosen:
-                if isinstance(x, RRef):
-                    args = (found.id, part.plan.pass_id, x._rref, as_rrefs)
-                    results.append(current_worker().rpc_sync(x.owner(), _captured_here, args))
-                else:
-                    node = foreign.node_of_input(x, "inputs")
-                    results.append(part.captured.get(targets[node]))
+            with foreign.known[0].serving(scope) if foreign.known else scope:
+                for x in chosen:
+                    if isinstance(x, RRef):
+                        args = (found.id, part.plan.pass_id, x._rref, as_rrefs)
+                        results.append(current_worker().rpc_sync(x.owner(), _captured_here, args))
+                    else:
+                        node = foreign.node_of_input(x, "inputs")
+                        results.append(part.captured.get(targets[node]))
         finally:
             CURRENT.reset(token)
 
