@@ -130,6 +130,25 @@ def test_a_tensor_inside_of_the_graph_of_another_worker_may_be_an_input():
         assert gradient.tolist() == [2 * 10, 2 * 21]
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_gradients_of_references_are_the_same_where_pytorch_records_nothing(mode):
+    @on_workers("main", "b", "c")
+    def program():
+        there, idle = rpc.remote("b", handlers.parameter), rpc.remote("c", handlers.parameter)
+        with autograd.context() as context_id:
+            loss = remote(x()).square().sum()
+            with mode():
+                first, unused = autograd.grad(
+                    context_id, [loss], [there, idle], create_graph=True, allow_unused=True
+                )
+            assert (first.tolist(), unused) == ([2 * 25 * 2, 2 * 49 * 3], None)
+            (second,) = autograd.grad(context_id, [first.sum()], [there])
+            assert second.tolist() == [2 * 25, 2 * 49]
+        del there, idle
+
+    program()
+
+
 @on_workers("main", "b")
 def test_an_input_that_was_not_used_is_named_and_may_be_none_or_zeros():
     one = x()

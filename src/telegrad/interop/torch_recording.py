@@ -5,7 +5,7 @@ has one: types are the process's.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, Final, cast
 
@@ -42,7 +42,9 @@ class Torch:
     type: type = torch.Tensor
 
     def root(self, value: torch.Tensor) -> Tensor:
-        return wrap(_facts_alone(value), entry_of(value, keeps=False))
+        # As PyTorch's own passes, one may start where nothing is recorded.
+        with self.serving(nullcontext()):
+            return wrap(_facts_alone(value), entry_of(value, keeps=False))
 
     def stand_in(self, value: torch.Tensor) -> Tensor:
         # Before anything is recorded of it: what can't travel leaves no message behind.
