@@ -313,6 +313,48 @@ def test_a_worker_that_dies_after_its_part_takes_only_its_own_gradients(simulati
         assert rpc.rpc_sync("c", handlers.gradient, (context_id,)) == (X * W).tolist()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_failure_is_heard_of_though_whoever_would_tell_of_it_died(seed):
+    @on_workers("main", "b", "c", seed=seed)
+    def test(simulation):
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("b", slow_further_on, ("c", x()))
+            kill_later(simulation, "b")
+            with pytest.raises(WorkerLost, match=r"\bb\b"):
+                autograd.backward(context_id, [y.sum()])
+            # The root has never met c, which would wait for the end of the pass.
+            assert no_gradients(context_id, "c")
+            assert handlers.leftovers(simulation.worker("c"))["passes"] == 0
+
+    test()
+
+
+def slow_further_on(other, value):
+    return rpc.rpc_sync(other, slow_in_backward, (value, 5.0))
+
+
+@on_workers("main", "b", "c", "d")
+def test_a_worker_that_has_no_part_may_die_during_a_pass(simulation):
+    with autograd.context() as context_id:
+        one = x()
+        y = rpc.rpc_sync("b", slow_further_on, ("c", one))
+        rpc.rpc_sync("c", handlers.through, (["d"], X))
+        kill_later(simulation, "d")
+        autograd.backward(context_id, [y.sum()])
+        assert rpc.rpc_sync("c", handlers.gradient, (context_id,)) == X.tolist()
+        assert autograd.get_gradients(context_id)[one].numpy().tolist() == W.tolist()
+
+
+def kill_later(simulation, name):
+    """Kills a worker while a slow pass runs."""
+
+    def kill():
+        simulation.sleep(2.0)
+        simulation.crash(name)
+
+    rpc.current_worker().host.start(kill)
+
+
 @on_workers("main", "b", "c")
 def test_a_worker_that_stops_is_found_by_its_heartbeat(simulation):
     with autograd.context() as context_id:

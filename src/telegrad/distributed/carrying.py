@@ -11,6 +11,8 @@ futures, so threads grow on demand and virtual time can pass.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -34,6 +36,7 @@ SEARCH: Final = "autograd.search"
 RESUME: Final = "autograd.resume"
 UNUSED: Final = "autograd.unused"
 SETTLE: Final = "autograd.settle"
+UNSETTLED: Final = "autograd.unsettled"
 
 
 class Carrier:
@@ -51,6 +54,7 @@ class Carrier:
         worker.register_service(RESUME, self._work_on(self._on_resume))
         worker.register_service(UNUSED, self._on_unused)
         worker.register_service(SETTLE, self._on_settle, inline=True)
+        worker.register_service(UNSETTLED, self._on_unsettled, inline=True)
         worker.on_worker_lost(self._on_lost)
 
     # The root.
@@ -81,11 +85,11 @@ class Carrier:
             if finish is not None:
                 finish(part)
         except BaseException:
-            self._settle_everywhere(context, plan, list(context.known), False)
+            self._settle_everywhere(context, plan, context.known, False)
             raise
         finally:
             self.running -= 1
-        self._settle_everywhere(context, plan, list(report.workers), True)
+        self._settle_everywhere(context, plan, report.workers, True)
         return part
 
     def _correct(self, part: Part, waiting: list[str], report: Report) -> None:
@@ -280,10 +284,11 @@ class Carrier:
     # Step 7: the end of a pass.
 
     def _settle_everywhere(
-        self, context: Context, plan: Plan, names: list[str], succeeded: bool
+        self, context: Context, plan: Plan, names: Iterable[str], succeeded: bool
     ) -> None:
         self._settle_here(context, plan.pass_id, succeeded)
-        for name in names:
+        # Listed only now: whoever makes itself known from here on is answered.
+        for name in list(names):
             if name != self._worker.name:
                 self._recorder.tell(name, SETTLE, [context.id, plan.pass_id, succeeded])
 
@@ -291,7 +296,7 @@ class Carrier:
         with context.lock:
             if pass_id in context.settled:
                 return False
-            context.settled.add(pass_id)
+            context.settled[pass_id] = succeeded
             part: Part | None = context.passes.get(pass_id)
         if part is not None:
             part.settle(succeeded)
@@ -313,8 +318,33 @@ class Carrier:
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
         for context in self._recorder.contexts.all():
             for pass_id in list(context.passes):
-                if pass_id >> 48 == who.id:
+                root = pass_id >> 48
+                if root == who.id:
                     self._settle_here(context, pass_id, False)
+                elif root != self._worker.id:
+                    # Word of a failure may have come through who is lost.
+                    self._worker.host.start(partial(self._ask_root, root, context, pass_id))
+
+    def _ask_root(self, root: int, context: Context, pass_id: int) -> None:
+        """Makes this worker known to the root of a pass, which may not know that it has a part."""
+        # Where it can't be reached but may come back, the part stays: the pass may have succeeded.
+        with suppress(Exception):
+            if self._worker.find(root).lost is None:
+                self._worker.notify_service(root, UNSETTLED, [context.id, pass_id])
+            else:
+                self._settle_here(context, pass_id, False)
+
+    def _on_unsettled(self, request: ServiceRequest) -> None:
+        context_id, pass_id = request.header
+        context = self._recorder.contexts.find(context_id)
+        succeeded: bool | None = False
+        if context is not None:
+            # Before it is asked for: a pass that fails later tells those who are known.
+            context.meet(request.frm)
+            succeeded = context.settled.get(pass_id)
+        if succeeded is not None:
+            notice = [context_id, pass_id, succeeded]
+            self._recorder.pass_on([request.frm.name], SETTLE, notice)
 
 
 def _by_destination(departures: Iterable[Departure]) -> dict[str, list[Departure]]:

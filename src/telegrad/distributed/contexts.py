@@ -43,8 +43,8 @@ class Context:
         self.gradients: dict[Tensor, Tensor] = {}
         self.passes: dict[int, Any] = {}
         """What this worker has of passes that have not been settled, by pass id."""
-        self.settled: set[int] = set()
-        """The passes that have ended: their late messages are dropped."""
+        self.settled: dict[int, bool] = {}
+        """The passes that have ended, and whether they succeeded: late messages are dropped."""
         self.pass_count = 0
         self.released = False
 
