@@ -152,3 +152,60 @@ def test_create_graph_retains_the_graph_unless_told_otherwise():
         autograd.backward(context_id, [y])
         found = autograd.get_gradients(context_id)[x].detach().numpy()
         np.testing.assert_allclose(found, 2 * 3 * W * X * X)
+
+
+class SquareByAnother(tg.autograd.Function):
+    """A square whose derivative another worker computes, with its parameter in it."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return rpc.rpc_sync("c", weigh_slope, (gradient, *ctx.saved_tensors))
+
+
+def weigh_slope(gradient, x):
+    return 2.0 * gradient * x * handlers.parameter()
+
+
+def square_by_another(x):
+    return SquareByAnother.apply(x)
+
+
+@pytest.mark.parametrize("where", ["main", "b", "c"])
+def test_what_a_rule_asks_of_another_worker_is_differentiated_again(where):
+    @on_workers("main", "b", "c")
+    def test():
+        x = leaf(X)
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync(where, square_by_another, (x,))
+            (first,) = autograd.grad(context_id, y.sum(), x, create_graph=True)
+            autograd.backward(context_id, [(first * first).sum()])
+            found = autograd.get_gradients(context_id)[x].detach().numpy()
+            np.testing.assert_allclose(found, 2 * 4 * X * W * W)
+            np.testing.assert_allclose(gradient_of(context_id, "c"), 2 * 4 * X * X * W)
+
+    test()
+
+
+@on_workers("main", "b", "c")
+def test_what_a_hook_asks_of_another_worker_is_differentiated_again():
+    x = leaf(X)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", cube_with_slope_weighed, (x,))
+        (first,) = autograd.grad(context_id, y.sum(), x, create_graph=True)
+        np.testing.assert_allclose(first.detach().numpy(), 3 * X * X * W)
+        autograd.backward(context_id, [first.sum()])
+        found = autograd.get_gradients(context_id)[x].detach().numpy()
+        # The hook runs in the second pass, too.
+        np.testing.assert_allclose(found, 6 * X * W * W)
+        np.testing.assert_allclose(gradient_of(context_id, "c"), 3 * X * X)
+
+
+def cube_with_slope_weighed(x):
+    x = x * 1.0
+    x.register_hook(lambda gradient: rpc.rpc_sync("c", handlers.scale, (gradient,)))
+    return x * x * x

@@ -8,11 +8,11 @@ this file has the algorithm.
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Token
-from typing import Any, Final
+from typing import Any
 
 from telegrad.autograd.roots import checked_roots, listed
 from telegrad.distributed import foreign
-from telegrad.distributed.contexts import CURRENT, Context, Place
+from telegrad.distributed.contexts import AFTER, CURRENT, Context, Place
 from telegrad.distributed.drawing import draw
 from telegrad.distributed.equipment import Autograd, autograd_of
 from telegrad.distributed.gradient_map import GradientMap
@@ -35,8 +35,6 @@ __all__ = [
     "grad",
     "gradients",
 ]
-
-_AFTER: Final = 1 << 62
 
 
 class context:
@@ -154,7 +152,7 @@ def grad(
     results: list[Any] = []
 
     def collect(part: Part) -> None:
-        place = Place(found, (_AFTER, part.plan.ordinal))
+        place = Place(found, (AFTER, part.plan.ordinal))
         token = CURRENT.set(place)
         # In whatever mode the caller is, the owners are told the context, and a recorded gradient
         # comes with its history.

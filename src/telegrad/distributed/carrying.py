@@ -221,7 +221,7 @@ class Carrier:
     def _new_part(self, context: Context, plan: Plan) -> Part:
         observer = self._worker.observer
         watch = None if observer is None else observer.running
-        return Part(context, plan, self._worker.name, watch)
+        return Part(context, plan, self._worker.info, watch)
 
     def _find_targets(self, part: Part) -> None:
         for owner, reference in part.plan.targets or ():

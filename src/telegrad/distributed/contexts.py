@@ -12,14 +12,17 @@ in the program: the ordinals of the calls that led here. It follows a call into 
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Final
 
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
 from telegrad.errors import ContextError
 from telegrad.rpc.names import WorkerInfo
 from telegrad.tensors import Tensor
 
-__all__ = ["CURRENT", "Context", "Contexts", "Place"]
+__all__ = ["AFTER", "CURRENT", "Context", "Contexts", "Place"]
+
+AFTER: Final = 1 << 62
+"""The first of a path that lies after the whole forward program: it belongs to a pass."""
 
 _COUNTER_BITS = 48
 _REMEMBERED = 4096

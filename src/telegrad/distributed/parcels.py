@@ -12,18 +12,17 @@ their places in the message, even where they arrive too late to be any.
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
+from telegrad.distributed.contexts import AFTER
 from telegrad.distributed.passes import Departure, Feed, Part
 from telegrad.distributed.recording import Recorder
 from telegrad.distributed.travelling import CarriedDual, held
 from telegrad.tensors import Tensor, wrap
 
 __all__ = ["Parcels"]
-
-_AFTER: Final = 1 << 62
 
 
 class Parcels:
@@ -47,7 +46,7 @@ class Parcels:
                     values[i] = held(value)
             extra = facts = None
             if part.plan.recorded:
-                path = (_AFTER, part.plan.ordinal, *recv.path)
+                path = (AFTER, part.plan.ordinal, *recv.path)
                 extra = self._recorder.give(part.context, to, values, path)
             for place, value in zip(places, values):
                 if not isinstance(value, Tensor):

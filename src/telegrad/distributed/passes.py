@@ -23,13 +23,14 @@ import msgspec
 
 from telegrad.autograd.anomaly import refuse_nan
 from telegrad.distributed import foreign
-from telegrad.distributed.contexts import Context
+from telegrad.distributed.contexts import AFTER, CURRENT, Context, Place
 from telegrad.distributed.nodes import RecvNode, SendNode
 from telegrad.distributed.turns import Turns
 from telegrad.engine import OrderedTask
 from telegrad.errors import ContextError, GraphFreedError, PassAborted
 from telegrad.graph import Bundle
 from telegrad.rpc.future import Future
+from telegrad.rpc.names import WorkerInfo
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.accumulating import own
 from telegrad.tensors.modes import MODE, recording
@@ -76,7 +77,7 @@ class Part:
         self,
         context: Context,
         plan: Plan,
-        worker_name: str,
+        worker: WorkerInfo,
         watch: Callable[[str], AbstractContextManager[Any]] | None = None,
     ) -> None:
         self.context = context
@@ -89,7 +90,10 @@ class Part:
         """Nodes whose gradient was asked for, with the name under which it is captured."""
         self._wanted: dict[int, int] = {}
         """References whose gradient was asked for, with the one under which it is captured."""
-        self._worker_name = worker_name
+        self._worker_name = worker.name
+        # What rules and hooks call is part of what is recorded, behind the gradients themselves.
+        path = (AFTER, plan.ordinal, AFTER + 1, worker.id)
+        self._place = Place(context, path) if plan.recorded else None
         self._turns = Turns()
         self._runs_on: int | None = None
         self._departures: list[Departure] = []
@@ -184,6 +188,7 @@ class Part:
         self._runs_on = threading.get_ident()
         before = MODE.get()
         MODE.set(recording(before, self.plan.recorded))
+        token = CURRENT.set(self._place) if self._place is not None else None
         try:
             if foreign.known:
                 foreign.known[0].run(partial(self._task.run, _LEAVE_TOGETHER))
@@ -194,6 +199,8 @@ class Part:
             raise
         finally:
             MODE.set(before)
+            if token is not None:
+                CURRENT.reset(token)
             self._runs_on = None
         if self._error is not None:
             # It failed elsewhere meanwhile: nothing of this part leaves any more.
