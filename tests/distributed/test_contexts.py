@@ -11,6 +11,8 @@ from tests.distributed.simulated import on_workers
 
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
+from telegrad.distributed.equipment import autograd_of
+from telegrad.distributed.passes import Part
 from telegrad.errors import ContextError
 
 
@@ -196,3 +198,55 @@ def test_the_largest_id_of_a_context_carries_the_worker():
         assert 0 < context_id <= autograd._get_max_id() == (1 << 48) - 1
     assert rpc.rpc_sync("b", autograd._get_max_id) == (2 << 48) - 1
     autograd._init(0)
+
+
+# Handlers of a context may record while it is settled or released.
+
+
+@on_workers("main", "b", "c")
+def test_a_worker_that_is_met_while_a_context_is_released_does_no_harm():
+    class Name(str):
+        """Whoever compares it gives another thread the time to meet a worker."""
+
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            context.known.setdefault("c", rpc.get_worker_info("c"))
+            return str.__eq__(self, other)
+
+    with autograd.context() as context_id:
+        rpc.rpc_sync("b", handlers.scale, (x(),))
+        context = autograd_of(rpc.current_worker()).recorder.contexts.get(context_id)
+        context.known = {Name(name): info for name, info in context.known.items()}
+
+
+def test_a_message_that_is_recorded_while_a_pass_is_settled_does_no_harm(monkeypatch):
+    class Done(set):
+        """Whoever looks into it gives another thread the time to record a message."""
+
+        def __contains__(self, node):
+            self.context.sends.setdefault(-1, node)
+            return super().__contains__(node)
+
+    def forget_spent(part):
+        part._task.done = done = Done(part._task.done)
+        done.context = part.context
+        try:
+            forget(part)
+        finally:
+            part.context.sends.pop(-1)
+
+    forget = Part._forget_spent
+    monkeypatch.setattr(Part, "_forget_spent", forget_spent)
+
+    @on_workers("main", "b")
+    def test():
+        one = x()
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("b", handlers.scale, (one,))
+            autograd.backward(context_id, [y.sum()])
+            assert autograd.get_gradients(context_id)[one].numpy().tolist() == [2.0, 3.0]
+            assert rpc.rpc_sync("b", handlers.gradient, (context_id,)) == [5.0, 7.0]
+
+    test()

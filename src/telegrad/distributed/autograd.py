@@ -268,7 +268,7 @@ class DistAutogradContext:
 
     def _known_worker_ids(self) -> set[int]:
         """The ids of the workers that messages of this context went to or came from."""
-        return {worker.id for worker in self._found.known.values()}
+        return {worker.id for worker in list(self._found.known.values())}
 
 
 def _new_context() -> DistAutogradContext:

@@ -312,7 +312,7 @@ class Carrier:
         if is_news and not succeeded:
             # The root knows only its own peers: a failure is passed on by everyone who hears it.
             heard = (self._worker.name, request.frm.name)
-            others = [name for name in context.known if name not in heard]
+            others = [name for name in list(context.known) if name not in heard]
             self._recorder.pass_on(others, SETTLE, [context_id, pass_id, False])
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:

@@ -287,7 +287,7 @@ class Part:
         """The messages of this worker that no gradient has come for."""
         done = self._task.done
         skipped = self._task.skipped
-        sends = self.context.sends.values()
+        sends = list(self.context.sends.values())
         return [send for send in sends if send not in done and send not in skipped]
 
     def _enter(self, phase: int) -> None:
@@ -316,6 +316,7 @@ class Part:
 
     def _forget_spent(self) -> None:
         """Sends that ran without being kept can't run again: later passes need not count them."""
-        for send in [s for s in self.context.sends.values() if s in self._task.done]:
-            self.context.spent[send.message_id] = send
-            self.context.sends.pop(send.message_id, None)
+        for send in list(self.context.sends.values()):
+            if send in self._task.done:
+                self.context.spent[send.message_id] = send
+                self.context.sends.pop(send.message_id, None)

@@ -35,7 +35,9 @@ class Leases:
             return False
         for part in list(context.passes.values()):
             part.settle(False)
-        others = [name for name in context.known if name not in (self._worker.name, heard_from)]
+        heard = (self._worker.name, heard_from)
+        # A copy in one step: handlers of this context may still meet others.
+        others = [name for name in list(context.known) if name not in heard]
         self._recorder.pass_on(others, RELEASE, context_id)
         return True
 
