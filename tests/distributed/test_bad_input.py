@@ -33,6 +33,24 @@ def test_an_unknown_or_released_context_is_refused_with_its_id():
         autograd.backward("one", [x().sum()])
 
 
+@pytest.mark.parametrize("is_used", [True, False])
+def test_a_tensor_that_arrived_in_another_context_is_refused(is_used):
+    @on_workers("main", "b")
+    def test():
+        with autograd.context() as first:
+            y = rpc.rpc_sync("b", handlers.scale, (x(),))
+        with autograd.context() as second:
+            z = rpc.rpc_sync("b", handlers.scale, (y,))
+            # A call that is not used makes the tensor wait, and the pass search on from it.
+            loss = z.sum() if is_used else y.sum()
+            with pytest.raises(
+                ContextError, match=f"in context {second}, got .* in context {first}"
+            ):
+                autograd.backward(second, [loss])
+
+    test()
+
+
 @on_workers("main", "b")
 def test_empty_roots_are_refused():
     with (

@@ -232,16 +232,19 @@ class Part:
     def _depart(self, recv: RecvNode, cotangent: Any) -> None:
         if recv.key <= self._first_input:
             return
-        if recv.context is not self.context:
-            raise ContextError(
-                f"expected tensors recorded in context {self.context.id}, got one that arrived in "
-                f"context {recv.context.id}; use one context for the whole of a forward pass"
-            )
+        self._check_context(recv)
         if recv.peer == self._worker_name:
             # A call to oneself: the other end is here.
             self._task.feed(self._send_of(recv.message_id), Bundle(recv.parts_of(cotangent)))
         else:
             self._departures.append(Departure(recv.peer, recv, recv.parts_of(cotangent)))
+
+    def _check_context(self, recv: RecvNode) -> None:
+        if recv.context is not self.context:
+            raise ContextError(
+                f"expected tensors recorded in context {self.context.id}, got one that arrived in "
+                f"context {recv.context.id}; use one context for the whole of a forward pass"
+            )
 
     def _deliver(self, node: Any, gradient: Any, is_alone: bool) -> None:
         name = self.targets.get(node)
@@ -277,6 +280,7 @@ class Part:
         others = []
         while boundaries:
             recv = boundaries.pop()
+            self._check_context(recv)
             if recv.peer == self._worker_name:
                 boundaries.extend(self._task.discover([self._send_of(recv.message_id)]))
             else:
