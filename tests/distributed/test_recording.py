@@ -309,3 +309,44 @@ def with_calling_hook(value, other):
 
 def sleep_there(seconds):
     rpc.current_worker().host.simulation.sleep(seconds)
+
+
+# What rules call.
+
+
+class ComputedAgain(tg.autograd.Function):
+    """Keeps its argument alone; the backward pass computes, and differentiates, once more."""
+
+    @staticmethod
+    def forward(ctx, value):
+        ctx.save_for_backward(value)
+        with tg.no_grad():
+            return further_on(value)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        again = ctx.saved_tensors[0].detach().requires_grad_()
+        with tg.enable_grad():
+            further_on(again).backward(gradient)
+        return again.grad
+
+
+def further_on(value):
+    return rpc.rpc_sync("c", handlers.scale, (value * value,))
+
+
+def computed_again(value):
+    return ComputedAgain.apply(value)
+
+
+@pytest.mark.parametrize("where", ["main", "b", "c"])
+def test_a_rule_may_compute_again_with_calls_wherever_it_runs(where):
+    @on_workers("main", "b", "c")
+    def test():
+        one = x()
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync(where, computed_again, (one,))
+            assert gradient_after(context_id, y, one) == [2 * 5.0 * 2.0, 2 * 7.0 * 3.0]
+            assert rpc.rpc_sync("c", handlers.gradient, (context_id,)) == [25.0, 49.0]
+
+    test()

@@ -91,9 +91,8 @@ class Part:
         self._wanted: dict[int, int] = {}
         """References whose gradient was asked for, with the one under which it is captured."""
         self._worker_name = worker.name
-        # What rules and hooks call is part of what is recorded, behind the gradients themselves.
-        path = (AFTER, plan.ordinal, AFTER + 1, worker.id)
-        self._place = Place(context, path) if plan.recorded else None
+        self._place = Place(context, (AFTER, plan.ordinal, AFTER + 1, worker.id))
+        """Where hooks and rules call others: in this context, behind the gradients themselves."""
         self._turns = Turns()
         self._runs_on: int | None = None
         self._departures: list[Departure] = []
@@ -188,7 +187,7 @@ class Part:
         self._runs_on = threading.get_ident()
         before = MODE.get()
         MODE.set(recording(before, self.plan.recorded))
-        token = CURRENT.set(self._place) if self._place is not None else None
+        token = CURRENT.set(self._place)
         try:
             if foreign.known:
                 foreign.known[0].run(partial(self._task.run, _LEAVE_TOGETHER))
@@ -199,8 +198,7 @@ class Part:
             raise
         finally:
             MODE.set(before)
-            if token is not None:
-                CURRENT.reset(token)
+            CURRENT.reset(token)
             self._runs_on = None
         if self._error is not None:
             # It failed elsewhere meanwhile: nothing of this part leaves any more.
