@@ -80,21 +80,21 @@ def test_a_level_that_closed_before_it_was_told_of_is_not_kept():
     book = autograd_of(rpc.current_worker()).recorder.levels
     level = Level()
     level.close()
-    number = book.share(level, "b")
+    mention = book.share(level, "b")
     assert len(book) == 0
     # Nor by whoever hears of it.
-    assert rpc.rpc_sync("b", knows_level, (number,)) is False
+    assert rpc.rpc_sync("b", knows_level, (mention,)) is False
 
 
-def knows_level(number):
+def knows_level(mention):
     """Asked again until the notice came."""
     worker = rpc.current_worker()
     book = autograd_of(worker).recorder.levels
     for _ in range(100):
-        if number in book._closed:
+        if mention[0] in book._closed:
             break
         worker.host.simulation.sleep(0.01)
-    return book.meet([number]) != [None]
+    return book.meet([mention]) != [None]
 
 
 def second_of(first, second, third):

@@ -12,6 +12,7 @@ import telegrad as tg
 from telegrad.autograd import forward_ad
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.errors import LevelError
+from telegrad.tensors.levels import Level
 
 W = np.array([2.0, 3.0])
 X = np.array([5.0, 7.0])
@@ -237,3 +238,25 @@ def test_a_level_that_closes_while_a_call_is_under_way_leaves_the_other_tensors_
             assert numbers(found[w]) == [8, 10]
 
     program()
+
+
+@on_workers("main", "b")
+def test_nested_levels_are_exact_where_the_inner_one_was_met_first():
+    one = constant(X).requires_grad_()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one,))
+        with forward_ad.dual_level() as outer, forward_ad.dual_level() as inner:
+            # A gradient that has a tangent of the inner level alone.
+            weights = forward_ad.make_dual(constant(W), constant(X), level=inner)
+            autograd.grad(context_id, y, one, weights)
+            dual = forward_ad.make_dual(constant(X), constant([1.0, -2.0]), level=outer)
+            dual = forward_ad.make_dual(dual, constant([0.5, 3.0]), level=inner)
+            found = rpc.rpc_sync("b", handlers.square, (dual,))
+            # The mixed second derivative of x² in these directions.
+            assert numbers(tangent(tangent(found, inner), outer)) == [1.0, -12.0]
+
+
+def test_a_level_entered_after_another_was_heard_of_is_further_in():
+    heard = Level(depth=(1 << 40, 0))
+    entered = Level()
+    assert heard.depth < entered.depth < Level().depth

@@ -1,9 +1,9 @@
 """Dual levels that reach over workers: the caller's levels have shadows on the others.
 
-A level that is shared gets an id. A worker that meets the id makes a *shadow*: a Level of its own
-in the same order, open as long as the original. Closing a level closes its shadows, by notices that
-go the way the level went; losing the worker that entered it closes them too. What arrives after its
-level has closed is ordinary.
+A level that is shared gets an id; a message mentions it by that and its depth. A worker that meets
+one makes a *shadow*: a Level of its own at that depth, open as long as the original. Closing a
+level closes its shadows, by notices that go the way the level went; losing the worker that entered
+it closes them too. What arrives after its level has closed is ordinary.
 """
 
 import threading
@@ -16,7 +16,10 @@ from telegrad.rpc.service import ServiceRequest
 from telegrad.rpc.worker import Worker
 from telegrad.tensors.levels import Level
 
-__all__ = ["LevelBook", "are_one"]
+__all__ = ["LevelBook", "Mention", "are_one"]
+
+Mention = Sequence[int]
+"""A level's id, and the two parts of its depth."""
 
 CLOSED: Final = "autograd.level_closed"
 _REMEMBERED: Final = 4096
@@ -41,8 +44,8 @@ class LevelBook:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def share(self, level: Level, to: str) -> int:
-        """The id of a level that a message to another worker mentions."""
+    def share(self, level: Level, to: str) -> Mention:
+        """How a message to another worker mentions a level."""
         with self._lock:
             number = self._ids.get(level)
             if number is None:
@@ -52,17 +55,17 @@ class LevelBook:
         if not level.is_open:
             # It closed before anybody watched it here: whoever is told of it hears that, too.
             self._forget(level)
-        return number
+        return (number, *level.depth)
 
-    def meet(self, numbers: Sequence[int]) -> list[Level | None]:
-        """The levels of these ids, outermost first, shadows made where needed; None if closed."""
+    def meet(self, mentions: Sequence[Mention]) -> list[Level | None]:
+        """The levels that a message mentions, shadows made where needed; None if closed."""
         with self._lock:
-            return [self._meet(number) for number in numbers]
+            return [self._meet(*mention) for mention in mentions]
 
-    def _meet(self, number: int) -> Level | None:
+    def _meet(self, number: int, time: int, process: int) -> Level | None:
         found = self._by_id.get(number)
         if found is None and number not in self._closed:
-            found = Level()
+            found = Level(depth=(time, process))
             self._enter(number, found)
         return found
 

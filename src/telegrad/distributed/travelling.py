@@ -66,7 +66,7 @@ def rebuilt(
     if came is not None:
         came.append(made)
     if facts:
-        levels = book.meet([number for number, _ in facts])
+        levels = book.meet([mention for mention, _ in facts])
         tangents = [rebuilt(rest, inner, book, came) for _, inner in facts]
         entries = {level: t for level, t in zip(levels, tangents) if level is not None}
         made.tangents = Tangents(entries) if entries else None

@@ -1,11 +1,11 @@
-"""How torch tensors with a tangent travel: primal, tangent, and the id of their level."""
+"""How torch tensors with a tangent travel: primal, tangent, and what mentions their level."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from telegrad.distributed.levels import LevelBook
+from telegrad.distributed.levels import LevelBook, Mention
 from telegrad.distributed.travelling import CarriedDual, flatten
 from telegrad.interop import torch_tensors
 from telegrad.interop.torch_devices import Placed
@@ -19,20 +19,24 @@ __all__ = ["CarriedTorchDual", "carry", "register"]
 class CarriedTorchDual(CarriedDual):
     """A dual torch tensor between two workers."""
 
-    __slots__ = ("device", "number", "primal", "tangent")
+    __slots__ = ("device", "mention", "primal", "tangent")
 
     def __init__(
-        self, primal: torch.Tensor, tangent: torch.Tensor, number: int, device: str | None = None
+        self,
+        primal: torch.Tensor,
+        tangent: torch.Tensor,
+        mention: Mention,
+        device: str | None = None,
     ) -> None:
         self.device = device
         """Where it is to arrive, if it is not on the CPU here."""
         self.primal = primal
         self.tangent = tangent
-        self.number = number
+        self.mention = mention
 
     def arrive(self, book: LevelBook) -> Any:
         """The dual tensor; the primal alone if the level has closed meanwhile."""
-        (level,) = book.meet([self.number])
+        (level,) = book.meet([self.mention])
         if level is None:
             return self.primal
         bind(level)
@@ -65,13 +69,13 @@ def register() -> None:
 def _to_parts(dual: CarriedTorchDual) -> tuple[list[Any], Any]:
     parts, facts = torch_tensors.to_parts(dual.primal, dual.device)
     more, tangent_facts = torch_tensors.to_parts(dual.tangent.detach(), dual.device)
-    return [*parts, *more], [dual.number, len(parts), facts, tangent_facts]
+    return [*parts, *more], [dual.mention, len(parts), facts, tangent_facts]
 
 
 def _from_parts(parts: list[Any], facts: Any) -> CarriedTorchDual:
-    number, count, primal, tangent = facts
+    mention, count, primal, tangent = facts
     return CarriedTorchDual(
         torch_tensors.from_parts(parts[:count], primal),
         torch_tensors.from_parts(parts[count:], tangent),
-        number,
+        mention,
     )

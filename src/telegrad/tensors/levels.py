@@ -7,18 +7,42 @@ tangents of the levels further out, never of those further in: that is the mixed
 Every such map is a ``Tangents``, and every ``Tangents`` is known to its levels. So closing a
 level takes its tangents off everything, copies and saved values included, and dual tensors become
 ordinary again; a tangent can't outlive its level by being copied.
+
+A level may have shadows in other processes, and all of them must agree which of two levels is
+further in, whichever they met first. So a shadow has the depth of its level: the time of a clock
+that runs ahead of every depth it has seen, and for levels that know nothing of each other a number
+that no other process has.
 """
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
-from itertools import count
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["LEVELS", "Level", "Tangents"]
+__all__ = ["LEVELS", "Depth", "Level", "Tangents"]
 
-_next_depth = count().__next__
+Depth = tuple[int, int]
+
+_SALT: Final = int.from_bytes(os.urandom(5), "big")
+_clock_lock = threading.Lock()
+_clock = 0
+
+
+def _next_depth() -> Depth:
+    global _clock
+    with _clock_lock:
+        _clock += 1
+        # A forked process has the salt of its parent.
+        return _clock, os.getpid() << 40 | _SALT
+
+
+def _seen(depth: Depth) -> Depth:
+    global _clock
+    with _clock_lock:
+        _clock = max(_clock, depth[0])
+    return depth
 
 
 class Level:
@@ -35,11 +59,11 @@ class Level:
         "watchers",
     )
 
-    def __init__(self, *, records: bool = True) -> None:
+    def __init__(self, *, records: bool = True, depth: Depth | None = None) -> None:
         self.records = records
         """Whether its tangents have a history; without, nothing differentiates them in reverse."""
-        self.depth = _next_depth()
-        """Later levels are further in; total over all threads, so mixtures have one order."""
+        self.depth = _next_depth() if depth is None else _seen(depth)
+        """Later levels are further in; total over all workers, so mixtures have one order."""
         self.is_open = True
         self.token: Token[tuple[Level, ...]] | None = None
         """What the stack was before; only the thread or task that entered can use it."""
