@@ -260,3 +260,18 @@ def test_a_level_entered_after_another_was_heard_of_is_further_in():
     heard = Level(depth=(1 << 40, 0))
     entered = Level()
     assert heard.depth < entered.depth < Level().depth
+
+
+@pytest.mark.parametrize("closes", ["before", "after"])
+@on_workers("main", "b", "c")
+def test_a_level_closes_on_those_who_got_it_from_a_worker_that_died(simulation, closes):
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(constant(X), constant(W))
+        rpc.rpc_sync("b", handlers.through, (["c"], dual))
+        simulation.crash("b")
+        if closes == "after":
+            simulation.sleep(30.0)
+            # It has not closed too early, either.
+            assert handlers.leftovers(simulation.worker("c"))["levels"] == 1
+    simulation.sleep(30.0)
+    assert handlers.leftovers(simulation.worker("c"))["levels"] == 0

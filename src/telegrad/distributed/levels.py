@@ -3,12 +3,15 @@
 A level that is shared gets an id; a message mentions it by that and its depth. A worker that meets
 one makes a *shadow*: a Level of its own at that depth, open as long as the original. Closing a
 level closes its shadows, by notices that go the way the level went; losing the worker that entered
-it closes them too. What arrives after its level has closed is ordinary.
+it closes them too, and whoever loses another makes its shadows known to those who entered the
+levels. What arrives after its level has closed is ordinary.
 """
 
 import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from telegrad.rpc.names import WorkerInfo
@@ -22,6 +25,7 @@ Mention = Sequence[int]
 """A level's id, and the two parts of its depth."""
 
 CLOSED: Final = "autograd.level_closed"
+HELD: Final = "autograd.level_held"
 _REMEMBERED: Final = 4096
 _books: "weakref.WeakSet[LevelBook]" = weakref.WeakSet()
 """Those of this process: of some frameworks there is one level in it, whichever worker asks."""
@@ -39,6 +43,7 @@ class LevelBook:
         self._closed: dict[int, None] = {}
         _books.add(self)
         worker.register_service(CLOSED, self._on_closed, inline=True)
+        worker.register_service(HELD, self._on_held, inline=True)
         worker.on_worker_lost(self._on_lost)
 
     def __len__(self) -> int:
@@ -87,11 +92,12 @@ class LevelBook:
             if len(self._closed) > _REMEMBERED:
                 del self._closed[next(iter(self._closed))]
         for name in told:
-            try:
-                self._worker.notify_service(name, CLOSED, number)
-            except Exception:
-                # It is lost, and its shadows with it.
-                continue
+            self._tell_closed(name, number)
+
+    def _tell_closed(self, name: str, number: int) -> None:
+        # One that is lost has no shadows any more.
+        with suppress(Exception):
+            self._worker.notify_service(name, CLOSED, number)
 
     def _on_closed(self, request: ServiceRequest) -> None:
         self._close(request.header)
@@ -104,8 +110,30 @@ class LevelBook:
             level.close()
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
-        for number in [n for n in list(self._by_id) if n >> 48 == who.id]:
-            self._close(number)
+        for number in list(self._by_id):
+            origin = number >> 48
+            if origin == who.id:
+                self._close(number)
+            elif origin != self._worker.id:
+                # Word of its end may have come through who is lost.
+                self._worker.host.start(partial(self._tell_origin, origin, number))
+
+    def _tell_origin(self, origin: int, number: int) -> None:
+        # Where it can't be reached but may come back, the shadow stays: closed too early it would
+        # take the tangents off what is still to come.
+        with suppress(Exception):
+            if self._worker.find(origin).lost is None:
+                self._worker.notify_service(origin, HELD, number)
+            else:
+                self._close(number)
+
+    def _on_held(self, request: ServiceRequest) -> None:
+        with self._lock:
+            told = self._told.get(request.header)
+            if told is not None:
+                told[request.frm.name] = None
+        if told is None:
+            self._tell_closed(request.frm.name, request.header)
 
     def facts_of(self, tangents: Any, to: str, arrays: list[Any]) -> list[Any]:
         """Describes tangents for a message to `to`; appends their arrays."""
