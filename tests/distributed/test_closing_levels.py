@@ -10,7 +10,7 @@ from tests.distributed.soak import amount
 
 import telegrad as tg
 from telegrad.autograd import forward_ad
-from telegrad.distributed import autograd, rpc
+from telegrad.distributed import autograd, levels, rpc
 from telegrad.distributed.equipment import autograd_of
 from telegrad.rpc.future import Future
 from telegrad.tensors.levels import Level
@@ -150,3 +150,13 @@ def test_a_dual_leaf_that_leaves_as_a_gradient_is_differentiated():
         primal = forward_ad.unpack_dual(first).primal
         (found,) = autograd.grad(context_id, primal.sum(), weights)
         assert forward_ad.unpack_dual(found).primal.numpy().tolist() == (2.0 * X).tolist()
+
+
+@on_workers("main", "b")
+def test_notices_of_levels_that_were_never_met_do_not_pile_up(monkeypatch):
+    monkeypatch.setattr(levels, "_REMEMBERED", 2)
+    worker = rpc.current_worker()
+    book = autograd_of(worker).recorder.levels
+    for number in range(5):
+        book._close(number)
+    assert list(book._closed) == [3, 4]

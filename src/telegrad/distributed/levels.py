@@ -88,11 +88,14 @@ class LevelBook:
                 return
             del self._by_id[number]
             told = self._told.pop(number)
-            self._closed[number] = None
-            if len(self._closed) > _REMEMBERED:
-                del self._closed[next(iter(self._closed))]
+            self._remember_closed(number)
         for name in told:
             self._tell_closed(name, number)
+
+    def _remember_closed(self, number: int) -> None:
+        self._closed[number] = None
+        if len(self._closed) > _REMEMBERED:
+            del self._closed[next(iter(self._closed))]
 
     def _tell_closed(self, name: str, number: int) -> None:
         # One that is lost has no shadows any more.
@@ -105,7 +108,7 @@ class LevelBook:
     def _close(self, number: int) -> None:
         with self._lock:
             level = self._by_id.get(number)
-            self._closed[number] = None
+            self._remember_closed(number)
         if level is not None:
             level.close()
 
