@@ -159,6 +159,21 @@ def test_two_references_to_one_tensor_both_get_its_gradient():
 
 
 @on_workers("main", "b", faults=IN_ORDER)
+def test_a_reference_whose_value_is_being_computed_is_waited_for():
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (x(),))
+        there = rpc.remote("b", fetch_slowly)
+        (found,) = autograd.grad(context_id, y.sum(), there)
+        assert value_of(found) == X.tolist()
+    del there
+
+
+def fetch_slowly():
+    rpc.current_worker().host.simulation.sleep(2.0)
+    return handlers.fetch()
+
+
+@on_workers("main", "b", faults=IN_ORDER)
 def test_gradients_of_references_may_stay_where_they_are():
     there = rpc.remote("b", handlers.fetch)
     own = rpc.RRef(x())

@@ -209,14 +209,16 @@ class Carrier:
         """This worker's part, made on first contact."""
         plan = msgspec.convert(raw_plan, Plan)
         context = self._recorder.contexts.get(plan.context_id)
+        part: Part | None = context.passes.get(plan.pass_id)
+        if part is None:
+            part = self._new_part(context, plan)
+            # Without the lock: a value may still be under way.
+            self._find_targets(part)
         with context.lock:
             if plan.pass_id in context.settled:
                 raise PassAborted(f"pass {plan.pass_id} of context {context.id} has ended already")
-            part: Part | None = context.passes.get(plan.pass_id)
-            if part is None:
-                part = context.passes[plan.pass_id] = self._new_part(context, plan)
-                self._find_targets(part)
-        return part
+            first: Part = context.passes.setdefault(plan.pass_id, part)
+        return first
 
     def _new_part(self, context: Context, plan: Plan) -> Part:
         observer = self._worker.observer
@@ -226,7 +228,7 @@ class Carrier:
     def _find_targets(self, part: Part) -> None:
         for owner, reference in part.plan.targets or ():
             if owner == self._worker.id:
-                value = self._worker.references.value(reference).value()
+                value = self._worker.references.value(reference).wait(self._questions.patience)
                 framework = None if isinstance(value, Tensor) else foreign.framework_of(value)
                 if framework is not None:
                     part.want(framework.target(value, "inputs"), reference)
