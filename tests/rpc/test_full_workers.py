@@ -11,6 +11,7 @@ from telegrad.errors import Refused, UsageError
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.future import wait_all
 from telegrad.rpc.options import Options
+from telegrad.rpc.segments import SEGMENTS
 from telegrad.rpc.wire.frames import CALL, pack
 from telegrad.testing.simulation import Faults, Simulation
 
@@ -44,6 +45,10 @@ def ask_back(x, to):
 
 def stay(x):
     return simulated.wait_for_gate()
+
+
+def first_of(x, *_):
+    return float(x[0])
 
 
 @pytest.fixture(autouse=True)
@@ -162,6 +167,23 @@ def test_over_sockets_a_worker_that_stays_full_refuses_and_goes_on(segments):
         assert first.wait() == "open"
         assert a.rpc_sync("b", occupy, (ONE,)) == 1.0
         assert a.peers.get("b").lost is None
+
+
+@pytest.mark.skipif(not SEGMENTS, reason="this system has no sealed memory files")
+def test_shared_memory_of_a_refused_request_is_not_taken_for_that_of_the_next():
+    options = Options(in_flight_bytes=2 * MB, in_flight_bytes_of_peer=2 * MB, lost_after=1.0)
+    with neighbours("a", "b", options=options) as (a, b):
+        first = a.rpc_async("b", stay, (np.ones(2 * MB // 8 - 3000),))
+        assert eventually(lambda: b.budget.held > MB)
+        # One array in shared memory and one, too large for the room that is left, beside it.
+        with pytest.raises(Refused, match="worker 'b' is full"):
+            a.rpc_sync("b", first_of, (np.full(MB // 16, 7.0), np.ones(MB // 64)))
+        a.rpc_sync("b", simulated.open_gate)
+        assert first.wait() == "open"
+        for i in range(4):
+            assert a.rpc_sync("b", first_of, (np.full(MB // 16, float(i)),)) == i
+        pool = a.host.segment_pool
+        assert eventually(lambda: len(pool._free()) == len(pool)), "what was refused goes back"
 
 
 def test_answers_are_not_held_up_by_what_fills_the_caller():

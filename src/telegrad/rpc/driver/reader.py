@@ -11,7 +11,7 @@ limits is allocated.
 import select
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -26,12 +26,16 @@ from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.wire.frames import (
     CALL,
     PLACED,
+    PLACED_ENTRY,
     PREFIX,
     REFUSED,
     SERVICE,
+    Buffer,
     Frame,
+    Placement,
     parse_prefix,
     split_body,
+    split_table,
 )
 
 __all__ = ["FrameReader"]
@@ -166,13 +170,25 @@ class FrameReader:
         if verdict:
             return self._begin_large(fields, deadline)
         self._start += _PREFIX_BYTES
-        self._go_on = partial(self._skip, fields, [nbytes])
+        self._go_on = partial(self._skip, fields, [nbytes], bytearray())
         return self._go_on(deadline)
 
-    def _skip(self, fields: Fields, left: list[int], deadline: float | None) -> Frame | None:
-        """Receive what is not wanted, into the room, and forget it."""
+    def _skip(
+        self, fields: Fields, left: list[int], table: bytearray, deadline: float | None
+    ) -> Frame | None:
+        """Receive what is not wanted, into the room, and forget it.
+
+        All but the table of buffers in shared memory: their descriptors have come, too, and would
+        be taken for those of the next frame; and their sender waits for the segments.
+        """
+        kind, flags, count, _, body, ident, parent = fields
+        wanted = count * PLACED_ENTRY if flags & PLACED else 0
         while True:
             here = min(left[0], self._end - self._start)
+            if len(table) < wanted:
+                # The table follows the header.
+                came = self._view[self._start : self._start + here][max(0, left[0] - body) :]
+                table += came[: wanted - len(table)]
             self._start += here
             left[0] -= here
             if not left[0]:
@@ -181,14 +197,13 @@ class FrameReader:
                 return None
             self.pieces += 1
         self._go_on = None
-        kind, flags, _, _, _, ident, parent = fields
+        if flags & PLACED:
+            self._map(split_table(table, count))
         return Frame(REFUSED, flags & ~PLACED, ident, parent, bytes((kind,)), ())
 
     def _fetch(self, frame: Frame, deadline: float | None) -> Frame | None:
         """Map the buffers that lie in shared memory; if they are a request's, ask for room."""
-        if self._sharing is None:
-            raise ProtocolViolation("the peer names shared memory, which was not agreed on")
-        frame.buffers, nbytes = self._sharing.fetch(frame.buffers)
+        frame.buffers, nbytes = self._map(frame.buffers)
         frame.flags &= ~PLACED
         if self._admission is None or frame.kind not in (CALL, SERVICE):
             return frame
@@ -197,6 +212,11 @@ class FrameReader:
             return frame
         self._go_on = partial(self._ask_for_placed, self._admission, frame, nbytes)
         return self._go_on(deadline)
+
+    def _map(self, buffers: Sequence[Buffer | Placement]) -> tuple[list[Buffer], int]:
+        if self._sharing is None:
+            raise ProtocolViolation("the peer names shared memory, which was not agreed on")
+        return self._sharing.fetch(buffers)
 
     def _ask_for_placed(
         self, admission: Admission, frame: Frame, nbytes: int, deadline: float | None

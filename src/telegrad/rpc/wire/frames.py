@@ -33,6 +33,7 @@ __all__ = [
     "NOTICE",
     "PING",
     "PLACED",
+    "PLACED_ENTRY",
     "PONG",
     "PREFIX",
     "REFUSED",
@@ -46,6 +47,7 @@ __all__ = [
     "pack",
     "parse_prefix",
     "split_body",
+    "split_table",
 ]
 
 Buffer = bytes | bytearray | memoryview
@@ -72,6 +74,8 @@ CREATES: Final = 8  # the call's result stays there, as the reference numbered `
 UNOPENED: Final = 16  # with FAILURE: nothing of the request was looked at
 
 PREFIX: Final = struct.Struct("<BBHIQQQ")
+PLACED_ENTRY: Final = 24
+"""The bytes of an entry of the table with the flag PLACED."""
 _ALIGN: Final = 16
 _PADS: Final = tuple(b"\0" * n for n in range(_ALIGN))
 _SIZES: Final = tuple(struct.Struct(f"<{n}Q") for n in range(17))
@@ -199,3 +203,12 @@ def split_body(body: memoryview, count: int, flags: int) -> list[memoryview | Pl
     if position != len(body):
         raise ProtocolViolation(f"the buffers end at byte {position} of a body of {len(body)}")
     return buffers
+
+
+def split_table(table: bytes | bytearray, count: int) -> list[Placement]:
+    """Return what the table of a frame with the flag PLACED says of shared memory."""
+    if count * PLACED_ENTRY > len(table):
+        raise ProtocolViolation(f"a table of {count} buffers exceeds the {len(table)} bytes")
+    entries = _sizes(3 * count).unpack_from(table)
+    rows = zip(entries[::3], entries[1::3], entries[2::3])
+    return [Placement(segment, fresh, nbytes) for nbytes, segment, fresh in rows if segment]
