@@ -216,6 +216,14 @@ def test_what_a_peer_that_was_lost_had_begun_to_send_is_released():
         assert eventually(lambda: b.budget.held == 0)
 
 
+@pytest.mark.parametrize("segments", [True, False])
+def test_a_message_that_just_fits_is_taken(segments):
+    options = Options(in_flight_bytes_of_peer=2 * MB, segments=segments)
+    with neighbours("a", "b", options=options) as (a, _):
+        assert a.rpc_sync("b", first_of, (np.ones(2 * MB // 8),)) == 1.0
+        assert a.rpc_sync("b", first_of, [np.ones(1024) for _ in range(256)])
+
+
 def test_a_message_that_could_never_fit_is_refused_by_its_sender():
     options = Options(in_flight_bytes_of_peer=2 * MB)
     with neighbours("a", "b", options=options) as (a, _):

@@ -77,6 +77,8 @@ PREFIX: Final = struct.Struct("<BBHIQQQ")
 PLACED_ENTRY: Final = 24
 """The bytes of an entry of the table with the flag PLACED."""
 _ALIGN: Final = 16
+# The limit is for the buffers; each has an entry and padding besides.
+_MOST_BESIDE: Final = PLACED_ENTRY + _ALIGN
 _PADS: Final = tuple(b"\0" * n for n in range(_ALIGN))
 _SIZES: Final = tuple(struct.Struct(f"<{n}Q") for n in range(17))
 _JOIN_BELOW: Final = 32768
@@ -163,7 +165,7 @@ def parse_prefix(
         raise ProtocolViolation(
             f"a header of {header} bytes is larger than the {limits.header_bytes} agreed on"
         )
-    if body > limits.payload_bytes:
+    if body > limits.payload_bytes and body > limits.payload_bytes + count * _MOST_BESIDE:
         raise ProtocolViolation(
             f"a payload of {body} bytes is larger than the {limits.payload_bytes} agreed on"
         )
