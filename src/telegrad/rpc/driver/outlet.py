@@ -125,7 +125,11 @@ class Outlet(Endpoint):
                 # They are copied. What only they kept is free again before the frame is there, so
                 # that one segment is enough for many calls in a row.
                 buffers.clear()
-        return pack(kind, flags, ident, parent, header, content), placed
+        try:
+            return pack(kind, flags, ident, parent, header, content), placed
+        except BaseException:
+            self.sharing.take_back(placed)
+            raise
 
     def _wait_for_turn(self, deadline: float) -> bool:
         """Take the lock that somebody else holds; False if the deadline passed before."""

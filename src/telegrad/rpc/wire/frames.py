@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from telegrad.errors import ProtocolViolation
+from telegrad.errors import ProtocolViolation, UsageError
 from telegrad.rpc.introduction import Limits
 
 __all__ = [
@@ -126,7 +126,10 @@ def pack(
         return [PREFIX.pack(kind, flags, 0, len(header), 0, ident, parent) + header]
     count = len(buffers)
     if count > _MOST_BUFFERS:
-        raise ValueError(f"expected at most {_MOST_BUFFERS} buffers in a frame, got {count}")
+        raise UsageError(
+            f"{count} buffers are more than the {_MOST_BUFFERS} of one message: join small arrays "
+            "into one, or send some of them apart"
+        )
     if flags & PLACED:
         entries: list[int] = []
         for buffer in buffers:
