@@ -211,6 +211,8 @@ class Outgoing:
         self, endpoint: Endpoint, data: bytes, buffers: Sequence[Any], reliable: bool
     ) -> None:
         worker, host, outbox = self._worker, self._worker.host, endpoint.outbox
+        # They may be needed again: whoever sends a list may empty it.
+        buffers = tuple(buffers)
         flags = number = 0
         now = host.now()
         # Where one waits already, the next is not to wait for the same peer again.
