@@ -77,8 +77,7 @@ class Outlet(Endpoint):
             parts, placed = self._pack(kind, flags, ident, parent, header, buffers)
         else:
             parts = (PREFIX.pack(kind, flags, 0, size, 0, ident, parent) + header,)
-        if not self._write.acquire(False) and not self._wait_for_turn(deadline):
-            self.sharing.take_back(placed)
+        if not self._write.acquire(False) and not self._wait_for_turn(deadline, placed):
             return False
         try:
             if self.closed:
@@ -87,8 +86,15 @@ class Outlet(Endpoint):
                 unsent = self.sharing.send(parts, placed, deadline)
             else:
                 unsent = self.connection.send(parts, (), deadline)
-        except BaseException:
+        except (OSError, EOFError):
             self._write.release()
+            raise
+        except BaseException:
+            # Ctrl-C, most likely, and nobody knows how much went: whatever followed would be taken
+            # for the rest, or a descriptor for that of another segment.
+            self.closed = True
+            self._write.release()
+            self._host.worker.endpoint_lost(self, ConnectionAbortedError("a send was interrupted"))
             raise
         if unsent is None:
             self._write.release()
@@ -131,10 +137,16 @@ class Outlet(Endpoint):
             self.sharing.take_back(placed)
             raise
 
-    def _wait_for_turn(self, deadline: float) -> bool:
+    def _wait_for_turn(self, deadline: float, placed: Sequence[Segment]) -> bool:
         """Take the lock that somebody else holds; False if the deadline passed before."""
         left = max(0.0, deadline - time.monotonic())
-        return self._write.acquire(True, left if left < _thread.TIMEOUT_MAX else -1)
+        is_ours = False
+        try:
+            is_ours = self._write.acquire(True, left if left < _thread.TIMEOUT_MAX else -1)
+        finally:
+            if not is_ours:
+                self.sharing.take_back(placed)
+        return is_ours
 
     def _put_off(self, unsent: Unsent) -> bool:
         """Let another thread send the rest of a frame that was begun; it gets the lock, too."""

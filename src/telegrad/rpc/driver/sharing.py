@@ -34,16 +34,21 @@ class Sharing:
         if pool is None or max(map(len, buffers)) < SMALLEST_SEGMENT:
             return buffers, []
         content: list[Buffer | Placement] = []
-        placed = []
-        for buffer in buffers:
-            nbytes = len(buffer)
-            segment = pool.take(self, nbytes) if nbytes >= SMALLEST_SEGMENT else None
-            if segment is None:
-                content.append(buffer)
-                continue
-            segment.view[:] = buffer
-            content.append(Placement(segment.id, segment.size if segment.is_new else 0, nbytes))
-            placed.append(segment)
+        placed: list[Segment] = []
+        try:
+            for buffer in buffers:
+                nbytes = len(buffer)
+                segment = pool.take(self, nbytes) if nbytes >= SMALLEST_SEGMENT else None
+                if segment is None:
+                    content.append(buffer)
+                    continue
+                placed.append(segment)
+                segment.view[:] = buffer
+                content.append(Placement(segment.id, segment.size if segment.is_new else 0, nbytes))
+        except BaseException:
+            # Ctrl-C while much is copied.
+            self.take_back(placed)
+            raise
         return content, placed
 
     def send(

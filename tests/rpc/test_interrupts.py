@@ -1,0 +1,105 @@
+"""Ctrl-C may come at any moment: what others wait for still comes, and nothing is mixed up."""
+
+import contextlib
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+from tests.rpc import simulated
+from tests.rpc.neighbours import eventually, neighbours
+
+from telegrad.distributed import LocalCluster, rpc
+from telegrad.rpc.options import Options
+from telegrad.rpc.segments import SEGMENTS, SMALLEST_SEGMENT, Segment
+
+LARGE = np.ones(SMALLEST_SEGMENT // 8)
+
+
+@contextlib.contextmanager
+def interrupted_when(condition):
+    """Press Ctrl-C as soon as the condition is true, and expect that it gets through."""
+    is_felt = threading.Event()
+
+    def feel(*_):
+        if not is_felt.is_set():
+            is_felt.set()
+            raise KeyboardInterrupt
+
+    def press():
+        assert eventually(condition)
+        # Again, if need be: a signal that comes just before a system call does not end it.
+        while not is_felt.wait(0.05):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, feel)
+    thread = threading.Thread(target=press)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def slices(x, first, last):
+    return x[first:last].copy()
+
+
+@pytest.mark.processes
+def test_a_call_that_was_interrupted_while_it_was_sent_does_not_spoil_the_next():
+    options = Options(lost_after=300.0, segments=False)
+    with LocalCluster(["victim"], options=options) as cluster:
+        rpc.rpc_sync("victim", simulated.who)
+        link = rpc.current_worker().peers.get("victim").outgoing
+        process = cluster.process("victim").pid
+        os.kill(process, signal.SIGSTOP)
+        try:
+            with interrupted_when(link._write.locked):
+                rpc.rpc_sync("victim", len, (np.ones(4 << 20),))
+        finally:
+            os.kill(process, signal.SIGCONT)
+        for i in range(3):
+            assert rpc.rpc_sync("victim", slices, (np.arange(20.0), i, i + 2)).tolist() == [
+                i,
+                i + 1,
+            ]
+
+
+@pytest.mark.skipif(not SEGMENTS, reason="this system has no sealed memory files")
+def test_descriptors_of_a_frame_that_was_interrupted_are_not_taken_for_those_of_the_next():
+    with neighbours("a", "b") as (a, _):
+        a.rpc_sync("b", simulated.who)
+        connection = a.peers.get("b").outgoing.connection
+        send = connection._send_many
+
+        def interrupted(*_):
+            connection._send_many = send
+            raise KeyboardInterrupt
+
+        # Between the descriptors, which go first, and the frame that names them.
+        connection._send_many = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            a.rpc_sync("b", slices, (LARGE * 7, 0, 1))
+        for i in range(3):
+            assert a.rpc_sync("b", slices, (LARGE * i, 0, 1)).tolist() == [i]
+
+
+@pytest.mark.skipif(not SEGMENTS, reason="this system has no sealed memory files")
+def test_shared_memory_that_was_being_filled_is_given_back(monkeypatch):
+    with neighbours("a", "b") as (a, _):
+        a.rpc_sync("b", simulated.who)
+        occupy = Segment.occupy
+
+        def interrupted(segment, nbytes):
+            occupy(segment, nbytes)
+            if nbytes > LARGE.nbytes:
+                segment.view = None  # filling it fails
+
+        monkeypatch.setattr(Segment, "occupy", interrupted)
+        with pytest.raises(TypeError):
+            a.rpc_sync("b", len, ([LARGE, np.ones(LARGE.size + 1)],))
+        pool = a.host.segment_pool
+        assert len(pool._free()) == len(pool) == 2
