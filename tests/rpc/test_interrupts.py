@@ -103,3 +103,25 @@ def test_shared_memory_that_was_being_filled_is_given_back(monkeypatch):
             a.rpc_sync("b", len, ([LARGE, np.ones(LARGE.size + 1)],))
         pool = a.host.segment_pool
         assert len(pool._free()) == len(pool) == 2
+
+
+def test_an_answer_whose_reader_was_interrupted_is_read_on_by_the_next():
+    with neighbours("a", "b", options=Options(segments=False)) as (a, _):
+        a.rpc_sync("b", simulated.who)
+        reader = a.peers.get("b").outgoing._reader
+        connection, before = reader._connection, reader.pieces
+        receive = connection.recv_into_nowait
+
+        def interrupted(view):
+            if reader.pieces > before:
+                connection.recv_into_nowait = receive
+                raise KeyboardInterrupt
+            return receive(view)
+
+        connection.recv_into_nowait = interrupted
+        large = a.rpc_async("b", np.arange, (1 << 20,))
+        with pytest.raises(KeyboardInterrupt):
+            large.wait()
+        assert a.rpc_sync("b", simulated.who) == "b"
+        assert (large.wait() == np.arange(1 << 20)).all()
+        assert a.peers.get("b").lost is None

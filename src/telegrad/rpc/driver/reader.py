@@ -148,7 +148,12 @@ class FrameReader:
     ) -> Frame | None:
         self._go_on = None
         while came < len(memory):
-            count = self._receive(memory[came:], deadline)
+            try:
+                count = self._receive(memory[came:], deadline)
+            except BaseException:
+                # Ctrl-C: whoever reads next goes on here.
+                self._go_on = partial(self._read_large, fields, memory, came)
+                raise
             if not count:
                 self._go_on = partial(self._read_large, fields, memory, came)
                 return None
