@@ -44,6 +44,19 @@ def interrupted_when(condition):
         signal.signal(signal.SIGINT, before)
 
 
+GATE = threading.Event()
+
+
+def wait_for_gate():
+    assert GATE.wait(20)
+    return "open"
+
+
+@pytest.fixture(autouse=True)
+def _close_gate():
+    GATE.clear()
+
+
 def slices(x, first, last):
     return x[first:last].copy()
 
@@ -125,3 +138,37 @@ def test_an_answer_whose_reader_was_interrupted_is_read_on_by_the_next():
         assert a.rpc_sync("b", simulated.who) == "b"
         assert (large.wait() == np.arange(1 << 20)).all()
         assert a.peers.get("b").lost is None
+
+
+def test_whoever_waits_besides_a_thread_that_was_interrupted_gets_the_lead():
+    with neighbours("a", "b", options=Options(rpc_timeout=0)) as (a, _):
+        a.rpc_sync("b", simulated.who)
+        link = a.peers.get("b").outgoing
+        calls = [a.rpc_async("b", wait_for_gate) for _ in range(2)]
+        link._lead.acquire()
+        with interrupted_when(lambda: len(link._followers) == 1):
+            calls[0].wait()
+        assert not link._followers
+        assert not link._waiting
+        waiting = threading.Thread(target=calls[1].wait)
+        waiting.start()
+        assert eventually(lambda: len(link._followers) == 1)
+        link.give_up_lead()
+        GATE.set()
+        waiting.join(10)
+        assert not waiting.is_alive()
+
+
+def test_three_threads_may_wait_for_one_future():
+    with neighbours("a", "b") as (a, _):
+        call = a.rpc_async("b", wait_for_gate)
+        link = a.peers.get("b").outgoing
+        values = []
+        threads = [threading.Thread(target=lambda: values.append(call.wait())) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        assert eventually(lambda: len(link._followers) == 2)
+        GATE.set()
+        for thread in threads:
+            thread.join(20)
+        assert values == ["open"] * 3

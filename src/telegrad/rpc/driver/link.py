@@ -187,23 +187,36 @@ class Link(Outlet):
         self._followers.append(sleeper)
         if self._host.is_stressed:
             self._host.at("follower enlisted")
-        if self._lead.locked():
-            left = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
-            woken = sleeper.acquire(True, left if left < _thread.TIMEOUT_MAX else -1)
-        else:
-            woken = True
         try:
-            self._followers.remove(sleeper)
+            if self._lead.locked():
+                left = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
+                woken = sleeper.acquire(True, left if left < _thread.TIMEOUT_MAX else -1)
+            else:
+                woken = True
+        except BaseException:
+            # Ctrl-C: neither a lead nor a nested call may be left to a thread that has gone.
+            for task in self._stop_following(future, number, waiting, False):
+                self._host.start(task)
+            raise
+        for task in self._stop_following(future, number, waiting, woken):
+            self._run_nested(task)
+        return woken
+
+    def _stop_following(
+        self, future: Future[Any], number: int, waiting: _Waiting, woken: bool
+    ) -> list[Callable[[], object]]:
+        """Return the nested calls that came for the thread that slept."""
+        try:
+            self._followers.remove(waiting.sleeper)
         except ValueError:
             # The lead was offered to us. If we don't need it any more, it goes to the next.
             if future._done or not woken or waiting.tasks:
                 self.offer_lead()
-        if can_nest:
-            with self._mutex:
+        with self._mutex:
+            # Another thread that waits for the same future may have taken the place.
+            if self._waiting.get(number) is waiting:
                 del self._waiting[number]
-            for task in waiting.tasks:
-                self._run_nested(task)
-        return woken
+        return waiting.tasks
 
     def give_up_lead(self) -> None:
         """Release the lead and see to it that somebody reads on."""
