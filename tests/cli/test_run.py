@@ -311,7 +311,7 @@ def test_a_stopped_worker_is_woken_to_take_its_leave(script: Script) -> None:
         time.sleep(600)
         """
     )
-    with running("--workers", "bad,stopped", "--grace", "600", path) as process:
+    with running("--workers", "bad,stopped", "--grace", "inf", path) as process:
         lines(process, 2)
         process.send_signal(signal.SIGUSR1)
         assert lines(process, 1) == ["[stopped] leaving"]
@@ -400,7 +400,8 @@ def test_help_says_what_a_number_means(capsys: pytest.CaptureFixture[str]) -> No
         (["--workers", "a b", "x.py"], "expected a worker's name"),
         (["--workers", "a", "none.py"], "no script at none.py"),
         (["--workers", "a", "--port", "99999", "x.py"], "expected --port from 1 to 65535"),
-        (["--workers", "a", "--grace", "-1", "x.py"], "expected --grace of 0 seconds or more"),
+        (["--workers", "a", "--grace", "-1", "x.py"], "expected --grace of 0 or more seconds"),
+        (["--workers", "a", "--grace", "nan", "x.py"], "expected --grace of 0 or more seconds"),
     ],
 )
 def test_misuse_is_explained(

@@ -32,6 +32,8 @@ _FORWARDED = (
 )
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _CHUNK = 64 << 10
+# Seconds to wait at once: a number that every system takes.
+_LONGEST_WAIT = 86400.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -132,7 +134,9 @@ class Launcher:
         self._selector.register(pipe, selectors.EVENT_READ, lambda: self._on_output(pipe))
 
     def _turn(self) -> None:
-        patience = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
+        patience = None
+        if self._kill_at is not None:
+            patience = min(max(0.0, self._kill_at - time.monotonic()), _LONGEST_WAIT)
         for ready, _ in self._selector.select(patience):
             ready.data()
         self._reap()

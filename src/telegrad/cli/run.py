@@ -13,6 +13,7 @@ from telegrad.cli.output import Prefixer
 from telegrad.errors import UsageError
 from telegrad.rpc import environment as names
 from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.transport import PrivateDirectory
 
 __all__ = ["RUN"]
@@ -53,16 +54,13 @@ def _execute(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f"expected --port from 1 to {_LARGEST_PORT}, or 0 for a free one, got {arguments.port}"
         )
-    if arguments.grace < 0:
-        raise UsageError(f"expected --grace of 0 seconds or more, got {arguments.grace:g}")
+    grace = seconds(arguments.grace, "--grace")
     if not Path(arguments.script).is_file():
         raise UsageError(f"no script at {arguments.script}: give the path of a Python file")
     command = [sys.executable, arguments.script, *arguments.arguments]
     port = arguments.port or _free_port()
     with _key_for_children() as (key_path, fds):
-        launcher = Launcher(
-            Prefixer(workers, sys.stdout.buffer, sys.stderr.buffer), arguments.grace
-        )
+        launcher = Launcher(Prefixer(workers, sys.stdout.buffer, sys.stderr.buffer), grace)
         for rank, name in enumerate(workers):
             environment = {
                 # A pipe would be filled by the block; its lines are wanted as they are written.

@@ -29,6 +29,7 @@ from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.starting import start_worker
+from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.transport import UNIX_SOCKETS, PrivateDirectory
 from telegrad.rpc.worker import Worker
 
@@ -42,6 +43,8 @@ _BOOT: Final = (
 )
 _START_TIMEOUT: Final = 60.0
 _GRACE: Final = 3.0
+# Seconds that every system can wait at once; beyond them a wait has no end.
+_LONGEST_WAIT: Final = 1e6
 
 
 class _Child:
@@ -91,7 +94,7 @@ class LocalCluster:
         self._names = list(names)
         self._me = me
         self._options = options or Options()
-        self._start_timeout = start_timeout
+        self._start_timeout = seconds(start_timeout, "start_timeout")
         self._children: dict[str, _Child] = {}
         self._directory: PrivateDirectory | None = None
         self._worker: Worker | None = None
@@ -167,7 +170,8 @@ class LocalCluster:
         everyone = [(self._me, 0, worker.info.incarnation, worker.address)]
         for number, name in enumerate(self._names, 1):
             child = self._children[name]
-            child.line.socket.settimeout(max(0.1, end - time.monotonic()))
+            left = max(0.1, end - time.monotonic())
+            child.line.socket.settimeout(left if left < _LONGEST_WAIT else None)
             address, incarnation = child.receive(tuple[str, int])
             if incarnation < 0:
                 raise WorkerLost(f"worker {name!r} could not start: {address}")

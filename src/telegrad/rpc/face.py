@@ -20,6 +20,7 @@ from telegrad.rpc.rendezvous import Joining, Meeting, Rendezvous, join
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.service import ServiceRequest
 from telegrad.rpc.starting import start_worker
+from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.transport import (
     UNIX_SOCKETS,
     Address,
@@ -256,6 +257,7 @@ def _leave_at_exit(membership: _Membership) -> None:
 def shutdown(graceful: bool = True, timeout: float = 60.0) -> None:
     """Leave the cluster; a graceful one waits until all have finished, but not forever."""
     global _membership
+    timeout = min(seconds(timeout), threading.TIMEOUT_MAX)
     membership, _membership = _membership, None
     worker = default_worker()
     if membership is None:

@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from telegrad.errors import CallTimeout, Unserializable, UsageError
 from telegrad.rpc.request import current_request
+from telegrad.rpc.timeouts import seconds
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
@@ -111,7 +112,7 @@ class Future(Generic[T]):
     def _wait(self, timeout: float | None) -> None:
         waiter = self._waiter()
         now = time.monotonic if waiter is None else waiter.now
-        end = None if timeout is None else now() + timeout
+        end = None if timeout is None else now() + seconds(timeout)
         chain: list[Future[Any]] = [self]
         while (source := chain[-1]._source) is not None:
             chain.append(source)

@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from telegrad.errors import UsageError
+from telegrad.rpc.timeouts import seconds
 
 __all__ = ["Options"]
 
@@ -41,16 +42,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ``{"b": {"cuda:0": "cuda:1"}}``; where it says nothing, the device of the same name."""
 
     def __post_init__(self) -> None:
-        for name in ("rpc_timeout", "spin"):
-            if getattr(self, name) < 0:
-                raise UsageError(f"expected {name} of 0 or more seconds, got {getattr(self, name)}")
+        for name in ("rpc_timeout", "spin", "lost_after", "join_timeout"):
+            msgspec.structs.force_setattr(self, name, seconds(getattr(self, name), name))
         for name in ("in_flight_bytes", "in_flight_bytes_of_peer"):
             if getattr(self, name) < _FEWEST_BYTES:
                 raise UsageError(
                     f"expected {name} of at least {_FEWEST_BYTES}, got {getattr(self, name)}"
                 )
         for name in ("lost_after", "join_timeout"):
-            if getattr(self, name) <= 0:
+            if not getattr(self, name):
                 raise UsageError(
                     f"expected {name} of more than 0 seconds, got {getattr(self, name)}"
                 )

@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from telegrad.errors import CallTimeout, ProtocolViolation, UsageError
+from telegrad.errors import CallTimeout, ProtocolViolation
 from telegrad.rpc.call import Call
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.future import Quick
 from telegrad.rpc.request import current_request
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.service import Arrays, open_message, seal_message
+from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.wire.failures import load_failure
 from telegrad.rpc.wire.frames import (
     CALL,
@@ -47,10 +48,10 @@ class Outgoing:
 
     def deadline(self, timeout: float | None) -> float:
         """Return when a call that is made now fails; a timeout of 0 means never."""
-        if timeout is None or timeout == -1:
+        if timeout is None or (type(timeout) in (int, float) and timeout == -1):
             timeout = self._worker.options.rpc_timeout
-        if timeout < 0:
-            raise UsageError(f"expected a timeout of 0 or more seconds, got {timeout}")
+        else:
+            timeout = seconds(timeout)
         return self._worker.host.now() + timeout if timeout else math.inf
 
     def call(

@@ -137,7 +137,8 @@ class Rendezvous:
     def wait(self, timeout: float) -> list[Joining]:
         """Return everybody when all are in."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._complete, timeout):
+            patience = min(timeout, threading.TIMEOUT_MAX)
+            if not self._changed.wait_for(lambda: self._complete, patience):
                 present = ", ".join(repr(member.name) for member in self._everyone())
                 raise CallTimeout(
                     f"{len(self._members)} of {self._me.world_size} workers came to {self.address} "

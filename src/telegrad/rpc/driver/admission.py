@@ -18,7 +18,7 @@ class Room:
 
     def __init__(self, budget: Budget, patience: float) -> None:
         self.budget = budget
-        self.patience = patience
+        self.patience = min(patience, threading.TIMEOUT_MAX)
         self.changed = threading.Condition()
         self.waiting = 0
         budget.on_release = self.tell

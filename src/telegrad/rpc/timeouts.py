@@ -1,0 +1,23 @@
+"""Seconds as users give them: one check, and one error, wherever a timeout is taken."""
+
+import math
+from numbers import Real
+from typing import Any, cast
+
+from telegrad.errors import UsageError
+
+__all__ = ["seconds"]
+
+
+def seconds(value: Any, name: str = "a timeout") -> float:
+    """Return the seconds, 0 or more and perhaps infinitely many, as a float; `name` is theirs."""
+    if isinstance(value, Real):
+        try:
+            number = float(value)
+        except OverflowError:
+            # An integer beyond all floats.
+            number = math.inf if cast(int, value) > 0 else -math.inf
+        # Not so for nan, which no clock ever reaches.
+        if number >= 0:
+            return number
+    raise UsageError(f"expected {name} of 0 or more seconds, got {value!r:.100}")
