@@ -83,6 +83,21 @@ def test_a_method_that_takes_too_long_is_named(gate):
             reference.rpc_async(timeout=0.05).open().wait()
 
 
+@pytest.mark.parametrize("verb", ["rpc_async", "remote"])
+def test_a_method_that_was_not_taken_in_time_is_named(verb):
+    with neighbours("a", "b") as (a, _):
+        reference = a.remote("b", Box)
+        assert eventually(reference.confirmed_by_owner)
+        link = a.peers.get("b").outgoing
+        link._write.acquire()
+        try:
+            result = getattr(reference, verb)(timeout=0.05).open()
+            with pytest.raises(CallTimeout, match=rf"did not take .open\(\) of {reference!r}"):
+                result.wait() if verb == "rpc_async" else result.to_here()
+        finally:
+            link._write.release()
+
+
 @pytest.mark.parametrize("owner", ["a", "b"])
 def test_a_timeout_that_was_raised_in_making_the_value_keeps_its_words(owner):
     with (

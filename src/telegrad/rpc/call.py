@@ -18,7 +18,8 @@ class Call(Future[Any]):
     """The future that `rpc_async` and services return.
 
     `deadline` is a time of the worker's clock. `extra` is what the interceptor sent with it, for
-    its eyes when the answer comes. `forks` are the references that travelled in it.
+    its eyes when the answer comes. `forks` are the references that travelled in it. `said`, which
+    few have, is what its errors call it instead of `what`.
     """
 
     __slots__ = (
@@ -30,9 +31,12 @@ class Call(Future[Any]):
         "forks",
         "is_service",
         "number",
+        "said",
         "what",
         "worker",
     )
+
+    said: str
 
     def __init__(
         self, worker: "Worker", endpoint: "Endpoint", deadline: float, what: object

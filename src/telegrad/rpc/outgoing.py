@@ -64,11 +64,12 @@ class Outgoing:
         *,
         waits: bool,
         creates: int = 0,
+        said: str | None = None,
     ) -> Call:
         """Send a call.
 
         `waits`: the calling thread will wait for it at once. `creates`: the result stays there, as
-        the reference of that number.
+        the reference of that number. `said`: what errors call it, if not by its function.
         """
         worker = self._worker
         peer = worker.find(to)
@@ -92,6 +93,8 @@ class Outgoing:
                 endpoint = worker.path_to(peer, deadline)
         call = Call(worker, endpoint, deadline, function)
         call.creates = creates
+        if said is not None:
+            call.said = said
         interceptor = worker.interceptor
         if interceptor is not None:
             call.extra = interceptor.outgoing_call(endpoint.peer, parcel.slots)
@@ -116,6 +119,7 @@ class Outgoing:
         args: Sequence[Any],
         kwargs: Mapping[str, Any] | None,
         timeout: float | None,
+        said: str | None = None,
     ) -> RRef:
         """Send a call whose result stays there; return a reference to it."""
         worker = self._worker
@@ -123,10 +127,12 @@ class Outgoing:
         number = worker.next_id()
         if owner.name == worker.name:
             handle = worker.references.reserve(number)
-            self.call(to, function, args, kwargs, timeout, waits=False, creates=number)
+            self.call(to, function, args, kwargs, timeout, waits=False, creates=number, said=said)
             return handle
         handle = worker.references.ask_for(number, owner)
-        call = self.call(to, function, args, kwargs, timeout, waits=False, creates=number)
+        call = self.call(
+            to, function, args, kwargs, timeout, waits=False, creates=number, said=said
+        )
         call.add_done_callback(Quick(lambda done: worker.references.asked(number, done._error)))
         return handle
 
@@ -298,7 +304,7 @@ class Outgoing:
         self._worker.references.gave_up(call.endpoint, call.number, call)
 
     def _too_late(self, call: Call, failing: str) -> CallTimeout:
-        what = getattr(call.what, "__qualname__", call.what)
+        what = getattr(call, "said", None) or getattr(call.what, "__qualname__", call.what)
         return CallTimeout(
             f"worker {call.endpoint.peer.name!r} {failing} {what!r} before the deadline: give the "
             "call a longer timeout, or see what keeps the worker busy"

@@ -171,15 +171,15 @@ class RRef(Reference):
 
     def rpc_sync(self, timeout: float | None = None) -> "RRefProxy":
         """Return a proxy whose methods run on the owner and return their results."""
-        return RRefProxy(self, self._worker.rpc_sync, timeout)
+        return RRefProxy(self, _call_sync, timeout)
 
     def rpc_async(self, timeout: float | None = None) -> "RRefProxy":
         """Return a proxy whose methods run on the owner and return futures."""
-        return RRefProxy(self, self._worker.rpc_async, timeout)
+        return RRefProxy(self, _call_async, timeout)
 
     def remote(self, timeout: float | None = None) -> "RRefProxy":
         """Return a proxy whose methods run on the owner and return RRefs."""
-        return RRefProxy(self, self._worker.remote, timeout)
+        return RRefProxy(self, _create, timeout)
 
 
 class RRefProxy:
@@ -202,18 +202,32 @@ class RRefProxy:
             reference._check()
             packed = (reference, name, args, kwargs)
             try:
-                result = call(reference._owner, call_method, packed, timeout=timeout)
+                return call(reference, packed, timeout)
             except (CallTimeout, WorkerLost) as error:
                 if _has_been_told(error):
                     raise
                 raise reference._told(error, f"the result of {name}()", timeout) from None
-            if isinstance(result, Call):
-                # What its timeout names.
-                result.what = f"{name}() of {reference!r}"
-            return result
 
         method.__name__ = name
         return method
+
+
+def _call_sync(reference: RRef, packed: tuple[Any, ...], timeout: float | None) -> Any:
+    return reference._worker.rpc_sync(reference._owner, call_method, packed, timeout=timeout)
+
+
+def _call_async(reference: RRef, packed: tuple[Any, ...], timeout: float | None) -> Call:
+    said = f"{packed[1]}() of {reference!r}"
+    return reference._worker.outgoing.call(
+        reference._owner, call_method, packed, None, timeout, waits=False, said=said
+    )
+
+
+def _create(reference: RRef, packed: tuple[Any, ...], timeout: float | None) -> RRef:
+    said = f"{packed[1]}() of {reference!r}"
+    return reference._worker.outgoing.create(
+        reference._owner, call_method, packed, None, timeout, said
+    )
 
 
 def _has_been_told(error: CallTimeout | WorkerLost) -> bool:
