@@ -214,7 +214,8 @@ class Future(Generic[T]):
         def follow(done: Future[T]) -> None:
             try:
                 following._settle(callback(done), None)
-            except Exception as error:
+            except BaseException as error:
+                # Also SystemExit, which may be what the other worker's function raised.
                 following._settle(None, error)
 
         self.add_done_callback(follow)

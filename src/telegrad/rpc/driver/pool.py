@@ -67,7 +67,8 @@ class Pool:
             if task is not None:
                 try:
                     task()
-                except Exception:
+                except BaseException:
+                    # Also SystemExit: the thread is still counted, and wanted.
                     _log.exception("a thread of worker %s failed", self._name)
             del task
             with self._lock:

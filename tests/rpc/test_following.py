@@ -1,0 +1,50 @@
+"""What follows from a future: it is settled whatever the callback does."""
+
+import pytest
+from tests.rpc import simulated
+from tests.rpc.neighbours import eventually, neighbours
+
+from telegrad.rpc.future import Future
+
+ENDS = [ZeroDivisionError, SystemExit, KeyboardInterrupt, GeneratorExit]
+
+
+def fail_with(kind):
+    raise kind(3)
+
+
+def fail_by_callback(kind):
+    def callback(_):
+        raise kind(3)
+
+    return callback
+
+
+@pytest.mark.parametrize("kind", ENDS)
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_callback_that_raises_anything_settles_what_follows(kind, is_done):
+    future = Future()
+    if is_done:
+        future.set_result(1)
+    following = future.then(fail_by_callback(kind))
+    if not is_done:
+        future.set_result(1)
+    with pytest.raises(kind):
+        following.wait(5)
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_what_another_workers_function_raised_passes_through_then(kind):
+    with neighbours("a", "b") as (a, _):
+        following = a.rpc_async("b", fail_with, (kind,)).then(lambda done: done.value())
+        with pytest.raises(kind):
+            following.wait(5)
+
+
+def test_a_callback_that_wants_to_exit_ends_no_thread_of_the_worker(caplog):
+    with neighbours("a", "b") as (a, _):
+        done = a.rpc_async("b", simulated.who)
+        done.add_done_callback(fail_by_callback(SystemExit))
+        assert eventually(lambda: "a thread of worker a failed" in caplog.text)
+        assert a.rpc_async("b", simulated.who).then(lambda done: done.value()).wait(5) == "b"
+    assert "still run after shutdown" not in caplog.text
