@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from telegrad.errors import ProtocolViolation, Refused, TelegradError, Unserializable
+from telegrad.errors import ProtocolViolation, Refused, TelegradError, Unserializable, UsageError
+from telegrad.rpc.future import Future
 from telegrad.rpc.introduction import Limits
 from telegrad.rpc.wire import functions
 from telegrad.rpc.wire.codec import Codec
@@ -25,6 +26,20 @@ Point = collections.namedtuple("Point", "x y")
 class Box:
     content: Any
     label: str = "box"
+
+    def show(self):
+        return self.content
+
+
+class Slotted:
+    __slots__ = ("content", "unset")
+
+    def __init__(self, content):
+        self.content = content
+
+
+LOOP: list = []
+LOOP += [LOOP, threading.Lock()]
 
 
 @functions.expose
@@ -205,6 +220,12 @@ def test_a_closure_that_changed_is_sent_anew():
         (({"x": threading.Lock()},), r"args\[0\]\['x'\]"),
         ((1, [2, threading.Lock()]), r"args\[1\]\[1\]"),
         ((Box(threading.Lock()),), r"args\[0\].content"),
+        ((Slotted(threading.Lock()),), r"args\[0\].content"),
+        (([{threading.Lock()}],), r"args\[0\]\[0\] \(an item\)"),
+        (({(1, threading.Lock()): 2},), r"args\[0\] \(a key\)\[1\]"),
+        ((functools.partial(len, threading.Lock()),), r"args\[0\].args\[0\]"),
+        ((Box(threading.Lock()).show,), r"args\[0\] \(its object\).content"),
+        ((LOOP,), r"args\[0\]\[1\]"),
     ],
 )
 def test_what_cannot_travel_is_named_by_its_path(args, path):
@@ -212,9 +233,33 @@ def test_what_cannot_travel_is_named_by_its_path(args, path):
         Codec().pack_call(total, args, None)
 
 
+def test_what_a_function_captured_and_cannot_travel_is_named():
+    lock = threading.Lock()
+
+    def work(n):
+        return work(n - 1) if n else lock
+
+    with pytest.raises(Unserializable, match=r"^func \(its lock\) can't travel: lock"):
+        Codec().pack_call(work, (), None)
+
+
+def test_a_future_is_refused_in_its_own_words():
+    with pytest.raises(Unserializable, match=r"^args\[0\] can't travel: Future .*send what wait"):
+        Codec().pack_call(total, (Future(),), None)
+
+
 def test_a_keyword_that_cannot_travel_is_named_too():
     with pytest.raises(Unserializable, match=r"kwargs\['f'\]"):
         Codec().pack_call(total, (), {"f": threading.Lock()})
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize(
+    ("kwargs", "got"), [([1], "got list"), ("ab", "got str"), (np.ones(2), "got nd"), ({1: 2}, "1")]
+)
+def test_keywords_that_are_none_are_refused_before_anything_is_sent(kwargs, got, strict):
+    with pytest.raises(UsageError, match=f"expected .*kwargs.*{got}"):
+        Codec(strict=strict).pack_call(exposed, (), kwargs)
 
 
 def test_strict_mode_refuses_what_needs_pickle_by_path():

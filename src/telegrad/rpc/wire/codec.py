@@ -116,7 +116,7 @@ class Codec:
             pair = functions.code_of(function)
             if pair is not None:
                 reference, code = pair
-        names = dict(kwargs) if kwargs else None
+        names = None if kwargs is None else _by_name(kwargs)
         if reference is not None:
             flat = _flatten(args) if args else ([], [], [])
             if flat is not None and (not names or _all_atoms(names.values())):
@@ -301,6 +301,15 @@ def _refuse_by_place(parcel: Parcel) -> None:
         except Unserializable as error:
             where = name if parcel.form == _FLAT and name == "result" else f"{name}[{place}]"
             raise Unserializable(f"{where} can't travel: {error}") from error
+
+
+def _by_name(kwargs: Any) -> dict[str, Any]:
+    if not isinstance(kwargs, Mapping):
+        raise UsageError(f"expected kwargs as a dict, got {type(kwargs).__name__}")
+    for key in kwargs:
+        if not isinstance(key, str):
+            raise UsageError(f"expected names of arguments as the keys of kwargs, got {key!r:.100}")
+    return dict(kwargs)
 
 
 def _all_atoms(values: Any) -> bool:

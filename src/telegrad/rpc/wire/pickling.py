@@ -7,11 +7,14 @@ that can't be imported by name go by value (cloudpickle).
 Only between authenticated workers, and never in strict mode: unpickling runs what it is told.
 """
 
+import copyreg
 import dataclasses
+import inspect
 import io
 import pickle
 from collections.abc import Iterator
 from functools import partial
+from types import FunctionType, MethodType
 from typing import Any, Final
 
 import cloudpickle
@@ -89,25 +92,52 @@ def _travels(value: Any) -> bool:
 
 
 def _children(value: Any) -> Iterator[tuple[str, Any]]:
+    kind: Any = type(value)
     if isinstance(value, dict):
         for key, item in value.items():
+            yield " (a key)", key
             yield f"[{key!r}]", item
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
             yield f"[{index}]", item
+    elif isinstance(value, (set, frozenset)):
+        for item in value:
+            yield " (an item)", item
+    elif isinstance(value, FunctionType):
+        for name, item in _captured(value).items():
+            yield f" (its {name})", item
+    elif isinstance(value, MethodType):
+        yield " (its object)", value.__self__
+    elif isinstance(value, partial):
+        yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             yield f".{field.name}", getattr(value, field.name, None)
     elif hasattr(value, "__dict__") and not isinstance(value, (type, np.ndarray)):
         for key, item in vars(value).items():
             yield f".{key}", item
+    elif kind.__reduce__ is object.__reduce__:
+        for name in copyreg._slotnames(kind):  # type: ignore[attr-defined]
+            if hasattr(value, name):
+                yield f".{name}", getattr(value, name)
+
+
+def _captured(function: FunctionType) -> dict[str, Any]:
+    try:
+        variables = inspect.getclosurevars(function)
+    except ValueError:
+        # One of them is not bound yet.
+        return {}
+    return {**variables.nonlocals, **variables.globals}
 
 
 def _find_culprit(value: Any, path: str) -> tuple[str, Any]:
     """Descend to the innermost part that can't be pickled; slow, for the error's text."""
+    seen = {id(value)}
     for _ in range(_MOST_PATH_STEPS):
         for step, child in _children(value):
-            if not _travels(child):
+            if id(child) not in seen and not _travels(child):
+                seen.add(id(child))
                 path, value = path + step, child
                 break
         else:
