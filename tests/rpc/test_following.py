@@ -4,7 +4,8 @@ import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.rpc.future import Future
+from telegrad.errors import UsageError
+from telegrad.rpc.future import Future, collect_all, wait_all
 
 ENDS = [ZeroDivisionError, SystemExit, KeyboardInterrupt, GeneratorExit]
 
@@ -18,6 +19,14 @@ def fail_by_callback(kind):
         raise kind(3)
 
     return callback
+
+
+@pytest.mark.parametrize("gather", [wait_all, collect_all])
+def test_what_is_no_future_is_named_by_its_position(gather):
+    with pytest.raises(UsageError, match=r"expected futures, .* got int at position 1"):
+        gather([Future(), 2])
+    with pytest.raises(UsageError, match="expected a list of futures, got Future"):
+        gather(Future())
 
 
 @pytest.mark.parametrize("kind", ENDS)

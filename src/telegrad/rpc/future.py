@@ -252,7 +252,7 @@ def wake(sleeper: _thread.LockType) -> None:
 
 def wait_all(futures: Iterable[Future[T]], timeout: float | None = None) -> list[T]:
     """Wait for all; return their values in order, or raise the first exception in that order."""
-    futures = list(futures)
+    futures = _checked(futures)
     if timeout is not None:
         collect_all(futures).wait(timeout)
     for future in futures:
@@ -263,7 +263,7 @@ def wait_all(futures: Iterable[Future[T]], timeout: float | None = None) -> list
 
 def collect_all(futures: Iterable[Future[T]]) -> Future[list[Future[T]]]:
     """Return the future of the list, which is done when all of them are."""
-    futures = list(futures)
+    futures = _checked(futures)
     together: Future[list[Future[T]]] = Future()
     # Whoever waits for all may as well wait for the first that is missing.
     together._source = next((future for future in futures if not future._done), None)
@@ -283,3 +283,16 @@ def collect_all(futures: Iterable[Future[T]]) -> Future[list[Future[T]]]:
     for future in futures:
         future.add_done_callback(Quick(count))
     return together
+
+
+def _checked(futures: Any) -> "list[Future[Any]]":
+    if not isinstance(futures, Iterable):
+        raise UsageError(f"expected a list of futures, got {type(futures).__qualname__}")
+    listed = list(futures)
+    for index, future in enumerate(listed):
+        if not isinstance(future, Future):
+            raise UsageError(
+                f"expected futures, as rpc_async returns, got {type(future).__qualname__} at "
+                f"position {index}"
+            )
+    return listed
