@@ -249,3 +249,12 @@ def test_names_that_make_no_sense_are_refused(names, message):
 def test_a_process_that_is_not_there_is_named(cluster):
     with pytest.raises(UnknownWorker, match="no process of worker 'nobody'"):
         cluster.process("nobody")
+
+
+def test_a_worker_that_is_not_up_in_time_is_said_to_be_late_and_goes_quietly(capfd):
+    with (
+        pytest.raises(WorkerLost, match=r"'late' was not up in time: .*longer start_timeout"),
+        LocalCluster(["late"], start_timeout=0.0),
+    ):
+        pass
+    assert "Traceback" not in capfd.readouterr().err

@@ -99,7 +99,7 @@ def main(fd: int) -> None:
         set_default_worker(worker)
         line.send((worker.address, worker.info.incarnation))
         directory = msgspec.msgpack.decode(line.receive(), type=Directory)
-    except EOFError:
+    except (EOFError, ConnectionError):
         os._exit(1)
     except BaseException as error:
         traceback.print_exc()

@@ -56,6 +56,11 @@ class _Child:
     def receive(self, type_: Any) -> Any:
         try:
             return msgspec.msgpack.decode(self.line.receive(), type=type_)
+        except TimeoutError:
+            raise WorkerLost(
+                f"the process of worker {self.name!r} was not up in time: give LocalCluster a "
+                "longer start_timeout, or see what keeps the machine busy"
+            ) from None
         except (EOFError, OSError) as error:
             code: int | str
             try:
