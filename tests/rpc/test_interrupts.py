@@ -11,7 +11,11 @@ from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.distributed import LocalCluster, rpc
+from telegrad.rpc import face
+from telegrad.rpc.driver.pool import Pool
+from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.options import Options
+from telegrad.rpc.rendezvous import Meeting
 from telegrad.rpc.segments import SEGMENTS, SMALLEST_SEGMENT, Segment
 
 LARGE = np.ones(SMALLEST_SEGMENT // 8)
@@ -172,3 +176,34 @@ def test_three_threads_may_wait_for_one_future():
         for thread in threads:
             thread.join(20)
         assert values == ["open"] * 3
+
+
+@pytest.mark.processes
+def test_a_cluster_whose_end_was_interrupted_leaves_no_process_and_no_directory():
+    with LocalCluster(["stuck"]) as cluster:
+        process, worker = cluster.process("stuck"), cluster.worker
+        directory = cluster._directory.path
+        os.kill(process.pid, signal.SIGSTOP)
+        with interrupted_when(lambda: worker.closed and not worker.host.monitor._thread.is_alive()):
+            cluster.close()
+        assert process.returncode == -signal.SIGKILL
+        assert not os.path.exists(directory)
+
+
+def test_a_shutdown_that_was_interrupted_leaves_no_directory(monkeypatch):
+    meeting = Meeting("tcp://127.0.0.1:0", ClusterKey.fresh(), None)
+    face.init_rpc("alone", rank=0, world_size=1, meeting=meeting)
+    directory = face._membership._directory.path
+    close = Pool.close
+
+    def interrupted(pool, timeout):
+        close(pool, timeout)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Pool, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        face.shutdown()
+    assert not os.path.exists(directory)
+    monkeypatch.undo()
+    face.init_rpc("again", rank=0, world_size=1, meeting=meeting)
+    face.shutdown()

@@ -8,7 +8,6 @@ end.
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -214,20 +213,24 @@ class LocalCluster:
     def close(self) -> None:
         """End the cluster; may be called again."""
         worker, self._worker = self._worker, None
-        if worker is not None:
-            set_default_worker(self._before)
-            worker.close()
         children, self._children = list(self._children.values()), {}
-        for child in children:
-            child.line.socket.close()
-        end = time.monotonic() + _GRACE
-        for child in children:
-            try:
-                child.process.wait(max(0.0, end - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                # Stopped, or stuck in native code. A stopped process can be killed, not ended.
-                child.process.send_signal(signal.SIGKILL)
+        try:
+            if worker is not None:
+                set_default_worker(self._before)
+                worker.close()
+            for child in children:
+                child.line.socket.close()
+            end = time.monotonic() + _GRACE
+            for child in children:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.process.wait(max(0.0, end - time.monotonic()))
+        finally:
+            # Who is left was stopped or is stuck in native code, or Ctrl-C ended the wait.
+            for child in children:
+                child.line.socket.close()
+                # A stopped process can be killed, not ended.
+                child.process.kill()
                 child.process.wait()
-        if self._directory is not None:
-            self._directory.close()
-            self._directory = None
+            if self._directory is not None:
+                self._directory.close()
+                self._directory = None

@@ -180,12 +180,16 @@ class _Membership:
             return True
 
     def close(self) -> None:
-        """Free everything."""
-        if self._rendezvous is not None:
-            self._rendezvous.close()
-        self.worker.close()
-        if self._directory is not None:
-            self._directory.close()
+        """Free everything, even if Ctrl-C comes meanwhile."""
+        try:
+            if self._rendezvous is not None:
+                self._rendezvous.close()
+        finally:
+            try:
+                self.worker.close()
+            finally:
+                if self._directory is not None:
+                    self._directory.close()
 
 
 def msg_of(joining: Joining) -> list[Any]:

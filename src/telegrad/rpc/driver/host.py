@@ -209,9 +209,12 @@ class SocketHost:
         if self._listener is not None:
             self._listener.close()
         self.monitor.close()
-        left = self._pool.close(timeout)
-        if left:
-            _log.warning(
-                "worker %s: %d handlers still run after shutdown", self.identity.name, left
-            )
-        self.tidy()
+        try:
+            left = self._pool.close(timeout)
+            if left:
+                _log.warning(
+                    "worker %s: %d handlers still run after shutdown", self.identity.name, left
+                )
+        finally:
+            # Also if Ctrl-C ended the wait.
+            self.tidy()
