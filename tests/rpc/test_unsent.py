@@ -8,6 +8,7 @@ from tests.rpc.neighbours import eventually, neighbours
 from telegrad.errors import UsageError
 from telegrad.rpc import outgoing
 from telegrad.rpc.segments import SEGMENTS, SMALLEST_SEGMENT, TURNS_UP_TO
+from telegrad.rpc.transport.connection import Unsent
 
 shares_memory = pytest.mark.skipif(not SEGMENTS, reason="this system has no sealed memory files")
 
@@ -48,3 +49,20 @@ def test_a_large_notice_that_finds_no_room_is_left_for_later_with_its_arrays(mon
         a.run_timers(a.host.now() + 1.0)
         assert eventually(lambda: len(came) == 2)
         assert came == [content[-1]] * 2
+
+
+def test_a_frame_whose_rest_nobody_can_send_ends_the_connection_and_not_all_others():
+    with neighbours("a", "b") as (a, _):
+        a.rpc_sync("b", simulated.who)
+        link, start = a.peers.get("b").outgoing, a.host.start
+
+        def fail(task):
+            a.host.start = start
+            raise RuntimeError("can't start new thread")
+
+        link.connection.send = lambda *_: Unsent([memoryview(b"rest")], True)
+        a.host.start = fail
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            a.rpc_sync("b", simulated.who)
+        assert not link._write.locked()
+        assert a.rpc_sync("b", simulated.who) == "b"

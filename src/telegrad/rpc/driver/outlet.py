@@ -86,20 +86,20 @@ class Outlet(Endpoint):
                 unsent = self.sharing.send(parts, placed, deadline)
             else:
                 unsent = self.connection.send(parts, (), deadline)
+            if unsent is not None:
+                return self._put_off(unsent)
         except (OSError, EOFError):
             self._write.release()
             raise
         except BaseException:
-            # Ctrl-C, most likely, and nobody knows how much went: whatever followed would be taken
-            # for the rest, or a descriptor for that of another segment.
+            # Ctrl-C, most likely, or no memory for the rest. Nobody knows how much went: whatever
+            # followed would be taken for the rest, or a descriptor for that of another segment.
             self.closed = True
             self._write.release()
             self._host.worker.endpoint_lost(self, ConnectionAbortedError("a send was interrupted"))
             raise
-        if unsent is None:
-            self._write.release()
-            return True
-        return self._put_off(unsent)
+        self._write.release()
+        return True
 
     def _pack(
         self,
