@@ -182,6 +182,29 @@ def test_what_was_received_before_a_fork_never_goes_back(
     assert other.is_free(), "what came after the fork goes back"
 
 
+@pytest.mark.processes
+def test_what_was_received_while_a_fork_was_prepared_never_goes_back_either() -> None:
+    source = """
+import os
+arrays = []
+os.register_at_fork(before=lambda: arrays.append(received.view("peer", segment.id, 10)))
+# Whoever comes later prepares first.
+from telegrad.rpc.segments import SegmentMap, SegmentPool
+pool, received = SegmentPool(), SegmentMap()
+segment = pool.take("peer", 1 << 20)
+received.adopt("peer", segment.id, os.dup(segment.fd), segment.size)
+segment.handed_over()
+child = os.fork()
+arrays.clear()
+if not child:
+    os._exit(1 if segment.is_free() else 0)
+_, status = os.waitpid(child, 0)
+assert os.waitstatus_to_exitcode(status) == 0, "the child gave it back"
+assert not segment.is_free(), "the parent gave it back"
+"""
+    subprocess.run([sys.executable, "-c", source], check=True, timeout=PATIENCE)
+
+
 @pytest.mark.parametrize(
     "nbytes", [n * SMALLEST_SEGMENT + d for n in (1, 3, 8) for d in (-1, 0, 1)]
 )

@@ -235,7 +235,9 @@ def _renew() -> None:
 
 
 if SEGMENTS:
-    os.register_at_fork(before=_renew)
+    # Before it, lest one side gives back what both have. After it, on both sides, because of what
+    # another thread received while other modules prepared for the fork.
+    os.register_at_fork(before=_renew, after_in_parent=_renew, after_in_child=_renew)
 
 
 def _lease_type(nbytes: int) -> type[Any]:
