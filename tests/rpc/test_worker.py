@@ -24,7 +24,8 @@ from telegrad.rpc.future import Future, collect_all, wait_all
 from telegrad.rpc.introduction import Limits
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
-from telegrad.rpc.wire.frames import CALL, pack
+from telegrad.rpc.segments import SEGMENTS
+from telegrad.rpc.wire.frames import CALL, PLACED, Placement, pack
 
 
 @pytest.fixture
@@ -524,3 +525,13 @@ def test_wait_for_a_call_that_blocks_in_a_handler_does_not_stop_the_reader(pair)
     waiting = [a.rpc_async("b", simulated.wait_for_gate) for _ in range(20)]
     a.rpc_sync("b", simulated.open_gate, timeout=20)
     assert wait_all(waiting, timeout=20) == ["open"] * 20
+
+
+@pytest.mark.skipif(not SEGMENTS, reason="this system has no sealed memory files")
+def test_a_peer_that_names_shared_memory_it_never_sent_is_cut_off_by_name(pair, caplog):
+    a, b = pair
+    a.rpc_sync("b", simulated.who)
+    link = a.peers.get("b").outgoing
+    link.connection.send(pack(CALL, PLACED, 9, 0, b"", [Placement(5, 0, 100)]))
+    assert eventually(lambda: not b.peers.get("a").incoming)
+    assert "worker 'a' names the segment 5, which it never sent" in caplog.text

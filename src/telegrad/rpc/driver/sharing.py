@@ -26,6 +26,10 @@ class Sharing:
         self._segments = segments
         self._most = connection.limits.payload_bytes
 
+    def __repr__(self) -> str:
+        # What errors about segments call the peer.
+        return f"worker {self._connection.peer_name!r}"
+
     def place(
         self, buffers: Sequence[Buffer]
     ) -> tuple[Sequence[Buffer | Placement], list[Segment]]:
