@@ -6,7 +6,7 @@ import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.errors import CallTimeout, NotInitialized, WorkerLost
+from telegrad.errors import CallTimeout, NotInitialized, UsageError, WorkerLost
 
 GATE = threading.Event()
 
@@ -135,3 +135,12 @@ def test_methods_of_the_value_are_not_looked_for_on_the_reference():
         with pytest.raises(AttributeError, match=r"has no attribute '_append'$"):
             _ = own._append
         assert not hasattr(own, "append")
+
+
+@pytest.mark.parametrize("to", ["a", "b"])
+@pytest.mark.parametrize("wrong", [{"args": (threading.Lock(),)}, {"timeout": "1"}])
+def test_a_reference_that_could_not_be_asked_for_leaves_nothing_behind(to, wrong):
+    with neighbours("a", "b") as (a, _):
+        with pytest.raises(UsageError):
+            a.remote(to, len, **wrong)
+        assert eventually(lambda: not any(a.references.counts().values()))

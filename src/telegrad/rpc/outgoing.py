@@ -130,9 +130,15 @@ class Outgoing:
             self.call(to, function, args, kwargs, timeout, waits=False, creates=number, said=said)
             return handle
         handle = worker.references.ask_for(number, owner)
-        call = self.call(
-            to, function, args, kwargs, timeout, waits=False, creates=number, said=said
-        )
+        try:
+            call = self.call(
+                to, function, args, kwargs, timeout, waits=False, creates=number, said=said
+            )
+        except BaseException as error:
+            # It was not sent: nobody will ever confirm it. The error's traceback holds this frame.
+            del handle
+            worker.references.asked(number, error)
+            raise
         call.add_done_callback(Quick(lambda done: worker.references.asked(number, done._error)))
         return handle
 
