@@ -3,12 +3,17 @@
 import pytest
 
 from telegrad.errors import ProtocolViolation, ShapeError
+from telegrad.rpc.introduction import Limits
 from telegrad.rpc.wire.failures import RemoteFailure, dump_failure, load_failure
 
 
 class Picky(Exception):
     def __init__(self, a, b):
         super().__init__(f"{a} and {b}")
+
+
+class Long(Exception):
+    pass
 
 
 def raised(error):
@@ -50,3 +55,21 @@ def test_a_strict_worker_does_not_rebuild_foreign_types():
 def test_a_malformed_failure_is_a_violation():
     with pytest.raises(ProtocolViolation, match="malformed failure"):
         load_failure(b"\x01\x02", strict=False)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("kind", [ValueError, Long])
+def test_a_failure_of_any_size_fits_into_a_header(kind, strict):
+    data = dump_failure(raised(kind("é" * (1 << 25) + "the end")), "ps", strict=strict)
+    assert len(data) < Limits().header_bytes // 4
+    back = load_failure(data, strict=strict)
+    assert type(back) is (ValueError if kind is ValueError else RemoteFailure)
+    assert "characters left out" in str(back)
+    assert str(back).endswith("the end")
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_message_that_is_no_valid_text_gets_through(strict):
+    back = there_and_back(ValueError("caf\udce9"), strict=strict)
+    assert type(back) is ValueError
+    assert "\\udce9" in back.__notes__[0]

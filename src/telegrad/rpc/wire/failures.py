@@ -7,7 +7,7 @@ says what it was. Strict workers rebuild only Python's own exceptions and telegr
 import builtins
 import pickle
 import traceback
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,6 +16,11 @@ from telegrad.errors import PeerError, ProtocolViolation
 from telegrad.rpc.wire import pickling
 
 __all__ = ["RemoteFailure", "dump_failure", "load_failure"]
+
+
+# A failure is a header, which has a bound, and it must get through.
+_MOST_PICKLED: Final = 8 << 20
+_LONGEST_TEXT: Final = 1 << 20
 
 
 class RemoteFailure(PeerError, RuntimeError):
@@ -43,13 +48,22 @@ def dump_failure(error: BaseException, worker: str, *, strict: bool) -> bytes:
         try:
             stream, slots = pickling.dumps(error, "the exception")
             # An exception whose arguments don't fit its own constructor pickles but never loads.
-            if slots or type(pickle.loads(stream)) is not type_:
+            if slots or len(stream) > _MOST_PICKLED or type(pickle.loads(stream)) is not type_:
                 stream = None
         except Exception:
             stream = None
-    trace = "".join(traceback.format_exception(error))
-    failure = _Failure(type_.__module__, type_.__qualname__, _text(error), worker, trace, stream)
+    message = _fit(_text(error))
+    trace = _fit("".join(traceback.format_exception(error)))
+    failure = _Failure(type_.__module__, type_.__qualname__, message, worker, trace, stream)
     return _encode(failure)
+
+
+def _fit(text: str) -> str:
+    """Return the text as it can be sent: not too long, and without lone surrogates."""
+    if len(text) > _LONGEST_TEXT:
+        half = _LONGEST_TEXT // 2
+        text = f"{text[:half]} ... ({len(text) - 2 * half} characters left out) ... {text[-half:]}"
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _text(error: BaseException) -> str:
