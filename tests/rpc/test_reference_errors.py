@@ -2,11 +2,14 @@
 
 import threading
 
+import numpy as np
 import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, NotInitialized, UsageError, WorkerLost
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.options import Options
 
 GATE = threading.Event()
 
@@ -66,8 +69,6 @@ def test_the_owner_is_told_the_same_of_its_own_value(gate):
 
 
 def test_the_default_timeout_is_named_where_none_was_given(gate):
-    from telegrad.rpc.options import Options
-
     with neighbours("a", "b", options=Options(rpc_timeout=0.5)) as (a, _):
         reference = a.remote("b", late)
         with pytest.raises(CallTimeout, match=r"within 0\.5 s"):
@@ -144,3 +145,14 @@ def test_a_reference_that_could_not_be_asked_for_leaves_nothing_behind(to, wrong
         with pytest.raises(UsageError):
             a.remote(to, len, **wrong)
         assert eventually(lambda: not any(a.references.counts().values()))
+
+
+def make_too_large():
+    return current_worker().make_rref(1), np.ones(1 << 20)
+
+
+def test_a_reference_in_an_answer_that_is_too_large_is_taken_back():
+    with neighbours("a", "b", options=Options(in_flight_bytes_of_peer=2 << 20)) as (a, b):
+        with pytest.raises(UsageError, match="more than the 2097152 that a takes"):
+            a.rpc_sync("b", make_too_large)
+        assert eventually(lambda: not any(b.references.counts().values()))

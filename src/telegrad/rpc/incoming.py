@@ -343,6 +343,8 @@ class Incoming:
     def answer_failure(self, endpoint: Endpoint, number: int, error: BaseException) -> None:
         """Answer a call or a service's message with an exception."""
         worker = self._worker
+        # Of an answer that was sealed and could not be sent.
+        worker.references.unanswered(endpoint, number)
         if not endpoint.is_wanted(number):
             return
         header = dump_failure(error, worker.name, strict=worker.codec.strict)
