@@ -274,6 +274,18 @@ def test_services_answer_later_and_from_another_thread(pair):
         a.ask_service("b", "nothing")
 
 
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_reply_that_cannot_be_sent_is_the_askers_error(inline):
+    options = Options(in_flight_bytes_of_peer=1 << 20)
+    with neighbours("a", "b", options=options) as (a, b):
+        b.register_service(
+            "large", lambda request: request.reply(None, [np.ones(1 << 18)]), inline=inline
+        )
+        with pytest.raises(UsageError, match="more than the 1048576 that a takes"):
+            a.ask_service("b", "large", timeout=5)
+        assert a.rpc_sync("b", simulated.who) == "b"
+
+
 def test_the_interceptor_sees_and_replaces_values_at_all_four_points(pair):
     a, b = pair
     seen = []

@@ -113,8 +113,14 @@ class ServiceRequest:
     def reply(self, header: Any = None, content: Arrays = ()) -> None:
         """Answer the message."""
         number, self._number = self._number, None
-        if number is not None:
+        if number is None:
+            return
+        try:
             self._worker.incoming.answer_service(self.via, number, header, content)
+        except BaseException:
+            # Too large, most likely: the sender still waits, and can be told of this.
+            self._number = number
+            raise
 
     def fail(self, error: BaseException) -> None:
         """Answer with an exception, which is raised at the sender."""
