@@ -95,6 +95,84 @@ def test_a_familiar_option_that_is_missing_says_which_to_use(
     assert said in str(caught.value)
 
 
+IN_ORDER: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": lambda m, x: m.sum(x, 0),
+    "prod": lambda m, x: m.prod(x, 1),
+    "mean": lambda m, x: m.mean(x, -1, keepdims=True),
+    "softmax": lambda m, x: m.softmax(x, 0),
+    "log_softmax": lambda m, x: m.log_softmax(x, 0),
+    "logsumexp": lambda m, x: m.logsumexp(x, 0),
+    "all and any": lambda m, x: x * m.all(x > 0, 0) - x * m.any(x > 0, 0),
+    "count_nonzero": lambda m, x: x * m.count_nonzero(x, 1)[:, None],
+    "argmax and argmin": lambda m, x: x * m.argmax(x, 0) - x * m.argmin(x, 0),
+    "concat": lambda m, x: m.concat([x, x * x], 1),
+    "stack": lambda m, x: m.stack([x, x * x], 1),
+    "flip": lambda m, x: m.flip(x, (0,)),
+    "roll": lambda m, x: m.roll(x, 1, 0),
+    "argsort": lambda m, x: x * m.argsort(x, 0),
+    "tensordot": lambda m, x: m.tensordot(x, x.T, 1),
+    "tril and triu": lambda m, x: m.tril(x, 1) - m.triu(x, -1),
+    "diag and diagonal": lambda m, x: m.diag(x[0], 1).sum() + m.diagonal(x, 1).sum(),
+    "svd": lambda m, x: m.linalg.svd(x, False)[1],
+    "qr": lambda m, x: m.linalg.qr(x, "reduced")[1] ** 2,
+    "fft": lambda m, x: abs(m.fft.fft(x, 4, 0)),
+}
+
+
+@pytest.mark.parametrize("call", IN_ORDER.values(), ids=IN_ORDER.keys())
+def test_a_function_takes_its_options_in_the_order_of_pytorch(
+    call: Callable[[Any, Any], Any],
+) -> None:
+    ours, theirs = matrix(), torch.tensor(MATRIX, requires_grad=True)
+    mine, wanted = call(tg, ours), call(torch, theirs)
+    mine.sum().backward()
+    wanted.sum().backward()
+    np.testing.assert_allclose(mine.detach().numpy(), wanted.detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_function_takes_its_options_in_the_order_of_numpy() -> None:
+    x, array, places = matrix().detach(), np.array(MATRIX, np.float32), np.array([1, 0])
+    pairs = [
+        (tg.max(x, 0), np.max(array, 0)),
+        (tg.min(x, 1), np.min(array, 1)),
+        (tg.var(x, 0), np.var(array, 0)),
+        (tg.std(x, 0), np.std(array, 0)),
+        (tg.sort(x, 0), np.sort(array, 0)),
+        (tg.trace(x, 1), np.trace(array, 1)),
+        (tg.repeat(x, 2, 0), np.repeat(array, 2, 0)),
+        (tg.take(x, places, 1), np.take(array, places, 1)),
+        (tg.take_along_axis(x, places[:, None], 1), array[[0, 1], [1, 0]][:, None]),
+        (tg.cumulative_sum(x, 0), np.cumsum(array, 0)),
+        (tg.cumulative_prod(x, 0), np.cumprod(array, 0)),
+        (tg.unstack(x, 1)[2], array[:, 2]),
+    ]
+    for mine, wanted in pairs:
+        np.testing.assert_allclose(mine.numpy(), wanted, rtol=1e-6)
+
+
+NO_AXES: list[tuple[Callable[[Any], Any], str]] = [
+    (
+        lambda x: tg.sum(x, True),
+        "expected an integer as axis in sum, got bool",
+    ),
+    (lambda x: x.mean([0, 1]), "as axis in mean, got list; several axes are a tuple"),
+    (lambda x: tg.softmax(x, 1.0), "as axis in softmax, got float"),
+    (
+        lambda x: tg.max(x, x),
+        "as axis in max, got Tensor; of two tensors element by element, write ",
+    ),
+    (lambda x: x.min(tg.tensor(1)), "write telegrad.minimum"),
+]
+
+
+@pytest.mark.parametrize(("call", "said"), NO_AXES, ids=[said for _, said in NO_AXES])
+def test_what_is_no_axis_is_named_as_such(call: Callable[[Any], Any], said: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        call(matrix())
+    assert said in str(caught.value)
+
+
 SUPPORTED: dict[str, Callable[[Any], Any]] = {
     "view": lambda x: x.view(3, 2),
     "view of a tuple, with a length left open": lambda x: x.view((-1, 2)),

@@ -34,7 +34,7 @@ def log_sigmoid(x: ArrayLike, /) -> Tensor:
     return _log_sigmoid(x)
 
 
-def softplus(x: ArrayLike, /, *, beta: float = 1.0) -> Tensor:
+def softplus(x: ArrayLike, /, beta: float = 1.0) -> Tensor:
     """``log(1 + exp(beta * x)) / beta`` of each element, exact for all sizes of x."""
     if beta == 1:
         return _softplus(x)

@@ -83,6 +83,8 @@ def shape_of(shape: int | Sequence[int], *more: int) -> tuple[int, ...]:
 
 def normalized_axis(axis: int, ndim: int, name: str) -> int:
     """`axis` counted from 0, checked."""
+    if type(axis) is not int:
+        axis = _integer(axis, name)
     if not ndim:
         raise ShapeError(f"expected a tensor with axes in {name}, got a 0-d tensor and axis {axis}")
     if not -ndim <= axis < ndim:
@@ -91,6 +93,19 @@ def normalized_axis(axis: int, ndim: int, name: str) -> int:
             f"{ndim} axes"
         )
     return axis % ndim
+
+
+def _integer(axis: Any, name: str) -> int:
+    # True is a habit of other options' order, and a tensor one of max(x, y): neither is an axis.
+    if isinstance(axis, np.integer):
+        return int(axis)
+    both = {"max": "maximum", "min": "minimum"}.get(name)
+    advice = ""
+    if isinstance(axis, list):
+        advice = "; several axes are a tuple"
+    elif both and isinstance(axis, Tensor):
+        advice = f"; of two tensors element by element, write telegrad.{both}"
+    raise DTypeError(f"expected an integer as axis in {name}, got {type(axis).__name__}{advice}")
 
 
 def normalized_axes(axis: Axis, ndim: int, name: str) -> tuple[int, ...]:

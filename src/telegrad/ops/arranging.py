@@ -22,13 +22,13 @@ from telegrad.tensors import Tensor, apply
 __all__ = ["flip", "repeat", "roll", "tile"]
 
 
-def flip(x: ArrayLike, /, *, axis: Axis = None) -> Tensor:
+def flip(x: ArrayLike, /, axis: Axis = None) -> Tensor:
     """The elements in reverse order along some axes, or along all of them."""
     x = as_tensor(x, "flip")
     return apply(_rows.FLIP, x, axis=normalized_axes(axis, x.ndim, "flip"))  # type: ignore[no-any-return]
 
 
-def roll(x: ArrayLike, /, shift: int | tuple[int, ...], *, axis: Axis = None) -> Tensor:
+def roll(x: ArrayLike, /, shift: int | tuple[int, ...], axis: Axis = None) -> Tensor:
     """The elements moved along some axes; what leaves at the end enters at the start."""
     x = as_tensor(x, "roll")
     if isinstance(shift, tuple) and not (isinstance(axis, tuple) and len(axis) == len(shift)):
@@ -54,7 +54,7 @@ def tile(x: ArrayLike, repetitions: int | tuple[int, ...], /) -> Tensor:
 
 
 def repeat(
-    x: ArrayLike, repeats: int | Sequence[int] | Tensor, /, *, axis: int | None = None
+    x: ArrayLike, repeats: int | Sequence[int] | Tensor, /, axis: int | None = None
 ) -> Tensor:
     """Each element repeated, `repeats` times or its own number of times, along an axis."""
     x = as_tensor(x, "repeat")

@@ -34,8 +34,8 @@ def _running(
 def cumulative_sum(
     x: ArrayLike,
     /,
-    *,
     axis: int | None = None,
+    *,
     dtype: Any = None,
     include_initial: bool = False,
     **unknown: Never,
@@ -49,8 +49,8 @@ def cumulative_sum(
 def cumulative_prod(
     x: ArrayLike,
     /,
-    *,
     axis: int | None = None,
+    *,
     dtype: Any = None,
     include_initial: bool = False,
     **unknown: Never,

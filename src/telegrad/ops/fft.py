@@ -36,16 +36,12 @@ Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 _EXCHANGED: dict[str, Norm] = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
-def fft(
-    x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
-) -> Tensor:
+def fft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The discrete Fourier transform along an axis, cut or padded to n elements."""
     return _transformed(_rows.FFTN, "fft", x, _one(n), (axis,), norm)
 
 
-def ifft(
-    x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
-) -> Tensor:
+def ifft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The inverse of ``fft``."""
     return _transformed(_rows.IFFTN, "ifft", x, _one(n), (axis,), norm)
 
@@ -53,7 +49,6 @@ def ifft(
 def fftn(
     x: ArrayLike,
     /,
-    *,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
@@ -65,7 +60,6 @@ def fftn(
 def ifftn(
     x: ArrayLike,
     /,
-    *,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
@@ -74,16 +68,12 @@ def ifftn(
     return _transformed(_rows.IFFTN, "ifftn", x, s, axes, norm)
 
 
-def rfft(
-    x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
-) -> Tensor:
+def rfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The transform of real values: half of the spectrum, which determines the rest."""
     return _transformed(_rows.RFFTN, "rfft", x, _one(n), (axis,), norm)
 
 
-def irfft(
-    x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
-) -> Tensor:
+def irfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The inverse of ``rfft``: n real values, by default an even number of them."""
     return _transformed(_rows.IRFFTN, "irfft", x, _one(n), (axis,), norm)
 
@@ -91,7 +81,6 @@ def irfft(
 def rfftn(
     x: ArrayLike,
     /,
-    *,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
@@ -103,7 +92,6 @@ def rfftn(
 def irfftn(
     x: ArrayLike,
     /,
-    *,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
@@ -112,28 +100,24 @@ def irfftn(
     return _transformed(_rows.IRFFTN, "irfftn", x, s, axes, norm)
 
 
-def hfft(
-    x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
-) -> Tensor:
+def hfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The real transform of a signal that is its own mirrored conjugate, given by half of it."""
     return irfft(conj(as_tensor(x, "hfft")), n=n, axis=axis, norm=_exchanged(norm, "hfft"))
 
 
-def ihfft(
-    x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
-) -> Tensor:
+def ihfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The inverse of ``hfft``."""
     return conj(rfft(x, n=n, axis=axis, norm=_exchanged(norm, "ihfft")))
 
 
-def fftshift(x: ArrayLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+def fftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tensor:
     """Moves the frequency 0 from the start of the axes to their middle."""
     x = as_tensor(x, "fftshift")
     axes = _shifted_axes(axes, x, "fftshift")
     return apply(_rows.FFTSHIFT, x, axes=axes)  # type: ignore[no-any-return]
 
 
-def ifftshift(x: ArrayLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+def ifftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tensor:
     """Moves the frequency 0 from the middle of the axes back to their start."""
     x = as_tensor(x, "ifftshift")
     axes = _shifted_axes(axes, x, "ifftshift")

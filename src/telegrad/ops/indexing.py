@@ -114,7 +114,7 @@ def in_place(x: Tensor, symbol: str, compute: Callable[[Tensor], Tensor]) -> Ten
     return x
 
 
-def take(x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Tensor:
+def take(x: ArrayLike, indices: ArrayLike, /, axis: int | None = None) -> Tensor:
     """The elements or layers at some places along an axis; a place may be named twice."""
     x = as_tensor(x, "take")
     if axis is None:
@@ -125,7 +125,7 @@ def take(x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Ten
     return getitem(x, (*(slice(None),) * axis, _integers(indices, "take")))
 
 
-def take_along_axis(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Tensor:
+def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int = -1) -> Tensor:
     """For each place of `indices`, the element at that index of the axis in the same line."""
     x = as_tensor(x, "take_along_axis")
     indices = _integers(indices, "take_along_axis")

@@ -17,7 +17,7 @@ _AT_ONCE = 256
 """How many layers one node gives: summing their cotangents takes time with its square."""
 
 
-def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0, **unknown: Never) -> Tensor:
+def concat(arrays: Sequence[ArrayLike], /, axis: int | None = 0, **unknown: Never) -> Tensor:
     """The tensors one after the other along an axis; with None each is flattened first."""
     if unknown:
         raise unexpected("concat", unknown)
@@ -39,7 +39,7 @@ def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0, **unknown: N
     return apply(concat_of(len(parts)), *parts, axis=axis, bounds=bounds)  # type: ignore[no-any-return]
 
 
-def stack(arrays: Sequence[ArrayLike], /, *, axis: int = 0, **unknown: Never) -> Tensor:
+def stack(arrays: Sequence[ArrayLike], /, axis: int = 0, **unknown: Never) -> Tensor:
     """Tensors of one shape, joined along a new axis."""
     if unknown:
         raise unexpected("stack", unknown)
@@ -51,7 +51,7 @@ def stack(arrays: Sequence[ArrayLike], /, *, axis: int = 0, **unknown: Never) ->
     return apply(stack_of(len(parts)), *parts, axis=axis)  # type: ignore[no-any-return]
 
 
-def unstack(x: ArrayLike, /, *, axis: int = 0, **unknown: Never) -> tuple[Tensor, ...]:
+def unstack(x: ArrayLike, /, axis: int = 0, **unknown: Never) -> tuple[Tensor, ...]:
     """The layers of a tensor along an axis, which they no longer have."""
     if unknown:
         raise unexpected("unstack", unknown)

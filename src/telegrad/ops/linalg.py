@@ -215,7 +215,7 @@ def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tensor:
     return apply(_decompositions.CHOLESKY, x, upper=bool(upper))  # type: ignore[no-any-return]
 
 
-def qr(x: ArrayLike, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
+def qr(x: ArrayLike, /, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
     """A matrix with orthonormal columns and an upper triangular one, whose product is x."""
     if mode not in ("reduced", "complete"):
         raise UsageError(f"expected the mode 'reduced' or 'complete' in qr, got {mode!r}")
@@ -237,7 +237,7 @@ def eigvalsh(x: ArrayLike, /) -> Tensor:
     return apply(_spectra.EIGVALSH, _square(x, "eigvalsh"))  # type: ignore[no-any-return]
 
 
-def svd(x: ArrayLike, /, *, full_matrices: bool = True) -> SVDResult:
+def svd(x: ArrayLike, /, full_matrices: bool = True) -> SVDResult:
     """Singular vectors and values: ``x = U @ diag(S) @ Vh``.
 
     With `full_matrices` U and Vh are square; where x is not, only S has a derivative then.

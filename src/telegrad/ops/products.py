@@ -63,7 +63,7 @@ def matrix_transpose(x: ArrayLike, /) -> Tensor:
 
 
 def tensordot(
-    x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
+    x1: ArrayLike, x2: ArrayLike, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2
 ) -> Tensor:
     """The sum of products over pairs of axes: the last of x1 with the first of x2, or as given."""
     x1, x2 = of_one_dtype("tensordot", x1, x2)
@@ -157,13 +157,13 @@ def kron(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     return reshape(blocks * copies, tuple(a * b for a, b in zip(shape1, shape2)))
 
 
-def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
+def diagonal(x: ArrayLike, /, offset: int = 0) -> Tensor:
     """The diagonals of matrices; a positive offset counts above the main one."""
     x = _matrix(x, "diagonal")
     return apply(_rows.DIAGONAL, x, offset=offset)  # type: ignore[no-any-return]
 
 
-def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
+def trace(x: ArrayLike, /, offset: int = 0, *, dtype: Any = None) -> Tensor:
     """The sums of the diagonals of matrices."""
     x = _matrix(x, "trace")
     if dtype is not None:
@@ -188,7 +188,7 @@ def diagonal_matrix(x: ArrayLike, /) -> Tensor:
     return apply(_rows.DIAGONAL_MATRIX, x)  # type: ignore[no-any-return]
 
 
-def diag(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
+def diag(x: ArrayLike, /, offset: int = 0) -> Tensor:
     """The diagonal of a matrix, or the matrix with a vector on its diagonal."""
     x = as_tensor(x, "diag")
     if x.ndim != 1:

@@ -48,8 +48,8 @@ def _cast(x: ArrayLike, dtype: Any, name: str) -> Tensor:
 def sum(
     x: ArrayLike,
     /,
-    *,
     axis: Axis = None,
+    *,
     dtype: Any = None,
     keepdims: bool = False,
     **unknown: Never,
@@ -63,8 +63,8 @@ def sum(
 def prod(
     x: ArrayLike,
     /,
-    *,
     axis: Axis = None,
+    *,
     dtype: Any = None,
     keepdims: bool = False,
     **unknown: Never,
@@ -77,7 +77,7 @@ def prod(
     return _reduced(_cumulative.PROD, x, axis, keepdims, unknown)
 
 
-def mean(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
+def mean(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, **unknown: Never) -> Tensor:
     """The average over some axes, or over all of them."""
     return _reduced(_rows.MEAN, x, axis, keepdims, unknown)
 
@@ -85,8 +85,8 @@ def mean(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, **unknow
 def var(
     x: ArrayLike,
     /,
-    *,
     axis: Axis = None,
+    *,
     correction: float = 0.0,
     keepdims: bool = False,
     **unknown: Never,
@@ -98,8 +98,8 @@ def var(
 def std(
     x: ArrayLike,
     /,
-    *,
     axis: Axis = None,
+    *,
     correction: float = 0.0,
     keepdims: bool = False,
     **unknown: Never,
@@ -108,28 +108,28 @@ def std(
     return _reduced(_statistics.STD, x, axis, keepdims, unknown, correction=correction)
 
 
-def max(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
+def max(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, **unknown: Never) -> Tensor:
     """The largest element over some axes; equal ones share the gradient."""
     return _reduced(_rows.AMAX, x, axis, keepdims, unknown)
 
 
-def min(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
+def min(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, **unknown: Never) -> Tensor:
     """The smallest element over some axes; equal ones share the gradient."""
     return _reduced(_rows.AMIN, x, axis, keepdims, unknown)
 
 
-def all(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
+def all(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, **unknown: Never) -> Tensor:
     """Whether all elements over some axes are true."""
     return _reduced(_searching.ALL, x, axis, keepdims, unknown)
 
 
-def any(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
+def any(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, **unknown: Never) -> Tensor:
     """Whether some element over some axes is true."""
     return _reduced(_searching.ANY, x, axis, keepdims, unknown)
 
 
 def count_nonzero(
-    x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, **unknown: Never
+    x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, **unknown: Never
 ) -> Tensor:
     """How many elements over some axes are not zero."""
     return _reduced(_searching.COUNT_NONZERO, x, axis, keepdims, unknown)

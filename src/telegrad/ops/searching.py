@@ -12,7 +12,7 @@ __all__ = ["argmax", "argmin", "nonzero", "searchsorted"]
 
 
 def argmax(
-    x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False, **unknown: Never
+    x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False, **unknown: Never
 ) -> Tensor:
     """Where the largest element along an axis is; the first of equal ones."""
     if unknown:
@@ -24,7 +24,7 @@ def argmax(
 
 
 def argmin(
-    x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False, **unknown: Never
+    x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False, **unknown: Never
 ) -> Tensor:
     """Where the smallest element along an axis is; the first of equal ones."""
     if unknown:

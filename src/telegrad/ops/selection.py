@@ -38,12 +38,12 @@ def _bound(bound: Any, x: Tensor) -> Tensor:
     return as_inputs("clip", (x, bound))[1]
 
 
-def tril(x: ArrayLike, /, *, k: int = 0) -> Tensor:
+def tril(x: ArrayLike, /, k: int = 0) -> Tensor:
     """The part of each matrix on and below diagonal `k`, zeros above."""
     return apply(_rows.TRIL, _matrices(x, "tril"), k=k)  # type: ignore[no-any-return]
 
 
-def triu(x: ArrayLike, /, *, k: int = 0) -> Tensor:
+def triu(x: ArrayLike, /, k: int = 0) -> Tensor:
     """The part of each matrix on and above diagonal `k`, zeros below."""
     return apply(_rows.TRIU, _matrices(x, "triu"), k=k)  # type: ignore[no-any-return]
 

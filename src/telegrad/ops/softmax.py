@@ -13,7 +13,7 @@ from telegrad.tensors.habits import unexpected
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 
 
-def softmax(x: ArrayLike, /, *, axis: Axis = -1, **unknown: Never) -> Tensor:
+def softmax(x: ArrayLike, /, axis: Axis = -1, **unknown: Never) -> Tensor:
     """Exponentials divided by their sum along an axis (several, or None for all)."""
     if unknown:
         raise unexpected("softmax", unknown)
@@ -22,7 +22,7 @@ def softmax(x: ArrayLike, /, *, axis: Axis = -1, **unknown: Never) -> Tensor:
     return apply(_rows.SOFTMAX, x, axis=axis)  # type: ignore[no-any-return]
 
 
-def log_softmax(x: ArrayLike, /, *, axis: Axis = -1, **unknown: Never) -> Tensor:
+def log_softmax(x: ArrayLike, /, axis: Axis = -1, **unknown: Never) -> Tensor:
     """The logarithm of ``softmax``, without its underflow."""
     if unknown:
         raise unexpected("log_softmax", unknown)
@@ -32,7 +32,7 @@ def log_softmax(x: ArrayLike, /, *, axis: Axis = -1, **unknown: Never) -> Tensor
 
 
 def logsumexp(
-    x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, **unknown: Never
+    x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, **unknown: Never
 ) -> Tensor:
     """The logarithm of the sum of exponentials over some axes, or over all of them."""
     if unknown:

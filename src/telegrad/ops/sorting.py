@@ -14,8 +14,8 @@ __all__ = ["argsort", "sort"]
 def sort(
     x: ArrayLike,
     /,
-    *,
     axis: int = -1,
+    *,
     descending: bool = False,
     stable: bool = True,
     **unknown: Never,
@@ -31,8 +31,8 @@ def sort(
 def argsort(
     x: ArrayLike,
     /,
-    *,
     axis: int = -1,
+    *,
     descending: bool = False,
     stable: bool = True,
     **unknown: Never,
