@@ -1,5 +1,6 @@
 """init_rpc and shutdown: workers started by hand that meet at rank 0."""
 
+import datetime
 import os
 import socket
 import subprocess
@@ -11,7 +12,10 @@ import pytest
 
 from telegrad.distributed import rpc
 from telegrad.errors import CallTimeout, UsageError, WorkerLost
+from telegrad.rpc import face
 from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.minting import mint
+from telegrad.rpc.transport import Address
 
 pytestmark = pytest.mark.processes
 
@@ -146,6 +150,30 @@ def test_an_unreachable_master_is_an_error_that_says_what_was_tried(monkeypatch,
         monkeypatch.setenv("TELEGRAD_KEY_FILE", str(tmp_path / "key"))
         with pytest.raises(WorkerLost, match=r"no worker could be reached at tcp://127.*tried"):
             rpc.init_rpc("t", rank=1, world_size=2, options=rpc.Options(join_timeout=0.5))
+
+
+# The last is one that no socket may be connected to without asking for it.
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("nobody.invalid", r"the host of tls://nobody.invalid:29500 is not known .*MASTER_ADDR"),
+        ("tcp://10.0.0.7", r"the host of tls://\[tcp://10.0.0.7\]:29500 is not known"),
+        ("255.255.255.255", r"no way leads from this machine to tls://255.*\(Permission denied\)"),
+    ],
+)
+def test_a_master_that_no_way_leads_to_is_an_error_that_names_it(host, said, monkeypatch, tmp_path):
+    (minted, *_) = mint(tmp_path / "cluster", ["t"], now=datetime.datetime.now(datetime.UTC))
+    monkeypatch.setenv("TELEGRAD_CREDENTIALS", str(minted))
+    monkeypatch.setenv("MASTER_ADDR", host)
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    with pytest.raises(WorkerLost, match=said):
+        rpc.init_rpc("t", rank=1, world_size=2)
+
+
+def test_a_name_that_has_only_an_address_of_ipv6_leads_to_the_own_one(monkeypatch):
+    found = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 29500, 0, 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    assert face._own_host(Address("tls", host="six", port=29500)) == "::1"
 
 
 def test_a_port_in_use_is_an_error(monkeypatch, tmp_path):

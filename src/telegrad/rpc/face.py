@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from telegrad.errors import CallTimeout, PeerError, UsageError
+from telegrad.errors import CallTimeout, PeerError, UsageError, WorkerLost
 from telegrad.rpc import environment
 from telegrad.rpc.call import Call
 from telegrad.rpc.current import current_worker, default_worker, set_default_worker
@@ -201,10 +201,18 @@ def _own_host(master: Address) -> str:
     """Return this machine's address on the way to rank 0."""
     import socket
 
-    family = socket.AF_INET6 if ":" in master.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect((master.host, master.port))
-        return str(probe.getsockname()[0])
+    reason = ""
+    for family, there in master.resolve():
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect(there)
+                return str(probe.getsockname()[0])
+        except OSError as error:
+            reason = str(error.strerror)
+    raise WorkerLost(
+        f"no way leads from this machine to {master.text} ({reason}): check MASTER_ADDR, or say "
+        "which address of this machine others reach by rpc.Options(host=...)"
+    )
 
 
 def _meeting_of_environment() -> Meeting:
