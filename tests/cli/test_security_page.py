@@ -3,13 +3,25 @@
 import re
 import shlex
 import shutil
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from telegrad.cli import main
+from telegrad.rpc.keys import ClusterKey
 
 PAGE = Path(__file__).parents[2] / "docs/security.md"
+SCRIPT = """
+from telegrad.distributed import rpc
+
+me = rpc.init_rpc()
+if me.info.id == 0:
+    print(rpc.rpc_sync("trainer0", abs, (-2,)), me.address)
+rpc.shutdown()
+"""
 
 
 def test_the_examples_of_the_security_page_run(
@@ -17,7 +29,9 @@ def test_the_examples_of_the_security_page_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```(console|python)\n(.*?)^```", PAGE.read_text(), re.M | re.S)
-    assert [kind for kind, _ in blocks] == ["console", "python", "console", "console", "console"]
+    assert [kind for kind, _ in blocks] == [
+        *("python", "console", "python", "console", "console", "console")
+    ]
     for kind, text in blocks:
         if kind == "python":
             exec(compile(text, str(PAGE), "exec"), {})
@@ -34,3 +48,34 @@ def test_the_examples_of_the_security_page_run(
         ["authority", "ps", "trainer0", "trainer1", "trainer2"]
     )
     assert len(list(Path("cluster-2").iterdir())) == 5
+    assert ClusterKey.load("cluster.key") != ClusterKey.load("cluster/ps/cluster.key")
+
+
+@pytest.mark.processes
+def test_the_workers_of_two_machines_start_as_the_page_says(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    text = PAGE.read_text().replace("10.0.0.7", "127.0.0.1").replace("29500", str(port))
+    commands = re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)
+    assert len(commands) == 2
+    assert main(["keygen", str(tmp_path / "cluster"), "--workers", "ps,trainer0"]) == 0
+    (tmp_path / "script.py").write_text(SCRIPT)
+    started = [
+        subprocess.Popen(
+            ["sh", "-c", command.replace("python script.py", f"{sys.executable} script.py")],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for command in commands
+    ]
+    try:
+        said = [process.communicate(timeout=60)[0] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+    assert said[0].startswith("2 tls://127.0.0.1:")
+    assert said[1] == ""
