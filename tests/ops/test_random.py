@@ -140,6 +140,10 @@ def test_bad_arguments_are_refused() -> None:
         tg.rand(2, dtype=tg.int64)
     with pytest.raises(UsageError, match="expected high above low in randint, got 3 and 3"):
         tg.randint(3, 3)
+    with pytest.raises(
+        DTypeError, match=r"high in randint, got tuple; .*randint\(0, high, shape\)"
+    ):
+        tg.randint(3, (2,))  # type: ignore[arg-type]
     with pytest.raises(DTypeError, match="expected an integer dtype in randint, got float32"):
         tg.randint(3, dtype=tg.float32)
     with pytest.raises(UsageError, match="expected a probability from 0 to 1 in bernoulli"):

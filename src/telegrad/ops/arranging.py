@@ -1,7 +1,7 @@
 """The elements in another order, or several times over."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -18,18 +18,25 @@ from telegrad.ops.indexing import getitem
 from telegrad.ops.shaping import broadcast_to, expand_dims, reshape
 from telegrad.rules import shaping as _rows
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.habits import unexpected
 
 __all__ = ["flip", "repeat", "roll", "tile"]
 
 
-def flip(x: ArrayLike, /, axis: Axis = None) -> Tensor:
+def flip(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
     """The elements in reverse order along some axes, or along all of them."""
+    if unknown:
+        raise unexpected("flip", unknown)
     x = as_tensor(x, "flip")
     return apply(_rows.FLIP, x, axis=normalized_axes(axis, x.ndim, "flip"))  # type: ignore[no-any-return]
 
 
-def roll(x: ArrayLike, /, shift: int | tuple[int, ...], axis: Axis = None) -> Tensor:
+def roll(
+    x: ArrayLike, /, shift: int | tuple[int, ...], axis: Axis = None, **unknown: Never
+) -> Tensor:
     """The elements moved along some axes; what leaves at the end enters at the start."""
+    if unknown:
+        raise unexpected("roll", unknown)
     x = as_tensor(x, "roll")
     if isinstance(shift, tuple) and not (isinstance(axis, tuple) and len(axis) == len(shift)):
         raise ShapeError(f"expected one axis for each shift in roll, got {shift} and {axis}")

@@ -1,7 +1,7 @@
 """Taking parts of a tensor, and putting parts into one."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis
 from telegrad.ops.shaping import astype, broadcast_to, reshape
 from telegrad.rules import indexing as _rows
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.habits import unexpected
 from telegrad.tensors.inputs import as_inputs
 from telegrad.tensors.shared import SharedArray
 from telegrad.tensors.tensor import refuse_in_place
@@ -114,8 +115,10 @@ def in_place(x: Tensor, symbol: str, compute: Callable[[Tensor], Tensor]) -> Ten
     return x
 
 
-def take(x: ArrayLike, indices: ArrayLike, /, axis: int | None = None) -> Tensor:
+def take(x: ArrayLike, indices: ArrayLike, /, axis: int | None = None, **unknown: Never) -> Tensor:
     """The elements or layers at some places along an axis; a place may be named twice."""
+    if unknown:
+        raise unexpected("take", unknown)
     x = as_tensor(x, "take")
     if axis is None:
         if x.ndim != 1:
@@ -125,8 +128,12 @@ def take(x: ArrayLike, indices: ArrayLike, /, axis: int | None = None) -> Tensor
     return getitem(x, (*(slice(None),) * axis, _integers(indices, "take")))
 
 
-def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int = -1) -> Tensor:
+def take_along_axis(
+    x: ArrayLike, indices: ArrayLike, /, axis: int = -1, **unknown: Never
+) -> Tensor:
     """For each place of `indices`, the element at that index of the axis in the same line."""
+    if unknown:
+        raise unexpected("take_along_axis", unknown)
     x = as_tensor(x, "take_along_axis")
     indices = _integers(indices, "take_along_axis")
     if indices.ndim != x.ndim:

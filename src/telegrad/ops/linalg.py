@@ -4,7 +4,7 @@ Every function takes matrices in the last two axes and stacks of them in the oth
 derivatives are undefined (equal eigenvalues, phases of complex vectors) says ``rules.spectra``.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Never
 
 from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, normalized_axes
@@ -28,6 +28,7 @@ from telegrad.rules import norms as _norms
 from telegrad.rules import solving as _solving
 from telegrad.rules import spectra as _spectra
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.habits import unexpected
 
 __all__ = [
     "EighResult",
@@ -259,9 +260,17 @@ def svdvals(x: ArrayLike, /) -> Tensor:
 
 
 def vector_norm(
-    x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2
+    x: ArrayLike,
+    /,
+    *,
+    axis: Axis = None,
+    keepdims: bool = False,
+    ord: float = 2,
+    **unknown: Never,
 ) -> Tensor:
     """The norm of vectors along some axes, or of all elements; any order, also inf and -inf."""
+    if unknown:
+        raise unexpected("vector_norm", unknown)
     x = _floating(x, "vector_norm")
     if axis is not None:
         axis = normalized_axes(axis, x.ndim, "vector_norm")

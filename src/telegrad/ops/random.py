@@ -135,6 +135,11 @@ def randint(
     """Whole numbers from `low` up to, not including, `high` (from 0 to `low` without it)."""
     if high is None:
         low, high = 0, low
+    if isinstance(high, tuple | list):
+        raise DTypeError(
+            f"expected a whole number as high in randint, got {type(high).__name__}; for "
+            "numbers from 0 write randint(0, high, shape)"
+        )
     if low >= high:
         raise UsageError(f"expected high above low in randint, got {low} and {high}")
     kind = np.dtype(np.int64 if dtype is None else dtype)

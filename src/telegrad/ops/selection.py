@@ -1,11 +1,12 @@
 """Choosing between values, element by element."""
 
-from typing import Any
+from typing import Any, Never
 
 from telegrad.errors import ShapeError
 from telegrad.ops.arguments import ArrayLike, as_tensor, promoted
 from telegrad.rules import selection as _rows
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.habits import unexpected
 from telegrad.tensors.inputs import as_inputs
 
 __all__ = ["clip", "tril", "triu", "where"]
@@ -38,13 +39,17 @@ def _bound(bound: Any, x: Tensor) -> Tensor:
     return as_inputs("clip", (x, bound))[1]
 
 
-def tril(x: ArrayLike, /, k: int = 0) -> Tensor:
+def tril(x: ArrayLike, /, k: int = 0, **unknown: Never) -> Tensor:
     """The part of each matrix on and below diagonal `k`, zeros above."""
+    if unknown:
+        raise unexpected("tril", unknown)
     return apply(_rows.TRIL, _matrices(x, "tril"), k=k)  # type: ignore[no-any-return]
 
 
-def triu(x: ArrayLike, /, k: int = 0) -> Tensor:
+def triu(x: ArrayLike, /, k: int = 0, **unknown: Never) -> Tensor:
     """The part of each matrix on and above diagonal `k`, zeros below."""
+    if unknown:
+        raise unexpected("triu", unknown)
     return apply(_rows.TRIU, _matrices(x, "triu"), k=k)  # type: ignore[no-any-return]
 
 

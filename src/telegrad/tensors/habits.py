@@ -170,6 +170,7 @@ _OPTIONS: dict[str, str] = {
     "dim": "use axis=",
     "dims": "use axis=",
     "keepdim": "use keepdims=",
+    "diagonal": "use k=",
     "p": "use ord=",
     "unbiased": "use correction=1 for unbiased=True, correction=0 for False",
     "ddof": "use correction=",
