@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, list[str]] = {
     "rules": ["errors", "arrays"],
     "tensors": ["errors", "arrays", "graph", "engine", "rules"],
     "ops": ["errors", "arrays", "graph", "rules", "tensors"],
-    "linalg": ["ops"],
+    "linalg": ["ops", "tensors"],
     "fft": ["ops"],
     "autograd": ["errors", "arrays", "graph", "engine", "rules", "tensors", "ops"],
     "rpc": ["errors", "arrays"],

@@ -205,7 +205,8 @@ from telegrad.ops.constants import e, inf, nan, newaxis, pi
 from telegrad.ops.info import namespace_info as __array_namespace_info__
 from telegrad.saving import load, save
 from telegrad.tensors import Tensor
-from telegrad.tensors.habits import advice_on_function as _advice_on_function
+from telegrad.tensors.familiar import FUNCTIONS as _FUNCTIONS
+from telegrad.tensors.habits import advice_on_name as _advice_on_name
 from telegrad.tensors.modes import (
     enable_grad,
     inference_mode,
@@ -220,7 +221,7 @@ __array_api_version__ = "2024.12"
 if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
 
     def __getattr__(name: str) -> None:
-        raise _advice_on_function(name)
+        raise _advice_on_name(__name__, _FUNCTIONS, name)
 
 
 __all__ = [

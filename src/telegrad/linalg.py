@@ -1,5 +1,7 @@
 """Linear algebra: the ``linalg`` extension of the array API standard, and a little beyond."""
 
+import typing as _typing
+
 from telegrad.ops.linalg import (
     EighResult,
     QRResult,
@@ -32,6 +34,8 @@ from telegrad.ops.linalg import (
     vecdot,
     vector_norm,
 )
+from telegrad.tensors.familiar import LINALG as _LINALG
+from telegrad.tensors.habits import advice_on_name as _advice_on_name
 
 __all__ = [
     "EighResult",
@@ -65,3 +69,8 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
+
+    def __getattr__(name: str) -> None:
+        raise _advice_on_name(__name__, _LINALG, name)

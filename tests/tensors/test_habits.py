@@ -11,18 +11,32 @@ import numpy as np
 import pytest
 
 import telegrad as tg
-from telegrad.tensors import habits
+import telegrad.distributed
+import telegrad.profiler
+import telegrad.testing
+from telegrad import nn
+from telegrad.nn import familiar as of_modules
+from telegrad.tensors import familiar
 
 torch = pytest.importorskip("torch")
 
 MATRIX = [[1.0, -2.0, 3.0], [0.5, 4.0, -6.0]]
 
 
+NAMES = (
+    (tg, familiar.FUNCTIONS),
+    (tg.linalg, familiar.LINALG),
+    (tg.autograd, familiar.AUTOGRAD),
+    (tg.autograd.functional, familiar.FUNCTIONAL),
+    (nn, of_modules.CLASSES),
+)
+
+
 def matrix() -> Any:
     return tg.tensor(MATRIX, requires_grad=True)
 
 
-@pytest.mark.parametrize("name", sorted(habits._METHODS))
+@pytest.mark.parametrize("name", sorted(familiar.METHODS))
 def test_a_familiar_method_that_is_missing_says_what_to_write(name: str) -> None:
     x = matrix()
     assert not hasattr(x, name)
@@ -32,7 +46,7 @@ def test_a_familiar_method_that_is_missing_says_what_to_write(name: str) -> None
         getattr(x, name)
 
 
-@pytest.mark.parametrize("name", sorted(habits._FUNCTIONS))
+@pytest.mark.parametrize("name", sorted(familiar.FUNCTIONS))
 def test_a_familiar_function_that_is_missing_says_what_to_write(name: str) -> None:
     # A package that another test has imported is there, of course.
     if hasattr(tg, name):
@@ -42,7 +56,11 @@ def test_a_familiar_function_that_is_missing_says_what_to_write(name: str) -> No
 
 
 def test_every_name_that_is_advised_exists() -> None:
-    rows = (*habits._METHODS.items(), *habits._FUNCTIONS.items())
+    rows = [
+        row
+        for table in (familiar.METHODS, of_modules.METHODS, *(rows for _, rows in NAMES))
+        for row in table.items()
+    ]
     said = " ".join(way.format(name) for name, way in rows)
     for path in sorted(set(re.findall(r"(?<!import )telegrad((?:\.\w+)+)", said))):
         found: Any = tg
@@ -50,6 +68,51 @@ def test_every_name_that_is_advised_exists() -> None:
             found = getattr(found, name)
     for name in sorted(set(re.findall(r"\bx\.(\w+)", said))):
         assert hasattr(tg.Tensor, name), name
+    for name in sorted(set(re.findall(r"\bmodule\.(\w+)", said))):
+        assert hasattr(nn.Module, name), name
+    for name in sorted(set(re.findall(r"(?<!\.)\bnn\.(\w+)", said))):
+        assert hasattr(nn, name), name
+
+
+@pytest.mark.parametrize("name", sorted(of_modules.METHODS))
+def test_a_familiar_method_that_a_module_lacks_says_what_to_write(name: str) -> None:
+    layer = nn.Linear(2, 1)
+    assert not hasattr(layer, name)
+    assert name not in dir(layer)
+    with pytest.raises(AttributeError, match=f"a Module has no '{name}': ..."):
+        getattr(layer, name)
+
+
+def test_a_module_may_have_parts_of_those_names() -> None:
+    class Split(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.half = nn.Linear(2, 1)
+            self.register_buffer("type", tg.zeros(1))
+
+        def compile(self) -> str:
+            return "mine"
+
+    block = Split()
+    assert block.compile() == "mine"
+    assert list(block.state_dict()) == ["type", "half.weight", "half.bias"]
+    assert {"half", "type", "compile"} <= set(dir(block))
+
+
+@pytest.mark.parametrize(
+    ("module", "rows"), NAMES[1:], ids=[each.__name__ for each, _ in NAMES[1:]]
+)
+def test_a_familiar_name_that_a_module_of_ours_lacks_says_what_to_write(
+    module: ModuleType, rows: dict[str, str]
+) -> None:
+    for name in rows:
+        assert not hasattr(module, name)
+        with pytest.raises(
+            AttributeError, match=f"module '{module.__name__}' has no attribute '{name}': ..."
+        ):
+            getattr(module, name)
+    with pytest.raises(AttributeError, match=r"has no attribute 'nonsense'$"):
+        _ = module.nonsense
 
 
 def test_a_name_that_nobody_expects_gets_the_usual_error() -> None:

@@ -1,10 +1,14 @@
 """What users differentiate with."""
 
+import typing as _typing
+
 from telegrad.autograd import forward_ad, functional, graph
 from telegrad.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from telegrad.autograd.backward import backward, grad
 from telegrad.autograd.checkpointing import checkpoint
 from telegrad.autograd.function import Function, once_differentiable
+from telegrad.tensors.familiar import AUTOGRAD as _AUTOGRAD
+from telegrad.tensors.habits import advice_on_name as _advice_on_name
 from telegrad.tensors.modes import (
     enable_grad,
     inference_mode,
@@ -32,3 +36,8 @@ __all__ = [
     "set_detect_anomaly",
     "set_grad_enabled",
 ]
+
+if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
+
+    def __getattr__(name: str) -> None:
+        raise _advice_on_name(__name__, _AUTOGRAD, name)

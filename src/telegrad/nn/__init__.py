@@ -3,12 +3,15 @@
 Enough to train real models, locally and with their layers on several workers.
 """
 
+import typing as _typing
+
 from telegrad.nn import functional, init, utils
 from telegrad.nn.activations import GELU, ReLU, Sigmoid, SiLU, Softmax, Tanh
 from telegrad.nn.attention import MultiheadAttention
 from telegrad.nn.containers import ModuleDict, ModuleList, Sequential
 from telegrad.nn.convolution import Conv2d
 from telegrad.nn.dropout import Dropout
+from telegrad.nn.familiar import CLASSES as _CLASSES
 from telegrad.nn.linear import Embedding, Linear
 from telegrad.nn.losses import (
     BCEWithLogitsLoss,
@@ -22,6 +25,7 @@ from telegrad.nn.normalization import BatchNorm2d, LayerNorm
 from telegrad.nn.parameter import Parameter
 from telegrad.nn.pooling import AvgPool2d, MaxPool2d
 from telegrad.nn.recurrent import GRU
+from telegrad.tensors.habits import advice_on_name as _advice_on_name
 
 __all__ = [
     "GELU",
@@ -54,3 +58,8 @@ __all__ = [
     "init",
     "utils",
 ]
+
+if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
+
+    def __getattr__(name: str) -> None:
+        raise _advice_on_name(__name__, _CLASSES, name)

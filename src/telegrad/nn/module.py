@@ -13,13 +13,16 @@ import numpy as np
 
 from telegrad.errors import UsageError
 from telegrad.graph import Handle
+from telegrad.nn.familiar import METHODS
 from telegrad.nn.parameter import Parameter
 from telegrad.nn.state import KeyReport, collect_state, restore_state
 from telegrad.tensors import Tensor
+from telegrad.tensors.habits import advises, without_advice
 
 __all__ = ["Module"]
 
 
+@advises("Module", METHODS)
 class Module:
     """A part of a model; subclasses set attributes in ``__init__`` and write ``forward``."""
 
@@ -58,6 +61,9 @@ class Module:
         if self._hooks is None:
             self._hooks = {}
         return Handle(self._hooks, hook)
+
+    def __dir__(self) -> list[str]:
+        return without_advice(self, super().__dir__())
 
     # Its parts
 

@@ -1,7 +1,7 @@
 """The methods of a Tensor that are public functions otherwise spelled: ``x.sum()`` is ``sum(x)``.
 
-Only what people type every day; everything else is a function, and ``habits`` says which. Axes and
-options are those of the functions; where PyTorch has a method that the array API standard lacks
+Only what people type every day; everything else is a function, and ``familiar`` says which. Axes
+and options are those of the functions; where PyTorch has a method that the array API standard lacks
 (``permute``, ``expand``), it has PyTorch's arguments.
 """
 # The namespace is lent by a later layer, so its type is not known here.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 
 from telegrad.errors import ShapeError
+from telegrad.tensors.familiar import METHODS
 from telegrad.tensors.habits import advises, unexpected, without_advice
 from telegrad.tensors.lent import lent
 
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["Methods"]
 
 
-@advises
+@advises("Tensor", METHODS)
 class Methods:
     """Mixed into Tensor, which see."""
 
     __slots__ = ()
 
     def __dir__(self) -> list[str]:
-        return without_advice(super().__dir__())
+        return without_advice(self, super().__dir__())
 
     # Many values to fewer
 

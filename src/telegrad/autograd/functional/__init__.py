@@ -4,10 +4,14 @@
 so ``grad(grad(f))``, ``jvp`` of ``grad`` and any other mixture mean what they say.
 """
 
+import typing as _typing
+
 from telegrad.autograd.functional.forward import jvp, linearize
 from telegrad.autograd.functional.matrices import hessian, jacobian
 from telegrad.autograd.functional.products import hvp, vhp
 from telegrad.autograd.functional.reverse import grad, value_and_grad, vjp
+from telegrad.tensors.familiar import FUNCTIONAL as _FUNCTIONAL
+from telegrad.tensors.habits import advice_on_name as _advice_on_name
 
 __all__ = [
     "grad",
@@ -20,3 +24,8 @@ __all__ = [
     "vhp",
     "vjp",
 ]
+
+if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
+
+    def __getattr__(name: str) -> None:
+        raise _advice_on_name(__name__, _FUNCTIONAL, name)

@@ -1,0 +1,36 @@
+"""Familiar names of ``torch.nn`` that telegrad lacks, and what to write instead: the rows."""
+
+__all__ = ["CLASSES", "METHODS"]
+
+_STAYS = "a tensor stays where its array is, and new ones are on the CPU: leave it out"
+
+METHODS: dict[str, str] = {
+    "cuda": _STAYS,
+    "cpu": _STAYS,
+    "half": "there are no 16-bit floats: write module.float()",
+    "bfloat16": "there are no 16-bit floats: write module.float()",
+    "type": "write module.to(dtype)",
+    "compile": "nothing is compiled: leave it out",
+    "share_memory": "workers share large arrays by themselves: leave it out",
+    "get_parameter": "write dict(module.named_parameters())[path]",
+    "get_submodule": "write dict(module.named_modules())[path]",
+    "register_full_backward_hook": "write register_hook(...) of the tensor that forward gives",
+}
+"""Of a Module."""
+
+CLASSES: dict[str, str] = {
+    "Flatten": "write x.flatten(1) in forward",
+    "Identity": "write nn.Sequential()",
+    "LeakyReLU": "write telegrad.where(x > 0, x, slope * x) in forward",
+    "Softplus": "write telegrad.softplus(x) in forward",
+    "LSTM": "there is nn.GRU",
+    "RNN": "there is nn.GRU",
+    "Conv1d": "write nn.Conv2d with a height of 1",
+    "BatchNorm1d": "write nn.LayerNorm, or nn.BatchNorm2d of x[:, :, None, None]",
+    "ParameterList": "set each Parameter as an attribute, or nn.ModuleList of their modules",
+    "L1Loss": "write (x - y).abs().mean()",
+    "SmoothL1Loss": "write nn.HuberLoss()",
+    "BCELoss": "write nn.BCEWithLogitsLoss(), of what goes into the sigmoid",
+    "DataParallel": "layers on several workers are telegrad.distributed.RemoteModule's",
+}
+"""Of the module `telegrad.nn`."""
