@@ -62,6 +62,25 @@ def test_init_rpc_in_a_script_that_nobody_started_as_a_worker():
         assert "`telegrad run --workers 2 script.py`" in done.stderr.decode()
 
 
+@pytest.mark.parametrize(
+    ("option", "advice"),
+    [
+        ("backend", "there is one, leave it out"),
+        ("rpc_backend_options", r"use options=rpc.Options\(...\)"),
+    ],
+)
+def test_an_option_of_pytorchs_init_rpc(option, advice):
+    with pytest.raises(TypeError, match=rf"init_rpc\(\) has no option '{option}': {advice}"):
+        rpc.init_rpc("me", rank=0, world_size=1, **{option: None})
+
+
+@pytest.mark.parametrize("name", ["TensorPipeRpcBackendOptions", "BackendType", "functions"])
+def test_a_name_of_pytorchs_rpc_that_is_not_there(name):
+    assert not hasattr(rpc, name)
+    with pytest.raises(AttributeError, match=f"'telegrad.distributed.rpc' .*'{name}': ..."):
+        getattr(rpc, name)
+
+
 def test_a_worker_that_was_not_started():
     meeting = Meeting("tcp://127.0.0.1:0", ClusterKey.fresh())
     with pytest.raises(CallTimeout, match=r"1 of 2 workers came .* Are the others running"):
@@ -94,6 +113,14 @@ def test_a_future_as_an_argument(cluster):
         Unserializable, match=r"args\[0\] can't travel: .*send what wait\(\) returns"
     ):
         rpc.rpc_sync("ps", operator.neg, (future,))
+    assert future.wait() == -1
+
+
+def test_the_result_of_a_future_as_the_standard_library_spells_it(cluster):
+    future = rpc.rpc_async("ps", operator.neg, (1,))
+    assert not hasattr(future, "result")
+    with pytest.raises(AttributeError, match=r"a Future has no 'result': write wait\(\)"):
+        future.result()
     assert future.wait() == -1
 
 

@@ -4,6 +4,8 @@ These functions speak for the current worker: inside a handler the one it runs o
 process's own, made by `init_rpc` or `LocalCluster`.
 """
 
+import typing as _typing
+
 from telegrad.distributed.equipment import equip
 from telegrad.rpc import face
 from telegrad.rpc.current import current_worker
@@ -16,6 +18,8 @@ from telegrad.rpc.rref import RRef
 from telegrad.rpc.wire.failures import RemoteFailure
 from telegrad.rpc.wire.functions import expose
 from telegrad.rpc.worker import Worker
+from telegrad.tensors.habits import advice_on_name as _advice_on_name
+from telegrad.tensors.habits import unexpected as _unexpected
 
 __all__ = [
     "Future",
@@ -44,10 +48,26 @@ def init_rpc(
     rank: int | None = None,
     world_size: int | None = None,
     options: Options | None = None,
+    **unknown: _typing.Never,
 ) -> Worker:
     """Make this process a worker of a cluster; return when all workers are in.
 
     What is not given comes from the environment: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE,
     TELEGRAD_WORKER_NAME, and the key by TELEGRAD_KEY_FILE or TELEGRAD_CREDENTIALS.
     """
+    if unknown:
+        raise _unexpected("init_rpc", unknown)
     return face.init_rpc(name, rank=rank, world_size=world_size, options=options, on_start=equip)
+
+
+_NAMES = {
+    "TensorPipeRpcBackendOptions": "write rpc.Options(...)",
+    "BackendType": "there is one, leave it out",
+    "functions": "write rpc.async_execution",
+}
+"""Of PyTorch's module, and what to write instead."""
+
+if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
+
+    def __getattr__(name: str) -> None:
+        raise _advice_on_name(__name__, _NAMES, name)

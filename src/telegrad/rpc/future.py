@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast
 
 from telegrad.errors import CallTimeout, Unserializable, UsageError
 from telegrad.rpc.request import current_request
@@ -108,6 +108,11 @@ class Future(Generic[T]):
                 # the frames below hold (references, arrays) goes with the exception.
                 del self
         return self._value  # type: ignore[return-value]
+
+    @property
+    def result(self) -> NoReturn:
+        """Is not there: PyTorch's futures have ``wait``, those of the standard library this."""
+        raise AttributeError("a Future has no 'result': write wait()")
 
     def _wait(self, timeout: float | None) -> None:
         waiter = self._waiter()

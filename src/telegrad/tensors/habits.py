@@ -28,6 +28,8 @@ _OPTIONS: dict[str, str] = {
     "requires_grad": "call .requires_grad_() of the result",
     "device": "new tensors are on the CPU, leave it out",
     "out": "use what is returned",
+    "backend": "there is one, leave it out",
+    "rpc_backend_options": "use options=rpc.Options(...)",
 }
 """What stands for an option: another one, or none."""
 
