@@ -9,7 +9,7 @@ from tests.rpc.neighbours import eventually
 
 import telegrad as tg
 from telegrad import nn, optim
-from telegrad.distributed import LocalCluster, autograd, rpc
+from telegrad.distributed import LocalCluster, RemoteModule, autograd, rpc
 from telegrad.distributed.optim import DistributedOptimizer
 from telegrad.errors import ContextError, DTypeError, ShapeError, UsageError, WorkerLost
 from telegrad.optim.lr_scheduler import LambdaLR, StepLR
@@ -349,6 +349,16 @@ def test_an_unknown_or_released_context_is_refused(model, method):
         with pytest.raises(ContextError, match=f"got {context_id}; it was never used here or is"):
             getattr(optimizer, method)(context_id, *options)
     assert values_of(model)[0].tolist() == START["b"]
+
+
+def test_what_is_no_class_or_has_no_parameters_is_refused(cluster):
+    layer = RemoteModule("b", nn.Linear, (1, 1))
+    with pytest.raises(
+        UsageError, match=r"the class of an optimiser, such as optim.SGD, got 'SGD'"
+    ):
+        DistributedOptimizer("SGD", layer.remote_parameters(), lr=0.1)
+    with pytest.raises(UsageError, match=r"got RemoteModule; .* pass its remote_parameters\(\)"):
+        DistributedOptimizer(optim.SGD, layer, lr=0.1)
 
 
 def test_a_norm_below_zero_is_refused(model):

@@ -32,6 +32,16 @@ class DistributedOptimizer:
         *args: Any,
         **kwargs: Any,
     ) -> None:
+        if not callable(optimizer_class):
+            raise UsageError(
+                f"expected the class of an optimiser, such as optim.SGD, got {optimizer_class!r}; "
+                "its arguments follow the parameters"
+            )
+        if not isinstance(params_rref, Iterable):
+            raise UsageError(
+                f"expected RRefs to parameters, got {type(params_rref).__name__}; for a module "
+                "elsewhere, pass its remote_parameters()"
+            )
         by_owner: dict[str, list[RRef]] = {}
         for i, reference in enumerate(params_rref):
             if not isinstance(reference, RRef):
