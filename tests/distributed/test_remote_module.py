@@ -108,8 +108,19 @@ def test_a_module_that_cannot_be_made_gives_its_error_and_the_worker(cluster):
 def test_a_worker_or_device_that_is_not_there_is_refused(cluster):
     with pytest.raises(UnknownWorker, match="'nobody'; the workers are 'b', 'main'"):
         RemoteModule("nobody", nn.Linear, (1, 1))
-    with pytest.raises(UsageError, match="a worker or worker/cpu, got 'b/cuda:0'"):
+    with pytest.raises(UsageError, match=r"a worker or worker/cpu, got 'b/cuda:0'; .*torch_nn"):
         RemoteModule("b/cuda:0", nn.Linear, (1, 1))
+
+
+def test_it_is_made_by_the_names_and_defaults_of_pytorch(cluster):
+    made = RemoteModule(remote_device="b/cpu", module_cls=nn.Linear, args=(1, 2), kwargs=None)
+    assert len(made.remote_parameters()) == 2
+    assert RemoteModule("b", nn.ReLU, args=None)(tg.tensor([-1.0, 2.0])).tolist() == [0.0, 2.0]
+
+
+def test_arguments_without_a_tuple_are_refused(cluster):
+    with pytest.raises(UsageError, match=r"args as a tuple, got int; .* with a comma: \(x,\)"):
+        RemoteModule("b", nn.LayerNorm, 4)
 
 
 def test_what_makes_no_module_is_refused(cluster):

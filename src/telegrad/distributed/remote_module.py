@@ -21,23 +21,31 @@ class RemoteModule:
 
     def __init__(
         self,
-        on: str,
-        module_class: Callable[..., Any],
-        args: Sequence[Any] = (),
+        remote_device: str,
+        module_cls: Callable[..., Any],
+        args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        name, _, device = on.partition("/")
+        name, _, device = remote_device.partition("/")
         if device not in ("", "cpu"):
-            raise UsageError(f"expected a worker or worker/cpu, got {on!r}")
+            raise UsageError(
+                f"expected a worker or worker/cpu, got {remote_device!r}; PyTorch's modules go to "
+                "CUDA devices by telegrad.interop.torch_nn.RemoteModule"
+            )
         self.on = name
         self.device = "cpu"
-        made_already = hasattr(module_class, "parameters") and not isinstance(module_class, type)
-        if made_already or not callable(module_class):
+        made_already = hasattr(module_cls, "parameters") and not isinstance(module_cls, type)
+        if made_already or not callable(module_cls):
             raise UsageError(
                 f"expected the class of a module, such as nn.Linear, to make on {name!r}, got a "
-                f"{type(module_class).__name__} itself; its arguments follow as args and kwargs"
+                f"{type(module_cls).__name__} itself; its arguments follow as args and kwargs"
             )
-        made = (module_class, tuple(args), dict(kwargs or {}))
+        if not isinstance(args, tuple | list | None):
+            raise UsageError(
+                f"expected args as a tuple, got {type(args).__name__}; one argument alone is "
+                "written with a comma: (x,)"
+            )
+        made = (module_cls, tuple(args or ()), dict(kwargs or {}))
         self.module_rref: RRef = current_worker().rpc_sync(name, _make, made)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
