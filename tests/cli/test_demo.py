@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from telegrad.cli import demo
+from telegrad.cli import demo, main
 from telegrad.cli.meter import Meter
 from telegrad.cli.progress import LiveProgress, PlainProgress, Step, progress_for
 
@@ -32,9 +32,10 @@ def test_a_run_reaches_its_goal(demo_run):
     lines = done.stdout.splitlines()
     assert lines[0].startswith("220 steps over main (the activations and the loss), first (Linear")
     assert any(line.startswith("step    1/220  loss 2.") for line in lines)
-    assert any(line.startswith("step  220/220  loss 0.0") for line in lines)
+    (last,) = [line for line in lines if line.startswith("step  220/220  loss 0.0")]
     (said,) = [line for line in lines if "held-out digits named rightly" in line]
     assert float(said.split("%")[0]) >= 95
+    assert f"held-out {said.split('%')[0]}%" in last
 
 
 @pytest.mark.processes
@@ -71,6 +72,11 @@ def test_the_exit_code_says_whether_the_goal_was_met(
     assert demo.main(epochs=1, out=tmp_path / "made" / "here") == code
     assert (tmp_path / "made" / "here" / "loss.svg").exists()
     assert ("expected at least 95%" in capsys.readouterr().out) == bool(code)
+
+
+def test_no_epochs_are_refused_before_anything_starts(capsys):
+    assert main(["demo", "--epochs", "0"]) == 2
+    assert capsys.readouterr().err == "telegrad: expected --epochs of at least 1, got 0\n"
 
 
 # How progress is shown.

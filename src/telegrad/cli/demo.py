@@ -21,6 +21,7 @@ from telegrad.distributed import LocalCluster
 from telegrad.distributed import autograd as dist_autograd
 from telegrad.distributed.optim import DistributedOptimizer
 from telegrad.distributed.remote_module import RemoteModule
+from telegrad.errors import UsageError
 from telegrad.pictures import line_chart
 from telegrad.profiler import profile
 from telegrad.rpc.current import current_worker
@@ -140,8 +141,9 @@ def train(
                     begin, before = time.perf_counter(), meter.bytes
                     losses.append(train_step(model, optimizer, x, y))
                     took, moved = time.perf_counter() - begin, meter.bytes - before
+                    if step == steps - 1:
+                        reached = accuracy(model, test_x, test_labels)
                     progress.step(Step(losses[-1], reached, took, moved))
-                reached = accuracy(model, test_x, test_labels)
         finally:
             cluster.worker.observer = None
             progress.stop()
@@ -159,6 +161,8 @@ def train(
 
 def main(epochs: int = 12, out: Path = Path("build/demo")) -> int:
     """Runs the demo; the exit code is 1 if it missed its goal."""
+    if epochs < 1:
+        raise UsageError(f"expected --epochs of at least 1, got {epochs}")
     out.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
     losses, reached, difference = train(epochs, out, progress_for())
