@@ -70,6 +70,22 @@ def test_less_than_a_few_powers_of_ten_are_divided_at_two_and_five():
     assert [label for label in labels if re.fullmatch(r"[\d.]+", label)][:3] == ["0.5", "1", "2"]
 
 
+def test_less_than_a_power_of_ten_is_divided_at_round_numbers():
+    labels = texts(chart({"line": [4.4, 1.6]}, log_y=True))
+    assert [label for label in labels if re.fullmatch(r"[\d.]+", label)][:3] == ["2", "3", "4"]
+
+
+def test_a_line_shows_below_one_that_is_the_same_and_no_line_crosses_a_name():
+    tree = chart({"one": [1.0, 2.0], "two": [1.0, 2.0]})
+    below, above = tree.iter(f"{SVG}polyline")
+    assert float(below.get("stroke-width")) > float(above.get("stroke-width"))
+    drawn = list(tree)
+    names = [each for each in drawn if each.text in ("one", "two")]
+    assert len(names) == 2
+    assert all(drawn.index(name) > drawn.index(above) for name in names)
+    assert all(name.get("paint-order") == "stroke" for name in names)
+
+
 @pytest.mark.parametrize("log_y", [False, True])
 def test_a_narrow_range_still_has_labels(log_y):
     labels = texts(chart({"line": [1.01, 1.02, 1.03]}, log_y=log_y))

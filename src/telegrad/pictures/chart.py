@@ -54,17 +54,24 @@ def line_chart(
         parts.append(
             f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{step}</text>'
         )
+    names = []
     for position, (name, line) in enumerate(lines.items()):
         color = _COLORS[position % len(_COLORS)]
         points = [at(i, y) for i, y in enumerate(line) if _is_drawn(y, log_y)]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        # Wider than the lines that come over it, so that it shows where they are the same.
+        width = 1.8 + 1.6 * (len(lines) - 1 - position)
         parts.append(
-            f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.8"/>'
+            f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="{width:.1f}"/>'
+        )
+        names.append(
             f'<text x="{_WIDTH - _RIGHT - 4}" y="{_TOP + 16 * (position + 1)}" text-anchor="end" '
-            f'fill="{color}">{escape(name)}</text>'
+            f'fill="{color}" stroke="white" stroke-width="4" paint-order="stroke">'
+            f"{escape(name)}</text>"
         )
     middle = (_TOP + _HEIGHT - _BOTTOM) / 2
     parts += [
+        *names,  # over all lines
         f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 10}" text-anchor="middle">'
         f"{escape(x_label)}</text>",
         f'<text transform="translate(16 {middle}) rotate(-90)" text-anchor="middle">'
@@ -99,11 +106,11 @@ def _steps(count: int) -> list[int]:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """The logarithms of round numbers: powers of ten, with 2 and 5 between if those are few."""
+    """The logarithms of round numbers: powers of ten, if those are few with 2 and 5 between."""
     powers = range(math.floor(low), math.ceil(high) + 1)
     for digits in ((1,), (1, 2, 5)):
         ticks = [power + math.log10(digit) for power in powers for digit in digits]
         inside = [tick for tick in ticks if low <= tick <= high]
         if len(inside) >= 3:
             return inside
-    return _ticks(low, high)
+    return [math.log10(value) for value in _ticks(10**low, 10**high)]
