@@ -341,7 +341,12 @@ def test_numbers_and_arrays_are_taken_as_tensors():
             RuntimeError,
             r"one real number from <lambda>.*\(2,",
         ),
-        (lambda x: F.grad(lambda x: "text")(x), RuntimeError, r"one real number.*got str"),
+        (lambda x: F.grad(lambda x: "text")(x), RuntimeError, r"a Tensor from <lambda>.*got str"),
+        (
+            lambda x: F.grad(lambda x: x.sum().item())(x),
+            RuntimeError,
+            r"got float; float\(\) and .item\(\) leave the graph",
+        ),
         (lambda x: F.grad(lambda x: x.sum(), argnums=1)(x), Exception, r"got 1 for a call with 1"),
         (lambda x: F.grad(lambda x: x.sum(), argnums=(0, 0))(x), Exception, r"each argument once"),
         (lambda x: F.grad(lambda n: n.sum())(tg.tensor([1, 2])), TypeError, r"got int64; convert"),

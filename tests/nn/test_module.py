@@ -256,8 +256,12 @@ def test_a_sequence_of_modules_is_a_list() -> None:
     assert len(block) == 3
     named = nn.Sequential({"in": nn.Linear(1, 1), "out": nn.Linear(1, 1, bias=False)})
     assert list(named.state_dict()) == ["in.weight", "in.bias", "out.weight"]
-    with pytest.raises(UsageError, match="Module in a container, got int"):
-        nn.Sequential(3)
+    with pytest.raises(UsageError, match=r"Module in a container, got function; wrap a function"):
+        nn.Sequential(tg.relu)
+    with pytest.raises(UsageError, match=r"got list; write Sequential\(\*modules\)"):
+        nn.Sequential([nn.ReLU()])
+    with pytest.raises(UsageError, match="expected modules in a list, got ReLU"):
+        nn.ModuleList(nn.ReLU())  # type: ignore[arg-type]
 
 
 def test_a_part_of_a_sequence_keeps_its_names_as_in_pytorch() -> None:

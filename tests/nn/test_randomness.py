@@ -159,3 +159,5 @@ def test_clipping_refuses_what_is_not_finite_if_asked() -> None:
     assert nn.utils.clip_grad_norm_([nn.Parameter(np.zeros(2))], 1.0).item() == 0.0
     with pytest.raises(UsageError, match="norm_type"):
         nn.utils.clip_grad_norm_([p], 1.0, norm_type=-1)
+    with pytest.raises(UsageError, match=r"got Sequential; pass its parameters\(\)"):
+        nn.utils.clip_grad_norm_(nn.Sequential(nn.Linear(1, 1)), 1.0)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.errors import GradientError, UsageError
+from telegrad.nn.module import Module
 from telegrad.ops import tensor
 from telegrad.tensors import Tensor, wrap
 
@@ -20,6 +21,11 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
 ) -> Tensor:
     """Makes all gradients together no longer than `max_norm`; gives their norm before."""
+    if isinstance(parameters, Module):
+        raise UsageError(
+            f"expected parameters to clip the gradients of, got {type(parameters).__name__}; pass "
+            "its parameters()"
+        )
     chosen = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     order = float(norm_type)
     if order <= 0:

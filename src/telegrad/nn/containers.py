@@ -95,6 +95,8 @@ class ModuleList(_Numbered):
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
         super().__init__()
+        if not isinstance(modules, Iterable):
+            raise UsageError(f"expected modules in a list, got {type(modules).__name__}")
         self._hold(modules)
 
     @classmethod
@@ -162,5 +164,9 @@ class ModuleDict(Module):
 
 def _module(value: Any) -> Module:
     if not isinstance(value, Module):
-        raise UsageError(f"expected a Module in a container, got {type(value).__name__}")
+        several = isinstance(value, (list, tuple))
+        raise UsageError(
+            f"expected a Module in a container, got {type(value).__name__}; "
+            + ("write Sequential(*modules)" if several else "wrap a function in a Module of yours")
+        )
     return value

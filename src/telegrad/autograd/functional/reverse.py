@@ -90,13 +90,15 @@ def grad(
 
 def check_scalar(function: Callable[..., Any], output: Any) -> None:
     """Raises where the result of `function` is not one real number."""
-    if not isinstance(output, Tensor) or output.size != 1 or output.dtype.kind != "f":
-        shown = (
-            f"shape {output.shape} of {output.dtype}"
-            if isinstance(output, Tensor)
-            else type(output).__name__
+    if not isinstance(output, Tensor):
+        raise GradientError(
+            f"expected a Tensor from {name_of(function)} to take the gradient of, got "
+            f"{type(output).__name__}; float() and .item() leave the graph, and a constant is "
+            "written telegrad.tensor(value)"
         )
+    if output.size != 1 or output.dtype.kind != "f":
         raise GradientError(
             f"expected one real number from {name_of(function)} to take the gradient of, got "
-            f"{shown}; reduce it, e.g. with .sum(), or use jacobian or vjp"
+            f"shape {output.shape} of {output.dtype}; reduce it, e.g. with .sum(), or use jacobian "
+            "or vjp"
         )
