@@ -115,6 +115,14 @@ def test_a_familiar_name_that_a_module_of_ours_lacks_says_what_to_write(
         _ = module.nonsense
 
 
+def test_what_is_advised_for_stacks_of_vectors_gives_them() -> None:
+    pair = [tg.tensor([1.0, 2.0]), tg.tensor([3.0, 4.0])]
+    for name in ("hstack", "vstack"):
+        (way,) = re.findall(r"of vectors (telegrad\.\w+)\(tensors\)", familiar.FUNCTIONS[name])
+        mine = getattr(tg, way.removeprefix("telegrad."))(pair)
+        assert mine.tolist() == getattr(np, name)([x.numpy() for x in pair]).tolist()
+
+
 def test_a_name_that_nobody_expects_gets_the_usual_error() -> None:
     with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'nonsense'"):
         _ = matrix().nonsense
