@@ -42,7 +42,7 @@ def x(cluster):
 
 
 def test_calls_before_init_rpc():
-    with pytest.raises(NotInitialized, match=r"call init_rpc first, or use .*LocalCluster"):
+    with pytest.raises(NotInitialized, match=r"call init_rpc first, or use `with .*LocalCluster\("):
         rpc.rpc_sync("ps", operator.add, (1, 2))
     with pytest.raises(NotInitialized, match="call init_rpc first"):
         dist_autograd.context().__enter__()

@@ -34,8 +34,8 @@ def current_worker() -> "Worker":
                 "that makes no remote calls"
             )
         raise NotInitialized(
-            "this process has no worker: call init_rpc first, or use telegrad.distributed."
-            "LocalCluster (after shutdown a worker can be started again)"
+            "this process has no worker: call init_rpc first, or use `with telegrad.distributed."
+            "LocalCluster([...]):` (after shutdown a worker can be started again)"
         )
     return worker
 
