@@ -5,6 +5,7 @@ import datetime
 import os
 import socket
 import ssl
+import struct
 import threading
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from tests.rpc.connected import (
     receive_exactly,
 )
 
-from telegrad.errors import AuthenticationFailed, Refused, UsageError
+from telegrad.errors import AuthenticationFailed, ProtocolViolation, Refused, UsageError
 from telegrad.rpc.introduction import Introduction, Role, Side
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.minting import mint
@@ -142,6 +143,23 @@ def test_plain_bytes_on_the_tls_port_are_refused(cluster: dict[str, Identity]) -
         plain = host.address.replace("tls", "tcp")
         with pytest.raises(ConnectionError, match=r"handshake|TLS"):
             connect(plain, identity=cluster["trainer"], timeout=PATIENCE)
+
+
+def test_a_listener_that_resets_is_suspected_to_have_no_certificates(
+    cluster: dict[str, Identity],
+) -> None:
+    # As a plain listener does with TLS, and one with TLS with plain bytes.
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def reset() -> None:
+            with server.accept()[0] as accepted:
+                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+        resetting = threading.Thread(target=reset)
+        resetting.start()
+        with pytest.raises(ProtocolViolation, match=r"have both sides certificates .* or neither"):
+            connect(f"tls://127.0.0.1:{server.getsockname()[1]}", identity=cluster["trainer"])
+        resetting.join(PATIENCE)
 
 
 def test_a_reader_and_writers_share_a_connection(cluster: dict[str, Identity]) -> None:

@@ -110,7 +110,8 @@ class Opening:
         if isinstance(error, PeerError):
             return type(error)(f"{self.address}: {error}")
         return ProtocolViolation(
-            f"{self.address}: the connection broke during the handshake ({error})"
+            f"{self.address}: the connection broke during the handshake ({error}): is it a worker, "
+            "and have both sides certificates (TELEGRAD_CREDENTIALS), or neither?"
         )
 
     def _was_hung_up_on_after_tls(self, error: PeerError | OSError) -> bool:
