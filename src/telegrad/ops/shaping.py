@@ -7,6 +7,7 @@ import numpy as np
 from telegrad.errors import DTypeError, ShapeError
 from telegrad.ops.arguments import (
     ArrayLike,
+    Axis,
     as_dtype,
     as_tensor,
     check_device,
@@ -126,11 +127,13 @@ def expand_dims(x: ArrayLike, /, axis: int = 0, **unknown: Never) -> Tensor:
     return reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
 
 
-def squeeze(x: ArrayLike, /, axis: int | tuple[int, ...], **unknown: Never) -> Tensor:
-    """`x` without some axes of length 1."""
+def squeeze(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
+    """`x` without some axes of length 1, or without all of them."""
     if unknown:
         raise unexpected("squeeze", unknown)
     x = as_tensor(x, "squeeze")
+    if axis is None:
+        axis = tuple(at for at, length in enumerate(x.shape) if length == 1)
     gone = normalized_axes(axis, x.ndim, "squeeze")
     for each in gone:
         if x.shape[each] != 1:

@@ -165,8 +165,6 @@ class Methods:
         """Without some axes of length 1, or without all of them."""
         if unknown:
             raise unexpected("squeeze", unknown)
-        if axis is None:
-            axis = tuple(i for i, length in enumerate(self.shape) if length == 1)
         return lent.namespace.squeeze(self, axis=axis)
 
     def unsqueeze(self, dim: int) -> "Tensor":
