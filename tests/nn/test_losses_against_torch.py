@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.nn.twins import assert_twins, to_ours, to_theirs
+from tests.nn.twins import assert_close, assert_twins, to_ours, to_theirs
 
 import telegrad as tg
 from telegrad import nn
-from telegrad.errors import DTypeError, ShapeError, UsageError
+from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 
 RNG = np.random.default_rng(3)
 REDUCTIONS = ["mean", "sum", "none"]
@@ -172,3 +172,31 @@ def test_other_bad_arguments_are_refused() -> None:
         nn.HuberLoss(delta=0.0)(tg.zeros(2), tg.zeros(2))
     with pytest.raises(DTypeError, match="bool"):
         nn.CrossEntropyLoss()(tg.zeros((1, 2)), tg.tensor([True]))
+
+
+def test_weights_of_probabilities_have_pytorchs_gradient() -> None:
+    x, target, weight = normal(4, 3, 2), np.abs(normal(4, 3, 2)), np.array([0.5, 2.0, 1.0])
+    ours, theirs = (
+        (convert(x), convert(target, False), convert(weight)) for convert in (to_ours, to_theirs)
+    )
+    nn.functional.cross_entropy(*ours, label_smoothing=0.1).backward()
+    torch.nn.functional.cross_entropy(*theirs, label_smoothing=0.1).backward()
+    assert_close(ours[2].grad, theirs[2].grad)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
+def test_weights_of_classes_that_are_differentiated_are_refused_as_in_pytorch(name: str) -> None:
+    ours, theirs = (
+        (convert(normal(2, 3)), convert(np.array([0, 2])), convert(np.ones(3)))
+        for convert in (to_ours, to_theirs)
+    )
+    with pytest.raises(RuntimeError, match="not differentiable"):
+        getattr(torch.nn.functional, name)(*theirs)
+    with pytest.raises(GradientError, match=rf"constant weight.*in {name}"):
+        getattr(nn.functional, name)(*ours)
+    with pytest.raises(GradientError, match="constant weight"):
+        tg.autograd.functional.jvp(
+            lambda w: getattr(nn.functional, name)(*ours[:2], w),
+            ours[2].detach(),
+            tg.ones(3).to("float64"),
+        )

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.errors import DTypeError, ShapeError, UsageError
+from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.ops import abs as absolute
-from telegrad.ops import log_softmax, softplus, where
+from telegrad.ops import log_softmax, reshape, softplus, where
 from telegrad.ops import mean as mean_of
 from telegrad.ops import sum as sum_of
 from telegrad.tensors import Tensor, wrap
@@ -135,7 +135,17 @@ def _by_classes(
             f"expected classes from 0 to {count - 1} (or ignore_index {ignore_index}) for input of "
             f"shape {logs.shape} in {name}, got {classes[wrong][0]}"
         )
-    by_class = _class_weights(name, weight, count, logs.dtype)
+    if weight is not None and (weight.requires_grad or weight.is_dual):
+        raise GradientError(
+            f"expected a constant weight of classes in {name}, got one that is differentiated; "
+            "take its detach(), or give the target as probabilities"
+        )
+    _check_class_weights(name, weight, count)
+    by_class = (
+        np.ones(count, logs.dtype)
+        if weight is None
+        else np.asarray(weight.array).astype(logs.dtype, copy=False)
+    )
     safe = np.where(counted, classes, 0)
     of_item = by_class[safe] * counted
     # What each log-probability is weighed with: a constant, so all that is recorded is one product.
@@ -172,18 +182,17 @@ def _by_probabilities(
     count = logs.shape[axis]
     if smoothing:
         target = target * (1 - smoothing) + smoothing / count
-    by_class = _class_weights("cross_entropy", weight, count, logs.dtype)
-    along = by_class.reshape(-1, *(1,) * (logs.ndim - axis - 1))
-    loss = -sum_of(logs * target * wrap(along), axis=axis)
-    return reduced(loss, reduction)
+    _check_class_weights("cross_entropy", weight, count)
+    shares = logs * target
+    if weight is not None:
+        along = reshape(weight.to(logs.dtype), (-1, *(1,) * (logs.ndim - axis - 1)))
+        shares = shares * along
+    return reduced(-sum_of(shares, axis=axis), reduction)
 
 
-def _class_weights(name: str, weight: Tensor | None, count: int, dtype: Any) -> Any:
-    if weight is None:
-        return np.ones(count, dtype)
-    if weight.shape != (count,):
+def _check_class_weights(name: str, weight: Tensor | None, count: int) -> None:
+    if weight is not None and weight.shape != (count,):
         raise ShapeError(f"expected weight of shape ({count},) in {name}, got {weight.shape}")
-    return np.asarray(weight.array).astype(dtype, copy=False)
 
 
 def reduced(loss: Tensor, reduction: str) -> Tensor:
