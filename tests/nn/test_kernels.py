@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import array_api_strict
 import numpy as np
 import pytest
 import scipy.special
@@ -27,6 +28,25 @@ def base(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     chosen = (np.exp, 1.0) if request.param == "e" else (np.exp2, math.log2(math.e))
     for module in (numpy_attention, numpy_gelu):
         monkeypatch.setattr(module, "quickest_power", lambda dtype: chosen)
+
+
+def test_a_border_never_wins_a_maximum_and_a_nan_always_does() -> None:
+    inf, nan = np.inf, np.nan
+    images = np.full((4, 1, 3, 3), -inf)
+    images[1, 0, 1, 1] = nan
+    images[2, 0] = [[nan, 1, nan], [2, inf, -inf], [nan, 3, -inf]]
+    images[3, 0] = [[-inf, 1, 1], [inf, inf, -inf], [-inf, -inf, 4]]
+    for size, stride, padding in ((2, 2, 1), (2, 1, 1), (3, 1, 1), (3, 1, 0)):
+        theirs = torch.tensor(images, requires_grad=True)
+        expected = torch.nn.functional.max_pool2d(theirs, size, stride, padding)
+        weights = np.arange(1.0, expected.numel() + 1).reshape(expected.shape)
+        expected.backward(torch.tensor(weights))
+        for as_array in (np.asarray, array_api_strict.asarray):
+            ours = tg.asarray(as_array(images)).requires_grad_()
+            found = functional.max_pool2d(ours, size, stride, padding)
+            found.backward(tg.asarray(as_array(weights)))
+            np.testing.assert_array_equal(np.asarray(found.array), expected.detach().numpy())
+            np.testing.assert_array_equal(np.asarray(ours.grad.array), theirs.grad.numpy())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

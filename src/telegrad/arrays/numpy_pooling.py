@@ -29,6 +29,7 @@ def _parts(shape: Any, how: dict[str, Any]) -> list[Any]:
 
 def pool_max(x: Any, **how: Any) -> tuple[Any, Any]:
     shape = result_shape(x.shape, how)
+    places = x.shape[2:]
     x = _bordered(x, how["pads"], -np.inf)
     first, *others = _parts(shape, how)
     out = x[first].copy(order="K")
@@ -36,12 +37,23 @@ def pool_max(x: Any, **how: Any) -> tuple[Any, Any]:
     larger = np.empty_like(out, dtype=np.bool_)
     for i, at in enumerate(others, 1):
         part = x[at]
-        # A NaN wins, as in PyTorch: it is not at most anything, and maximum keeps it.
-        np.less_equal(part, out, out=larger)
-        np.logical_not(larger, out=larger)
+        np.greater(part, out, out=larger)
         np.maximum(out, part, out=out)
         np.copyto(which, i, where=larger)
+    if not np.isfinite(out).all():
+        inside = _bordered(np.ones((1, 1, *places), np.bool_), how["pads"], False)
+        _choose_again(x, inside, out, which, how)
     return out, which
+
+
+def _choose_again(x: Any, inside: Any, out: Any, which: Any, how: dict[str, Any]) -> None:
+    """Sets `which` where comparing did not tell: a NaN wins, the last one, a border never."""
+    parts = list(enumerate(_parts(which.shape, how)))
+    lowest = np.isneginf(out)
+    for i, at in reversed(parts):
+        np.copyto(which, i, where=lowest & inside[at])
+    for i, at in parts:
+        np.copyto(which, i, where=np.isnan(x[at]))
 
 
 def pool_take(x: Any, which: Any, **how: Any) -> Any:

@@ -2,8 +2,8 @@
 
 `sizes`, `strides`, `pads` (pairs) and `dilations` have one entry a place axis; borders never win a
 maximum and add nothing to a sum. `which` names one element of each window; ``pool_max`` tells the
-largest, the first of equal ones. ``pool_take`` and ``pool_put`` are each other's adjoint, as are
-``pool_sum`` and ``pool_spread``.
+largest, the first of equal ones, or the last NaN. ``pool_take`` and ``pool_put`` are each other's
+adjoint, as are ``pool_sum`` and ``pool_spread``.
 """
 
 import math
@@ -25,7 +25,12 @@ def _windows(xp: Any, x: Any, s: dict[str, Any], border: float) -> Any:
 def pool_max(xp: Any, x: Any, **how: Any) -> tuple[Any, Any]:
     """The largest element of each window, and which one it was."""
     taken = _windows(xp, x, how, -xp.inf)
-    return xp.max(taken, axis=-1), xp.argmax(taken, axis=-1)
+    largest, which = xp.max(taken, axis=-1), xp.argmax(taken, axis=-1)
+    inside = _windows(xp, xp.ones_like(x), how, 0.0)
+    which = xp.where(largest == -xp.inf, xp.argmax(inside, axis=-1), which)
+    is_nan = xp.flip(xp.astype(taken != taken, xp.dtype_of(which)), axis=-1)
+    last = taken.shape[-1] - 1 - xp.argmax(is_nan, axis=-1)
+    return largest, xp.where(largest != largest, last, which)
 
 
 def pool_take(xp: Any, x: Any, which: Any, **how: Any) -> Any:
