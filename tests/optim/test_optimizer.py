@@ -327,3 +327,12 @@ def test_a_state_brings_the_options_it_was_made_with(kind: Any) -> None:
     mine.step()
     shown = {name: value for name, value in mine.param_groups[0].items() if name != "params"}
     assert shown == {k: v for k, v in other.param_groups[0].items() if k != "params"}
+
+
+@pytest.mark.parametrize("wrong", [tg.ones(3), tg.asarray(1j * np.ones(2))])
+def test_a_gradient_that_does_not_fit_stops_the_step_before_any_parameter_moves(wrong: Any) -> None:
+    first, second = nn.Parameter(np.zeros(2)), nn.Parameter(np.zeros(2))
+    optimizer = optim.SGD([first, second], lr=1.0)
+    with pytest.raises((ShapeError, DTypeError)):
+        optimizer.step(gradients={first: tg.ones(2), second: wrong})
+    assert first.tolist() == [0, 0]

@@ -140,26 +140,22 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        found = []
         for group in self.param_groups:
             for p in group["params"]:
                 gradient = p.grad if gradients is None else gradients.get(p)
                 if gradient is not None:
-                    self._step_one(p, gradient, group)
+                    _check_fits(p, gradient)
+                    found.append((p, gradient, group))
+        # All of them fit: a step is made whole or not at all.
+        for p, gradient, group in found:
+            self._step_one(p, gradient, group)
         return loss
 
     def _step_one(self, p: Tensor, gradient: Tensor, group: ParamGroup) -> None:
         g = gradient.array
         array = p.array
-        if g.shape != array.shape:
-            raise ShapeError(
-                f"expected a gradient of shape {p.shape} for a parameter of that shape, got "
-                f"{gradient.shape}"
-            )
         if type(g) is not np.ndarray or g.dtype != array.dtype:
-            if g.dtype.kind == "c" and array.dtype.kind != "c":
-                raise DTypeError(
-                    f"expected a real gradient for a parameter of {p.dtype}, got {gradient.dtype}"
-                )
             g = np.asarray(g, dtype=p.dtype)
         # Held by the parameter, and by nobody else.
         in_place = (
@@ -201,6 +197,19 @@ class Optimizer:
             lines.append(f"Parameter Group {i}")
             lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
         return f"{type(self).__name__} (\n" + "\n".join(lines) + "\n)"
+
+
+def _check_fits(p: Tensor, gradient: Tensor) -> None:
+    g, array = gradient.array, p.array
+    if g.shape != array.shape:
+        raise ShapeError(
+            f"expected a gradient of shape {p.shape} for a parameter of that shape, got "
+            f"{gradient.shape}"
+        )
+    if g.dtype.kind == "c" and array.dtype.kind != "c":
+        raise DTypeError(
+            f"expected a real gradient for a parameter of {p.dtype}, got {gradient.dtype}"
+        )
 
 
 def decayed(value: Any, gradient: Any, group: ParamGroup) -> Any:
