@@ -161,3 +161,10 @@ def test_clipping_refuses_what_is_not_finite_if_asked() -> None:
         nn.utils.clip_grad_norm_([p], 1.0, norm_type=-1)
     with pytest.raises(UsageError, match=r"got Sequential; pass its parameters\(\)"):
         nn.utils.clip_grad_norm_(nn.Sequential(nn.Linear(1, 1)), 1.0)  # type: ignore[arg-type]
+
+
+def test_the_norm_of_gradients_has_the_dtype_that_they_promote_to() -> None:
+    single, double = nn.Parameter(np.zeros(2, "float32")), nn.Parameter(np.zeros(2))
+    single.grad, double.grad = tg.ones_like(single.detach()), tg.ones_like(double.detach())
+    for parameters in ([single, double], [double, single]):
+        assert nn.utils.clip_grad_norm_(parameters, 9.0).dtype == np.float64

@@ -43,7 +43,7 @@ def clip_grad_norm_(
     if scale != 1.0:
         for leaf, array in zip(leaves, arrays):
             leaf.grad = wrap(np.asarray(array * array.dtype.type(scale)))
-    return wrap(np.asarray(total, arrays[0].real.dtype))
+    return wrap(np.asarray(total, np.result_type(*[array.real.dtype for array in arrays])))
 
 
 def _norm(array: Any, order: float) -> float:
