@@ -322,3 +322,20 @@ def test_a_model_of_many_layers_equals_pytorchs() -> None:
         )
 
     assert_twins(*paired(build(nn), build(torch.nn)), normal(3, 1, 8, 8))
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 3, 3), (2, 2, 0, 3)])
+@pytest.mark.parametrize("tracked", [True, False])
+def test_batch_norm_learns_nothing_from_an_empty_batch(shape: Any, tracked: bool) -> None:
+    ours, theirs = paired(
+        nn.BatchNorm2d(2, track_running_stats=tracked),
+        torch.nn.BatchNorm2d(2, track_running_stats=tracked),
+    )
+    inputs = to_ours(np.zeros(shape)), to_theirs(np.zeros(shape))
+    ours(inputs[0]).sum().backward()
+    theirs(inputs[1]).sum().backward()
+    assert_close(inputs[0].grad, inputs[1].grad)
+    for found, expected in zip(ours.parameters(), theirs.parameters()):
+        assert_close(found.grad, expected.grad)
+    for name, expected in theirs.named_buffers():
+        assert_close(getattr(ours, name), expected)

@@ -86,7 +86,10 @@ def _by_batch(
     input: Tensor, mean: Tensor | None, var: Tensor | None, momentum: float, eps: float
 ) -> Tensor:
     axes = (0, *range(2, input.ndim))
-    count = input.size // max(input.shape[1], 1)
+    if not input.size:
+        # Nothing to learn from: the running ones stay as they are.
+        return input.clone()
+    count = input.size // input.shape[1]
     if count <= 1:
         raise UsageError(
             f"expected more than one value a channel to train batch_norm, got {input.shape}"
