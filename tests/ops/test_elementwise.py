@@ -130,7 +130,18 @@ def test_a_comparison_of_tensors_that_require_grad_is_a_constant() -> None:
     x = tg.tensor([0.3, 1.7], requires_grad=True)
     assert not (x > 1).requires_grad
     assert not tg.isnan(x).requires_grad
-    assert not tg.nextafter(x, x).requires_grad
+
+
+def test_the_next_number_moves_with_the_number_not_with_where_it_looks() -> None:
+    x = tg.tensor([0.3, 1.7], requires_grad=True)
+    y = tg.tensor(5.0, requires_grad=True)
+    tg.nextafter(x, y).sum().backward()
+    assert x.grad is not None
+    assert y.grad is not None
+    assert x.grad.tolist() == [1.0, 1.0]
+    assert y.grad.item() == 0.0
+    _, tangent = tg.autograd.functional.jvp(tg.nextafter, (x.detach(), 5.0), (x.detach(), 7.0))
+    assert tangent.tolist() == x.tolist()
 
 
 def test_slopes_at_the_ends_of_the_number_line_are_those_of_pytorch() -> None:

@@ -79,3 +79,20 @@ def test_distinct_elements_come_with_places_counts_and_the_way_back() -> None:
     assert tg.unique_values(x).tolist() == [1, 2, 3]
     assert tg.unique_counts(x).counts.tolist() == [3, 1, 2]
     assert tg.unique_inverse(x).inverse_indices.shape == (2, 3)
+
+
+def test_a_distinct_element_sends_its_gradient_to_where_it_occurs_first() -> None:
+    values = np.array([[3.0, 1.0, 2.0], [1.0, 3.0, 1.0]])
+    for function in (
+        tg.unique_values,
+        lambda x: tg.unique_all(x).values,
+        lambda x: tg.unique_counts(x).values,
+        lambda x: tg.unique_inverse(x).values,
+    ):
+        x = tg.tensor(values, requires_grad=True)
+        function(x).backward(tg.asarray([10.0, 20.0, 30.0], dtype=tg.float64))
+        assert x.grad is not None
+        assert x.grad.tolist() == [[30, 10, 20], [0, 0, 0]]
+        directions = tg.asarray(np.arange(6.0).reshape(2, 3))
+        _, tangent = tg.autograd.functional.jvp(function, x.detach(), directions)
+        assert tangent.tolist() == [1, 2, 0]

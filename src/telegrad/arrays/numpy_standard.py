@@ -51,16 +51,10 @@ def tanh(x: Any) -> Any:
     return fixed
 
 
-def unique_values(x: Any) -> Any:
-    """In rising order, like the other set functions; NumPy's order is that of a hash table."""
-    return np.unique(x, equal_nan=False)
-
-
 OVERRIDES: dict[str, Any] = {
     "argsort": argsort,
     "expm1": expm1,
     "floor_divide": floor_divide,
     "sort": sort,
     "tanh": tanh,
-    "unique_values": unique_values,
 }

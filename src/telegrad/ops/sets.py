@@ -1,8 +1,13 @@
-"""The distinct elements of a tensor, in rising order. Not differentiable."""
+"""The distinct elements of a tensor, in rising order.
+
+Each is picked from the place where it occurs first, and there goes its gradient.
+"""
 
 from typing import NamedTuple
 
 from telegrad.ops.arguments import ArrayLike, as_tensor
+from telegrad.ops.indexing import take
+from telegrad.ops.shaping import reshape
 from telegrad.rules import sets as _rows
 from telegrad.tensors import Tensor, apply
 
@@ -42,19 +47,24 @@ class UniqueInverse(NamedTuple):
 
 def unique_all(x: ArrayLike, /) -> UniqueAll:
     """The distinct elements, where each occurs first, which of them each element is, how often."""
-    return UniqueAll(*apply(_rows.UNIQUE_ALL, as_tensor(x, "unique_all")))
+    x = as_tensor(x, "unique_all")
+    _, indices, inverse_indices, counts = apply(_rows.UNIQUE_ALL, x)
+    values = take(reshape(x, (-1,)), indices, axis=0)
+    return UniqueAll(values, indices, inverse_indices, counts)
 
 
 def unique_counts(x: ArrayLike, /) -> UniqueCounts:
     """The distinct elements and how often each occurs."""
-    return UniqueCounts(*apply(_rows.UNIQUE_COUNTS, as_tensor(x, "unique_counts")))
+    found = unique_all(x)
+    return UniqueCounts(found.values, found.counts)
 
 
 def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
     """The distinct elements and which of them each element is."""
-    return UniqueInverse(*apply(_rows.UNIQUE_INVERSE, as_tensor(x, "unique_inverse")))
+    found = unique_all(x)
+    return UniqueInverse(found.values, found.inverse_indices)
 
 
 def unique_values(x: ArrayLike, /) -> Tensor:
     """The distinct elements."""
-    return apply(_rows.UNIQUE_VALUES, as_tensor(x, "unique_values"))  # type: ignore[no-any-return]
+    return unique_all(x).values

@@ -1,6 +1,6 @@
-"""Rounding: steps, whose slope is zero wherever they have one."""
+"""Rounding: steps, whose slope is zero wherever they have one; and the step to a neighbour."""
 
-from telegrad.rules.primitive import NOT_DIFFERENTIABLE, ZERO, Primitive
+from telegrad.rules.primitive import SAME, ZERO, Primitive
 
 __all__ = ["CEIL", "FLOOR", "NEXTAFTER", "ROUND", "ROWS", "STEP", "TRUNC"]
 
@@ -16,7 +16,7 @@ TRUNC = Primitive("trunc", vjp=(ZERO,), jvp=(ZERO,), elementwise=True)
 # and gives zero; one made with a comparison would be a constant.
 STEP = Primitive("step", vjp=(ZERO,), jvp=(ZERO,), elementwise=True)
 
-# A step to a neighbour in the floating-point grid: a statement about the grid, not about numbers.
-NEXTAFTER = Primitive("nextafter", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), elementwise=True)
+# The neighbour is as far away wherever x is (but for powers of two); y only says on which side.
+NEXTAFTER = Primitive("nextafter", vjp=(SAME, ZERO), jvp=(SAME, ZERO), elementwise=True)
 
 ROWS = (CEIL, FLOOR, ROUND, TRUNC, STEP, NEXTAFTER)

@@ -1,8 +1,8 @@
-"""The distinct elements. How many there are depends on the values, so they carry no derivative."""
+"""The distinct elements: where they are. Places are constants; the elements are picked by them."""
 
 from telegrad.rules.primitive import NOT_DIFFERENTIABLE, Primitive
 
-__all__ = ["ROWS", "UNIQUE_ALL", "UNIQUE_COUNTS", "UNIQUE_INVERSE", "UNIQUE_VALUES"]
+__all__ = ["ROWS", "UNIQUE_ALL"]
 
 UNIQUE_ALL = Primitive(
     "unique_all",
@@ -10,12 +10,4 @@ UNIQUE_ALL = Primitive(
     outputs=("values", "indices", "inverse_indices", "counts"),
 )
 
-UNIQUE_COUNTS = Primitive("unique_counts", vjp=NOT_DIFFERENTIABLE, outputs=("values", "counts"))
-
-UNIQUE_INVERSE = Primitive(
-    "unique_inverse", vjp=NOT_DIFFERENTIABLE, outputs=("values", "inverse_indices")
-)
-
-UNIQUE_VALUES = Primitive("unique_values", vjp=NOT_DIFFERENTIABLE)
-
-ROWS = (UNIQUE_ALL, UNIQUE_COUNTS, UNIQUE_INVERSE, UNIQUE_VALUES)
+ROWS = (UNIQUE_ALL,)

@@ -1,7 +1,7 @@
 """Samples of ``rules/rounding.py``."""
 
 import numpy as np
-from tests.rules.samples.families import of_one
+from tests.rules.samples.families import of_one, of_two
 from tests.rules.samples.sample import Entry, distinct
 
 __all__ = ["SAMPLES"]
@@ -10,6 +10,8 @@ __all__ = ["SAMPLES"]
 SAMPLES = {
     "ceil": Entry(of_one(distinct), torch="ceil"),
     "floor": Entry(of_one(distinct), torch="floor"),
+    # PyTorch's nextafter has no derivative.
+    "nextafter": Entry(of_two(distinct, distinct), torch=lambda torch, x, y: x + 0 * y),
     "round": Entry(of_one(distinct), torch="round"),
     "step": Entry(
         of_one(distinct),
