@@ -189,3 +189,16 @@ def test_a_number_of_a_subclass_is_taken_as_the_number_it_is() -> None:
 def test_a_tensor_is_not_made_by_its_class() -> None:
     with pytest.raises(UsageError, match=r"telegrad\.tensor\(data\)"):
         tg.Tensor([1.0])
+
+
+def test_what_remains_of_an_infinite_divisor_moves_with_it_where_it_was_added() -> None:
+    x, y = np.array([-1.0, 1.0, 0.0, -1.0, 1.0]), np.array([inf, inf, inf, -inf, -inf])
+    ours = [tg.tensor(a, requires_grad=True) for a in (x, y)]
+    theirs = [torch.tensor(a, requires_grad=True) for a in (x, y)]
+    found, expected = tg.remainder(*ours), torch.remainder(*theirs)
+    np.testing.assert_array_equal(found.detach().numpy(), expected.detach().numpy())
+    found.backward(tg.ones_like(found))
+    expected.sum().backward()
+    for a, b in zip(ours, theirs):
+        assert a.grad is not None
+        np.testing.assert_array_equal(a.grad.numpy(), b.grad.numpy())

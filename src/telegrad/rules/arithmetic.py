@@ -51,11 +51,19 @@ POSITIVE = Primitive("positive", vjp=(SAME,), jvp=(SAME,), elementwise=True)
 
 FLOOR_DIVIDE = Primitive("floor_divide", vjp=(ZERO, ZERO), jvp=(ZERO, ZERO), elementwise=True)
 
+
+def _times(xp: Any, s: Any) -> Any:
+    """How often `y` was taken off `x`."""
+    # The standard has -0 for a number divided by an infinity of the other sign, but once it was.
+    beyond = xp.isinf(s.y) & xp.isfinite(s.x)
+    return xp.where(beyond, xp.floor(xp.sign(s.x) * xp.sign(s.y) / 2), xp.floor_divide(s.x, s.y))
+
+
 REMAINDER = Primitive(
     "remainder",
     saves=("", "x y"),
-    vjp=(SAME, lambda xp, g, s: -g * xp.floor_divide(s.x, s.y)),
-    jvp=(SAME, lambda xp, t, s: -t * xp.floor_divide(s.x, s.y)),
+    vjp=(SAME, lambda xp, g, s: -g * _times(xp, s)),
+    jvp=(SAME, lambda xp, t, s: -t * _times(xp, s)),
     elementwise=True,
 )
 
