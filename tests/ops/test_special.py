@@ -4,6 +4,7 @@ import subprocess
 import sys
 from typing import Any
 
+import array_api_strict
 import numpy as np
 import pytest
 import scipy.special
@@ -107,3 +108,20 @@ def test_the_derivative_of_digamma_at_complex_values_is_refused_by_name() -> Non
         tg.autograd.functional.jvp(tg.digamma, (x.detach(),), (tg.ones_like(x),))
     with pytest.raises(DTypeError, match="expected a real dtype in polygamma"):
         tg.polygamma(1, x)
+
+
+def test_the_gamma_function_is_infinite_beyond_its_poles_as_in_pytorch() -> None:
+    for dtype in (np.float32, np.float64):
+        ends = np.array([-np.inf, np.inf, -2.0, 0.5], dtype)
+        for values in (ends, array_api_strict.asarray(ends)):
+            found = tg.lgamma(tg.asarray(values))
+            assert found.dtype == dtype
+            expected = torch.lgamma(torch.tensor(ends)).numpy()
+            np.testing.assert_allclose(np.asarray(found.array), expected, rtol=1e-6)
+
+
+def test_the_second_slope_of_acosh_at_its_end_is_infinite_as_in_pytorch() -> None:
+    one = tg.tensor(1.0, dtype=tg.float64)
+    slope = tg.autograd.functional.grad(tg.acosh)
+    assert slope(one).item() == np.inf
+    assert tg.autograd.functional.grad(slope)(one).item() == -np.inf

@@ -54,7 +54,15 @@ def ndtr(xp: Any, x: Any) -> Any:
 
 def lgamma(xp: Any, x: Any) -> Any:
     """The logarithm of the absolute value of the gamma function."""
-    return xp.asarray(scipy_special().gammaln(np.asarray(x)))
+    return xp.asarray(host_lgamma(np.asarray(x)))
+
+
+def host_lgamma(x: Any) -> Any:
+    """``lgamma`` of a NumPy array."""
+    found = scipy_special().gammaln(x)
+    lowest = np.isneginf(x)
+    # Beyond all poles it is inf, as in C; SciPy has the other sign.
+    return np.where(lowest, np.inf, found).astype(x.dtype) if lowest.any() else found
 
 
 def digamma(xp: Any, x: Any) -> Any:

@@ -46,7 +46,8 @@ SINH = _slope("sinh", "x", lambda xp, v, s: v * xp.cosh(s.x))
 COSH = _slope("cosh", "x", lambda xp, v, s: v * xp.sinh(s.x))
 TANH = _slope("tanh", "out", lambda xp, v, s: v - v * (s.out * s.out))
 ASINH = _slope("asinh", "x", lambda xp, v, s: v / xp.sqrt(s.x * s.x + 1))
-ACOSH = _slope("acosh", "x", lambda xp, v, s: v / (xp.sqrt(s.x - 1) * xp.sqrt(s.x + 1)), poles=True)
+# Divided twice: of a product of roots, the second slope at 1 would be NaN, and it is -inf.
+ACOSH = _slope("acosh", "x", lambda xp, v, s: v / xp.sqrt(s.x - 1) / xp.sqrt(s.x + 1), poles=True)
 ATANH = _slope("atanh", "x", lambda xp, v, s: v / (1 - s.x * s.x))
 
 
