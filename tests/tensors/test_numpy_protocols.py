@@ -46,12 +46,15 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "transpose": (np.transpose, (A,)),
     "swapaxes": (lambda x: np.swapaxes(x, 0, 1), (A,)),
     "moveaxis": (lambda x: np.moveaxis(x, 0, 1), (A,)),
+    "moveaxis, by lists": (lambda x: np.moveaxis(x, [0, 1], [1, 0]), (A,)),
     "squeeze": (lambda x: np.squeeze(x), (A[None],)),
     "expand_dims": (lambda x: np.expand_dims(x, (0, 2)), (A,)),
+    "expand_dims, by a list": (lambda x: np.expand_dims(x, [0, -1]), (A,)),
     "atleast_2d": (lambda x: np.atleast_2d(x), (A[0],)),
     "broadcast_to": (lambda x: np.broadcast_to(x, (2, 3)), (A[0],)),
     "flip": (lambda x: np.flip(x, 0), (A,)),
     "roll": (lambda x: np.roll(x, 1, axis=0), (A,)),
+    "roll, by lists": (lambda x: np.roll(x, [1, 2], axis=[0, 1]), (A,)),
     "tile": (lambda x: np.tile(x, 2), (A,)),
     "repeat": (lambda x: np.repeat(x, 2, axis=0), (A,)),
     "tril": (lambda x: np.tril(x, k=-1), (A,)),
@@ -335,3 +338,10 @@ def test_another_librarys_arrays_are_left_to_it() -> None:
             return "mine"
 
     assert np.concatenate([tg.ones(2), Foreign()]) == "mine"  # type: ignore[comparison-overlap]
+
+
+@pytest.mark.parametrize("axis", [3, -4, (0, 0)])
+def test_an_axis_that_numpy_would_not_add_is_not_added(axis: Any) -> None:
+    for x in (A, tg.asarray(A)):
+        with pytest.raises(ValueError, match="axis"):
+            np.expand_dims(x, axis)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from telegrad.errors import ShapeError
 from telegrad.tensors.lent import lent
@@ -69,10 +70,15 @@ def _squeeze(a: Any, axis: Any = None) -> Any:
     return lent.namespace.squeeze(a, axis=axis)
 
 
+def _axes(axis: Any) -> Any:
+    """Axes as a tuple: some functions of NumPy's take lists, too."""
+    return tuple(axis) if isinstance(axis, list) else axis
+
+
 def _expand_dims(a: Any, axis: Any) -> Any:
-    axes = axis if isinstance(axis, tuple) else (axis,)
+    axes = _axes(axis) if isinstance(axis, (tuple, list)) else (axis,)
     ndim = a.ndim + len(axes)
-    for each in sorted(i % ndim for i in axes):
+    for each in sorted(normalize_axis_tuple(axes, ndim)):
         a = lent.namespace.expand_dims(a, axis=each)
     return a
 
@@ -228,11 +234,13 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.flipud: lambda m: lent.namespace.flip(m, axis=0),
     np.hstack: _hstack,
     np.matrix_transpose: lambda x, /: x.mT,
-    np.moveaxis: lambda a, source, destination: lent.namespace.moveaxis(a, source, destination),
+    np.moveaxis: lambda a, source, destination: lent.namespace.moveaxis(
+        a, _axes(source), _axes(destination)
+    ),
     np.ravel: lambda a: lent.namespace.reshape(a, (-1,)),
     np.repeat: lambda a, repeats, axis=None: lent.namespace.repeat(a, repeats, axis=axis),
     np.reshape: _reshape,
-    np.roll: lambda a, shift, axis=None: lent.namespace.roll(a, shift, axis=axis),
+    np.roll: lambda a, shift, axis=None: lent.namespace.roll(a, _axes(shift), axis=_axes(axis)),
     np.split: _split,
     np.squeeze: _squeeze,
     np.stack: _stack,
