@@ -5,9 +5,11 @@ import threading
 import weakref
 
 import numpy as np
+import pytest
 from tests.autograd.beside_torch import agree, leaf
 
 import telegrad as tg
+from telegrad.errors import GraphFreedError
 
 
 def test_a_hook_may_run_a_pass_of_its_own():
@@ -129,3 +131,22 @@ def test_a_graph_that_never_runs_is_freed_without_the_garbage_collector():
         assert node() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("retain", [False, True])
+@pytest.mark.parametrize("chosen", [False, True])
+@pytest.mark.parametrize("step", ["multiply", "where"])
+def test_a_pass_whose_graph_another_frees_meanwhile_says_so(step, chosen, retain):
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    # The rule of where would take a mask that is gone for one that is False.
+    y = x * x if step == "multiply" else tg.where(tg.asarray([True, True]), x, 0.0)
+    loss = y.sum()
+    others = [loss]
+
+    def free(gradients):
+        if others:
+            others.pop().backward(inputs=[x])
+
+    y.grad_fn.register_prehook(free)
+    with pytest.raises(GraphFreedError, match=f"{step.capitalize()}Backward.*retain_graph=True"):
+        loss.backward(inputs=[x] if chosen else None, retain_graph=retain)

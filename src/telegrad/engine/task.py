@@ -16,7 +16,9 @@ that contribute to it are newer), so nodes run by strictly falling key, and so d
 contributions.
 
 No lock is needed: one thread runs a task at a time; passes of several threads share nothing but
-the leaves, and what ``deliver`` does with those is its own affair.
+the leaves, and what ``deliver`` does with those is its own affair. Where they share a graph that
+one of them frees, the other may have missed saved values, so ``freed``, which is set before they
+go, is asked again after a node has run.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -196,12 +198,23 @@ class GraphTask:
                 hooks = node.hooks
                 if hooks is not None:
                     cotangent = node.before(cotangent)
-                contributions = node.pull_recorded(cotangent) if recorded else node.pull(cotangent)
+                try:
+                    contributions = (
+                        node.pull_recorded(cotangent) if recorded else node.pull(cotangent)
+                    )
+                except Exception as error:
+                    if node.freed:
+                        raise freed_error(node) from error
+                    raise
                 if hooks is not None:
                     contributions = node.after(contributions, cotangent)
                 # A node that nobody else refers to can't run again, and goes by itself.
-                if not keep and getrefcount(node) > ALONE:
-                    node.release()
+                if keep or getrefcount(node) > ALONE:
+                    if node.freed:
+                        # By another pass meanwhile: what was computed may lack saved values.
+                        raise freed_error(node)
+                    if not keep:
+                        node.release()
                 cotangent = None
                 edges = node.edges
                 if (
@@ -294,11 +307,19 @@ class GraphTask:
                     if node.is_boundary and self.depart is not None:
                         self.depart(node, cotangent)
                         continue
-                    contributions = (
-                        node.pull_recorded(cotangent) if recorded else node.pull(cotangent)
-                    )
+                    try:
+                        contributions = (
+                            node.pull_recorded(cotangent) if recorded else node.pull(cotangent)
+                        )
+                    except Exception as error:
+                        if node.freed:
+                            raise freed_error(node) from error
+                        raise
                     if hooks is not None:
                         contributions = node.after(contributions, cotangent)
+                    if node.freed:
+                        # By another pass meanwhile: what was computed may lack saved values.
+                        raise freed_error(node)
                     if watch is not None:
                         watch(node, contributions)
                     if not keep:

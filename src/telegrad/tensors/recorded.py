@@ -90,9 +90,10 @@ class RowNode(_Optional, Hooked, eq=False):
         return [None if r is None else link(r, e, name, zeros) for r, e in zip(results, self.edges)]
 
     def release(self) -> None:
+        if self.saved_values:
+            self.freed = True  # First: a pass of another thread may be reading them.
         for name in self.saved_values:
             setattr(self, name, None)
-            self.freed = True
 
     def _run_rules(self, xp: Any, g: Cotangent, s: Any) -> list[Cotangent | None]:
         if type(g) is Bundle and not self.row.gaps:

@@ -88,8 +88,8 @@ class FunctionNode(Hooked):
     def release(self) -> None:
         savings = savings_of(self.context)
         if savings.saved:
-            savings.saved = None
             self.freed = True
+            savings.saved = None
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         return [
