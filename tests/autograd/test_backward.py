@@ -357,3 +357,29 @@ def test_a_long_chain_runs_without_recursion():
         y = y + 0.5
     y.backward()
     assert x.grad.item() == 1.0
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("way", ["retain_grad", "inputs", "grad"])
+def test_a_failed_pass_leaves_retained_gradients_as_they_were(way, create_graph):
+    x = leaf(tg, [1.0, 2.0])
+    middle = x * 2.0
+    y = middle * 3.0
+    middle.register_hook(lambda gradient: failures.pop() if failures else None)
+    failures = ["not a tensor"]
+    y.retain_grad()
+
+    def run():
+        options = {"retain_graph": True, "create_graph": create_graph}
+        if way == "grad":
+            tg.autograd.grad(y.sum(), x, **options)
+        else:
+            tg.autograd.backward(y.sum(), inputs=[x, y] if way == "inputs" else None, **options)
+
+    with pytest.raises(TypeError, match="Tensor or None from the hook"):
+        run()
+    assert y.grad is None
+    run()
+    assert y.grad.tolist() == [1.0, 1.0]
+    run()
+    assert y.grad.tolist() == [2.0, 2.0]

@@ -10,7 +10,7 @@ from typing import Any
 from telegrad.autograd.anomaly import watcher
 from telegrad.autograd.roots import Gradients, Tensors, checked_roots, listed, node_of
 from telegrad.autograd.staging import Staging
-from telegrad.engine import BoundaryReached, GraphTask
+from telegrad.engine import BoundaryReached, GraphTask, keep_retained
 from telegrad.errors import GradientError, UsageError
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.accumulating import own
@@ -111,10 +111,10 @@ def _run(
     retained: Sequence[Tensor] = (),
     check: Callable[[Collection[Any]], None] | None = None,
 ) -> None:
-    keep = create_graph if retain_graph is None else retain_graph
+    keep_graph = create_graph if retain_graph is None else retain_graph
     task = GraphTask(
         deliver,
-        keep_graph=keep,
+        keep_graph=keep_graph,
         recorded=create_graph,
         targets=targets,
         watch=watcher(MODE.get()),
@@ -123,24 +123,25 @@ def _run(
         with Recording(create_graph):
             if targets is None:
                 task.run_to_end(roots)
-                return
-            task.count(roots)
-            if check is not None:
-                check(task.missing)
-            for x in retained:
-                x.retain_grad()
-            for root, cotangent in roots.items():
-                task.feed(root, cotangent)
-            task.run()
+            else:
+                task.count(roots)
+                if check is not None:
+                    check(task.missing)
+                for x in retained:
+                    x.retain_grad()
+                for root, cotangent in roots.items():
+                    task.feed(root, cotangent)
+                task.run()
+            keep_retained(task.retained)
     except BoundaryReached as met:
         # Found before anything ran: part of the graph is elsewhere, and knows how to go on.
         for x in retained:
             x.retain_grad()
-        met.node.take_over(roots, deliver, keep, create_graph, targets)
+        met.node.take_over(roots, deliver, keep_graph, create_graph, targets)
 
 
 def _deliver_at(staging: Staging, node: Any, gradient: Any, is_alone: bool) -> None:
-    # An input that is not a leaf has its gradient already: it retains it, as in PyTorch.
+    # An input that is not a leaf retains its gradient, as in PyTorch.
     if node.is_leaf:
         staging.deliver(node, gradient, is_alone)
 

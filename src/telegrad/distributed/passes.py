@@ -26,7 +26,7 @@ from telegrad.distributed import foreign
 from telegrad.distributed.contexts import AFTER, CURRENT, Context, Place
 from telegrad.distributed.nodes import RecvNode, SendNode
 from telegrad.distributed.turns import Turns
-from telegrad.engine import OrderedTask
+from telegrad.engine import OrderedTask, keep_retained
 from telegrad.errors import ContextError, GraphFreedError, PassAborted
 from telegrad.graph import Bundle
 from telegrad.rpc.future import Future
@@ -193,6 +193,8 @@ class Part:
                 foreign.known[0].run(partial(self._task.run, _LEAVE_TOGETHER))
             else:
                 self._task.run(_LEAVE_TOGETHER)
+            # At once: others may look at them as soon as the root's call has returned.
+            keep_retained(self._task.retained)
         except BaseException as error:
             self._error = error
             raise

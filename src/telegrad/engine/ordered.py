@@ -116,6 +116,8 @@ class OrderedTask:
         self.sums: dict[Any, Sum] = {}
         """Nodes that received something and have not run: after ``run``, those that wait."""
         self.done: set[Any] = set()
+        self.retained: list[tuple[Callable[[Cotangent], None], Cotangent]] = []
+        """Gradients of values that retain theirs, for ``keep_retained``."""
         self._whole: dict[Any, Cotangent | None] = {}
         """Nodes that are ready with the only contribution they expected: nothing to sum."""
         self._expected: dict[Any, list[int]] = {}
@@ -248,6 +250,8 @@ class OrderedTask:
         hooks = node.hooks
         if hooks is not None:
             cotangent = node.before_capture(cotangent)
+            if hooks.retain is not None:
+                self.retained.append((hooks.retain, cotangent))
         if node in self.targets:
             self.deliver(node, cotangent, False)
             if self.skipped and not node.is_boundary and self.skipped.issuperset(edges):

@@ -32,7 +32,7 @@ from telegrad.arrays.ownership import ALONE
 from telegrad.errors import GraphFreedError
 from telegrad.graph import Cotangent, reachable
 
-__all__ = ["BoundaryReached", "GraphTask", "freed_error"]
+__all__ = ["BoundaryReached", "GraphTask", "freed_error", "keep_retained"]
 
 
 class BoundaryReached(Exception):
@@ -58,6 +58,7 @@ class GraphTask:
         "keep_graph",
         "missing",
         "recorded",
+        "retained",
         "targets",
         "watch",
     )
@@ -80,6 +81,8 @@ class GraphTask:
         self.watch = watch
         self.missing: dict[Any, int] = {}
         self.buffers: dict[Any, Cotangent] = {}
+        self.retained: list[tuple[Callable[[Cotangent], None], Cotangent]] = []
+        """Gradients of values that retain theirs, for ``keep_retained`` when the pass succeeded."""
         self._ready: list[tuple[int, Any]] = []
         self._owned: set[Any] = set()
 
@@ -197,7 +200,10 @@ class GraphTask:
                     continue
                 hooks = node.hooks
                 if hooks is not None:
-                    cotangent = node.before(cotangent)
+                    cotangent = node.before_capture(cotangent)
+                    if hooks.retain is not None:
+                        self.retained.append((hooks.retain, cotangent))
+                    cotangent = node.before_run(cotangent)
                 try:
                     contributions = (
                         node.pull_recorded(cotangent) if recorded else node.pull(cotangent)
@@ -298,6 +304,8 @@ class GraphTask:
                     hooks = node.hooks
                     if hooks is not None:
                         cotangent = node.before_capture(cotangent)
+                        if hooks.retain is not None:
+                            self.retained.append((hooks.retain, cotangent))
                     if targets is not None and node in targets:
                         self.deliver(node, cotangent, False)
                         if self._ends_at(node):
@@ -350,6 +358,13 @@ class GraphTask:
             if node is not None:
                 node.explain(error)
             raise
+
+
+def keep_retained(retained: list[tuple[Callable[[Cotangent], None], Cotangent]]) -> None:
+    """Gives each value that retains its gradient what a task has collected for it."""
+    for retain, gradient in retained:
+        retain(gradient)
+    retained.clear()
 
 
 def freed_error(node: Any) -> Exception:

@@ -22,7 +22,7 @@ import torch.utils.dlpack
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from telegrad.arrays.ownership import HELD
-from telegrad.engine import GraphTask
+from telegrad.engine import GraphTask, keep_retained
 from telegrad.errors import DeviceError, DTypeError, GradientError, LevelError
 from telegrad.graph import Cotangent, NodeHooks, next_key, reachable
 from telegrad.interop import torch_version
@@ -310,6 +310,7 @@ def _pull_crossing(
         task.run()
         for leaf in [node for node in found if node.is_leaf]:
             accumulate(leaf, found.pop(leaf), False)
+        keep_retained(task.retained)
         return {
             entry: (entry.pull_recorded if recorded else entry.pull)(cotangent)[0]
             for entry, cotangent in found.items()

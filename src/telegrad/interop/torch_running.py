@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from telegrad.engine import OrderedTask
+from telegrad.engine import OrderedTask, keep_retained
 from telegrad.errors import InternalError
 from telegrad.interop.torch_accumulating import accumulate, completed
 from telegrad.interop.torch_cut import cut_walk
@@ -50,6 +50,7 @@ def run_joined(
         for root, cotangent in roots.items():
             task.feed(root, cotangent)
         task.run()
+        keep_retained(task.retained)
     if targets is None:
         for leaf, gradient in foreign:
             final = completed(leaf, gradient)

@@ -16,10 +16,6 @@ class Hooked:
 
     __slots__ = ()
 
-    def before(self: Any, cotangent: Cotangent) -> Cotangent:
-        """Runs the hooks that see the node's own gradient: both of the following."""
-        return run_before(self.hooks, cotangent)
-
     def before_capture(self: Any, cotangent: Cotangent) -> Cotangent:
         """Runs the hooks of the value; what they leave is the gradient that is asked for here."""
         return run_on_value(self.hooks, cotangent)
@@ -101,16 +97,14 @@ class Hooked:
 
 
 def run_before(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
-    """Runs the tensor hooks, keeps a retained gradient, then runs the pre-hooks."""
+    """Runs the tensor hooks, then the pre-hooks."""
     return run_on_node(hooks, run_on_value(hooks, cotangent))
 
 
 def run_on_value(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
-    """Runs the tensor hooks, then keeps a retained gradient."""
+    """Runs the tensor hooks."""
     for hook in list(hooks.tensor.values()):
         cotangent = _replaced(cotangent, hook(_shown(cotangent)), hook)
-    if hooks.retain is not None:
-        hooks.retain(cotangent)
     return cotangent
 
 
