@@ -150,11 +150,52 @@ def test_it_works_on_duals_and_inside_transforms(values):
         np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-12)
 
 
-def test_a_level_left_before_the_backward_pass_is_an_error(values):
+def test_a_level_may_be_left_before_the_backward_pass(values):
+    x, w = values
+    expected = gradients(block, x, w)
+    with forward_ad.dual_level():
+        dual = checkpoint(block, forward_ad.make_dual(x, tg.ones_like(x)), w)
+        tangent = forward_ad.unpack_dual(dual).tangent
+    assert [g.tolist() for g in grad(dual.sum(), [x, w], retain_graph=True)] == expected
+    with forward_ad.dual_level():
+        plain = forward_ad.unpack_dual(block(forward_ad.make_dual(x, tg.ones_like(x)), w)).tangent
+    for one, other in zip(grad(tangent.sum(), [x, w]), grad(plain.sum(), [x, w])):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-12)
+
+
+def _forward(function):
+    def push(x):
+        return functional.jvp(function, x, tg.ones_like(x))[1]
+
+    return push
+
+
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize("order", ["rf", "rff", "frf", "rrf", "rfr", "frfr"])
+def test_reverse_over_forward_is_that_of_the_plain_function(order, inner):
+    x = tg.tensor(0.5, dtype=tg.float64)
+
+    def curve(x):
+        return tg.exp(tg.sin(x)) * x
+
+    def kept(x):
+        if inner:
+            return checkpoint(lambda x: checkpoint(curve, x * 1.0) * 1.0, x)
+        return checkpoint(curve, x)
+
+    plain = curve
+    for mode in reversed(order):
+        transform = functional.grad if mode == "r" else _forward
+        plain, kept = transform(plain), transform(kept)
+    np.testing.assert_allclose(kept(x).item(), plain(x).item(), rtol=1e-12)
+
+
+def test_a_tangent_that_came_by_a_closure_and_went_with_its_level_is_an_error(values):
     x, w = values
     with forward_ad.dual_level():
-        out = checkpoint(block, forward_ad.make_dual(x, tg.ones_like(x)), w).sum()
-    with pytest.raises(GradientError, match="run the backward pass inside of the level"):
+        dual = forward_ad.make_dual(x, tg.ones_like(x))
+        out = checkpoint(lambda w: block(dual, w), w).sum()
+    with pytest.raises(GradientError, match="to do the same when run again"):
         out.backward()
 
 

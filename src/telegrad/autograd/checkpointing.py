@@ -16,17 +16,20 @@ A checkpoint inside a checkpoint keeps its own arguments by the rules of the out
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from telegrad.autograd.trees import flatten, unflatten
 from telegrad.errors import GradientError
 from telegrad.graph import next_key
 from telegrad.ops.drawing import Drawn
 from telegrad.tensors import LEAF, Tensor, wrap
+from telegrad.tensors.levels import Level, Tangents
 from telegrad.tensors.modes import MODE, Mode, ModeScope
 from telegrad.tensors.saving import restored, stored
 
 __all__ = ["checkpoint"]
+
+_Lasting: TypeAlias = "dict[Level, tuple[Any, Any, _Lasting]]"
 
 
 def checkpoint(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -56,15 +59,40 @@ class _Enough(BaseException):
 class _KeptArgument:
     """A tensor argument as it was at the call, kept by the rules around the checkpoint."""
 
-    __slots__ = ("history", "kept")
+    __slots__ = ("history", "kept", "tangents")
 
     def __init__(self, tensor: Tensor, mode: Mode) -> None:
         self.history = tensor if tensor.node is LEAF else tensor.node
+        self.tangents = _lasting(tensor.tangents)
         self.kept = stored(tensor, mode, "checkpoint")
 
-    def restore(self) -> Tensor:
-        value = restored(self.kept)
-        return wrap(value.array, self.history, value.tangents)
+    def restore(self, levels: dict[Level, Level]) -> Tensor:
+        return wrap(restored(self.kept).array, self.history, _again(self.tangents, levels))
+
+
+def _lasting(tangents: dict[Level, Tensor] | None) -> _Lasting:
+    """Tangents in a form that the closing of their levels leaves alone."""
+    return {
+        level: (t.array, t if t.node is LEAF else t.node, _lasting(t.tangents))
+        for level, t in (tangents or {}).items()
+    }
+
+
+def _again(tangents: _Lasting, levels: dict[Level, Level]) -> Tangents | None:
+    """The tangents that ``_lasting`` kept, at the levels that now stand for theirs."""
+    if not tangents:
+        return None
+    return Tangents(
+        {
+            levels[level]: wrap(array, history, _again(further_out, levels))
+            for level, (array, history, further_out) in tangents.items()
+        }
+    )
+
+
+def _levels_of(tangents: _Lasting) -> set[Level]:
+    further_out = (_levels_of(inner) for _, _, inner in tangents.values())
+    return set(tangents).union(*further_out)
 
 
 class _Segment:
@@ -78,8 +106,6 @@ class _Segment:
         mode: Mode,
     ) -> None:
         leaves, self._structure = flatten((args, options))
-        tensors = [x for x in leaves if isinstance(x, Tensor)]
-        self._levels = {level for x in tensors for level in (x.tangents or ())}
         self._leaves = [_KeptArgument(x, mode) if isinstance(x, Tensor) else x for x in leaves]
         self._function = function
         self._mode = mode
@@ -124,11 +150,6 @@ class _Segment:
             return self._caught.pop(place)
 
     def _run_again(self) -> list[Tensor]:
-        if not all(level.is_open for level in self._levels):
-            raise GradientError(
-                "expected the dual levels of the checkpointed call to be open still, got one that "
-                "was left; run the backward pass inside of the level"
-            )
         for leaf, array in self._used.items():
             if leaf.array is not array:
                 raise GradientError(
@@ -150,7 +171,8 @@ class _Segment:
                 raise _Enough
             return place
 
-        leaves = [x.restore() if isinstance(x, _KeptArgument) else x for x in self._leaves]
+        levels = self._levels()
+        leaves = [x.restore(levels) if isinstance(x, _KeptArgument) else x for x in self._leaves]
         args, options = unflatten(self._structure, leaves)
         mode = self._mode
         scope = ModeScope(
@@ -165,9 +187,25 @@ class _Segment:
                 self._function(*args, **options)
         except _Enough:
             pass
+        finally:
+            for level, now in levels.items():
+                if now is not level:
+                    now.close()
         if len(caught) < len(self._saved):
             raise self._differs(f"it saved {len(caught)} values")
         return caught
+
+    def _levels(self) -> dict[Level, Level]:
+        """The levels of the arguments, each with itself or, if it was left, one in its place.
+
+        A second run must save what the first did, so it pushes the same tangents through.
+        """
+        kept = (x.tangents for x in self._leaves if isinstance(x, _KeptArgument))
+        met: set[Level] = set().union(*map(_levels_of, kept))
+        return {
+            level: level if level.is_open else Level(records=level.records, depth=level.depth)
+            for level in met
+        }
 
     def _name(self) -> str:
         return getattr(self._function, "__name__", repr(self._function))
