@@ -6,7 +6,9 @@ from tests.distributed import handlers
 from tests.distributed.simulated import IN_ORDER, on_workers
 
 import telegrad as tg
+from telegrad.autograd import functional
 from telegrad.distributed import autograd, rpc
+from telegrad.errors import ContextError
 
 W = np.array([2.0, 3.0])
 X = np.array([0.5, 0.7])
@@ -209,3 +211,40 @@ def cube_with_slope_weighed(x):
     x = x * 1.0
     x.register_hook(lambda gradient: rpc.rpc_sync("c", handlers.scale, (gradient,)))
     return x * x * x
+
+
+ONES = np.ones(2)
+
+
+def _remote_square(x):
+    return (rpc.rpc_sync("b", handlers.scale, (x,)) ** 2).sum()
+
+
+REVERSE = {
+    "grad": lambda x, one: functional.grad(_remote_square)(x),
+    "vjp": lambda x, one: functional.vjp(_remote_square, x),
+    "jacobian": lambda x, one: functional.jacobian(_remote_square)(x),
+    "hessian": lambda x, one: functional.hessian(_remote_square)(x),
+    "hvp": lambda x, one: functional.hvp(_remote_square, x, one),
+    "vhp": lambda x, one: functional.vhp(_remote_square, x, one),
+    "linearize": lambda x, one: functional.linearize(_remote_square, x),
+    "grad of jvp": lambda x, one: functional.grad(
+        lambda x: functional.jvp(_remote_square, x, one)[1]
+    )(x),
+}
+
+
+@pytest.mark.parametrize("name", REVERSE)
+@on_workers("main", "b")
+def test_a_transform_of_a_remote_call_outside_of_a_context_says_so(name):
+    x, one = tg.asarray(ONES * 5.0), tg.asarray(ONES)
+    with pytest.raises(ContextError, match=r"call to worker 'b'.*autograd\.context\(\)"):
+        REVERSE[name](x, one)
+    with autograd.context():
+        REVERSE[name](x, one)
+    # Nothing is refused that has no part in what is differentiated.
+    w = tg.tensor(ONES, requires_grad=True)
+    found = functional.grad(lambda x: (x * _remote_square(w * x.detach())).sum())(x)
+    assert found.tolist() == [325.0, 325.0]
+    assert functional.jvp(_remote_square, x, one)[1].item() == 130.0
+    assert _remote_square(w * 5.0).requires_grad

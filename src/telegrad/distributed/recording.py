@@ -18,11 +18,13 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
+from telegrad.autograd.functional.variables import VARIABLES, depend_on_variables
 from telegrad.distributed import foreign
 from telegrad.distributed.contexts import CURRENT, Context, Contexts, Place
 from telegrad.distributed.levels import LevelBook
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
 from telegrad.distributed.travelling import CarriedDual, flatten, held
+from telegrad.errors import ContextError
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.worker import Worker
@@ -56,6 +58,8 @@ class Recorder:
         is_recording = MODE.get().recording
         if is_recording and foreign.known:
             is_recording = foreign.is_recording(values)
+        if place is None and is_recording and VARIABLES.get():
+            _refuse_variables(to.name, values)
         if place is None and is_recording and not levels:
             self._carry_duals(to.name, values)
             return None
@@ -275,6 +279,16 @@ def _recorded(values: list[Any]) -> tuple[list[Tensor], list[int], dict[int, Ten
                 slots.append(slot)
             slot += 1
     return recorded, slots, duals
+
+
+def _refuse_variables(to: str, values: list[Any]) -> None:
+    if depend_on_variables(t for x in values if isinstance(x, Tensor) for t in flatten(x)):
+        raise ContextError(
+            f"expected a context around a call to worker {to!r} that takes part in what a "
+            "transform differentiates, got none, so its gradient would be zero; write `with "
+            "telegrad.distributed.autograd.context():` around the transform, or detach() what is "
+            "sent"
+        )
 
 
 def _make_constant(values: list[Any]) -> None:

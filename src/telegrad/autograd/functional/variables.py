@@ -9,19 +9,31 @@ leaf, or a variable of a transform further out). If not, the derivative need not
 what leaves the transform is a constant. That is what makes transforms pure and nesting them exact.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from telegrad import ops
 from telegrad.autograd.backward import grad
 from telegrad.autograd.trees import Tree, map_leaves
 from telegrad.errors import DTypeError
+from telegrad.graph import reachable
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.duals import alias_node
 from telegrad.tensors.levels import Tangents
-from telegrad.tensors.modes import MODE, ModeScope, Recording
+from telegrad.tensors.modes import MODE, Recording
 
-__all__ = ["Variables", "as_variable"]
+__all__ = ["VARIABLES", "Variables", "as_variable", "depend_on_variables"]
+
+VARIABLES: ContextVar[frozenset[Any]] = ContextVar("telegrad.variables", default=frozenset())
+"""The nodes of the variables of all transforms whose function runs now."""
+
+
+def depend_on_variables(tensors: Iterable[Tensor]) -> bool:
+    """Whether a transform whose function runs now may want a gradient of these."""
+    nodes = [x.node for x in tensors if not x.is_leaf]
+    return not VARIABLES.get().isdisjoint(reachable(nodes))
 
 
 def as_variable(value: Any, name: str) -> Tensor:
@@ -63,9 +75,15 @@ class Variables:
             self._free.add(node)
         return wrap(value.array, node, value.tangents)
 
-    def recording(self) -> ModeScope:
+    @contextmanager
+    def recording(self) -> Iterator[None]:
         """The mode in which the function runs: recorded, also under ``no_grad``."""
-        return Recording(True)
+        token = VARIABLES.set(VARIABLES.get() | {x.node for x in self._roots})
+        try:
+            with Recording(True):
+                yield
+        finally:
+            VARIABLES.reset(token)
 
     def pull(
         self, outputs: Sequence[Tensor], cotangents: Sequence[Tensor | None], *, again: bool
