@@ -422,3 +422,22 @@ def test_hvp_of_a_function_that_differentiates_inside():
     x, v = double([0.4, 0.8]), double([1.0, -0.5])
     np.testing.assert_allclose(F.hvp(f, x, v)[1].numpy(), (F.hessian(f)(x) @ v).numpy(), rtol=1e-12)
     np.testing.assert_allclose(F.vhp(f, x, v)[1].numpy(), F.hvp(f, x, v)[1].numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_a_function_that_is_not_holomorphic_has_no_jacobian_of_complex_numbers(mode):
+    z = tg.tensor([0.5 + 0.2j, -0.3j], dtype=tg.complex128)
+    for function in (tg.conj, lambda z: z * tg.conj(z), lambda z: z[0] + tg.abs(z[1]) * z):
+        with pytest.raises(
+            tg.errors.NotDifferentiable, match=r"holomorphic.*real and imaginary parts"
+        ):
+            F.jacobian(function, mode=mode)(z)
+
+
+def test_a_hessian_by_complex_numbers_is_that_of_a_holomorphic_function_or_an_error():
+    z = tg.tensor([0.5 + 0.2j, -0.3j], dtype=tg.complex128)
+    # The real part of z^3 has the second derivative 6 z.
+    found = F.hessian(lambda z: tg.real(z**3).sum())(z)
+    np.testing.assert_allclose(found.numpy(), np.diag(6 * z.numpy()), rtol=1e-12)
+    with pytest.raises(tg.errors.NotDifferentiable, match="holomorphic"):
+        F.hessian(lambda z: (tg.abs(z) ** 2).sum())(z)

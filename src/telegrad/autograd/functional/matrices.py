@@ -39,8 +39,9 @@ def jacobian(
     """A function that gives all first derivatives of `function`.
 
     ``mode="reverse"`` runs one backward pass for each number in the result, ``mode="forward"`` runs
-    `function` once for each number in the arguments: take the smaller. With `has_aux`, `function`
-    returns (output, aux) and the result is ``(jacobian, aux)``.
+    `function` once for each number in the arguments: take the smaller. Complex functions must be
+    holomorphic, and cost twice as much, since that is checked. With `has_aux`, `function` returns
+    (output, aux) and the result is ``(jacobian, aux)``.
     """
     check_argnums(argnums, "jacobian")
     if mode not in ("reverse", "forward"):
@@ -79,7 +80,11 @@ def _by_rows(
     matrices = []
     for y in outputs:
         _check_real(function, chosen.values, [y], "forward", 0)
-        rows = [variables.pull([y], [unit], again=True) for unit in _units(y)]
+        rows = []
+        for unit in _units(y):
+            rows.append(variables.pull([y], [unit], again=True))
+            if y.dtype.kind == "c":
+                _check_turns(function, rows[-1], variables.pull([y], [unit * 1j], again=True))
         matrices.append(
             chosen.shaped(
                 [
@@ -114,6 +119,10 @@ def _by_columns(
             tangents[i] = unit
             outputs, pushed, aux = jvp(flat, tuple(values), tuple(tangents), has_aux=True)
             columns[-1].append(pushed)
+            if x.dtype.kind == "c":
+                tangents[i] = unit * 1j
+                _, turned, aux = jvp(flat, tuple(values), tuple(tangents), has_aux=True)
+                _check_turns(function, pushed, turned)
     if outputs is None:
         outputs, aux = flat(*values)
     _check_real(function, values, outputs, "reverse", 1)
@@ -145,6 +154,24 @@ def _stacked(parts: Sequence[Tensor], shape: tuple[int, ...], like: Tensor, *, a
 def _conjugated(matrix: Tensor) -> Tensor:
     # A pull gives J^H g; the rows of J are the conjugates.
     return ops.conj(matrix) if matrix.dtype.kind == "c" else matrix
+
+
+def _check_turns(
+    function: Callable[..., Any], along_1: Sequence[Tensor], along_1j: Sequence[Tensor]
+) -> None:
+    """Raises where the second are not ``1j`` times the first: no complex number is the slope."""
+    for one, other in zip(along_1, along_1j):
+        if one.dtype.kind != "c" or not one.size:
+            continue
+        xp = backend_of(one.array)
+        apart = xp.max(xp.abs(other.array - one.array * 1j))
+        rounding = float(np.finfo(one.dtype).eps) ** 0.5
+        if bool(apart > rounding * (xp.max(xp.abs(one.array)) + xp.max(xp.abs(other.array)))):
+            raise NotDifferentiable(
+                f"expected a holomorphic function, got {name_of(function)}, whose derivative along "
+                "1j is not 1j times that along 1, so that no matrix of complex numbers holds it; "
+                "take its jacobian by the real and imaginary parts, or use jvp and vjp"
+            )
 
 
 def _check_real(
