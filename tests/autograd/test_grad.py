@@ -4,6 +4,7 @@ import pytest
 from tests.autograd.beside_torch import agree, constant, fails, leaf
 
 import telegrad as tg
+from telegrad.errors import GradientError
 
 
 def test_grad_returns_a_tuple_and_leaves_grad_untouched():
@@ -177,3 +178,21 @@ def test_recorded_gradients_accumulate_with_their_history_under_no_grad():
         return x.grad.requires_grad, lib.autograd.grad(x.grad.sum(), x)
 
     agree(scenario)
+
+
+def test_an_input_that_a_pass_finds_unused_leaves_retained_gradients_as_they_were():
+    class Silent(tg.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1.0
+
+        @staticmethod
+        def backward(ctx, cotangent):
+            return None
+
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    y = Silent.apply(x) * 3.0
+    y.retain_grad()
+    with pytest.raises(GradientError, match="not used"):
+        tg.autograd.grad(y.sum(), x, retain_graph=True)
+    assert y.grad is None

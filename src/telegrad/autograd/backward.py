@@ -43,10 +43,12 @@ def backward(
                 "None to reach all leaves"
             )
         targets = {node_of(x, "inputs"): x for x in chosen}
-        _run(roots, partial(_deliver_at, staging), retain_graph, create_graph, targets, chosen)
+        deliver = partial(_deliver_at, staging)
+        retained = _run(roots, deliver, retain_graph, create_graph, targets, chosen)
     else:
-        _run(roots, staging.deliver, retain_graph, create_graph, None)
+        retained = _run(roots, staging.deliver, retain_graph, create_graph, None)
     with Recording(create_graph):
+        keep_retained(retained)
         staging.commit()
 
 
@@ -84,12 +86,15 @@ def grad(
             _refuse_unused([i for i, node in enumerate(nodes) if node not in reached])
 
     targets = dict.fromkeys(nodes)
-    _run(roots, deliver, retain_graph, create_graph, targets, check=check_used)
+    retained = _run(roots, deliver, retain_graph, create_graph, targets, check=check_used)
+    # A node on the way may give no gradient; only the pass itself can tell.
+    check_used(found)
+    if retained:
+        with Recording(create_graph):
+            keep_retained(retained)
     if materialize_grads:
         zeros = lent.namespace.zeros_like
         return tuple(zeros(x) if n not in found else found[n] for x, n in zip(chosen, nodes))
-    # A node on the way may give no gradient; only the pass itself can tell.
-    check_used(found)
     return tuple(found.get(node) for node in nodes)
 
 
@@ -108,9 +113,10 @@ def _run(
     retain_graph: bool | None,
     create_graph: bool,
     targets: dict[Any, Any] | None,
-    retained: Sequence[Tensor] = (),
+    inputs: Sequence[Tensor] = (),
     check: Callable[[Collection[Any]], None] | None = None,
-) -> None:
+) -> list[Any]:
+    """Runs a pass; gives the gradients that are to be retained when nothing can fail any more."""
     keep_graph = create_graph if retain_graph is None else retain_graph
     task = GraphTask(
         deliver,
@@ -127,17 +133,18 @@ def _run(
                 task.count(roots)
                 if check is not None:
                     check(task.missing)
-                for x in retained:
+                for x in inputs:
                     x.retain_grad()
                 for root, cotangent in roots.items():
                     task.feed(root, cotangent)
                 task.run()
-            keep_retained(task.retained)
+        return task.retained
     except BoundaryReached as met:
         # Found before anything ran: part of the graph is elsewhere, and knows how to go on.
-        for x in retained:
+        for x in inputs:
             x.retain_grad()
         met.node.take_over(roots, deliver, keep_graph, create_graph, targets)
+        return []
 
 
 def _deliver_at(staging: Staging, node: Any, gradient: Any, is_alone: bool) -> None:
