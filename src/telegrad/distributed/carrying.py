@@ -11,8 +11,6 @@ futures, so threads grow on demand and virtual time can pass.
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -24,8 +22,8 @@ from telegrad.distributed.passes import Departure, Part, Plan
 from telegrad.distributed.questions import Question, Questions
 from telegrad.distributed.recording import Recorder
 from telegrad.distributed.report import Report
+from telegrad.distributed.settling import Settling
 from telegrad.errors import DTypeError, GradientError, InternalError, PassAborted
-from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.service import ServiceRequest
 from telegrad.tensors import Tensor
 
@@ -35,8 +33,6 @@ GRADIENTS: Final = "autograd.gradients"
 SEARCH: Final = "autograd.search"
 RESUME: Final = "autograd.resume"
 UNUSED: Final = "autograd.unused"
-SETTLE: Final = "autograd.settle"
-UNSETTLED: Final = "autograd.unsettled"
 
 
 class Carrier:
@@ -47,15 +43,13 @@ class Carrier:
         self._worker = worker = recorder.worker
         self._questions = Questions(worker)
         self._parcels = Parcels(recorder)
+        self._settling = Settling(recorder)
         self.running = 0
         """How many passes this worker is the root of right now."""
         worker.register_service(GRADIENTS, self._work_on(self._on_gradients))
         worker.register_service(SEARCH, self._work_on(self._on_search))
         worker.register_service(RESUME, self._work_on(self._on_resume))
         worker.register_service(UNUSED, self._on_unused)
-        worker.register_service(SETTLE, self._on_settle, inline=True)
-        worker.register_service(UNSETTLED, self._on_unsettled, inline=True)
-        worker.on_worker_lost(self._on_lost)
 
     # The root.
 
@@ -85,11 +79,11 @@ class Carrier:
             if finish is not None:
                 finish(part)
         except BaseException:
-            self._settle_everywhere(context, plan, context.known, False)
+            self._settling.settle_everywhere(context, plan.pass_id, context.known, False)
             raise
         finally:
             self.running -= 1
-        self._settle_everywhere(context, plan, report.workers, True)
+        self._settling.settle_everywhere(context, plan.pass_id, report.workers, True)
         return part
 
     def _correct(self, part: Part, waiting: list[str], report: Report) -> None:
@@ -282,71 +276,6 @@ class Carrier:
     def _list_unused(self, plan: Plan) -> list[list[Any]]:
         part = self._recorder.contexts.get(plan.context_id).passes[plan.pass_id]
         return [[send.message_id, send.peer] for send in part.unused()]
-
-    # Step 7: the end of a pass.
-
-    def _settle_everywhere(
-        self, context: Context, plan: Plan, names: Iterable[str], succeeded: bool
-    ) -> None:
-        self._settle_here(context, plan.pass_id, succeeded)
-        # Listed only now: whoever makes itself known from here on is answered.
-        for name in list(names):
-            if name != self._worker.name:
-                self._recorder.tell(name, SETTLE, [context.id, plan.pass_id, succeeded])
-
-    def _settle_here(self, context: Context, pass_id: int, succeeded: bool) -> bool:
-        with context.lock:
-            if pass_id in context.settled:
-                return False
-            context.settled[pass_id] = succeeded
-            part: Part | None = context.passes.get(pass_id)
-        if part is not None:
-            part.settle(succeeded)
-            context.passes.pop(pass_id, None)
-        return True
-
-    def _on_settle(self, request: ServiceRequest) -> None:
-        context_id, pass_id, succeeded = request.header
-        context = self._recorder.contexts.find(context_id)
-        if context is None:
-            return
-        is_news = self._settle_here(context, pass_id, succeeded)
-        if is_news and not succeeded:
-            # The root knows only its own peers: a failure is passed on by everyone who hears it.
-            heard = (self._worker.name, request.frm.name)
-            others = [name for name in list(context.known) if name not in heard]
-            self._recorder.pass_on(others, SETTLE, [context_id, pass_id, False])
-
-    def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
-        for context in self._recorder.contexts.all():
-            for pass_id in list(context.passes):
-                root = pass_id >> 48
-                if root == who.id:
-                    self._settle_here(context, pass_id, False)
-                elif root != self._worker.id:
-                    # Word of a failure may have come through who is lost.
-                    self._worker.host.start(partial(self._ask_root, root, context, pass_id))
-
-    def _ask_root(self, root: int, context: Context, pass_id: int) -> None:
-        """Makes this worker known to the root of a pass, which may not know that it has a part."""
-        # Where it can't be reached but may come back, the part stays: the pass may have succeeded.
-        with suppress(Exception):
-            if self._worker.find(root).lost is None:
-                self._worker.notify_service(root, UNSETTLED, [context.id, pass_id])
-            else:
-                self._settle_here(context, pass_id, False)
-
-    def _on_unsettled(self, request: ServiceRequest) -> None:
-        context_id, pass_id = request.header
-        context = self._recorder.contexts.find(context_id)
-        succeeded: bool | None = False
-        if context is not None:
-            # Before it is asked for: a pass that fails later tells those who are known.
-            context.meet(request.frm)
-            succeeded = context.settled.get(pass_id)
-        if succeeded is not None:
-            notice = [context_id, pass_id, succeeded]
-            self._recorder.pass_on([request.frm.name], SETTLE, notice)
 
 
 def _by_destination(departures: Iterable[Departure]) -> dict[str, list[Departure]]:

@@ -48,6 +48,8 @@ class Context:
         """What this worker has of passes that have not been settled, by pass id."""
         self.settled: dict[int, bool] = {}
         """The passes that have ended, and whether they succeeded: late messages are dropped."""
+        self.doubted: dict[int, None] = {}
+        """The passes that someone asked the end of."""
         self.pass_count = 0
         self.released = False
 
@@ -55,6 +57,11 @@ class Context:
     def home_id(self) -> int:
         """The id of the worker that opened the context."""
         return self.id >> _COUNTER_BITS
+
+    def is_home(self, name: str) -> bool:
+        """Whether a worker that this one knows in the context is the home."""
+        worker = self.known.get(name)
+        return worker is not None and worker.id == self.home_id
 
     def take_over(self, *pass_: Any) -> None:
         """Runs a pass that began as one of this process alone; see ``running.Runner``."""

@@ -1,0 +1,151 @@
+"""The end of a pass, everywhere: all workers that took part keep its gradients, or none does.
+
+The root tells everyone how its pass ended. When it dies, or can't reach someone, the home of the
+context stands in for it, which a context does not outlive:
+
+1. The root tells the home first.
+2. Whoever loses a worker and has a part that has not been settled asks the home. The home answers
+   when it knows: from the root, from someone whom the root had told, or, once the root is lost,
+   that the pass failed.
+3. Whoever loses the root of a pass that succeeded passes that on; so does everyone who hears it
+   from anyone but the root. A failure is passed on by everyone who hears of it.
+4. Whoever hears both releases the context: then nobody has any gradients of it.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final
+
+from telegrad.distributed.contexts import Context
+from telegrad.distributed.passes import Part
+from telegrad.distributed.recording import Recorder
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.service import ServiceRequest
+
+__all__ = ["Settling"]
+
+SETTLE: Final = "autograd.settle"
+UNSETTLED: Final = "autograd.unsettled"
+
+
+class Settling:
+    """One worker's end of it."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._worker = worker = recorder.worker
+        worker.register_service(SETTLE, self._on_settle, inline=True)
+        worker.register_service(UNSETTLED, self._on_unsettled, inline=True)
+        worker.on_worker_lost(self._on_lost)
+
+    def settle_everywhere(
+        self, context: Context, pass_id: int, names: Iterable[str], succeeded: bool
+    ) -> None:
+        """Called at the root, with the workers that took part."""
+        self._settle_here(context, pass_id, succeeded)
+        # The home first: it is asked by those whom word does not reach because this worker dies.
+        others: list[str | int] = [] if self._is_home(context) else [context.home_id]
+        # Listed only now: whoever makes itself known from here on is answered.
+        others += [x for x in list(names) if x != self._worker.name and not context.is_home(x)]
+        notice = [context.id, pass_id, succeeded, []]
+        missed = [to for to in others if not self._recorder.tell(to, SETTLE, notice)]
+        if missed and succeeded:
+            # They took part, so another who did can reach them, or has lost them.
+            for to in others:
+                if to not in missed:
+                    self._recorder.tell(to, SETTLE, [context.id, pass_id, True, missed])
+
+    def _is_home(self, context: Context) -> bool:
+        return context.home_id == self._worker.id
+
+    def _settle_here(self, context: Context, pass_id: int, succeeded: bool) -> bool:
+        with context.lock:
+            if pass_id in context.settled:
+                return False
+            context.settled[pass_id] = succeeded
+            part: Part | None = context.passes.get(pass_id)
+        if part is not None:
+            part.settle(succeeded)
+            context.passes.pop(pass_id, None)
+        return True
+
+    def _on_settle(self, request: ServiceRequest) -> None:
+        context_id, pass_id, succeeded, missed = request.header
+        context = self._recorder.contexts.find(context_id)
+        if context is None:
+            return
+        if missed:
+            self._recorder.pass_on(missed, SETTLE, [context_id, pass_id, succeeded, []])
+        if self._settle_here(context, pass_id, succeeded):
+            # After a success the root knows all who took part, but may not reach them; after a
+            # failure it knows only its own peers.
+            is_from_root = request.frm.id == pass_id >> 48
+            if not succeeded or not is_from_root or pass_id in context.doubted:
+                self._pass_on(context, pass_id, succeeded, request.frm.name)
+        elif context.settled[pass_id] != succeeded:
+            # The root died as it told of its success, and the home had given it up before it heard
+            # of that: some have the gradients and some don't, so nobody may.
+            self._recorder.autograd.leases.release(context_id)
+
+    def _pass_on(
+        self, context: Context, pass_id: int, succeeded: bool, heard_from: str | None = None
+    ) -> None:
+        heard = (self._worker.name, heard_from)
+        others = [name for name in list(context.known) if name not in heard]
+        self._recorder.pass_on(others, SETTLE, [context.id, pass_id, succeeded, []])
+
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
+        for context in self._recorder.contexts.all():
+            for pass_id, succeeded in list(context.settled.items()):
+                if succeeded and pass_id >> 48 == who.id:
+                    self._pass_on(context, pass_id, True, who.name)
+                    if not self._is_home(context):
+                        notice = [context.id, pass_id, True, []]
+                        self._start(self._recorder.tell, context.home_id, SETTLE, notice)
+            for pass_id in [*list(context.passes), *list(context.doubted)]:
+                root = pass_id >> 48
+                if not self._is_home(context):
+                    if root != self._worker.id:
+                        # Word of the end may have been to come through who is lost.
+                        self._start(self._ask_home, context, pass_id)
+                elif root == who.id:
+                    self._give_up(context, pass_id)
+
+    def _start(self, function: Callable[..., object], *args: Any) -> None:
+        self._worker.host.start(partial(function, *args))
+
+    def _ask_home(self, context: Context, pass_id: int) -> None:
+        if not self._recorder.tell(context.home_id, UNSETTLED, [context.id, pass_id]):
+            # Nobody else could say how the pass ended.
+            self._recorder.autograd.leases.release(context.id)
+
+    def _on_unsettled(self, request: ServiceRequest) -> None:
+        """The home is asked how a pass ended; the root, by the home, whether it knows the pass."""
+        context_id, pass_id = request.header
+        context = self._recorder.contexts.find(context_id)
+        succeeded: bool | None = False
+        if context is not None:
+            # Both before it is asked for: an end that comes later is told to those who are known.
+            context.meet(request.frm)
+            context.doubted[pass_id] = None
+            is_here = pass_id in context.passes
+            succeeded = context.settled.get(pass_id)
+            root = pass_id >> 48
+            if succeeded is None and root != self._worker.id:
+                self._start(self._ask_root, root, context, pass_id)
+            elif succeeded is None and not is_here:
+                # One of an earlier incarnation of this worker.
+                succeeded = False
+        if succeeded is not None:
+            notice = [context_id, pass_id, succeeded, []]
+            self._recorder.pass_on([request.frm.name], SETTLE, notice)
+
+    def _ask_root(self, root: int, context: Context, pass_id: int) -> None:
+        """Makes sure that the home hears from the root of a pass, or of its end."""
+        if not self._recorder.tell(root, UNSETTLED, [context.id, pass_id]):
+            self._give_up(context, pass_id)
+
+    def _give_up(self, context: Context, pass_id: int) -> None:
+        """Ends a pass whose root was lost before it told how it ended; only the home does so."""
+        if self._settle_here(context, pass_id, False):
+            self._pass_on(context, pass_id, False)
