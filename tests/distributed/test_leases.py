@@ -10,7 +10,7 @@ from tests.distributed.simulated import on_workers
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
 from telegrad.distributed.equipment import autograd_of, equip
-from telegrad.errors import ContextError, WorkerLost
+from telegrad.errors import ContextError, PassAborted, WorkerLost
 from telegrad.testing.simulation import Simulation
 
 NAMES = ("main", "b", "c", "d")
@@ -156,3 +156,27 @@ def test_gradients_that_are_waited_for_when_the_context_is_released_are_an_error
 def sleep_and_ask(seconds, context_id):
     rpc.current_worker().host.simulation.sleep(seconds)
     return handlers.gradient(context_id)
+
+
+@on_workers("main", "b", "c")
+def test_a_pass_and_who_waits_for_it_are_told_that_the_context_was_released(simulation):
+    with autograd.context() as context_id:
+        ran = rpc.rpc_async("b", run_a_slow_pass, ("c", context_id))
+        simulation.sleep(1)
+        asked = rpc.rpc_async("c", handlers.gradient, (context_id,))
+        simulation.sleep(1)
+    with pytest.raises(PassAborted, match="under way when the context was released"):
+        ran.wait()
+    with pytest.raises(ContextError, match=f"got {context_id}; .* is released"):
+        asked.wait()
+
+
+def run_a_slow_pass(other, context_id):
+    autograd.backward(context_id, [rpc.rpc_sync(other, slow_in_backward, (5.0, x())).sum()])
+
+
+def slow_in_backward(seconds, value):
+    y = value * handlers.parameter()
+    simulation = rpc.current_worker().host.simulation
+    y.register_hook(lambda g: simulation.sleep(seconds))
+    return y

@@ -107,6 +107,8 @@ def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
                 "in a hook of that pass, which would wait for itself; a hook is given its gradient"
             )
         part.ended.wait()
+    # Again: it may have been released meanwhile, and the pass with it.
+    found = _live(context_id)
     with found.lock:
         return GradientMap(found.gradients)
 

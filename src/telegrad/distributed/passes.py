@@ -301,8 +301,8 @@ class Part:
 
     # Step 7: all or nothing.
 
-    def settle(self, succeeded: bool) -> None:
-        """Makes the staged gradients visible, or drops them."""
+    def settle(self, succeeded: bool, why: str = "failed") -> None:
+        """Makes the staged gradients visible, or drops them; `why` is what became of the pass."""
         if succeeded:
             with self._turns:
                 self.context.add_gradients(self.staged)
@@ -313,7 +313,7 @@ class Part:
             # It may still run here, and is not waited for: what it stages from now on, nobody looks
             # at. A fresh error also ends the cycle of this part, its own error and the frames.
             self._error = PassAborted(
-                f"pass {self.plan.pass_id} of context {self.context.id} failed"
+                f"pass {self.plan.pass_id} of context {self.context.id} {why}"
             )
         self.staged = {}
         self.ended._settle(None, None)

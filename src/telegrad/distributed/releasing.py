@@ -16,6 +16,10 @@ __all__ = ["Leases"]
 
 RELEASE: Final = "autograd.release"
 HELD: Final = "autograd.held"
+RELEASED: Final = (
+    "was under way when the context was released; leave the `with context()` block after the "
+    "backward pass (or its home, the worker that opened it, was lost)"
+)
 
 
 class Leases:
@@ -34,7 +38,7 @@ class Leases:
         if context is None:
             return False
         for part in list(context.passes.values()):
-            part.settle(False)
+            part.settle(False, RELEASED)
         heard = (self._worker.name, heard_from)
         # A copy in one step: handlers of this context may still meet others.
         others = [name for name in list(context.known) if name not in heard]
