@@ -8,6 +8,7 @@ from tests.distributed.simulated import on_workers
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
 from telegrad.errors import ContextError, DTypeError, GradientError, ShapeError, UsageError
+from telegrad.rpc.options import Options
 
 X = np.array([5.0, 7.0])
 
@@ -136,8 +137,54 @@ def test_gradients_asked_for_in_a_hook_of_the_pass_itself_are_refused():
     with autograd.context() as context_id:
         y = rpc.rpc_sync("b", handlers.scale, (x(),))
         y.register_hook(lambda g: autograd.get_gradients(context_id))
-        with pytest.raises(ContextError, match="in a hook of that pass, which would wait for"):
+        with pytest.raises(ContextError, match=r"in a hook of that pass.* would wait for itself"):
             autograd.backward(context_id, [y.sum()])
+
+
+@pytest.mark.parametrize("names", ["c", "bc", "cbc"])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_asked_for_by_what_a_hook_calls_are_refused_too(names, create_graph):
+    @on_workers("main", "b", "c", options=Options(rpc_timeout=0))
+    def test():
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("b", handlers.scale, (x(),))
+            z = rpc.rpc_sync("c", handlers.scale, (y,))
+            y.register_hook(lambda g: ask_through(names, context_id))
+            with pytest.raises(ContextError, match="in what a hook called"):
+                autograd.backward(context_id, [(z * y).sum()], create_graph=create_graph)
+            # What is asked when it has ended is answered, as ever.
+            assert ask_through(names, context_id) is None
+
+    test()
+
+
+@on_workers("main", "b", "c", options=Options(rpc_timeout=0))
+def test_gradients_asked_for_by_a_pass_that_a_hook_runs_are_refused_too():
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("c", handlers.scale, (x(),))
+        z = rpc.rpc_sync("b", handlers.scale, (y,))
+
+        def run_another(g):
+            with tg.enable_grad():
+                inner = rpc.rpc_sync("b", with_asking_hook, (x(), context_id)).sum()
+            autograd.backward(context_id, [inner])
+
+        y.register_hook(run_another)
+        with pytest.raises(ContextError, match="in a hook of that pass"):
+            autograd.backward(context_id, [z.sum()])
+
+
+def ask_through(names, context_id):
+    """The gradient of a parameter of the last worker, which each of the others asks for."""
+    if not names:
+        return handlers.gradient(context_id)
+    return rpc.rpc_sync(names[0], ask_through, (names[1:], context_id))
+
+
+def with_asking_hook(value, context_id):
+    y = value * handlers.parameter("other")
+    y.register_hook(lambda g: ask_through("", context_id))
+    return y
 
 
 # Plain backward.

@@ -12,7 +12,7 @@ from typing import Any
 
 from telegrad.autograd.roots import checked_roots, listed
 from telegrad.distributed import foreign
-from telegrad.distributed.contexts import AFTER, CURRENT, Context, Place
+from telegrad.distributed.contexts import AFTER, CURRENT, SERVED, Context, Place
 from telegrad.distributed.drawing import draw
 from telegrad.distributed.equipment import Autograd, autograd_of
 from telegrad.distributed.gradient_map import GradientMap
@@ -101,10 +101,11 @@ def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
     """The gradients of this worker's leaves in a context, by leaf; waits for a pass to end."""
     found = _live(context_id)
     for part in list(found.passes.values()):
-        if part.is_run_here():
+        if part.plan.pass_id in SERVED.get():
             raise ContextError(
                 f"expected get_gradients after the backward pass of context {context_id}, got it "
-                "in a hook of that pass, which would wait for itself; a hook is given its gradient"
+                "in a hook of that pass, or in what a hook called, which would wait for itself; a "
+                "hook is given its gradient"
             )
         part.ended.wait()
     # Again: it may have been released meanwhile, and the pass with it.

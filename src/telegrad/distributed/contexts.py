@@ -19,7 +19,7 @@ from telegrad.errors import ContextError
 from telegrad.rpc.names import WorkerInfo
 from telegrad.tensors import Tensor
 
-__all__ = ["AFTER", "CURRENT", "Context", "Contexts", "Place"]
+__all__ = ["AFTER", "CURRENT", "SERVED", "Context", "Contexts", "Place"]
 
 AFTER: Final = 1 << 62
 """The first of a path that lies after the whole forward program: it belongs to a pass."""
@@ -103,6 +103,9 @@ class Place:
 
 
 CURRENT: ContextVar[Place | None] = ContextVar("telegrad.context", default=None)
+SERVED: ContextVar[tuple[int, ...]] = ContextVar("telegrad.passes", default=())
+"""The passes that a hook or a rule runs for here, and with it whatever it calls elsewhere: none of
+them ends before this does, so this must not wait for their end."""
 
 
 class Contexts:

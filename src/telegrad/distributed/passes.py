@@ -12,7 +12,6 @@ that arrived before every input was made can't, and at a root that has all the i
 Gradients are staged here and become the context's when the pass has succeeded everywhere.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -23,7 +22,7 @@ import msgspec
 
 from telegrad.autograd.anomaly import refuse_nan
 from telegrad.distributed import foreign
-from telegrad.distributed.contexts import AFTER, CURRENT, Context, Place
+from telegrad.distributed.contexts import AFTER, CURRENT, SERVED, Context, Place
 from telegrad.distributed.nodes import RecvNode, SendNode
 from telegrad.distributed.turns import Turns
 from telegrad.engine import OrderedTask, keep_retained
@@ -60,6 +59,8 @@ class Plan(msgspec.Struct, array_like=True, frozen=True):
     """(owner, reference) for each input that lives elsewhere; None if all leaves are wanted."""
     check_nan: bool = False
     """Whether the pass ends at the first NaN: it began under ``detect_anomaly``."""
+    served: tuple[int, ...] = ()
+    """The passes that this one was started for, by their hooks or rules."""
 
 
 class Departure(msgspec.Struct, gc=False):
@@ -93,8 +94,8 @@ class Part:
         self._worker_name = worker.name
         self._place = Place(context, (AFTER, plan.ordinal, AFTER + 1, worker.id))
         """Where hooks and rules call others: in this context, behind the gradients themselves."""
+        self._served = (*plan.served, plan.pass_id)
         self._turns = Turns()
-        self._runs_on: int | None = None
         self._departures: list[Departure] = []
         self._foreign_leaves: dict[Any, Any] = {}
         self._first_input = -1
@@ -184,10 +185,10 @@ class Part:
     def _run(self) -> tuple[list[Departure], int]:
         if self._error is not None:
             raise self._error
-        self._runs_on = threading.get_ident()
         before = MODE.get()
         MODE.set(recording(before, self.plan.recorded))
         token = CURRENT.set(self._place)
+        served = SERVED.set(self._served)
         try:
             if foreign.known:
                 foreign.known[0].run(partial(self._task.run, _LEAVE_TOGETHER))
@@ -201,7 +202,7 @@ class Part:
         finally:
             MODE.set(before)
             CURRENT.reset(token)
-            self._runs_on = None
+            SERVED.reset(served)
         if self._error is not None:
             # It failed elsewhere meanwhile: nothing of this part leaves any more.
             raise self._error
@@ -214,10 +215,6 @@ class Part:
     def is_paused(self) -> bool:
         """Whether there is more to run; what is to leave should not wait for it."""
         return self._task.is_paused
-
-    def is_run_here(self) -> bool:
-        """Whether the calling thread runs this part right now: it is a hook, or a rule."""
-        return self._runs_on == threading.get_ident()
 
     def _send_of(self, message_id: int) -> SendNode:
         send = self.context.sends.get(message_id)

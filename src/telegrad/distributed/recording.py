@@ -1,10 +1,11 @@
 """Recording calls: the interceptor that gives every message with gradients an id on both sides.
 
-Inside a context, a call's extra is ``[context id, message id, slots, path, levels]`` and a result's
-``[message id, slots, path]``. `slots` lists which of the message's tensors (tangents counted after
-their primals) require grad: such a message has a send node where it left and a recv node where it
-arrived. Message id 0 means that none did: the context still follows the call, since its result may
-require grad. `levels` are the caller's open dual levels, which have shadows in the handler.
+Inside a context, a call's extra is ``[context id, message id, slots, path, levels, passes]`` and a
+result's ``[message id, slots, path]``. `slots` lists which of the message's tensors (tangents
+counted after their primals) require grad: such a message has a send node where it left and a recv
+node where it arrived. Message id 0 means that none did: the context still follows the call, since
+its result may require grad. `levels` are the caller's open dual levels, which have shadows in the
+handler; `passes` those that a hook or a rule makes the call for.
 
 Context id 0 stands for no context, -1 for ``no_grad``: nothing is recorded, and what
 comes back is constant. An extra of None, the usual one outside of contexts and levels, costs a
@@ -20,7 +21,7 @@ from typing import Any, Final
 
 from telegrad.autograd.functional.variables import VARIABLES, depend_on_variables
 from telegrad.distributed import foreign
-from telegrad.distributed.contexts import CURRENT, Context, Contexts, Place
+from telegrad.distributed.contexts import CURRENT, SERVED, Context, Contexts, Place
 from telegrad.distributed.levels import LevelBook
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
 from telegrad.distributed.travelling import CarriedDual, flatten, held
@@ -55,18 +56,19 @@ class Recorder:
     def outgoing_call(self, to: WorkerInfo, values: list[Any]) -> Any:
         place = CURRENT.get()
         levels = LEVELS.get()
+        served = SERVED.get()
         is_recording = MODE.get().recording
         if is_recording and foreign.known:
             is_recording = foreign.is_recording(values)
         if place is None and is_recording and VARIABLES.get():
             _refuse_variables(to.name, values)
-        if place is None and is_recording and not levels:
+        if place is None and is_recording and not levels and not served:
             self._carry_duals(to.name, values)
             return None
         shared = [self.levels.share(level, to.name) for level in levels] if levels else []
         if place is None or not is_recording:
             self._carry_duals(to.name, values)
-            return [NO_CONTEXT if is_recording else NO_GRAD, 0, [], (), shared]
+            return [NO_CONTEXT if is_recording else NO_GRAD, 0, [], (), shared, served]
         context = place.context
         path = place.step()
         context.meet(to)
@@ -74,9 +76,9 @@ class Recorder:
             # Asked after `meet`: whoever releases it later tells `to` as well. A handler that
             # outlives its context must not bring it back elsewhere.
             self._carry_duals(to.name, values)
-            return [NO_GRAD, 0, [], (), shared]
+            return [NO_GRAD, 0, [], (), shared, served]
         message_id, slots = self._give(context, to.name, values, path)
-        return [context.id, message_id, slots, path, shared]
+        return [context.id, message_id, slots, path, shared, served]
 
     def incoming_result(
         self, frm: WorkerInfo, call_extra: Any, extra: Any, values: list[Any]
@@ -116,18 +118,18 @@ class Recorder:
         if extra is None:
             self._arrive_duals(values)
             return _NOTHING
-        context_id, message_id, slots, path, shared = extra
+        context_id, message_id, slots, path, shared, served = extra
         open_levels: tuple[Level, ...] = ()
         if shared:
             open_levels = tuple([x for x in self.levels.meet(shared) if x is not None])
         duals = self._arrive_duals(values)
         if context_id in (NO_CONTEXT, NO_GRAD):
-            return _Inside(None, open_levels)
+            return _Inside(None, open_levels, served)
         context = self.contexts.open(context_id, frm)
         path = tuple(path)
         if message_id:
             self._take(context, frm.name, message_id, values, slots, path, duals)
-        return _Inside(Place(context, path), open_levels)
+        return _Inside(Place(context, path), open_levels, served)
 
     def outgoing_result(self, to: WorkerInfo, extra: Any, values: list[Any]) -> Any:
         place = CURRENT.get()
@@ -299,17 +301,24 @@ def _make_constant(values: list[Any]) -> None:
 
 
 class _Inside:
-    """Makes a place and the caller's levels current while a handler runs."""
+    """Makes a place and the caller's levels and passes current while a handler runs."""
 
-    __slots__ = ("_levels", "_place", "_tokens")
+    __slots__ = ("_levels", "_place", "_served", "_tokens")
 
-    def __init__(self, place: Place | None, levels: tuple[Level, ...]) -> None:
+    def __init__(
+        self, place: Place | None, levels: tuple[Level, ...], served: Iterable[int]
+    ) -> None:
         self._place = place
         self._levels = levels
-        self._tokens: tuple[Token[Any], Token[Any]] | None = None
+        self._served = tuple(served)
+        self._tokens: tuple[Token[Any], ...] | None = None
 
     def __enter__(self) -> None:
-        self._tokens = CURRENT.set(self._place), LEVELS.set(self._levels)
+        self._tokens = (
+            CURRENT.set(self._place),
+            LEVELS.set(self._levels),
+            SERVED.set(self._served),
+        )
 
     def __exit__(
         self,
@@ -320,3 +329,4 @@ class _Inside:
         if self._tokens is not None:
             CURRENT.reset(self._tokens[0])
             LEVELS.reset(self._tokens[1])
+            SERVED.reset(self._tokens[2])

@@ -6,7 +6,7 @@ from typing import Any
 
 from telegrad.distributed import foreign
 from telegrad.distributed.carrying import Carrier
-from telegrad.distributed.contexts import Context
+from telegrad.distributed.contexts import SERVED, Context
 from telegrad.distributed.passes import Part, Plan
 from telegrad.errors import UsageError
 from telegrad.rpc.worker import Worker
@@ -54,6 +54,7 @@ class Runner:
             create_graph,
             only,
             MODE.get().check_nan,
+            SERVED.get(),
         )
         observer = self._worker.observer
         with nullcontext() if observer is None else observer.running(PASS_NAME, context.id):
