@@ -105,6 +105,45 @@ def test_checkpoints_of_torch_are_computed_again_in_the_pass():
     assert len(calls) == 2
 
 
+def with_a_call_inside(value):
+    return rpc.rpc_sync("b", handlers.scale, (value.exp(),)).sin()
+
+
+def checkpointed(value):
+    return checkpoint(with_a_call_inside, value, use_reentrant=False)
+
+
+@pytest.mark.parametrize("where", ["main", "b", "c"])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_checkpoint_of_torch_may_make_calls_wherever_it_is(where, create_graph):
+    @on_workers("main", "b", "c")
+    def test():
+        found = []
+        for block in (with_a_call_inside, checkpointed):
+            one = x()
+            with autograd.context() as context_id:
+                loss = rpc.rpc_sync(where, block, (one.sqrt(),)).sum()
+                for _ in range(2):
+                    options = {"retain_graph": True, "create_graph": create_graph}
+                    autograd.backward(context_id, [loss], **options)
+                    mine = autograd.get_gradients(context_id)[one]
+                    found.append([mine.tolist(), there(context_id)])
+        assert found[2:] == found[:2]
+
+    test()
+
+
+@on_workers("main", "b")
+def test_what_a_hook_of_torch_calls_in_an_ordinary_pass_is_not_recorded():
+    one, seen = x(), []
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one * 2,))
+        h = y.sin()
+        h.register_hook(lambda g: seen.append(rpc.rpc_sync("b", handlers.scale, (g,))))
+        autograd.backward(context_id, [h.exp().sum()])
+    assert not seen[0].requires_grad
+
+
 @on_workers("main", "b")
 def test_nodes_with_several_results_are_entered_at_the_right_one():
     start = torch.tensor([[1.0, 2.0], [3.0, 0.5], [0.25, 4.0]], dtype=torch.float64)

@@ -28,6 +28,7 @@ from telegrad.graph import Bundle, Cotangent, next_key
 from telegrad.interop.torch_ends import ENGINE, Place, Slot, Tap, over
 from telegrad.interop.torch_taking import Taking
 from telegrad.tensors.hooked import Hooked
+from telegrad.tensors.modes import Recording
 
 __all__ = ["Region"]
 
@@ -105,7 +106,10 @@ class Region(Hooked):
         self.edges = (*edges, *self.taps)
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        return self._run(cotangent, False)
+        # PyTorch's own mode says what is recorded: its engine turns recording off, its checkpoints
+        # turn it on again to compute once more, and the calls in them are recorded, too.
+        with Recording(True):
+            return self._run(cotangent, False)
 
     def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         with torch.enable_grad():
