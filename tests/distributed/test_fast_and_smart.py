@@ -186,6 +186,18 @@ def test_fast_names_the_calls_that_were_not_used_and_leaves_nothing_behind():
         assert gradients(context_id, one, "b") == [W.tolist(), X.tolist()]
 
 
+@on_workers("main", "b")
+def test_fast_says_that_what_a_checkpoint_calls_again_is_not_used():
+    one = x()
+    with autograd.context() as context_id:
+        y = tg.autograd.checkpoint(lambda v: tg.sin(rpc.rpc_sync("b", handlers.scale, (v,))), one)
+        with pytest.raises(GradientError, match="what a checkpoint calls again"):
+            autograd.backward(context_id, [y.sum()], retain_graph=True, mode="fast")
+        autograd.backward(context_id, [y.sum()])
+        expected = [(W * np.cos(W * X)).tolist(), (X * np.cos(W * X)).tolist()]
+        assert gradients(context_id, one, "b") == expected
+
+
 @on_workers("main", "b", "c", "d")
 def test_smart_sends_no_more_than_fast_where_every_call_was_used(simulation):
     sent = {}
