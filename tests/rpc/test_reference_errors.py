@@ -1,5 +1,6 @@
 """What a user of references is told when a value does not come."""
 
+import collections
 import threading
 
 import numpy as np
@@ -156,3 +157,26 @@ def test_a_reference_in_an_answer_that_is_too_large_is_taken_back():
         with pytest.raises(UsageError, match="more than the 2097152 that a takes"):
             a.rpc_sync("b", make_too_large)
         assert eventually(lambda: not any(b.references.counts().values()))
+
+
+class FlushedMeanwhile(collections.deque):
+    """What finalizers noted; another thread takes it all when one is about to take the last."""
+
+    references = None
+
+    def popleft(self):
+        if len(self) == 1 and self.references is not None:
+            references, self.references = self.references, None
+            references._flush()
+        return super().popleft()
+
+
+def test_references_are_given_back_though_two_threads_do_it_at_once():
+    with neighbours("a", "b") as (a, b):
+        handles = [a.remote("b", abs, (-k,)) for k in range(3)]
+        assert [handle.to_here() for handle in handles] == [0, 1, 2]
+        noted = a.references._released = FlushedMeanwhile()
+        noted.extend((False, handle._fork) for handle in handles)
+        noted.references = a.references
+        a.references._flush()
+        assert eventually(lambda: b.references.counts()["owned"] == 0)

@@ -107,8 +107,11 @@ class References:
     def _flush(self) -> None:
         self._flushing = False
         effects: list[Send] = []
-        while self._released:
-            owns, number = self._released.popleft()
+        while True:
+            try:
+                owns, number = self._released.popleft()
+            except IndexError:
+                break  # Another thread may flush as well, so asking first would not do.
             with self._lock:
                 if owns:
                     effects += self._table.close_handle(number)
