@@ -17,6 +17,7 @@ from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.errors import CallTimeout
 from telegrad.rpc.options import Options
 from telegrad.rpc.transport import PrivateDirectory
+from telegrad.rpc.transport.connection import Unsent
 
 LARGE = 32 << 20
 
@@ -203,3 +204,20 @@ def test_a_timeout_while_another_thread_sends_leaves_that_send_alone():
         finally:
             link._write.release()
         assert a.rpc_sync("b", simulated.who) == "b"
+
+
+def test_the_rest_of_a_frame_that_a_closing_worker_drops_keeps_neither_lock_nor_descriptor():
+    with neighbours("a", "b", options=Options(segments=False)) as (a, _):
+        a.rpc_sync("b", simulated.who)
+        link = a.peers.get("b").outgoing
+
+        def rest():
+            # Found open, and closed before another thread could take the rest over.
+            assert not link.closed
+            a.close()
+            yield b"rest"
+
+        link._write.acquire()
+        assert not link._put_off(Unsent(rest(), True))
+        assert not link._write.locked()
+        assert link.connection.fileno() == -1

@@ -76,9 +76,9 @@ class SocketHost:
         self.monitor.start()
         return self._listener.address
 
-    def start(self, task: Callable[[], object]) -> None:
-        """Run the task on another thread."""
-        self._pool.start(task)
+    def start(self, task: Callable[[], object]) -> bool:
+        """Run the task on another thread; False if this worker's have ended."""
+        return self._pool.start(task)
 
     def is_crowded(self) -> bool:
         """Say whether this machine has so many workers that those who wait should sleep."""

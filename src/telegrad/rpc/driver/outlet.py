@@ -89,7 +89,7 @@ class Outlet(Endpoint):
             if unsent is not None:
                 return self._put_off(unsent)
         except (OSError, EOFError):
-            self._write.release()
+            self._leave()
             raise
         except BaseException:
             # Ctrl-C, most likely, or no memory for the rest. Nobody knows how much went: whatever
@@ -150,13 +150,13 @@ class Outlet(Endpoint):
 
     def _put_off(self, unsent: Unsent) -> bool:
         """Let another thread send the rest of a frame that was begun; it gets the lock, too."""
-        if not unsent.is_begun or self.closed:
-            self._write.release()
-            return False
-        # Copied: whoever was told of the timeout may change its arrays.
-        rest = b"".join(unsent.rest)
-        self._host.start(partial(self._finish, rest))
-        return True
+        if unsent.is_begun and not self.closed:
+            # Copied: whoever was told of the timeout may change its arrays.
+            rest = b"".join(unsent.rest)
+            if self._host.start(partial(self._finish, rest)):
+                return True
+        self._leave()
+        return False
 
     def _finish(self, rest: bytes) -> None:
         try:
@@ -164,7 +164,14 @@ class Outlet(Endpoint):
         except (OSError, EOFError) as error:
             self._host.worker.endpoint_lost(self, error)
         finally:
-            self._write.release()
+            self._leave()
+
+    def _leave(self) -> None:
+        """Release the lock after a send that did not end well, or late."""
+        self._write.release()
+        if self.closed:
+            # We may be the last to leave: what was ended while we wrote can be freed now.
+            self._host.tidy()
 
     def ping(self) -> None:
         """Ask the peer for a sign of life."""

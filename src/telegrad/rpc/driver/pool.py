@@ -1,8 +1,8 @@
 """Threads that grow on demand and rest when there is nothing to do.
 
 There is no upper bound, since a bound is a deadlock: a handler may wait for a call that needs
-another handler. A thread that rested for `linger` seconds ends. Invariant: a task that was handed
-in is run, at once, by a thread that does nothing else.
+another handler. A thread that rested for `linger` seconds ends. Invariant: a task that was taken
+is run, at once, by a thread that does nothing else; once closed, none is taken.
 """
 
 import _thread
@@ -42,11 +42,11 @@ class Pool:
     def __len__(self) -> int:
         return len(self._seats)
 
-    def start(self, task: Callable[[], object]) -> None:
-        """Run the task on a thread of its own."""
+    def start(self, task: Callable[[], object]) -> bool:
+        """Run the task on a thread of its own; False, and it never runs, once closed."""
         with self._lock:
             if self._closed:
-                return
+                return False
             seat = self._resting.pop() if self._resting else None
             if seat is None:
                 seat = _Seat()
@@ -57,9 +57,10 @@ class Pool:
                     target=self._run, args=(seat,), name=name, daemon=True
                 )
                 seat.thread.start()
-                return
+                return True
             seat.task = task
         seat.bell.release()
+        return True
 
     def _run(self, seat: _Seat) -> None:
         while True:
