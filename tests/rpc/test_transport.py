@@ -2,6 +2,7 @@
 
 import array
 import contextlib
+import errno
 import os
 import socket
 import threading
@@ -339,6 +340,26 @@ def test_a_socket_that_reached_itself_has_reached_nobody(monkeypatch: pytest.Mon
     monkeypatch.setattr(socket, "socket", SameEnds)
     with pytest.raises(WorkerLost, match="nobody listens there"):
         connect("tcp://127.0.0.1:1", identity=trainer)
+
+
+def test_a_family_that_the_kernel_lacks_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    class WithoutIPv6(socket.socket):
+        def __init__(self, family: int = -1, *rest: object, **options: object) -> None:
+            if family == socket.AF_INET6:
+                raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+            super().__init__(family, *rest, **options)  # type: ignore[arg-type]
+
+    def both(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        four = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))
+        six = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port, 0, 0))
+        return [six, four] if host == "localhost" else [four]
+
+    ps, trainer = identities()
+    monkeypatch.setattr(socket, "socket", WithoutIPv6)
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    with hosting("tcp://127.0.0.1:0", ps) as host:
+        port = parse_address(host.listener.address).port
+        connect(f"tcp://localhost:{port}", identity=trainer, expect="ps").close()
 
 
 def test_a_listener_that_comes_late_is_found_by_patience() -> None:

@@ -90,8 +90,10 @@ def _begin(
         places = list(address.resolve())
     unreachable = _Unreachable("it has no address", is_busy=False)
     for family, where in places:
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock: socket.socket | None = None
         try:
+            # Fails where the kernel lacks the family: a name may have addresses of another.
+            sock = socket.socket(family, socket.SOCK_STREAM)
             sock.settimeout(max(_FIRST_PAUSE, deadline - time.monotonic()))
             sock.connect(where)
             if _met_itself(sock):
@@ -107,7 +109,8 @@ def _begin(
                 credentials=identity.credentials if address.scheme == "tls" else None,
             )
         except OSError as error:
-            sock.close()
+            if sock is not None:
+                sock.close()
             # A Unix socket whose queue is full says so at once, where TCP would wait.
             is_busy = isinstance(error, BlockingIOError)
             unreachable = _Unreachable(error.strerror or str(error), is_busy)
