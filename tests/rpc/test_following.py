@@ -50,10 +50,42 @@ def test_what_another_workers_function_raised_passes_through_then(kind):
             following.wait(5)
 
 
+@pytest.mark.parametrize("verb", ["add_done_callback", "then"])
+@pytest.mark.parametrize("is_done", [True, False])
+def test_what_cant_be_called_is_refused_at_once(verb, is_done):
+    future = Future()
+    if is_done:
+        future.set_result(1)
+    with pytest.raises(UsageError, match=r"expected a function that takes the future .* NoneType"):
+        getattr(future, verb)(None)
+    if not is_done:
+        future.set_result(1)
+    assert future.wait() == 1
+
+
+def test_a_callback_that_wants_to_exit_is_logged_and_keeps_nobody_from_running(caplog):
+    future, ran = Future(), []
+    future.add_done_callback(fail_by_callback(SystemExit))
+    future.add_done_callback(ran.append)
+    future.set_result(1)
+    future.add_done_callback(fail_by_callback(SystemExit))
+    assert ran == [future]
+    assert caplog.text.count("a callback of a future failed") == 2
+
+
+def test_an_interrupted_callback_raises_after_the_others_ran():
+    future, ran = Future(), []
+    future.add_done_callback(fail_by_callback(KeyboardInterrupt))
+    future.add_done_callback(ran.append)
+    with pytest.raises(KeyboardInterrupt):
+        future.set_result(1)
+    assert ran == [future]
+
+
 def test_a_callback_that_wants_to_exit_ends_no_thread_of_the_worker(caplog):
     with neighbours("a", "b") as (a, _):
         done = a.rpc_async("b", simulated.who)
         done.add_done_callback(fail_by_callback(SystemExit))
-        assert eventually(lambda: "a thread of worker a failed" in caplog.text)
+        assert eventually(lambda: "a callback of a future failed" in caplog.text)
         assert a.rpc_async("b", simulated.who).then(lambda done: done.value()).wait(5) == "b"
     assert "still run after shutdown" not in caplog.text

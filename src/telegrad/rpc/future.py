@@ -192,17 +192,27 @@ class Future(Generic[T]):
         return True
 
     def _run_all(self, callbacks: list[Callable[[Any], None]]) -> None:
+        interrupt: BaseException | None = None
         for callback in callbacks:
-            self._run(callback)
+            try:
+                self._run(callback)
+            except BaseException as error:
+                # Ctrl-C: the others are still owed their call.
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
     def _run(self, callback: Callable[[Any], None]) -> None:
         try:
             callback(self)
-        except Exception:
+        except (Exception, SystemExit):
+            # Also SystemExit, which may be what the other worker's function raised.
             _log.exception("a callback of a future failed; the future itself is not affected")
 
     def add_done_callback(self, callback: "Callable[[Future[T]], Any]") -> None:
         """Call `callback(self)` when the future is done: now, if it is."""
+        if not callable(callback):
+            raise _not_callable(callback)
         with _lock:
             if not self._done:
                 if self._callbacks is None:
@@ -213,6 +223,8 @@ class Future(Generic[T]):
 
     def then(self, callback: "Callable[[Future[T]], U]") -> "Future[U]":
         """Return the future of `callback(self)`, which is called when this one is done."""
+        if not callable(callback):
+            raise _not_callable(callback)
         following: Future[U] = Future()
         following._source = None if self._done else self
 
@@ -288,6 +300,13 @@ def collect_all(futures: Iterable[Future[T]]) -> Future[list[Future[T]]]:
     for future in futures:
         future.add_done_callback(Quick(count))
     return together
+
+
+def _not_callable(callback: Any) -> UsageError:
+    return UsageError(
+        "expected a function that takes the future when it is done, got "
+        f"{type(callback).__qualname__}"
+    )
 
 
 def _checked(futures: Any) -> "list[Future[Any]]":
