@@ -139,6 +139,14 @@ def test_methods_of_the_value_are_not_looked_for_on_the_reference():
         assert not hasattr(own, "append")
 
 
+@pytest.mark.parametrize("name", ["get", "result", "value", "wait"])
+def test_the_verbs_of_futures_are_said_to_be_to_here(name):
+    with neighbours("a") as (a,):
+        own = a.make_rref({"x": 1})
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}': write to_here\(\), or"):
+            getattr(own, name)
+
+
 @pytest.mark.parametrize("to", ["a", "b"])
 @pytest.mark.parametrize("wrong", [{"args": (threading.Lock(),)}, {"timeout": "1"}])
 def test_a_reference_that_could_not_be_asked_for_leaves_nothing_behind(to, wrong):

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RRef", "RRefProxy"]
 
+# What futures, and the references of others, call it.
+_TO_HERE = ("get", "result", "value", "wait")
+
 
 class RRef(Reference):
     """A handle. `RRef(value)` refers to a value of the current worker."""
@@ -150,7 +153,9 @@ class RRef(Reference):
 
         def __getattr__(self, name: str) -> NoReturn:
             said = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if not name.startswith("_"):
+            if name in _TO_HERE:
+                said += f": write to_here(), or for one of its value rref.rpc_sync().{name}(...)"
+            elif not name.startswith("_"):
                 said += f": for one of its value write rref.rpc_sync().{name}(...), or to_here()"
             raise AttributeError(said)
 
