@@ -1,6 +1,10 @@
 """Lines of many workers on one terminal."""
 
+import errno
 import io
+import os
+import threading
+from typing import BinaryIO, cast
 
 import pytest
 
@@ -22,6 +26,11 @@ class Hesitant(io.BytesIO):
 class ClosedPipe(io.BytesIO):
     def write(self, data: object) -> int:
         raise BrokenPipeError
+
+
+class FullDevice(io.BytesIO):
+    def write(self, data: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_each_line_carries_its_workers_name_in_one_width() -> None:
@@ -83,3 +92,42 @@ def test_colours_can_be_declined(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_reader_that_went_away_does_not_end_the_workers() -> None:
     Prefixer(["a"], ClosedPipe(), io.BytesIO()).stdout("a").feed(b"x\n")
+
+
+def test_what_finds_no_room_is_said_to_be_lost_once_and_does_not_end_the_workers() -> None:
+    err = io.BytesIO()
+    prefixer = Prefixer(["a"], FullDevice(), err)
+    prefixer.stdout("a").feed(b"x\n")
+    prefixer.stdout("a").feed(b"y\n")
+    assert prefixer.is_lossy
+    assert err.getvalue() == (
+        b"[telegrad] output of the workers is lost: No space left on device; they go on\n"
+    )
+
+
+def test_a_full_device_for_both_streams_is_no_error() -> None:
+    prefixer = Prefixer(["a"], FullDevice(), FullDevice())
+    prefixer.stdout("a").feed(b"x\n")
+    assert prefixer.is_lossy
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only files can be waited for")
+def test_a_pipe_that_another_program_made_non_blocking_loses_nothing() -> None:
+    ours, theirs = os.pipe()
+    received: list[bytes] = []
+    reader = threading.Thread(
+        target=lambda: received.extend(iter(lambda: os.read(ours, 4096), b""))
+    )
+    line = b"x" * 300_000
+    with open(theirs, "wb", buffering=0) as out:
+        os.set_blocking(theirs, False)
+        prefixer = Prefixer(["a"], cast(BinaryIO, out), io.BytesIO())
+        filler = b"." * 65536
+        while out.write(filler) is not None:
+            pass
+        reader.start()
+        prefixer.stdout("a").feed(line + b"\n")
+    reader.join(10)
+    os.close(ours)
+    assert not prefixer.is_lossy
+    assert b"".join(received).lstrip(b".") == b"[a] " + line + b"\n"

@@ -103,7 +103,7 @@ class Launcher:
         self._workers.append(_Worker(name, command, environment, fds))
 
     def run(self) -> int:
-        """Run all workers; return 0, or the exit code of the first that failed."""
+        """Run all workers; return the exit code of the first that failed, 1 if output was lost."""
         with self._selector, _signals() as arrivals:
             self._selector.register(
                 arrivals, selectors.EVENT_READ, lambda: self._on_signals(arrivals)
@@ -119,7 +119,7 @@ class Launcher:
                     worker.signal(signal.SIGKILL)
                     if worker.process is not None:
                         worker.process.wait()
-        return self._exit_code
+        return self._exit_code or int(self._output.is_lossy)
 
     def _start(self, worker: _Worker) -> None:
         process = worker.start()

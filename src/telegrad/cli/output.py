@@ -1,10 +1,12 @@
 """Whose line is it: the output of many workers on one terminal, each line with its worker's name.
 
-Invariant: a line is written whole, so two workers' lines never mix.
+Invariant: a line is written whole, so two workers' lines never mix. What can't be written is lost,
+which is said; the workers go on.
 """
 
 import os
-from collections.abc import Sequence
+import select
+from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 __all__ = ["LineStream", "Prefixer"]
@@ -21,19 +23,29 @@ class Prefixer:
         self._width = max(map(len, names)) + 2
         self._order = {name: position for position, name in enumerate(names)}
         self._stdout, self._stderr = stdout, stderr
+        self.is_lossy = False
+        """Whether something could not be written, though somebody may still read."""
 
     def stdout(self, name: str) -> "LineStream":
         """Return the stream for the worker's standard output."""
-        return LineStream(self._prefix(name, self._stdout), self._stdout)
+        return self._stream(name, self._stdout)
 
     def stderr(self, name: str) -> "LineStream":
         """Return the stream for the worker's standard error."""
-        return LineStream(self._prefix(name, self._stderr), self._stderr)
+        return self._stream(name, self._stderr)
 
     def say(self, message: str) -> None:
         """Write a line of our own to standard error."""
-        line = LineStream(self._prefix("telegrad", self._stderr), self._stderr)
-        line.feed(f"{message}\n".encode())
+        self._stream("telegrad", self._stderr).feed(f"{message}\n".encode())
+
+    def _stream(self, name: str, target: BinaryIO) -> "LineStream":
+        return LineStream(self._prefix(name, target), target, self._on_loss)
+
+    def _on_loss(self, error: OSError) -> None:
+        if not self.is_lossy:
+            # Set first: this may be what can't be written.
+            self.is_lossy = True
+            self.say(f"output of the workers is lost: {error.strerror}; they go on")
 
     def _prefix(self, name: str, target: BinaryIO) -> bytes:
         text = f"[{name}]".ljust(self._width)
@@ -47,9 +59,12 @@ class Prefixer:
 class LineStream:
     """One worker's stream: keeps what has no newline yet."""
 
-    def __init__(self, prefix: bytes, target: BinaryIO) -> None:
+    def __init__(
+        self, prefix: bytes, target: BinaryIO, on_loss: Callable[[OSError], object]
+    ) -> None:
         self._prefix = prefix
         self._target = target
+        self._on_loss = on_loss
         self._partial = b""
 
     def feed(self, data: bytes) -> None:
@@ -71,11 +86,18 @@ class LineStream:
         rest = memoryview(data)
         try:
             while rest:
-                rest = rest[self._target.write(rest) :]
+                written = self._target.write(rest)
+                if written is None:
+                    # Somebody else made the descriptor non-blocking, and there is no room.
+                    select.select([], [self._target], [])
+                else:
+                    rest = rest[written:]
             self._target.flush()
         except BrokenPipeError:
             # Whoever read our output has gone (`telegrad run … | head`); the workers go on.
             pass
+        except OSError as error:
+            self._on_loss(error)
 
 
 def _has_colours(target: BinaryIO) -> bool:

@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO, TextIO, cast
 
 from telegrad.cli.command import WORKERS_HELP, Command, worker_names
 from telegrad.cli.output import Prefixer
@@ -60,7 +61,7 @@ def _execute(arguments: argparse.Namespace) -> int:
     command = [sys.executable, arguments.script, *arguments.arguments]
     port = arguments.port or _free_port()
     with _key_for_children() as (key_path, fds):
-        launcher = Launcher(Prefixer(workers, sys.stdout.buffer, sys.stderr.buffer), grace)
+        launcher = Launcher(Prefixer(workers, _raw(sys.stdout), _raw(sys.stderr)), grace)
         for rank, name in enumerate(workers):
             environment = {
                 # A pipe would be filled by the block; its lines are wanted as they are written.
@@ -95,6 +96,14 @@ def _key_for_children() -> Iterator[tuple[str, tuple[int, ...]]]:
             path = os.path.join(directory.path, "cluster.key")
             key.save(path)
             yield path, ()
+
+
+def _raw(stream: TextIO) -> BinaryIO:
+    """Return what is below a standard stream's buffer.
+
+    A buffer would keep what can't be written, and fail once more when the process ends.
+    """
+    return cast(BinaryIO, getattr(stream.buffer, "raw", stream.buffer))
 
 
 def _free_port() -> int:
