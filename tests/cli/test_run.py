@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -340,6 +341,78 @@ def test_workers_die_with_a_launcher_that_is_killed(script: Script) -> None:
         process.kill()
         process.wait(PATIENCE)
     until_gone(workers)
+
+
+READS_ITS_KEY = """
+    import os, sys
+    from telegrad.rpc.keys import ClusterKey
+    ClusterKey.load(os.environ["TELEGRAD_KEY_FILE"])
+    print("out")
+    print("err", file=sys.stderr)
+    open(sys.argv[1], "a").write("came to its end\\n")
+"""
+
+
+def buffered() -> dict[str, str]:
+    """The environment of most users: what can't be written stays in a buffer."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
+def run_in_shell(redirections: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run with streams that only a shell can give."""
+    return subprocess.run(
+        f"{shlex.join(command(*arguments))} {redirections}",
+        shell=True,
+        env=buffered(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
+@pytest.mark.parametrize(
+    ("closed", "out", "err"),
+    [
+        ("<&-", "[a] out\n", "[a] err\n"),
+        (">&-", "", "[a] err\n"),
+        ("2>&-", "[a] out\n", ""),
+        ("<&- >&- 2>&-", "", ""),
+    ],
+)
+def test_a_standard_stream_that_is_closed_costs_its_output_alone(
+    script: Script, tmp_path: Path, closed: str, out: str, err: str
+) -> None:
+    path, ends = script(READS_ITS_KEY), tmp_path / "ends"
+    done = run_in_shell(closed, "--workers", "a", path, str(ends))
+    assert (done.stdout, done.stderr, done.returncode) == (out, err, 0)
+    assert ends.read_text() == "came to its end\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")
+def test_workers_whose_output_finds_no_room_come_to_their_end_and_the_loss_is_told(
+    script: Script, tmp_path: Path
+) -> None:
+    path, ends = script(READS_ITS_KEY), tmp_path / "ends"
+    done = run_in_shell(">/dev/full", "--workers", "a", path, str(ends))
+    assert done.returncode == 1
+    told = "[telegrad] output of the workers is lost: No space left on device; they go on"
+    assert sorted(done.stderr.splitlines()) == ["[a] err", told]
+    assert ends.read_text() == "came to its end\n"
+
+
+def test_a_reader_that_went_away_is_no_failure(script: Script, tmp_path: Path) -> None:
+    path, ends = script(READS_ITS_KEY), tmp_path / "ends"
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = subprocess.run(
+        command("--workers", "a", path, str(ends)),
+        env=buffered(),
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        timeout=PATIENCE,
+    )
+    os.close(theirs)
+    assert (done.stderr, done.returncode) == (b"[a] err\n", 0)
 
 
 def test_a_number_of_workers_names_them_by_their_ranks(script: Script) -> None:

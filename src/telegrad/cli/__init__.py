@@ -9,6 +9,7 @@ from telegrad.cli.command import Command
 from telegrad.cli.demo import DEMO
 from telegrad.cli.keygen import KEYGEN
 from telegrad.cli.run import RUN
+from telegrad.cli.standard import fill_standard_streams
 from telegrad.errors import TelegradError
 
 __all__ = ["COMMANDS", "main"]
@@ -21,6 +22,7 @@ _MISUSED = 2
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    fill_standard_streams()
     parser = argparse.ArgumentParser(
         prog="telegrad", description="Automatic differentiation across processes and machines."
     )
