@@ -184,6 +184,13 @@ def test_a_worker_that_returns_is_a_new_incarnation():
         del reference
 
 
+def test_the_program_of_a_worker_that_died_gives_none_though_it_was_started_again():
+    with Simulation(["a"], seed=1) as simulation:
+        simulation.at(1.0, None, "crash", lambda: simulation.crash("a"))
+        simulation.at(1.0, None, "restart", lambda: simulation.restart("a"))
+        assert simulation.run_all({"a": lambda: simulation.sleep(5)}) == {"a": None}
+
+
 def test_blocking_handlers_and_futures_pass_virtual_time():
     with Simulation(["a", "b"], seed=1) as simulation:
         a = simulation.worker("a")

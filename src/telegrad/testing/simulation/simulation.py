@@ -106,10 +106,12 @@ class Simulation:
     ) -> dict[str, Any]:
         """Run one program on each of several workers, at once; a worker that died gives None."""
         results: dict[str, Any] = {}
-        strands = []
-        for name, program in programs.items():
-            host = self.hosts[name]
-            strands.append(self.start(host, self._storing(results, name, program)))
+        # As they live now: one that died may have been started again by the end.
+        hosts = [self.hosts[name] for name in programs]
+        strands = [
+            self.start(host, self._storing(results, name, program))
+            for host, (name, program) in zip(hosts, programs.items())
+        ]
         end = self.now + limit
         while not all(strand.is_done for strand in strands):
             if not self._step(end):
@@ -118,8 +120,8 @@ class Simulation:
                     f"{waiting} did not end by virtual time {end}; seed={self.seed}, the last "
                     f"events:\n" + "\n".join(self.trace[-20:])
                 )
-        for name, strand in zip(programs, strands):
-            if strand.error is not None and self.hosts[name].is_alive:
+        for host, strand in zip(hosts, strands):
+            if strand.error is not None and host.is_alive:
                 raise strand.error
         return {name: results.get(name) for name in programs}
 
