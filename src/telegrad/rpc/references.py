@@ -175,6 +175,11 @@ class References:
             raise UsageError(f"{reference!r} belongs to another worker of this process")
         fork = self._worker.next_id()
         with self._lock:
+            if endpoint.closed:
+                # Its forks were dropped, and nobody would drop this one.
+                raise WorkerLost(
+                    f"{reference!r} can't be passed on: worker {endpoint.peer.name!r} was lost"
+                )
             held = None if reference._fork is None else self._table.held.get(reference._fork)
             if held is not None and held.state is State.GONE:
                 raise WorkerLost(f"{reference!r} can't be passed on: {held.why_gone}")
@@ -199,6 +204,9 @@ class References:
         owner = WorkerInfo(name, number, incarnation)
         parent = endpoint.peer.name
         with self._lock:
+            if endpoint.closed:
+                # It went with whoever sent it, and a place for it would never be filled.
+                raise WorkerLost(f"worker {parent!r}, which sent a reference, was lost")
             if name == self._worker.name:
                 _, effects = self._table.came_home(rref, fork, parent, is_early)
                 handle = self.handle_type.handle(self._worker, self._worker.info, rref, None)
@@ -215,6 +223,9 @@ class References:
         cancel = partial(self._worker.outgoing.notify_on, endpoint, _SERVICE, [_CANCEL, number])
         if call.forks or call.creates:
             with self._lock:
+                if endpoint.closed:
+                    # What it carried was dropped with the path, and no answer will come.
+                    return
                 self._unresolved[endpoint, number] = call
         if endpoint.can_send():
             cancel()

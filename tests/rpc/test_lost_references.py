@@ -1,0 +1,55 @@
+"""References on paths that are lost: nothing stays behind."""
+
+import pytest
+from tests.rpc import simulated
+
+from telegrad.errors import WorkerLost
+from telegrad.rpc.current import current_worker
+from telegrad.testing.simulation import Simulation
+
+NOTHING = {"owned": 0, "held": 0, "given": 0}
+
+
+@pytest.fixture
+def simulation():
+    simulated.KEPT.clear()
+    with Simulation(["a", "b"], seed=3) as made:
+        yield made
+    simulated.KEPT.clear()
+
+
+def make_after_a_while():
+    current_worker().host.simulation.sleep(2)
+    return current_worker().make_rref(1)
+
+
+def test_a_reference_in_an_answer_to_a_worker_that_died_meanwhile_is_not_counted(simulation):
+    a, b = simulation.worker("a"), simulation.worker("b")
+    simulation.at(1.0, None, "crash", lambda: simulation.crash("a"))
+    simulation.run_all({"a": lambda: a.rpc_sync("b", make_after_a_while)})
+    simulation.settle(5)
+    assert b.references.counts() == NOTHING
+    assert not b.references._answered
+
+
+def test_a_call_that_is_given_up_after_its_path_was_lost_waits_for_no_fate(simulation):
+    a = simulation.worker("a")
+
+    def program():
+        call = a.rpc_async("b", simulated.keep, ("kept", a.make_rref(1)))
+        a.endpoint_lost(call.endpoint, ConnectionError("lost"))
+        a.references.gave_up(call.endpoint, call.number, call)
+
+    simulation.run("a", program)
+    assert not a.references._unresolved
+
+
+def test_no_place_is_kept_for_an_early_reference_on_a_path_that_was_lost(simulation):
+    a, b = simulation.worker("a"), simulation.worker("b")
+    simulation.run("a", lambda: a.rpc_sync("b", simulated.who))
+    (path,) = b.peers.get("a").incoming
+    b.endpoint_lost(path, ConnectionError("lost"))
+    fields = [a.next_id(), a.next_id(), "b", b.id, b.info.incarnation, True]
+    with pytest.raises(WorkerLost, match="worker 'a', which sent a reference, was lost"):
+        b.references.acceptor(path)(fields)
+    assert b.references.counts() == NOTHING
