@@ -1,4 +1,4 @@
-"""References on paths that are lost: nothing stays behind."""
+"""References on paths that are lost, or that can't be opened: nothing stays behind."""
 
 import pytest
 from tests.rpc import simulated
@@ -42,6 +42,22 @@ def test_a_call_that_is_given_up_after_its_path_was_lost_waits_for_no_fate(simul
 
     simulation.run("a", program)
     assert not a.references._unresolved
+
+
+def test_a_worker_that_cant_be_dialled_is_told_on_the_path_that_it_opened(simulation, monkeypatch):
+    a, b = simulation.worker("a"), simulation.worker("b")
+
+    def refuse(*_):
+        raise WorkerLost("nobody answers")
+
+    monkeypatch.setattr(b.host, "dial", refuse)
+    simulation.run("a", lambda: a.rpc_sync("b", simulated.keep, ("kept", a.make_rref(1))))
+    simulation.settle(2)
+    assert a.references.counts() == {"owned": 1, "held": 0, "given": 0}
+    assert simulation.run("b", lambda: b.references.counts()) == {"owned": 0, "held": 1, "given": 0}
+    simulated.KEPT.clear()
+    simulation.settle(2)
+    assert a.references.counts() == b.references.counts() == NOTHING
 
 
 def test_no_place_is_kept_for_an_early_reference_on_a_path_that_was_lost(simulation):

@@ -302,7 +302,14 @@ class References:
         try:
             self._worker.notify_service(effect.to, _SERVICE, list(effect.message))
         except (PeerError, UsageError, OSError) as error:
-            self._peer_gone(effect.to, error)
+            peer = self._worker.peers.get(effect.to)
+            paths = [] if peer is None else peer.endpoints()
+            path = next((each for each in paths if not each.closed), None)
+            if path is None:
+                self._peer_gone(effect.to, error)
+            else:
+                # It can't be dialled for now, but has not lost us: what it counts must stay right.
+                self._worker.outgoing.notify_on(path, _SERVICE, list(effect.message))
 
     def peer_lost(self, who: WorkerInfo, error: BaseException) -> None:
         """Forget the users, and give up the owners, on a lost worker."""
