@@ -48,3 +48,6 @@ def test_a_fetch_is_given_up_with_whoever_should_have_created_the_value():
 
         simulation.run_all({"reader": program})
         assert len(errors) == 1
+        errors.clear()
+        simulation.settle(20)
+        assert simulation.worker("owner").references.counts()["owned"] == 0

@@ -3,7 +3,7 @@
 import pytest
 from tests.rpc import simulated
 
-from telegrad.errors import WorkerLost
+from telegrad.errors import CallTimeout, WorkerLost
 from telegrad.rpc.current import current_worker
 from telegrad.testing.simulation import Simulation
 
@@ -69,3 +69,62 @@ def test_no_place_is_kept_for_an_early_reference_on_a_path_that_was_lost(simulat
     with pytest.raises(WorkerLost, match="worker 'a', which sent a reference, was lost"):
         b.references.acceptor(path)(fields)
     assert b.references.counts() == NOTHING
+
+
+# An error that is kept keeps no frames, and so no handles.
+
+
+def fetch_in_vain(reference, kind):
+    try:
+        reference.to_here()
+    except kind as error:
+        return str(error)
+    raise AssertionError("expected an error")
+
+
+def test_a_reference_to_a_value_that_was_not_made_in_time_goes_after_it_was_fetched(simulation):
+    a = simulation.worker("a")
+
+    def program():
+        number = a.next_id()
+        reference = a.references.ask_for(number, a.find("b").info)
+        a.references.asked(number, CallTimeout("too late"))
+        assert fetch_in_vain(reference, CallTimeout) == "too late"
+        assert fetch_in_vain(reference, CallTimeout) == "too late"
+
+    simulation.run("a", program)
+    simulation.settle(2)
+    assert a.references.counts() == NOTHING
+
+
+class Unrepeatable(Exception):
+    def __init__(self, number):
+        super().__init__(f"number {number}")
+
+
+def fail_unrepeatably():
+    raise Unrepeatable(3)
+
+
+def test_an_owner_frees_a_failed_value_after_it_was_fetched(simulation):
+    a = simulation.worker("a")
+
+    def program():
+        reference = a.remote("a", simulated.fail, ("none",))
+        assert fetch_in_vain(reference, KeyError) == "'none'"
+        with pytest.raises(KeyError):
+            reference.local_value()
+
+    simulation.run("a", program)
+    simulation.settle(2)
+    assert a.references.counts() == NOTHING
+
+
+def test_an_error_that_cant_be_copied_is_raised_unchanged(simulation):
+    a = simulation.worker("a")
+
+    def program():
+        reference = a.remote("a", fail_unrepeatably)
+        assert fetch_in_vain(reference, Unrepeatable) == "number 3"
+
+    simulation.run("a", program)

@@ -326,6 +326,11 @@ class Incoming:
         context = contextvars.copy_context()
 
         def answer(done: Future[Any]) -> None:
+            failure = done.exception()
+            if failure is not None:
+                # Not raised: a value's error is kept, and would keep the frames of this thread.
+                self.answer_failure(endpoint, number, failure)
+                return
             try:
                 sealed = context.run(self._seal_answer, endpoint, number, done.value(), call_extra)
                 if sealed is not None:

@@ -4,6 +4,8 @@ An RRef is a handle: the value is freed when the last handle in the cluster is g
 arguments and results of calls, never in a plain pickle.
 """
 
+import copy
+import operator
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -92,16 +94,24 @@ class RRef(Reference):
             raise UsageError(
                 f"{self!r} has no local value on {self._worker.name!r}: use to_here() for a copy"
             )
-        return self._worker.references.value(self._rref).wait()
+        return self._own_value(None)
+
+    def _own_value(self, timeout: float | None) -> Any:
+        value = self._worker.references.value(self._rref)
+        if not value.done():
+            value._wait(timeout)
+        error = value.exception()
+        if error is not None:
+            raise _again(error)
+        return value.value()
 
     def to_here(self, timeout: float | None = None) -> Any:
         """Return a copy of the value; on its owner, the value itself."""
         if self._fork is None:
-            value = self._worker.references.value(self._rref)
             try:
-                return value.wait(timeout)
+                return self._own_value(timeout)
             except CallTimeout:
-                if value.done():
+                if self._worker.references.value(self._rref).done():
                     raise
                 raise self._too_late("the value", timeout) from None
         self._check()
@@ -123,7 +133,7 @@ class RRef(Reference):
         if held is not None and held.state is State.GONE:
             why = held.why_gone
             if why is not None and not isinstance(why, WorkerLost):
-                raise why
+                raise _again(why)
             raise self._lost(why)
 
     def _told(
@@ -233,6 +243,24 @@ def _create(reference: RRef, packed: tuple[Any, ...], timeout: float | None) -> 
     return reference._worker.outgoing.create(
         reference._owner, call_method, packed, None, timeout, said
     )
+
+
+def _again(error: BaseException) -> BaseException:
+    """Return a copy of an error that the tables keep, to be raised.
+
+    Raised itself, its traceback would hold the frames that it passed, and these the handle whose
+    end the tables wait for. One that can't be copied faithfully is better raised than changed.
+    """
+    try:
+        copied = copy.copy(error)
+    except Exception:
+        return error
+    same = len(copied.args) == len(error.args) and all(map(operator.is_, copied.args, error.args))
+    if type(copied) is not type(error) or not same:
+        return error
+    copied.__cause__ = error.__cause__
+    copied.__suppress_context__ = error.__suppress_context__
+    return copied.with_traceback(error.__traceback__)
 
 
 def _has_been_told(error: CallTimeout | WorkerLost) -> bool:
