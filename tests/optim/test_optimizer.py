@@ -254,6 +254,8 @@ def test_options_out_of_range_are_refused() -> None:
         optim.Adam([p], betas=(1.0, 0.9))
     with pytest.raises(UsageError, match=r"two betas from 0 up to 1, got \(0.9,\)"):
         optim.Adam([p], betas=(0.9,))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"two betas from 0 up to 1, got 0.9"):
+        optim.Adam([p], betas=0.9)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="lr of 0 or more, got 'fast'"):
         optim.Adam([p], lr="fast")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="initial_accumulator_value of 0 or more, got -1"):

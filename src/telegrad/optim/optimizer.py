@@ -8,7 +8,7 @@ before, and none is ever seen half done.
 
 import math
 import numbers
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from sys import getrefcount
 from typing import Any
 
@@ -116,7 +116,11 @@ class Optimizer:
             if not isinstance(size, numbers.Real) or not float(size) >= 0:
                 raise UsageError(f"expected {name} of 0 or more, got {size!r}")
         betas = group.get("betas", (0.0, 0.0))
-        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+        if (
+            not isinstance(betas, Collection)
+            or len(betas) != 2
+            or not all(0 <= beta < 1 for beta in betas)
+        ):
             raise UsageError(f"expected two betas from 0 up to 1, got {betas}")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
