@@ -53,6 +53,12 @@ def test_a_tensor_that_arrived_in_another_context_is_refused(is_used):
 
 
 @on_workers("main", "b")
+def test_a_forgotten_context_is_asked_for():
+    with pytest.raises(ContextError, match="an int, got list: hand over first what `with context"):
+        autograd.backward([x().sum()])
+
+
+@on_workers("main", "b")
 def test_empty_roots_are_refused():
     with (
         autograd.context() as context_id,

@@ -55,7 +55,8 @@ class context:
 
 def backward(
     context_id: int,
-    roots: Tensor | Sequence[Tensor],
+    # Empty is an error of its own; left out, it is the id that was forgotten, which is said.
+    roots: Tensor | Sequence[Tensor] = (),
     retain_graph: bool | None = None,
     *,
     grad_tensors: Any = None,
@@ -233,7 +234,10 @@ def _here() -> Autograd:
 
 def _live(context_id: int, here: Autograd | None = None) -> Context:
     if not isinstance(context_id, int):
-        raise ContextError(f"expected the id of a context, an int, got {type(context_id).__name__}")
+        raise ContextError(
+            f"expected the id of a context, an int, got {type(context_id).__name__}: hand over "
+            "first what `with context() as context_id` gives"
+        )
     return (here or _here()).recorder.contexts.get(context_id)
 
 
