@@ -184,6 +184,16 @@ def test_a_worker_that_returns_is_a_new_incarnation():
         del reference
 
 
+def test_an_event_of_a_time_that_is_over_comes_next_and_time_does_not_go_back():
+    seen = []
+    with Simulation(["a"], seed=1) as simulation:
+        simulation.settle(5)
+        simulation.at(5, None, "now", lambda: seen.append(("now", simulation.now)))
+        simulation.at(1, None, "over", lambda: seen.append(("over", simulation.now)))
+        simulation.settle(1)
+    assert seen == [("now", 5), ("over", 5)]
+
+
 def test_the_program_of_a_worker_that_died_gives_none_though_it_was_started_again():
     with Simulation(["a"], seed=1) as simulation:
         simulation.at(1.0, None, "crash", lambda: simulation.crash("a"))

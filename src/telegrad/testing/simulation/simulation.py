@@ -162,6 +162,8 @@ class Simulation:
     ) -> None:
         """Enter an event; one of a paused worker waits until it goes on."""
         self._entered += 1
+        # A worker that was paused may ask for a time that is over; time never goes back.
+        when = max(when, self.now)
         heapq.heappush(self._events, (when, self._entered, host, what, action))
 
     def sleep(self, seconds: float) -> None:
