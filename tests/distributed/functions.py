@@ -49,18 +49,16 @@ def resources():
     """Return (threads at work, descriptors, segments in use) of this process.
 
     Threads that rest in the pool or wait for a request are not at work: which of a worker's links
-    have one depends on the moment. Nor do segments that lie ready count, in use or as descriptors.
+    have one depends on the moment. Nor do segments that lie ready count as in use.
     """
     host = rpc.current_worker().host
     process = psutil.Process()
     links = list(host.monitor._links.values())
     reading = [x for x in links if x.served and x._lead.locked() and x.served_token() is None]
     idle = len(host._pool._resting) + len(reading)
-    mapped = sum(map(len, list(host.segment_map._adopted.values())))
-    pooled = len(host.segment_pool)
     shelves = host.segment_pool._shelves.values()
     in_use = sum(not segment.is_free() for shelf in shelves for segment in shelf)
-    return process.num_threads() - idle, process.num_fds() - mapped - pooled, in_use
+    return process.num_threads() - idle, process.num_fds(), in_use
 
 
 def meet(names):

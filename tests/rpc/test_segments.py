@@ -296,6 +296,21 @@ def test_a_forgotten_peers_segments_and_descriptors_go(received: SegmentMap) -> 
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_segments_that_are_kept_on_both_sides_take_no_descriptor(
+    pool: SegmentPool, received: SegmentMap
+) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    kept = []
+    for number in range(20):
+        segment = take(pool, SMALLEST_SEGMENT)
+        segment.view[:1] = bytes([number])
+        hand_over(received, segment)
+        kept.append(received.view("peer", segment.id, SMALLEST_SEGMENT))
+    assert len(pool) == 20
+    assert [view[0] for view in kept] == list(range(20))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def memory_file(nbytes: int, seals: int) -> int:
     import fcntl
 

@@ -53,8 +53,25 @@ TURNS_UP_TO = 4 << 20
 """Up to this many bytes two segments take turns: what the peer has just read is slow to write."""
 
 _MOST_SEGMENTS = 1024
+# Of Linux; Python has no constant for it.
+_MAP_FIXED = 0x10
 # Where the mark lies: on a page of its own behind the data.
 _MARK_BYTES = mmap.PAGESIZE
+
+
+def _map(fd: int, nbytes: int) -> mmap.mmap:
+    """Return a shared mapping of the file that keeps no descriptor.
+
+    Python's own keeps a copy of the descriptor as long as it lives, and a thousand segments would
+    take all that a process may have. So it gets a range of addresses, and the file is laid there.
+    """
+    memory = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    readable = mmap.PROT_READ | mmap.PROT_WRITE
+    if _libc_mmap(start, nbytes, readable, mmap.MAP_SHARED | _MAP_FIXED, fd, 0) != start:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return memory
 
 
 class Segment:
@@ -77,7 +94,7 @@ class Segment:
             os.ftruncate(self.fd, size + _MARK_BYTES)
             seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
-            self._memory = mmap.mmap(self.fd, size + _MARK_BYTES)
+            self._memory = _map(self.fd, size + _MARK_BYTES)
         except BaseException:
             self.close_fd()
             raise
@@ -235,6 +252,16 @@ def _renew() -> None:
 
 
 if SEGMENTS:
+    _libc_mmap = ctypes.CDLL(None, use_errno=True).mmap
+    _libc_mmap.restype = ctypes.c_void_p
+    _libc_mmap.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_long,
+    ]
     # Before it, lest one side gives back what both have. After it, on both sides, because of what
     # another thread received while other modules prepared for the fork.
     os.register_at_fork(before=_renew, after_in_parent=_renew, after_in_child=_renew)
@@ -283,7 +310,7 @@ class SegmentMap:
                         f"expected a new segment, one of {self._most_segments} at most, got the "
                         f"id {segment_id} of {peer} besides {len(segments)}"
                     )
-                memory = mmap.mmap(fd, nbytes + _MARK_BYTES)
+                memory = _map(fd, nbytes + _MARK_BYTES)
                 segments[segment_id] = _Adopted(memory, _lease_type(nbytes))
         finally:
             os.close(fd)
