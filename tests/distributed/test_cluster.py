@@ -57,6 +57,18 @@ def test_functions_of_any_kind_run_there(cluster):
     assert eventually(lambda: rpc.rpc_sync("ps", functions.counts) == empty)
 
 
+def test_whatever_is_on_the_path_or_in_the_working_directory_the_processes_start(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "json.py").write_text("raise ImportError('a module of the user')")
+    monkeypatch.chdir(tmp_path)
+    # Python passes over a Path; what no encoding explains is a name like any other.
+    text = [*filter(None, sys.path), "/no/\udce4"]
+    monkeypatch.setattr(sys, "path", [tmp_path, *text])
+    with LocalCluster(["one"]):
+        assert rpc.rpc_sync("one", lambda: list(map(ascii, sys.path))) == list(map(ascii, text))
+
+
 def test_the_module_level_functions_work_from_any_thread(cluster):
     seen = []
     thread = threading.Thread(target=lambda: seen.append(rpc.rpc_sync("ps", functions.who)))

@@ -34,10 +34,11 @@ from telegrad.rpc.worker import Worker
 
 __all__ = ["LocalCluster"]
 
-# Runs in the child before anything of telegrad can be imported: the path comes first.
+# Runs in the child before anything of telegrad can be imported: the path comes first. Until then
+# only what is built in is imported: a module of the working directory may have any other name.
 _BOOT: Final = (
-    "import json,sys; n=int.from_bytes(sys.stdin.buffer.read(4),'little');"
-    "sys.path[:]=json.loads(sys.stdin.buffer.read(n));"
+    "import sys; n=int.from_bytes(sys.stdin.buffer.read(4),'little');"
+    "sys.path[:]=sys.stdin.buffer.read(n).decode('utf-8','surrogatepass').split('\\0');"
     "from telegrad.distributed.child import main; main(int(sys.argv[1]))"
 )
 _START_TIMEOUT: Final = 60.0
@@ -205,7 +206,9 @@ class LocalCluster:
         finally:
             theirs.close()
         self._children[name] = _Child(name, process, Line(ours))
-        path = msgspec.json.encode([entry or os.getcwd() for entry in sys.path])
+        # Python passes over entries that are no text, such as Paths, and so do the children.
+        entries = [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)]
+        path = "\0".join(entries).encode("utf-8", "surrogatepass")
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
             pipe.write(len(path).to_bytes(4, "little") + path)
