@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,6 +119,38 @@ def test_a_path_too_long_for_a_socket_says_so(place: str) -> None:
     os.mkdir(deep, 0o700)
     with pytest.raises(UsageError, match="too long"):
         listen_in(deep)
+
+
+@pytest.mark.parametrize("name", ["d" * 80, "\udce4"], ids=["too long", "no text"])
+def test_a_temporary_directory_that_no_address_can_name_is_passed_over(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfit = tmp_path / name
+    unfit.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(unfit))
+    monkeypatch.setattr(tempfile, "tempdir", str(unfit))
+    with PrivateDirectory.make() as made:
+        listen_in(made.path)
+        assert os.listdir(unfit) == []
+
+
+def test_a_runtime_directory_that_is_not_absolute_is_passed_over(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", ".")
+    with PrivateDirectory.make() as made:
+        assert os.path.isabs(made.path)
+
+
+def test_a_worker_with_the_longest_name_has_a_socket_of_its_own() -> None:
+    ps, _ = identities()
+    with PrivateDirectory.make() as made:
+        one, two = (made.socket_address("w" * 127 + last) for last in "12")
+        listeners = [listen(each, identity=ps, on_connection=print) for each in (one, two)]
+        assert len(os.listdir(made.path)) == 3
+        for each in listeners:
+            each.close()
 
 
 def test_a_closed_listener_leaves_no_socket_file(place: str) -> None:

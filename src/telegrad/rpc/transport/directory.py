@@ -6,6 +6,7 @@ next one to make a directory removes it. Invariant: a directory in use is never 
 """
 
 import contextlib
+import hashlib
 import os
 import shutil
 import socket
@@ -24,6 +25,10 @@ __all__ = ["PrivateDirectory", "check_private_directory", "remove_abandoned_sock
 
 _PREFIX = "telegrad-"
 _LOCK = "telegrad.lock"
+# Bytes of a Unix socket's path, on Linux 107; 103 on other systems.
+_LONGEST_PATH = 103
+_DIGEST = 16
+_LONGEST_PARENT = _LONGEST_PATH - len(f"/{_PREFIX}12345678/.sock") - _DIGEST
 
 
 class PrivateDirectory:
@@ -57,7 +62,11 @@ class PrivateDirectory:
 
     def socket_address(self, name: str) -> str:
         """Return the address of a worker's socket in here."""
-        return f"unix://{os.path.join(self.path, name)}.sock"
+        path = f"{os.path.join(self.path, name)}.sock"
+        if len(os.fsencode(path)) > _LONGEST_PATH:
+            digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]
+            path = f"{os.path.join(self.path, digest)}.sock"
+        return f"unix://{path}"
 
     def close(self) -> None:
         """Leave; the last to leave removes the directory."""
@@ -114,11 +123,14 @@ def remove_abandoned_socket(path: str) -> None:
 
 
 def _runtime_directory() -> str:
-    """Return a place for short paths: a Unix socket's path has at most 107 bytes."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if runtime and os.path.isdir(runtime) and os.access(runtime, os.W_OK):
-        return runtime
-    return tempfile.gettempdir()
+    """Return a place for short paths that can be sent to others as text."""
+    usual = tempfile.gettempdir()
+    for place in (os.environ.get("XDG_RUNTIME_DIR", ""), usual, "/tmp"):
+        # A name that its encoding does not explain is not printable, and no text for an address.
+        fits = len(os.fsencode(place)) <= _LONGEST_PARENT and place.isprintable()
+        if fits and os.path.isabs(place) and os.path.isdir(place) and os.access(place, os.W_OK):
+            return place
+    return usual
 
 
 def _remove_abandoned(parent: str) -> None:
