@@ -12,7 +12,7 @@ from telegrad.rpc.current import current_worker
 from telegrad.rpc.future import wait_all
 from telegrad.rpc.options import Options
 from telegrad.rpc.segments import SEGMENTS
-from telegrad.rpc.wire.frames import CALL, pack
+from telegrad.rpc.wire.frames import CALL, PING, pack
 from telegrad.testing.simulation import Faults, Simulation
 
 MB = 1 << 20
@@ -236,3 +236,20 @@ def test_a_message_that_could_never_fit_is_refused_by_its_sender():
 def test_a_bound_that_leaves_no_room_is_refused(name):
     with pytest.raises(UsageError, match=f"expected {name} of at least 1048576, got 5"):
         Options(**{name: 5})
+
+
+def test_a_request_there_is_no_memory_for_is_refused_and_harms_no_other(monkeypatch):
+    def empty(size, dtype):
+        if size > 4 * MB:
+            raise MemoryError
+        return np.ndarray(size, dtype)
+
+    with neighbours("a", "b", options=Options(segments=False)) as (a, b):
+        monkeypatch.setattr("telegrad.rpc.driver.reader.np.empty", empty)
+        # Were they read as frames, these bytes would be pings.
+        much = np.frombuffer(pack(PING, 0, 0, 0, b"", ())[0] * (MB // 4), np.uint8)
+        for _ in range(3):
+            with pytest.raises(Refused, match="worker 'b' has no memory for a request of"):
+                a.rpc_sync("b", np.sum, (much,))
+            assert a.rpc_sync("b", np.sum, (ONE,)) == ONE.size
+        assert b.budget.held == 0

@@ -118,11 +118,12 @@ class Incoming:
         if not endpoint.requests.accept(frame.ident):
             return
         worker, budget = self._worker, self._worker.budget
-        error = Refused(
-            f"worker {worker.name!r} is full: requests of {budget.held} bytes are being served, of "
-            f"at most {budget.most} ({budget.most_of_peer} of one peer), and none of them ended in "
-            "time. Send less at once, or give it larger Options.in_flight_bytes"
+        why = frame.header[1:].decode() or (
+            f"is full: requests of {budget.held} bytes are being served, of at most {budget.most} "
+            f"({budget.most_of_peer} of one peer), and none of them ended in time. Send less at "
+            "once, or give it larger Options.in_flight_bytes"
         )
+        error = Refused(f"worker {worker.name!r} {why}")
         header = dump_failure(error, worker.name, strict=worker.codec.strict)
         try:
             endpoint.send(frames.FAILURE, frames.UNOPENED, frame.ident, 0, header)

@@ -122,6 +122,41 @@ def test_a_read_that_ran_out_of_time_goes_on_where_it_was():
         source.close()
 
 
+class NoMemory:
+    """NumPy on a machine whose memory is used up."""
+
+    uint8 = np.uint8
+
+    @staticmethod
+    def empty(*_):
+        raise MemoryError
+
+
+def test_a_request_there_is_no_memory_for_is_skipped_and_the_next_frame_is_found(monkeypatch):
+    monkeypatch.setattr("telegrad.rpc.driver.reader.np", NoMemory)
+    data, _ = encode([(CALL, 10, [200_000]), (ANSWER, 5, [])])
+    budget = Budget(1 << 20, 1 << 20)
+    source = Source(data, [1000, 1000])
+    try:
+        refused, answer = read_all(source, 2, Admission(Room(budget, 60.0), "peer"))
+    finally:
+        source.close()
+    assert (refused.kind, refused.ident, answer.kind) == (REFUSED, 1, ANSWER)
+    assert b"no memory for a request of 200" in refused.header
+    assert refused.cost == budget.held > 0
+
+
+def test_an_answer_there_is_no_memory_for_ends_the_link(monkeypatch):
+    monkeypatch.setattr("telegrad.rpc.driver.reader.np", NoMemory)
+    data, _ = encode([(ANSWER, 10, [200_000])])
+    source = Source(data, [])
+    try:
+        with pytest.raises(OSError, match="no memory for a message of 200"):
+            read_all(source, 1)
+    finally:
+        source.close()
+
+
 def test_shared_memory_that_was_not_agreed_on_is_refused():
     (data,) = pack(CALL, PLACED, 1, 0, b"x", [b"y"])
     source = Source(data, [])

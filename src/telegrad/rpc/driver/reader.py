@@ -3,11 +3,13 @@
 Small frames come many at a time with one system call; a large body is received straight into
 memory of its own. A read that ran out of time keeps what came and goes on the next time. Before
 a request of more than a little is received, the worker's budget is asked: it may have to wait,
-and what is refused is skipped and comes out as a frame of the kind REFUSED.
+and what is refused is skipped and comes out as a frame of the kind REFUSED; so does a request that
+there is no memory for.
 Invariant: one thread at a time (link.py sees to it), and nothing larger than the connection's
 limits is allocated.
 """
 
+import errno
 import select
 import struct
 import time
@@ -133,9 +135,12 @@ class FrameReader:
 
     def _begin_large(self, fields: Fields, deadline: float | None) -> Frame | None:
         _, _, _, header, body, _, _ = fields
+        try:
+            # Not zeroed, unlike a bytearray: every byte is received before anyone sees it.
+            memory = np.empty(header + body + 16, np.uint8).data
+        except MemoryError:
+            return self._do_without_memory(fields, deadline)
         self._start += _PREFIX_BYTES
-        # Not zeroed, unlike a bytearray: every byte is received before anyone sees it.
-        memory = np.empty(header + body + 16, np.uint8).data
         pad = -header % 16
         memory = memory[pad : pad + header + body]
         came = min(self._end - self._start, len(memory))
@@ -165,6 +170,17 @@ class FrameReader:
         cost = 0 if self._admission is None else self._admission.take()
         return Frame(kind, flags, ident, parent, bytes(memory[:header]), split, cost)
 
+    def _do_without_memory(self, fields: Fields, deadline: float | None) -> Frame | None:
+        """Refuse a request that this process has no memory for; anything else ends the link."""
+        kind, _, _, header, body, _, _ = fields
+        if self._admission is None or kind not in (CALL, SERVICE):
+            raise OSError(errno.ENOMEM, f"no memory for a message of {header + body} bytes")
+        self._start += _PREFIX_BYTES
+        refused = bytes((kind,)) + b"has no memory for a request of %d bytes" % (header + body)
+        cost = self._admission.take()
+        self._go_on = partial(self._skip, fields, [header + body], bytearray(), refused, cost)
+        return self._go_on(deadline)
+
     # Requests that need room.
 
     def _ask(self, admission: Admission, fields: Fields, deadline: float | None) -> Frame | None:
@@ -175,18 +191,24 @@ class FrameReader:
         if verdict:
             return self._begin_large(fields, deadline)
         self._start += _PREFIX_BYTES
-        self._go_on = partial(self._skip, fields, [nbytes], bytearray())
+        self._go_on = partial(self._skip, fields, [nbytes], bytearray(), bytes((fields[0],)), 0)
         return self._go_on(deadline)
 
     def _skip(
-        self, fields: Fields, left: list[int], table: bytearray, deadline: float | None
+        self,
+        fields: Fields,
+        left: list[int],
+        table: bytearray,
+        refused: bytes,
+        cost: int,
+        deadline: float | None,
     ) -> Frame | None:
         """Receive what is not wanted, into the room, and forget it.
 
         All but the table of buffers in shared memory: their descriptors have come, too, and would
         be taken for those of the next frame; and their sender waits for the segments.
         """
-        kind, flags, count, _, body, ident, parent = fields
+        _, flags, count, _, body, ident, parent = fields
         wanted = count * PLACED_ENTRY if flags & PLACED else 0
         while True:
             here = min(left[0], self._end - self._start)
@@ -204,7 +226,7 @@ class FrameReader:
         self._go_on = None
         if flags & PLACED:
             self._map(split_table(table, count))
-        return Frame(REFUSED, flags & ~PLACED, ident, parent, bytes((kind,)), ())
+        return Frame(REFUSED, flags & ~PLACED, ident, parent, refused, (), cost)
 
     def _fetch(self, frame: Frame, deadline: float | None) -> Frame | None:
         """Map the buffers that lie in shared memory; if they are a request's, ask for room."""

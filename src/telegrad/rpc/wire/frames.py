@@ -53,7 +53,7 @@ __all__ = [
 Buffer = bytes | bytearray | memoryview
 
 # Kinds.
-REFUSED: Final = 0  # not on the wire: a request that was skipped; its header is its kind
+REFUSED: Final = 0  # not on the wire: a request that was skipped; its header: its kind, then why
 CALL: Final = 1  # run a function; answered
 ANSWER: Final = 2  # the result of CALL or SERVICE
 FAILURE: Final = 3  # the exception of CALL or SERVICE
