@@ -194,9 +194,13 @@ class SocketHost:
             self._ended = [link for link in [*self._ended, endpoint] if not link.free()]
 
     def tidy(self) -> None:
-        """Free what could not be freed when it ended, and shared memory beyond the bound."""
+        """Free what could not be freed when it ended, and shared memory beyond the bound.
+
+        And run what no thread could be had for.
+        """
         with self._lock:
             self._ended = [link for link in self._ended if not link.free()]
+        self._pool.catch_up()
         if self.segment_pool is not None:
             self.segment_pool.trim()
 

@@ -1,11 +1,16 @@
 """Threads that grow on demand and rest when there is nothing to do.
 
 There is no upper bound, since a bound is a deadlock: a handler may wait for a call that needs
-another handler. A thread that rested for `linger` seconds ends. Invariant: a task that was taken
-is run, at once, by a thread that does nothing else; once closed, none is taken.
+                try:
+                    seat.thread.start()
+                except RuntimeError:
+                    del self._seats[seat]
+                    self._late.append(task)
+                return True
 """
 
 import _thread
+import collections
 import itertools
 import logging
 import threading
@@ -35,6 +40,7 @@ class Pool:
         self._linger = linger
         self._lock = threading.Lock()
         self._resting: list[_Seat] = []
+        self._late: collections.deque[Callable[[], object]] = collections.deque()
         self._seats: dict[_Seat, None] = {}
         self._numbers = itertools.count(1)
         self._closed = False
@@ -56,11 +62,23 @@ class Pool:
                 seat.thread = threading.Thread(
                     target=self._run, args=(seat,), name=name, daemon=True
                 )
-                seat.thread.start()
+                try:
+                    seat.thread.start()
+                except RuntimeError:
+                    del self._seats[seat]
+                    self._late.append(task)
                 return True
             seat.task = task
         seat.bell.release()
         return True
+
+    def catch_up(self) -> None:
+        """Try again to find threads for the tasks that still wait for one."""
+        with self._lock:
+            late = list(self._late)
+            self._late.clear()
+        for task in late:
+            self.start(task)
 
     def _run(self, seat: _Seat) -> None:
         while True:
@@ -76,6 +94,9 @@ class Pool:
                 if self._closed:
                     self._seats.pop(seat, None)
                     return
+                if self._late:
+                    seat.task = self._late.popleft()
+                    continue
                 self._resting.append(seat)
             if seat.bell.acquire(True, self._linger):
                 continue

@@ -1,0 +1,65 @@
+"""The threads of a worker, also where the system gives no more of them."""
+
+import threading
+
+import numpy as np
+from tests.rpc.neighbours import eventually, neighbours
+
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.driver.pool import Pool
+from telegrad.rpc.options import Options
+
+
+class NoThreads:
+    """A system that gives no thread of a worker's pool while `refuses`."""
+
+    def __init__(self, monkeypatch):
+        self.refuses = False
+        start = threading.Thread.start
+
+        def start_or_fail(thread):
+            if self.refuses and thread.name.startswith("telegrad-"):
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", start_or_fail)
+
+
+def test_a_task_without_a_thread_is_run_by_the_next_that_is_done(monkeypatch):
+    system, pool = NoThreads(monkeypatch), Pool("w")
+    gate, ran = threading.Event(), threading.Event()
+    pool.start(gate.wait)
+    system.refuses = True
+    pool.start(ran.set)
+    gate.set()
+    assert ran.wait(10)
+    assert pool.close(10) == 0
+
+
+def test_a_task_without_any_thread_is_run_when_there_is_one_again(monkeypatch):
+    system, pool = NoThreads(monkeypatch), Pool("w")
+    ran = threading.Event()
+    system.refuses = True
+    pool.start(ran.set)
+    pool.catch_up()
+    assert not ran.is_set()
+    system.refuses = False
+    pool.catch_up()
+    assert ran.wait(10)
+    assert pool.close(10) == 0
+
+
+def ask_back(to, depth):
+    return current_worker().rpc_sync(to, np.add, (depth, 1))
+
+
+def test_workers_go_on_after_the_system_gave_no_threads_for_a_while(monkeypatch):
+    system = NoThreads(monkeypatch)
+    with neighbours("a", "b", options=Options(lost_after=3.0)) as (a, b):
+        assert a.rpc_sync("b", ask_back, ("a", 1)) == 2
+        assert eventually(lambda: not a.host._pool._resting and not b.host._pool._resting)
+        system.refuses = True
+        calls = [a.rpc_async("b", ask_back, ("a", n)) for n in range(8)]
+        assert eventually(lambda: a.host._pool._late or b.host._pool._late or calls[-1].done())
+        system.refuses = False
+        assert [call.wait() for call in calls] == list(range(1, 9))
