@@ -1,5 +1,8 @@
 """A worker that is full slows down whoever sends, refuses as the last resort, and hangs never."""
 
+import errno
+import os
+import re
 import threading
 
 import numpy as np
@@ -7,7 +10,7 @@ import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.errors import Refused, UsageError
+from telegrad.errors import Refused, UsageError, WorkerLost
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.future import wait_all
 from telegrad.rpc.options import Options
@@ -253,3 +256,18 @@ def test_a_request_there_is_no_memory_for_is_refused_and_harms_no_other(monkeypa
                 a.rpc_sync("b", np.sum, (much,))
             assert a.rpc_sync("b", np.sum, (ONE,)) == ONE.size
         assert b.budget.held == 0
+
+
+@pytest.mark.skipif(not SEGMENTS, reason="this system has no sealed memory files")
+def test_a_worker_that_can_map_no_more_says_so_before_the_link_ends(monkeypatch, caplog):
+    def adopt(self, peer, segment_id, fd, nbytes):
+        os.close(fd)
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    with neighbours("a", "b") as (a, _):
+        assert a.rpc_sync("b", np.sum, (ONE[:10],)) == 10
+        monkeypatch.setattr("telegrad.rpc.segments.SegmentMap.adopt", adopt)
+        with pytest.raises(WorkerLost, match="'b' was lost"):
+            a.rpc_sync("b", np.sum, (ONE,))
+        said = "closed the connection to <PlainConnection to a .*Cannot allocate memory"
+        assert eventually(lambda: re.search(said, caplog.text) is not None)

@@ -234,6 +234,25 @@ def test_missing_descriptors_are_a_violation_and_untaken_ones_are_closed(
     assert not before or set(os.listdir("/proc/self/fd")) == before
 
 
+@needs_unix
+def test_descriptors_that_a_process_may_not_have_are_named_as_the_cause(
+    directory: PrivateDirectory,
+) -> None:
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with connected(directory.socket_address("ps"), *identities()) as (dialled, accepted):
+        dialled.send([b"x"], [0, 0])
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, hard))
+        try:
+            with pytest.raises(OSError, match=r"no more open files \(ulimit -n\)"):
+                accepted.take_fds(2)
+            os.close(os.dup(0))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_a_view_of_larger_items_is_refused_and_not_sent_wrongly() -> None:
     with connected("tcp://127.0.0.1:0", *identities()) as (dialled, _):
         for buffers in ([array.array("d", [1.0])], [b"x", array.array("d", [1.0])]):

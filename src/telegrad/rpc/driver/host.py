@@ -1,6 +1,7 @@
 """What carries a worker in the real world: a listener, links, threads, the clock."""
 
 import _thread
+import errno
 import logging
 import math
 import os
@@ -36,6 +37,7 @@ __all__ = ["SocketHost"]
 _log = logging.getLogger("telegrad.rpc")
 # Two workers for a processor: with more, one that has something to do waits for all that look.
 _MOST_AWAKE: Final = 2 * (os.cpu_count() or 1)
+_LACKING: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class SocketHost:
@@ -180,7 +182,9 @@ class SocketHost:
 
     def link_failed(self, link: Link, error: BaseException) -> None:
         """A link broke, or its peer broke the protocol."""
-        if isinstance(error, PeerError) and not link.closed:
+        # What this process lacks, the peer can't know: it sees the connection end.
+        own = isinstance(error, OSError) and error.errno in _LACKING
+        if (own or isinstance(error, PeerError)) and not link.closed:
             _log.warning("closed the connection to %s: %s", link.connection, error)
         self.worker.endpoint_lost(link, error)
 

@@ -11,6 +11,7 @@ the receiver's queue, so whoever has read the frame finds them there, in the ord
 
 import array
 import collections
+import errno
 import math
 import os
 import socket
@@ -37,13 +38,20 @@ def send_with_descriptors(
 def receive_with_descriptors(
     sock: socket.socket, size: int, flags: int = 0
 ) -> tuple[bytes, list[int]]:
-    """Receive up to `size` bytes and the descriptors that came along; the caller owns them."""
+    """Receive up to `size` bytes and the descriptors that came along; the caller owns them.
+
+    OSError if some were dropped on the way: this process may not have more.
+    """
     room = socket.CMSG_LEN(_DESCRIPTORS_PER_MESSAGE * array.array("i").itemsize)
-    data, ancillary, _, _ = sock.recvmsg(size, room, flags | _MSG_CMSG_CLOEXEC)
+    data, ancillary, told, _ = sock.recvmsg(size, room, flags | _MSG_CMSG_CLOEXEC)
     fds: array.array[int] = array.array("i")
     for level, kind, content in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
+    if told & socket.MSG_CTRUNC:
+        for fd in fds:
+            os.close(fd)
+        raise OSError(errno.EMFILE, "this process may have no more open files (ulimit -n)")
     return data, fds.tolist()
 
 
