@@ -197,6 +197,21 @@ def test_outside_any_cluster_calls_say_what_to_do():
     assert "call init_rpc first" in done.stderr
 
 
+def test_children_have_the_options_of_the_interpreter_and_need_no_output():
+    script = """
+        import sys
+        from telegrad.distributed import LocalCluster, rpc
+        with LocalCluster(["a"]):
+            there = rpc.rpc_sync("a", lambda: (sys.flags.optimize, sys.warnoptions, sys.stdout))
+        if there != (2, ["error"], None):
+            raise SystemExit(f"got {there}")
+    """
+    options = ["-OO", "-W", "error", "-c", textwrap.dedent(script)]
+    quiet = 'exec "$0" "$@" >&-'
+    done = subprocess.run(["sh", "-c", quiet, sys.executable, *options], stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_children_end_when_their_parent_is_killed(tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(

@@ -5,6 +5,7 @@ the environment), then everybody's addresses, at the end nothing more. When that
 parent has gone or wants us gone, and the process ends, whatever it is doing.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -124,6 +125,9 @@ def _leave(worker: Worker) -> None:
     # User code that does not end must not keep the process: nobody waits for it any more.
     threading.Timer(_GRACE, os._exit, (0,)).start()
     worker.close(_GRACE / 2)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        # There is none if the process began with its descriptor closed.
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.flush()
     os._exit(0)

@@ -1,9 +1,9 @@
 """A cluster on this machine: a process for each name, and the calling process as one more worker.
 
-Children are fresh interpreters that take over `sys.path`, the working directory and the
-environment, and never run the caller's script, so nothing needs a `__main__` guard. They are held
-by a socket each: when it closes, on exit, on an exception or because this process was killed, they
-end.
+Children are fresh interpreters that take over `sys.path`, the interpreter's options (-O, -W, -X),
+the working directory and the environment, and never run the caller's script, so nothing needs a
+`__main__` guard. They are held by a socket each: when it closes, on exit, on an exception or
+because this process was killed, they end.
 """
 
 import contextlib
@@ -193,10 +193,12 @@ class LocalCluster:
         return self._directory.socket_address(name)
 
     def _spawn(self, name: str) -> None:
+        # As multiprocessing does for its children; it has no public name.
+        options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         ours, theirs = socket.socketpair()
         try:
             process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, str(theirs.fileno())],
+                [sys.executable, *options, "-c", _BOOT, str(theirs.fileno())],
                 stdin=subprocess.PIPE,
                 pass_fds=[theirs.fileno()],
             )
