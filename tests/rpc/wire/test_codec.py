@@ -7,6 +7,7 @@ import operator
 import threading
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -302,6 +303,18 @@ def test_random_headers_are_refused_and_nothing_else(header, buffers):
     codec = Codec(strict=True)
     with pytest.raises((ProtocolViolation, Refused)):
         sealed, slots = codec.unseal(header, buffers, LIMITS)
+        codec.open_call(sealed, slots, buffers)
+
+
+@pytest.mark.parametrize("entry", [5, [0], [0, 1, 2], ["0", 1], [None, 1]])
+def test_a_damaged_argument_by_name_is_a_violation(entry):
+    codec = Codec(strict=True)
+    header, buffers = codec.seal(codec.pack_call(exposed, ({"a": [1]},), {"k": [1]}), None)
+    fields = msgspec.msgpack.decode(header)
+    assert fields[-1] == {"k": [0, [0, 1]]}
+    fields[-1] = {"k": entry}
+    sealed, slots = codec.unseal(msgspec.msgpack.encode(fields), buffers, LIMITS)
+    with pytest.raises(ProtocolViolation, match="the argument k"):
         codec.open_call(sealed, slots, buffers)
 
 

@@ -263,8 +263,10 @@ class Codec:
             return function, args, kwargs
         depth = self._limits.depth
         kwargs = {}
-        for key, (first, tree) in (sealed.names or {}).items():
-            kwargs[key] = plain.load(tree, slots[first:], depth)
+        for key, entry in (sealed.names or {}).items():
+            if type(entry) is not list or len(entry) != 2 or type(entry[0]) is not int:
+                raise ProtocolViolation(f"the argument {key} came without its first slot")
+            kwargs[key] = plain.load(entry[1], slots[entry[0] :], depth)
         return function, plain.load(sealed.items, slots, depth), kwargs
 
     def open_result(self, sealed: Sealed, slots: list[Any], buffers: Sequence[Buffer]) -> Any:
