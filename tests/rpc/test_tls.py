@@ -154,6 +154,8 @@ def test_a_listener_that_resets_is_suspected_to_have_no_certificates(
         def reset() -> None:
             with server.accept()[0] as accepted:
                 accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                # Not before it is connected for the other side, too.
+                accepted.recv(1)
 
         resetting = threading.Thread(target=reset)
         resetting.start()

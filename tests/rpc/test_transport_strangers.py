@@ -190,7 +190,8 @@ def test_a_listener_without_descriptors_rests_and_goes_on(
 @given(said=st.binary(max_size=400), introduced=st.booleans())
 def test_whatever_strangers_say_none_gets_in(host: Host, said: bytes, introduced: bool) -> None:
     with dial(host) as stranger:
-        with contextlib.suppress(ConnectionError):
+        # It may be reset as soon as enough was said.
+        with contextlib.suppress(OSError):
             stranger.sendall((INTRODUCTION if introduced else b"") + said)
             stranger.shutdown(socket.SHUT_WR)
         assert is_closed(stranger)
