@@ -149,18 +149,14 @@ class Optimizer:
             for p in group["params"]:
                 gradient = p.grad if gradients is None else gradients.get(p)
                 if gradient is not None:
-                    _check_fits(p, gradient)
-                    found.append((p, gradient, group))
+                    found.append((p, _fitting(p, gradient), group))
         # All of them fit: a step is made whole or not at all.
-        for p, gradient, group in found:
-            self._step_one(p, gradient, group)
+        for p, g, group in found:
+            self._step_one(p, g, group)
         return loss
 
-    def _step_one(self, p: Tensor, gradient: Tensor, group: ParamGroup) -> None:
-        g = gradient.array
+    def _step_one(self, p: Tensor, g: Any, group: ParamGroup) -> None:
         array = p.array
-        if type(g) is not np.ndarray or g.dtype != array.dtype:
-            g = np.asarray(g, dtype=p.dtype)
         # Held by the parameter, and by nobody else.
         in_place = (
             type(array) is np.ndarray
@@ -203,17 +199,21 @@ class Optimizer:
         return f"{type(self).__name__} (\n" + "\n".join(lines) + "\n)"
 
 
-def _check_fits(p: Tensor, gradient: Tensor) -> None:
+def _fitting(p: Tensor, gradient: Tensor) -> Any:
+    """The numbers of a parameter's gradient, of its shape and dtype, in the host's memory."""
     g, array = gradient.array, p.array
     if g.shape != array.shape:
         raise ShapeError(
             f"expected a gradient of shape {p.shape} for a parameter of that shape, got "
             f"{gradient.shape}"
         )
+    if type(g) is np.ndarray and g.dtype is array.dtype:
+        return g
     if g.dtype.kind == "c" and array.dtype.kind != "c":
         raise DTypeError(
             f"expected a real gradient for a parameter of {p.dtype}, got {gradient.dtype}"
         )
+    return np.asarray(g, dtype=p.dtype)
 
 
 def decayed(value: Any, gradient: Any, group: ParamGroup) -> Any:
