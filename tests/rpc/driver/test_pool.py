@@ -49,6 +49,22 @@ def test_a_task_without_any_thread_is_run_when_there_is_one_again(monkeypatch):
     assert pool.close(10) == 0
 
 
+def test_a_task_that_was_taken_is_run_though_the_pool_closes_meanwhile(monkeypatch):
+    system, pool = NoThreads(monkeypatch), Pool("w")
+    gate, ran = threading.Event(), threading.Event()
+    pool.start(gate.wait)
+    system.refuses = True
+    assert pool.start(ran.set)
+    left = []
+    closing = threading.Thread(target=lambda: left.append(pool.close(10)))
+    closing.start()
+    assert eventually(lambda: not pool.start(int))
+    gate.set()
+    closing.join(10)
+    assert ran.is_set()
+    assert left == [0]
+
+
 def ask_back(to, depth):
     return current_worker().rpc_sync(to, np.add, (depth, 1))
 

@@ -1,12 +1,9 @@
 """Threads that grow on demand and rest when there is nothing to do.
 
 There is no upper bound, since a bound is a deadlock: a handler may wait for a call that needs
-                try:
-                    seat.thread.start()
-                except RuntimeError:
-                    del self._seats[seat]
-                    self._late.append(task)
-                return True
+another handler. A thread that rested for `linger` seconds ends. Invariant: a task that was taken
+is run, by a thread that does nothing else: at once, or, where the system gives no more threads, by
+the first that is done with its own or can be had; once closed, none is taken.
 """
 
 import _thread
@@ -91,12 +88,12 @@ class Pool:
                     _log.exception("a thread of worker %s failed", self._name)
             del task
             with self._lock:
-                if self._closed:
-                    self._seats.pop(seat, None)
-                    return
                 if self._late:
                     seat.task = self._late.popleft()
                     continue
+                if self._closed:
+                    self._seats.pop(seat, None)
+                    return
                 self._resting.append(seat)
             if seat.bell.acquire(True, self._linger):
                 continue
