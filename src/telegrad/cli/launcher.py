@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO
 
 from telegrad.cli.output import LineStream, Prefixer
+from telegrad.rpc.timeouts import LONGEST_WAIT
 
 __all__ = ["Launcher"]
 
@@ -32,8 +33,6 @@ _FORWARDED = (
 )
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _CHUNK = 64 << 10
-# Seconds to wait at once: a number that every system takes.
-_LONGEST_WAIT = 86400.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -136,7 +135,7 @@ class Launcher:
     def _turn(self) -> None:
         patience = None
         if self._kill_at is not None:
-            patience = min(max(0.0, self._kill_at - time.monotonic()), _LONGEST_WAIT)
+            patience = min(max(0.0, self._kill_at - time.monotonic()), LONGEST_WAIT)
         for ready, _ in self._selector.select(patience):
             ready.data()
         self._reap()

@@ -28,7 +28,7 @@ from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.starting import start_worker
-from telegrad.rpc.timeouts import seconds
+from telegrad.rpc.timeouts import LONGEST_WAIT, seconds
 from telegrad.rpc.transport import UNIX_SOCKETS, PrivateDirectory
 from telegrad.rpc.worker import Worker
 
@@ -43,8 +43,6 @@ _BOOT: Final = (
 )
 _START_TIMEOUT: Final = 60.0
 _GRACE: Final = 3.0
-# Seconds that every system can wait at once; beyond them a wait has no end.
-_LONGEST_WAIT: Final = 1e6
 
 
 class _Child:
@@ -176,7 +174,7 @@ class LocalCluster:
         for number, name in enumerate(self._names, 1):
             child = self._children[name]
             left = max(0.1, end - time.monotonic())
-            child.line.socket.settimeout(left if left < _LONGEST_WAIT else None)
+            child.line.socket.settimeout(left if left < LONGEST_WAIT else None)
             address, incarnation = child.receive(tuple[str, int])
             if incarnation < 0:
                 raise WorkerLost(f"worker {name!r} could not start: {address}")

@@ -2,11 +2,14 @@
 
 import math
 from numbers import Real
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from telegrad.errors import UsageError
 
-__all__ = ["seconds"]
+__all__ = ["LONGEST_WAIT", "seconds"]
+
+LONGEST_WAIT: Final = 86400.0
+"""As many seconds as every system can be told to wait at once."""
 
 
 def seconds(value: Any, name: str = "a timeout") -> float:

@@ -3,18 +3,16 @@
 import math
 import select
 import time
-from typing import Final
+
+from telegrad.rpc.timeouts import LONGEST_WAIT
 
 __all__ = ["is_ready"]
-
-# Seconds to wait at once: a number that every system takes.
-_LONGEST: Final = 86400.0
 
 
 def is_ready(fd: int, deadline: float, *, for_write: bool) -> bool:
     """Wait until the descriptor can be written to, or read; say whether that was so in time."""
     while True:
-        left = min(max(0.0, deadline - time.monotonic()), _LONGEST)
+        left = min(max(0.0, deadline - time.monotonic()), LONGEST_WAIT)
         if _wait(fd, left, for_write):
             return True
         if time.monotonic() >= deadline:
