@@ -17,7 +17,7 @@ Gradients: TypeAlias = Tensor | Sequence[Tensor | None] | None
 def listed(tensors: Any, name: str) -> list[Tensor]:
     if isinstance(tensors, Tensor):
         return [tensors]
-    if not isinstance(tensors, Sequence) and not hasattr(tensors, "__iter__"):
+    if not hasattr(tensors, "__iter__"):
         raise DTypeError(
             f"expected a Tensor or a sequence of Tensors as {name}, got {type(tensors).__name__}"
         )

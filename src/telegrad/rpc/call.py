@@ -4,8 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from telegrad.rpc.future import Future, Waiter
+from telegrad.rpc.future import Future, Waiter, not_settled
 from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.timeouts import seconds
 
 if TYPE_CHECKING:
     from telegrad.rpc.endpoint import Endpoint
@@ -75,9 +76,11 @@ class Call(Future[Any]):
 
     def wait(self, timeout: float | None = None) -> Any:
         """Return the answer when it is there, or raise its exception; see `Future.wait`."""
-        if timeout is None and not self._done and self.worker.observer is None:
+        if not self._done and self.worker.observer is None:
             # The hot path: a call follows from nothing but its answer, which the host waits for.
-            self.worker.host.wait(self, None)
+            self.worker.host.wait(self, None if timeout is None else seconds(timeout))
+            if not self._done and timeout is not None:
+                raise not_settled(timeout)
         if self._done and self._error is None:
             return self._value
         try:

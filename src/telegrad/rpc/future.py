@@ -131,7 +131,7 @@ class Future(Generic[T]):
             else:
                 waiter.wait(future, left)
         if not self._done:
-            raise CallTimeout(f"the future was not settled within {timeout} s")
+            raise not_settled(timeout)
 
     def _waiter(self) -> Waiter | None:
         request = current_request.get()
@@ -300,6 +300,11 @@ def collect_all(futures: Iterable[Future[T]]) -> Future[list[Future[T]]]:
     for future in futures:
         future.add_done_callback(Quick(count))
     return together
+
+
+def not_settled(timeout: float | None) -> CallTimeout:
+    """What a wait raises that ended before its future was settled."""
+    return CallTimeout(f"the future was not settled within {timeout} s")
 
 
 def _not_callable(callback: Any) -> UsageError:
