@@ -1,5 +1,6 @@
 """Checking what a backward pass starts from, wholly, before anything runs."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -75,18 +76,19 @@ def checked_roots(
 
 def _start(x: Tensor, gradient: Tensor | None, name: str, recorded: bool) -> Any:
     if gradient is None:
-        if x.size != 1:
+        array = x.array
+        if math.prod(array.shape) != 1:
             raise GradientError(
                 f"expected a scalar, or a gradient for it, to start from, got a tensor of shape "
                 f"{x.shape}; reduce it, e.g. with .sum(), or pass a gradient of that shape ({name})"
             )
-        if x.dtype.kind == "c":
+        dtype = x.dtype
+        if dtype.kind == "c":
             raise GradientError(
-                f"expected a real scalar to differentiate, got dtype {x.dtype}; pass {name}"
+                f"expected a real scalar to differentiate, got dtype {dtype}; pass {name}"
             )
-        xp = backend_of(x.array)
-        start = xp.ones(x.shape, dtype=x.dtype)
-        return wrap(start) if recorded or x.is_dual else start
+        start = backend_of(array).ones(array.shape, dtype=dtype)
+        return wrap(start) if recorded or x.tangents else start
     if not isinstance(gradient, Tensor):
         raise DTypeError(f"expected a Tensor or None as {name}, got {type(gradient).__name__}")
     if gradient.shape != x.shape:

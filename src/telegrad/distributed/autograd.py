@@ -101,7 +101,8 @@ def backward(
 def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
     """The gradients of this worker's leaves in a context, by leaf; waits for a pass to end."""
     found = _live(context_id)
-    for part in list(found.passes.values()):
+    passes = list(found.passes.values())
+    for part in passes:
         if part.plan.pass_id in SERVED.get():
             raise ContextError(
                 f"expected get_gradients after the backward pass of context {context_id}, got it "
@@ -109,8 +110,9 @@ def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
                 "hook is given its gradient"
             )
         part.ended.wait()
-    # Again: it may have been released meanwhile, and the pass with it.
-    found = _live(context_id)
+    if passes:
+        # Again: it may have been released meanwhile, and the pass with it.
+        found = _live(context_id)
     with found.lock:
         return GradientMap(found.gradients)
 

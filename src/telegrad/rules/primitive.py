@@ -66,6 +66,7 @@ class Primitive:
     __slots__ = (
         "begin",
         "by_itself",
+        "differentiable",
         "elementwise",
         "exact",
         "floating",
@@ -108,6 +109,7 @@ class Primitive:
         self.name = name
         self.forward = name if forward is None else forward
         self.vjp = vjp
+        self.differentiable = not isinstance(vjp, Word)
         self.jvp = jvp
         count = 1 if isinstance(vjp, Word) else len(vjp)
         self.inputs = tuple(inputs) if inputs is not None else _INPUT_NAMES[count]
@@ -136,10 +138,6 @@ class Primitive:
         """For the layer that records: node classes by which inputs need a gradient."""
         self.push: Any = None
         """For the layer that carries tangents: what it needs of this row, put together once."""
-
-    @property
-    def differentiable(self) -> bool:
-        return not isinstance(self.vjp, Word)
 
     def kernel(self, xp: Any) -> Callable[..., Any]:
         """The forward function with the namespace bound."""
