@@ -106,6 +106,19 @@ def test_nested_structures_in_and_out():
     assert pushed["out"][1].item() == 3.0 + 2.0 * 3.0
 
 
+def test_dicts_of_derivatives_may_have_their_keys_in_another_order():
+    x = double(1.0)
+    _, pull = F.vjp(lambda x: {"a": x * 2.0, "b": x * 300.0}, x)
+    assert pull({"b": double(0.0), "a": double(1.0)})[0].item() == 2.0
+
+    def f(parts):
+        return parts["a"] * 2.0 + parts["b"] * 300.0
+
+    tangents = {"b": double(0.0), "a": double(1.0)}
+    assert F.jvp(f, ({"a": x, "b": x},), (tangents,))[1].item() == 2.0
+    assert F.linearize(f, {"a": x, "b": x})[1](tangents).item() == 2.0
+
+
 def test_the_transposed_derivative_matches_the_derivative():
     generator = np.random.default_rng(0)
     x, u = double(generator.normal(size=(3, 3))), double(generator.normal(size=(3, 3)))

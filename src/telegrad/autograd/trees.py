@@ -4,10 +4,10 @@ The structure of a tree is the same tree with numbers for its leaves. None stand
 is kept as it is. Dicts are walked in the order of their keys' insertion.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["Tree", "flatten", "map_leaves", "same_structure", "unflatten"]
+__all__ = ["Tree", "flatten", "leaves_along", "map_leaves", "unflatten"]
 
 Tree: TypeAlias = Any
 """A leaf, or a tuple, list or dict of trees."""
@@ -42,12 +42,28 @@ def unflatten(structure: Tree, leaves: Sequence[Any]) -> Tree:
     return map_leaves(leaves.__getitem__, structure)
 
 
-def same_structure(one: Tree, other: Tree) -> bool:
-    """Whether two structures nest alike; a tuple and a list of equal parts do."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(
-            same_structure(one[key], other[key]) for key in one
-        )
-    if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)):
-        return len(one) == len(other) and all(map(same_structure, one, other))
-    return type(one) is type(other)
+def leaves_along(structure: Tree, tree: Tree) -> list[Any] | None:
+    """The leaves of a tree in the order of this structure's; None where it nests otherwise.
+
+    A tuple and a list of equal parts nest alike, and so do dicts of the same keys in any order.
+    """
+    pairs: Iterable[tuple[Tree, Tree]]
+    if isinstance(structure, dict):
+        if not isinstance(tree, dict) or tree.keys() != structure.keys():
+            return None
+        pairs = [(part, tree[key]) for key, part in structure.items()]
+    elif isinstance(structure, (tuple, list)):
+        if not isinstance(tree, (tuple, list)) or len(tree) != len(structure):
+            return None
+        pairs = zip(structure, tree)
+    elif structure is None or tree is None or isinstance(tree, _BRANCHES):
+        return [] if structure is tree else None
+    else:
+        return [tree]
+    leaves: list[Any] = []
+    for part, given in pairs:
+        found = leaves_along(part, given)
+        if found is None:
+            return None
+        leaves += found
+    return leaves

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from telegrad import ops
 from telegrad.autograd.functional.variables import as_variable
 from telegrad.autograd.tangents import check_tangent
-from telegrad.autograd.trees import Tree, flatten, same_structure, unflatten
+from telegrad.autograd.trees import Tree, flatten, leaves_along, unflatten
 from telegrad.errors import DTypeError, UsageError
 from telegrad.tensors import Tensor
 
@@ -105,11 +105,11 @@ def outputs_of(function: Callable[..., Any], output: Tree) -> tuple[list[Tensor]
 
 def as_tensors(tree: Tree, like: Sequence[Tensor], structure: Tree, name: str) -> list[Tensor]:
     """The leaves of cotangents or tangents, checked against the values they belong to."""
-    leaves, given = flatten(tree)
-    if given != structure and not same_structure(given, structure):
+    leaves = leaves_along(structure, tree)
+    if leaves is None:
         raise UsageError(
-            f"expected the structure of the values for the {name}, {structure!r}, got {given!r} "
-            "(leaves shown by number)"
+            f"expected the structure of the values for the {name}, {structure!r}, got "
+            f"{flatten(tree)[1]!r} (leaves shown by number)"
         )
     made = [_beside(value, leaf, f"the {name}") for value, leaf in zip(like, leaves)]
     for value, each in zip(like, made):
