@@ -41,6 +41,7 @@ def test_promotion(values: tuple[Any, ...], expected: str) -> None:
         (tg.arange(1, dtype=tg.int8), 3, "int8"),
         (tg.ones(1, dtype=tg.float64), tg.ones(1), "float64"),
         (tg.ones(1), 1j, "complex64"),
+        (tg.ones(1), 2 + 0j, "complex64"),
         (tg.ones(1, dtype=tg.float64), 1j, "complex128"),
     ],
 )

@@ -24,7 +24,8 @@ from telegrad.tensors.pushing import push_one, push_two
 __all__ = ["binary", "product", "reversed_binary", "unary"]
 
 _ndarray = np.ndarray
-_NUMBERS = frozenset((int, float, bool, complex))
+# Without complex: 3 + 0j equals 3, and must not be taken for it.
+_NUMBERS = frozenset((int, float, bool))
 _FLOAT32, _FLOAT64 = np.dtype("float32"), np.dtype("float64")
 _new = object.__new__
 _mode = MODE.get
