@@ -71,6 +71,14 @@ def test_a_place_taken_twice_receives_both_gradients() -> None:
     assert x.grad.tolist() == [101.0, 0.0, 10.0]
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_an_index_of_few_bits_reaches_its_part_of_a_long_axis(dtype: Any) -> None:
+    x = tg.zeros(1000).requires_grad_()
+    x[np.full(600, 3, dtype)].sum().backward()
+    assert x.grad is not None
+    assert x.grad[3].item() == 600.0
+
+
 def _assigned(index: Any, place: Any = None) -> Any:
     def function(x: Any, v: Any) -> Any:
         y = x * 1

@@ -42,7 +42,9 @@ def _add_at(out: Any, index: Any, values: Any) -> None:
         shape = np.broadcast_shapes(*(part.shape for part in parts))
         if rest * math.prod(shape) >= _MANY:
             lengths = out.shape[:count]
-            counted = [np.where(part < 0, part + n, part) for part, n in zip(parts, lengths)]
+            # As int64, for n may be more than an index of few bits can hold.
+            wide = [part.astype(np.int64, copy=False) for part in parts]
+            counted = [np.where(part < 0, part + n, part) for part, n in zip(wide, lengths)]
             rows = np.ravel_multi_index(tuple(counted), lengths).reshape(-1, 1)
             places = (rows * rest + np.arange(rest)).reshape(-1)
             values = np.broadcast_to(values, (*shape, *out.shape[count:]))
