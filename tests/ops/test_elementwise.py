@@ -191,6 +191,17 @@ def test_a_tensor_is_not_made_by_its_class() -> None:
         tg.Tensor([1.0])
 
 
+def test_the_slope_of_a_power_grows_with_an_exponent_of_zero() -> None:
+    x, y = (tg.tensor([a, 0.0], dtype=tg.float64, requires_grad=True) for a in (4.0, 0.0))
+    [by_x] = tg.autograd.grad((x**y).sum(), [x], create_graph=True)
+    assert by_x.tolist() == [0.0, 0.0]
+    [by_both] = tg.autograd.grad(by_x.sum(), [y])
+    assert by_both.tolist() == [0.25, 0.0]
+    hessian = tg.autograd.functional.hessian(lambda x, y: x**y, argnums=(0, 1))
+    (_, across), (down, _) = hessian(tg.tensor(4.0), tg.tensor(0.0))
+    assert across.item() == down.item() == 0.25
+
+
 def test_what_remains_of_an_infinite_divisor_moves_with_it_where_it_was_added() -> None:
     x, y = np.array([-1.0, 1.0, 0.0, -1.0, 1.0]), np.array([inf, inf, inf, -inf, -inf])
     ours = [tg.tensor(a, requires_grad=True) for a in (x, y)]

@@ -89,7 +89,16 @@ def _pow_by_base(xp: Any, v: Any, s: Any) -> Any:
     # Where the exponent is 0 the slope is 0, also at base 0, where 0 * 0**-1 would be NaN.
     flat = s.y == 0
     power = xp.pow(s.x, xp.where(flat, xp.ones_like(s.y), s.y - 1))
-    return v * xp.where(flat, xp.zeros_like(power), s.y * power)
+    # Zero for this exponent only: what is differentiated again grows with it, by 1 / x.
+    at_flat = xp.zeros_like(power) if xp.is_numpy else _inverse(xp, s.x)
+    return v * (s.y * xp.where(flat, at_flat, power))
+
+
+def _inverse(xp: Any, x: Any) -> Any:
+    """``1 / x``, and 0 where that is not finite."""
+    known = xp.isfinite(xp.reciprocal(x))
+    safe = xp.where(known, x, xp.ones_like(x))
+    return xp.where(known, xp.reciprocal(safe), xp.zeros_like(x))
 
 
 def _pow_by_exponent(xp: Any, v: Any, s: Any) -> Any:
