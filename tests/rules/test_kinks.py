@@ -122,6 +122,44 @@ def test_value_and_gradient_at_a_kink_are_those_of_pytorch(name: str) -> None:
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-12, atol=TINY)
 
 
+CUT_OFF: dict[str, Kink] = {
+    "the root of relu": Kink(
+        lambda x: telegrad.sqrt(telegrad.relu(x)), lambda x: torch.sqrt(torch.relu(x)), ()
+    ),
+    "relu times its root": Kink(
+        lambda x: telegrad.relu(x) * telegrad.sqrt(telegrad.relu(x)),
+        lambda x: torch.relu(x) * torch.sqrt(torch.relu(x)),
+        (),
+    ),
+    "the root of the largest in a window": Kink(
+        lambda x: telegrad.sqrt(telegrad.nn.functional.max_pool2d(x.reshape(1, 1, 2, 2), 2)),
+        lambda x: torch.sqrt(torch.max_pool2d(x.reshape(1, 1, 2, 2), 2)),
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CUT_OFF)
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_where_a_value_is_cut_off_an_infinite_gradient_is_too(
+    name: str, create_graph: bool
+) -> None:
+    kink, numbers = CUT_OFF[name], [-1.0, 0.0, -3.0, -2.0]
+    x = telegrad.tensor(numbers, requires_grad=True)
+    twin = torch.tensor(numbers, requires_grad=True)
+    kink.theirs(twin).sum().backward()
+    kink.ours(x).sum().backward(create_graph=create_graph)
+    assert x.grad is not None
+    np.testing.assert_array_equal(x.grad.detach().numpy(), twin.grad.numpy())
+
+
+def test_relu_passes_the_gradient_on_where_its_result_is_nan() -> None:
+    x = telegrad.tensor([np.nan, 1.0], requires_grad=True)
+    telegrad.relu(x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [1.0, 1.0]
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", [name for name in KINKS if name != NOT_CHOSEN])
 def test_forward_mode_at_a_kink_fits_reverse_mode(name: str) -> None:

@@ -32,7 +32,7 @@ from telegrad.arrays.special import (
     sigmoid,
     softmax,
     softplus,
-    step,
+    where_nonzero,
 )
 
 __all__ = [
@@ -68,7 +68,7 @@ __all__ = [
     "softmax",
     "softplus",
     "solve_triangular",
-    "step",
+    "where_nonzero",
     "windows",
 ]
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.numpy_special import only_where
 from telegrad.arrays.pooling import result_shape
 from telegrad.arrays.sliding import inner, offsets
 
@@ -76,7 +77,7 @@ def pool_sum(x: Any, **how: Any) -> Any:
 
 
 def pool_put(g: Any, which: Any, *, shape: Any, **how: Any) -> Any:
-    return _laid_back(g, shape, how, lambda i: g * (which == i))
+    return _laid_back(g, shape, how, lambda i: only_where(g, which == i))
 
 
 def pool_spread(g: Any, *, shape: Any, **how: Any) -> Any:

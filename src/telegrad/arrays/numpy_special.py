@@ -7,7 +7,7 @@ import numpy as np
 from telegrad.arrays.numpy_ndtr import ndtr
 from telegrad.arrays.special import host_lgamma, host_polygamma, scipy_special, unordered
 
-__all__ = ["OVERRIDES"]
+__all__ = ["OVERRIDES", "only_where"]
 
 
 def erf(x: Any) -> Any:
@@ -36,9 +36,17 @@ def relu(x: Any) -> Any:
     return np.maximum(x, zero)
 
 
-def step(x: Any) -> Any:
-    zero = _ZERO.get(x.dtype)
-    return np.greater(x, 0 if zero is None else zero).astype(x.dtype)
+def where_nonzero(x: Any, y: Any) -> Any:
+    return only_where(x, np.not_equal(y, _ZERO.get(y.dtype, 0)).astype(x.dtype))
+
+
+def only_where(x: Any, mask: Any) -> Any:
+    """``np.where(mask, x, 0)`` as a product: that takes a tenth of the time on many numbers."""
+    out = x * mask
+    line = out.ravel(order="K")
+    total = np.dot(line, line)
+    # Zero times infinity is NaN, and shows in the sum; only then are the places chosen.
+    return out if total == total else np.where(mask, x, x.dtype.type(0))
 
 
 def sigmoid(x: Any) -> Any:
@@ -110,5 +118,5 @@ OVERRIDES: dict[str, Any] = {
     "sigmoid": sigmoid,
     "softmax": softmax,
     "softplus": softplus,
-    "step": step,
+    "where_nonzero": where_nonzero,
 }

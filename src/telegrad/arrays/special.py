@@ -25,7 +25,7 @@ __all__ = [
     "sigmoid",
     "softmax",
     "softplus",
-    "step",
+    "where_nonzero",
 ]
 
 
@@ -102,9 +102,9 @@ def relu(xp: Any, x: Any) -> Any:
     return xp.maximum(x, xp.zeros((), dtype=dtype))
 
 
-def step(xp: Any, x: Any) -> Any:
-    """One where an element is positive, else zero."""
-    return xp.astype(x > 0, xp.dtype_of(x))
+def where_nonzero(xp: Any, x: Any, y: Any) -> Any:
+    """The elements of x where y is not zero, else zero, also where x is infinite or NaN."""
+    return xp.where(y == 0, xp.zeros((), dtype=xp.dtype_of(x)), x)
 
 
 def unordered(name: str, dtype: Any) -> DTypeError:

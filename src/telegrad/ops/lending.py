@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from telegrad import ops
-from telegrad.ops import constants, convolution, fft, linalg, pooling, rounding
+from telegrad.ops import constants, convolution, fft, linalg, pooling, selection
 from telegrad.tensors.lent import lent
 
 __all__ = ["NAMESPACE"]
@@ -24,7 +24,7 @@ NAMESPACE = SimpleNamespace(
     pool_spread=pooling.pool_spread,
     pool_sum=pooling.pool_sum,
     pool_take=pooling.pool_take,
-    step=rounding.step,
+    where_nonzero=selection.where_nonzero,
     name="telegrad",
     is_numpy=False,
     dtype_of=lambda x: x.dtype,

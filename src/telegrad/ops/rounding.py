@@ -5,12 +5,11 @@ from telegrad.rules import rounding as _rows
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.hot import unary
 
-__all__ = ["ceil", "floor", "nextafter", "round", "step", "trunc"]
+__all__ = ["ceil", "floor", "nextafter", "round", "trunc"]
 
 _ceil = unary(_rows.CEIL)
 _floor = unary(_rows.FLOOR)
 _round = unary(_rows.ROUND)
-_step = unary(_rows.STEP)
 _trunc = unary(_rows.TRUNC)
 
 
@@ -29,16 +28,11 @@ def round(x: ArrayLike, /) -> Tensor:
     return _round(x)
 
 
-def step(x: ArrayLike, /) -> Tensor:
-    """One where an element is positive, else zero; its slope is zero."""
-    return _step(x)
-
-
 def trunc(x: ArrayLike, /) -> Tensor:
     """Each element without its fraction."""
     return _trunc(x)
 
 
 def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """The floating-point number next to each of ``x1`` towards ``x2``; not differentiable."""
+    """The floating-point number next to each of ``x1`` towards ``x2``; it moves with ``x1``."""
     return apply(_rows.NEXTAFTER, x1, x2)  # type: ignore[no-any-return]

@@ -7,9 +7,12 @@ from telegrad.ops.arguments import ArrayLike, as_tensor, promoted
 from telegrad.rules import selection as _rows
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.habits import unexpected
+from telegrad.tensors.hot import binary
 from telegrad.tensors.inputs import as_inputs
 
-__all__ = ["clip", "tril", "triu", "where"]
+__all__ = ["clip", "tril", "triu", "where", "where_nonzero"]
+
+_where_nonzero = binary(_rows.WHERE_NONZERO)
 
 
 def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -17,6 +20,11 @@ def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     if not (isinstance(x1, Tensor) and isinstance(x2, Tensor) and x1.dtype == x2.dtype):
         x1, x2 = promoted("where", (x1, x2))
     return apply(_rows.WHERE, condition, x1, x2)  # type: ignore[no-any-return]
+
+
+def where_nonzero(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """``x1`` where ``x2`` is not zero, zero elsewhere; as the rules need it."""
+    return _where_nonzero(x1, x2)
 
 
 def clip(

@@ -2,7 +2,7 @@
 
 from telegrad.rules.primitive import SAME, ZERO, Primitive
 
-__all__ = ["CEIL", "FLOOR", "NEXTAFTER", "ROUND", "ROWS", "STEP", "TRUNC"]
+__all__ = ["CEIL", "FLOOR", "NEXTAFTER", "ROUND", "ROWS", "TRUNC"]
 
 CEIL = Primitive("ceil", vjp=(ZERO,), jvp=(ZERO,), elementwise=True)
 
@@ -12,11 +12,7 @@ ROUND = Primitive("round", vjp=(ZERO,), jvp=(ZERO,), elementwise=True)
 
 TRUNC = Primitive("trunc", vjp=(ZERO,), jvp=(ZERO,), elementwise=True)
 
-# Beyond the standard: 1 where positive, else 0. A slope made with it can be differentiated again,
-# and gives zero; one made with a comparison would be a constant.
-STEP = Primitive("step", vjp=(ZERO,), jvp=(ZERO,), elementwise=True)
-
 # The neighbour is as far away wherever x is (but for powers of two); y only says on which side.
 NEXTAFTER = Primitive("nextafter", vjp=(SAME, ZERO), jvp=(SAME, ZERO), elementwise=True)
 
-ROWS = (CEIL, FLOOR, ROUND, TRUNC, STEP, NEXTAFTER)
+ROWS = (CEIL, FLOOR, ROUND, TRUNC, NEXTAFTER)

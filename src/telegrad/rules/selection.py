@@ -2,9 +2,19 @@
 
 from typing import Any
 
-from telegrad.rules.primitive import LINEAR, Primitive
+from telegrad.rules.primitive import LINEAR, ZERO, Primitive
 
-__all__ = ["CLIP_HIGH", "CLIP_LOW", "MAXIMUM", "MINIMUM", "ROWS", "TRIL", "TRIU", "WHERE"]
+__all__ = [
+    "CLIP_HIGH",
+    "CLIP_LOW",
+    "MAXIMUM",
+    "MINIMUM",
+    "ROWS",
+    "TRIL",
+    "TRIU",
+    "WHERE",
+    "WHERE_NONZERO",
+]
 
 
 def _chosen(xp: Any, v: Any, chosen: Any) -> Any:
@@ -25,6 +35,17 @@ WHERE = Primitive(
         lambda xp, t, s: _chosen(xp, t, s.condition),
         lambda xp, t, s: _chosen(xp, t, xp.logical_not(s.condition)),
     ),
+)
+
+
+# Beyond the standard: x where y is not zero, else zero. A slope made with it can be differentiated
+# by y again, and gives zero; one made with a comparison would be a constant.
+WHERE_NONZERO = Primitive(
+    "where_nonzero",
+    saves=("y", ""),
+    vjp=(lambda xp, g, s: xp.where_nonzero(g, s.y), ZERO),
+    jvp=(LINEAR, ZERO),
+    elementwise=True,
 )
 
 
@@ -98,4 +119,4 @@ TRIU = Primitive(
     exact=True,
 )
 
-ROWS = (WHERE, MAXIMUM, MINIMUM, CLIP_LOW, CLIP_HIGH, TRIL, TRIU)
+ROWS = (WHERE, WHERE_NONZERO, MAXIMUM, MINIMUM, CLIP_LOW, CLIP_HIGH, TRIL, TRIU)

@@ -1,5 +1,6 @@
 """Samples of ``rules/selection.py``."""
 
+import numpy as np
 from tests.rules.samples.families import of_two
 from tests.rules.samples.sample import (
     Entry,
@@ -18,6 +19,12 @@ _TIES = {
     "reverse": "equal values: one-sided slopes differ, so finite differences mean nothing",
     "forward": "equal values: one-sided slopes differ, so finite differences mean nothing",
     "second": "equal values: one-sided slopes differ, so finite differences mean nothing",
+}
+
+_JUMPS = {
+    "reverse": "it jumps at zero, so finite differences mean nothing",
+    "forward": "it jumps at zero, so finite differences mean nothing",
+    "second": "it jumps at zero, so finite differences mean nothing",
 }
 
 
@@ -49,6 +56,14 @@ SAMPLES = {
             ),
         ),
         torch="where",
+    ),
+    "where_nonzero": Entry(
+        (
+            *of_two(normal, distinct),
+            sample("zeros", constant([1.0, 2.0]), constant([0.0, 3.0]), without=_JUMPS),
+        ),
+        numpy=lambda x, y: np.where(y != 0, x, 0),
+        torch=lambda torch, x, y: torch.where(y != 0, x, 0.0) + 0 * y,
     ),
     "maximum": Entry(
         (
