@@ -148,3 +148,7 @@ def test_bad_arguments_are_refused() -> None:
         tg.randint(3, dtype=tg.float32)
     with pytest.raises(UsageError, match="expected a probability from 0 to 1 in bernoulli"):
         tg.bernoulli(1.5)
+    with pytest.raises(DTypeError, match="expected whole numbers as the lengths of a shape"):
+        tg.rand(2.7)
+    with pytest.raises(DTypeError, match=r"expected one of the dtypes .*, got float16"):
+        tg.bernoulli(0.5, 2, dtype="float16")

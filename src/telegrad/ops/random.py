@@ -16,9 +16,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from telegrad.errors import DTypeError, UsageError
+from telegrad.ops.arguments import as_dtype, shape_of
 from telegrad.ops.drawing import stream_of
-from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.modes import MODE
+from telegrad.ops.filling import made
+from telegrad.tensors import Tensor
 
 __all__ = [
     "Generator",
@@ -62,12 +63,12 @@ class Generator:
 
     def spawn(self, count: int) -> list["Generator"]:
         """New streams that are independent of this one and of each other, e.g. one a worker."""
-        made = []
+        children = []
         for seeds in self._seeds.spawn(count):
             child = Generator.__new__(Generator)
             child._start(seeds)
-            made.append(child)
-        return made
+            children.append(child)
+        return children
 
     def get_state(self) -> dict[str, Any]:
         """Where the stream is: numbers and small arrays that can be saved."""
@@ -160,7 +161,7 @@ def bernoulli(
     if not 0 <= probability <= 1:
         raise UsageError(f"expected a probability from 0 to 1 in bernoulli, got {probability}")
     hit = _stream(generator).random(_shape((shape,))) < probability
-    return _made(np.asarray(hit).astype(np.float32 if dtype is None else dtype), False)
+    return _made(np.asarray(hit).astype(np.float32 if dtype is None else as_dtype(dtype)), False)
 
 
 def rand_like(
@@ -188,10 +189,8 @@ def _stream(generator: Generator | None) -> "np.random.Generator":
 
 
 def _shape(shape: tuple[Any, ...]) -> tuple[int, ...]:
-    """A shape given as several numbers, or as one tuple or number."""
-    if len(shape) == 1 and isinstance(shape[0], Sequence):
-        shape = tuple(shape[0])
-    return tuple(int(length) for length in shape)
+    """A shape given as several numbers, or as one tuple or number; or none, for one number."""
+    return shape_of(*shape) if shape else ()
 
 
 def _real(dtype: Any, name: str) -> Any:
@@ -202,7 +201,5 @@ def _real(dtype: Any, name: str) -> Any:
 
 
 def _made(numbers: Any, requires_grad: bool) -> Tensor:
-    made = wrap(np.asarray(numbers))
-    if MODE.get().inference:
-        made.states().inference = True
-    return made.requires_grad_() if requires_grad else made
+    result = made(np.asarray(numbers))
+    return result.requires_grad_() if requires_grad else result
