@@ -9,7 +9,7 @@ import numpy as np
 from telegrad.errors import DeviceError, DTypeError, ShapeError
 from telegrad.rules.shaping import ASTYPE
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.inputs import as_inputs, promote
+from telegrad.tensors.inputs import as_inputs, joint_dtype
 
 __all__ = [
     "ArrayLike",
@@ -63,9 +63,7 @@ def check_device(device: Any) -> None:
 def promoted(name: str, inputs: Sequence[Any]) -> list[Tensor]:
     """The inputs as Tensors of one dtype, with their history."""
     tensors = as_inputs(name, inputs)
-    joint = tensors[0].dtype
-    for other in tensors[1:]:
-        joint = promote(joint, other.dtype)
+    joint = joint_dtype([x.dtype for x in tensors])
     return [x if x.dtype == joint else apply(ASTYPE, x, dtype=joint) for x in tensors]
 
 

@@ -7,20 +7,18 @@
 """
 
 from functools import lru_cache
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
 
 from telegrad.errors import ShapeError, UsageError
-from telegrad.ops.arguments import ArrayLike
-from telegrad.ops.products import of_one_dtype
+from telegrad.ops.arguments import ArrayLike, promoted
 from telegrad.ops.shaping import reshape
 from telegrad.rules import contraction as _rows
 from telegrad.tensors import Tensor, apply
 
 __all__ = ["einsum"]
-
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
@@ -37,7 +35,7 @@ def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
         )
     if not operands:
         raise UsageError(f"expected an operand for {subscripts!r} in einsum, got none")
-    tensors = of_one_dtype("einsum", *operands)
+    tensors = promoted("einsum", operands)
     terms, result = _explicit(subscripts, tuple(x.ndim for x in tensors))
     return _contracted(*_unstretched(tensors, terms, subscripts), result)
 
@@ -52,12 +50,12 @@ def _explicit(subscripts: str, ndims: tuple[int, ...]) -> tuple[tuple[str, ...],
             f"expected {len(terms)} operands for {subscripts!r} in einsum, got {len(ndims)}"
         )
     used = set(subscripts)
-    spare = [c for c in _LETTERS if c not in used]
+    spare = [c for c in ascii_letters if c not in used]
     widest = 0
     hidden: list[int] = []
     for i, (term, ndim) in enumerate(zip(terms, ndims)):
         named = term.replace("...", "", 1)
-        if not all(c in _LETTERS for c in named):
+        if not all(c in ascii_letters for c in named):
             raise UsageError(
                 f"expected letters and at most one '...' for each operand in einsum, got {term!r} "
                 f"in {subscripts!r}"

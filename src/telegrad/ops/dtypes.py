@@ -15,7 +15,7 @@ import numpy as np
 from telegrad.errors import DTypeError
 from telegrad.ops.arguments import as_dtype
 from telegrad.tensors import Tensor
-from telegrad.tensors.inputs import default_dtype, number_dtype, promote
+from telegrad.tensors.inputs import default_dtype, joint_dtype, number_dtype, promote
 
 __all__ = [
     "FloatInfo",
@@ -127,9 +127,7 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     dtypes = [_dtype_of(x) for x in arrays_and_dtypes if not any(x is n for n in numbers)]
     if not dtypes:
         dtypes, numbers = [default_dtype(n) for n in numbers], []
-    joint = dtypes[0]
-    for other in dtypes[1:]:
-        joint = promote(joint, other)
+    joint = joint_dtype(dtypes)
     for number in numbers:
         joint = number_dtype(number, joint)
     return joint

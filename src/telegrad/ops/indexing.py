@@ -12,7 +12,7 @@ from telegrad.ops.shaping import astype, broadcast_to, reshape
 from telegrad.rules import indexing as _rows
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.habits import unexpected
-from telegrad.tensors.inputs import as_inputs
+from telegrad.tensors.inputs import as_inputs, fits_kind
 from telegrad.tensors.shared import SharedArray
 from telegrad.tensors.tensor import refuse_in_place
 
@@ -94,9 +94,6 @@ def setitem(x: Tensor, index: Any, value: ArrayLike) -> None:
     x.rebind(index_set(x, astype(value, x.dtype, copy=False), index=index))
 
 
-_RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
-
-
 def in_place(x: Tensor, symbol: str, compute: Callable[[Tensor], Tensor]) -> Tensor:
     """``x += y`` and its kin: x gets the result as its new value and history."""
     refuse_in_place(x, symbol)
@@ -106,7 +103,7 @@ def in_place(x: Tensor, symbol: str, compute: Callable[[Tensor], Tensor]) -> Ten
             f"expected a result of shape {x.shape} for {symbol}, got {result.shape}; the left side "
             "can't be stretched in place"
         )
-    if _RANK[result.dtype.kind] > _RANK[x.dtype.kind]:
+    if not fits_kind(result.dtype, x.dtype):
         raise DTypeError(
             f"expected a result that fits {x.dtype} for {symbol}, got {result.dtype}; convert the "
             "left side first"

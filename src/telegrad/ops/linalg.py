@@ -7,7 +7,7 @@ derivatives are undefined (equal eigenvalues, phases of complex vectors) says ``
 from typing import Any, Literal, NamedTuple, Never
 
 from telegrad.errors import DTypeError, ShapeError, UsageError
-from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, normalized_axes
+from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, normalized_axes, promoted
 from telegrad.ops.filling import eye
 from telegrad.ops.magnitude import abs
 from telegrad.ops.products import (
@@ -15,7 +15,6 @@ from telegrad.ops.products import (
     diagonal,
     matmul,
     matrix_transpose,
-    of_one_dtype,
     outer,
     tensordot,
     trace,
@@ -134,7 +133,7 @@ def pinv(x: ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> Tensor:
 
 def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The solution of ``x1 @ x = x2``; a right side with one axis is a vector, else matrices."""
-    a, b = of_one_dtype("solve", _square(x1, "solve"), _floating(x2, "solve"))
+    a, b = promoted("solve", (_square(x1, "solve"), _floating(x2, "solve")))
     if not b.ndim or b.shape[-1 if b.ndim == 1 else -2] != a.shape[-1]:
         raise ShapeError(
             f"expected a right side with {a.shape[-1]} rows in solve, got shape {b.shape}"
@@ -144,13 +143,11 @@ def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 def solve_triangular(x1: ArrayLike, x2: ArrayLike, /, *, upper: bool) -> Tensor:
     """The solution of ``x1 @ x = x2`` for matrices x2, reading only one triangle of x1."""
-    a, b = of_one_dtype(
-        "solve_triangular", _square(x1, "solve_triangular"), _matrix(x2, "solve_triangular")
-    )
+    name = "solve_triangular"
+    a, b = promoted(name, (_square(x1, name), _matrix(x2, name)))
     if b.shape[-2] != a.shape[-1]:
         raise ShapeError(
-            f"expected a right side with {a.shape[-1]} rows in solve_triangular, got shape "
-            f"{b.shape}"
+            f"expected a right side with {a.shape[-1]} rows in {name}, got shape {b.shape}"
         )
     return apply(  # type: ignore[no-any-return]
         _solving.SOLVE_TRIANGULAR, a, b, upper=bool(upper)

@@ -1,10 +1,11 @@
 """Products of matrices and vectors, and the diagonals of matrices."""
 
 from collections.abc import Sequence
+from string import ascii_letters
 from typing import Any
 
 from telegrad.errors import ShapeError
-from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axes
+from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axes, promoted
 from telegrad.ops.filling import zeros
 from telegrad.ops.indexing import index_set
 from telegrad.ops.shaping import astype, reshape
@@ -12,7 +13,6 @@ from telegrad.rules import contraction as _contraction
 from telegrad.rules import products as _rows
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.hot import product
-from telegrad.tensors.inputs import as_inputs, promote
 
 __all__ = [
     "cross",
@@ -28,18 +28,7 @@ __all__ = [
     "vecdot",
 ]
 
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
 _matrix_product = product(_rows.MATRIX_PRODUCT)
-
-
-def of_one_dtype(name: str, *values: ArrayLike) -> list[Tensor]:
-    """The values as Tensors, promoted to their joint dtype."""
-    tensors = as_inputs(name, values)
-    joint = tensors[0].dtype
-    for x in tensors[1:]:
-        joint = promote(joint, x.dtype)
-    return [x if x.dtype == joint else astype(x, joint) for x in tensors]
 
 
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -50,7 +39,7 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
             return made
         if x1.dtype == x2.dtype:
             return apply(_rows.MATMUL, x1, x2)  # type: ignore[no-any-return]
-    x1, x2 = of_one_dtype("matmul", x1, x2)
+    x1, x2 = promoted("matmul", (x1, x2))
     return apply(_rows.MATMUL, x1, x2)  # type: ignore[no-any-return]
 
 
@@ -66,7 +55,7 @@ def tensordot(
     x1: ArrayLike, x2: ArrayLike, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2
 ) -> Tensor:
     """The sum of products over pairs of axes: the last of x1 with the first of x2, or as given."""
-    x1, x2 = of_one_dtype("tensordot", x1, x2)
+    x1, x2 = promoted("tensordot", (x1, x2))
     left, right = _paired_axes(x1, x2, axes)
     for a, b in zip(left, right, strict=True):
         if x1.shape[a] != x2.shape[b]:
@@ -74,7 +63,7 @@ def tensordot(
                 f"expected paired axes of one length in tensordot, got {x1.shape[a]} (axis {a} of "
                 f"{x1.shape}) and {x2.shape[b]} (axis {b} of {x2.shape})"
             )
-    letters = iter(_LETTERS)
+    letters = iter(ascii_letters)
     labels1 = [next(letters) for _ in range(x1.ndim)]
     labels2 = [next(letters) for _ in range(x2.ndim)]
     for a, b in zip(left, right):
@@ -106,7 +95,7 @@ def _paired_axes(x1: Tensor, x2: Tensor, axes: Any) -> tuple[tuple[int, ...], tu
 
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """The dot products of vectors along an axis; the first argument is conjugated."""
-    x1, x2 = of_one_dtype("vecdot", x1, x2)
+    x1, x2 = promoted("vecdot", (x1, x2))
     axis = _common_axis(x1, x2, axis, "vecdot")
     if x1.shape[axis] != x2.shape[axis]:
         raise ShapeError(
@@ -129,7 +118,7 @@ def _common_axis(x1: Tensor, x2: Tensor, axis: int, name: str) -> int:
 
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """All products of an element of one vector and an element of another."""
-    x1, x2 = of_one_dtype("outer", x1, x2)
+    x1, x2 = promoted("outer", (x1, x2))
     if x1.ndim != 1 or x2.ndim != 1:
         raise ShapeError(f"expected two vectors in outer, got shapes {x1.shape} and {x2.shape}")
     return apply(_contraction.EINSUM, x1, x2, subscripts="a,b->ab")  # type: ignore[no-any-return]
@@ -137,7 +126,7 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """The cross products of vectors of three elements along an axis."""
-    x1, x2 = of_one_dtype("cross", x1, x2)
+    x1, x2 = promoted("cross", (x1, x2))
     axis = _common_axis(x1, x2, axis, "cross")
     if x1.shape[axis] != 3 or x2.shape[axis] != 3:
         raise ShapeError(
@@ -148,7 +137,7 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
 
 def kron(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The Kronecker product: every element of x1 times a whole copy of x2."""
-    x1, x2 = of_one_dtype("kron", x1, x2)
+    x1, x2 = promoted("kron", (x1, x2))
     ndim = max(x1.ndim, x2.ndim)
     shape1 = (1,) * (ndim - x1.ndim) + x1.shape
     shape2 = (1,) * (ndim - x2.ndim) + x2.shape

@@ -15,11 +15,9 @@ from telegrad.ops.arithmetic import divide, maximum, minimum, multiply, negative
 from telegrad.ops.indexing import getitem, index_add, index_set, raw_index
 from telegrad.ops.shaping import astype, broadcast_to, reshape
 from telegrad.tensors import Tensor
-from telegrad.tensors.inputs import as_inputs
+from telegrad.tensors.inputs import as_inputs, fits_kind
 
 __all__ = ["At", "Places", "at"]
-
-_RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
 
 def at(x: ArrayLike, /) -> "At":
@@ -92,7 +90,7 @@ class Places:
     def _fitting(self, values: ArrayLike, name: str) -> Tensor:
         """`values` in the dtype of the tensor, which must be able to hold them."""
         x, new = as_inputs(f"at[...].{name}", (self._tensor, values))
-        if _RANK[new.dtype.kind] > _RANK[x.dtype.kind]:
+        if not fits_kind(new.dtype, x.dtype):
             raise DTypeError(
                 f"expected values that a tensor of {x.dtype} can hold in at[...].{name}, got "
                 f"{new.dtype}; convert one of them first"

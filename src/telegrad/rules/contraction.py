@@ -1,5 +1,6 @@
 """Sums of products by named axes; the general ``einsum`` is a sequence of these."""
 
+from string import ascii_letters
 from typing import Any
 
 from telegrad.rules.primitive import LINEAR, Primitive
@@ -33,8 +34,7 @@ def _gradient(xp: Any, part: Any, known: str, labels: str, shape: tuple[int, ...
 
 
 def _spare_labels(labels: str) -> str:
-    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    return "".join(c for c in letters if c not in labels)
+    return "".join(c for c in ascii_letters if c not in labels)
 
 
 def _by_left(xp: Any, g: Any, s: Any) -> Any:

@@ -13,7 +13,7 @@ from telegrad.errors import DTypeError, ShapeError, TelegradError
 from telegrad.graph import next_key
 from telegrad.rules import Primitive
 from telegrad.tensors.duals import carry_tangents
-from telegrad.tensors.inputs import as_inputs, common_backend, promote
+from telegrad.tensors.inputs import as_inputs, common_backend, joint_dtype
 from telegrad.tensors.lent import lent
 from telegrad.tensors.modes import MODE, PLAIN, QUIET, Mode
 from telegrad.tensors.raw_duals import apply_raw_dual
@@ -135,9 +135,7 @@ def _has_tangents(inputs: tuple[Any, ...]) -> bool:
 def _promoted(row: Primitive, tensors: list[Tensor], xp: Any) -> list[Tensor]:
     """Integers made floating where the row or the other inputs ask for it."""
     dtypes = [x.dtype for x in tensors]
-    joint = dtypes[0]
-    for dtype in dtypes[1:]:
-        joint = promote(joint, dtype)
+    joint = joint_dtype(dtypes)
     if joint.kind not in "fc":
         if not row.floating:
             return tensors

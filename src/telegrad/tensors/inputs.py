@@ -15,7 +15,16 @@ from telegrad.errors import DeviceError, DTypeError
 from telegrad.tensors.lent import lent
 from telegrad.tensors.tensor import Tensor, wrap
 
-__all__ = ["as_inputs", "common_backend", "default_dtype", "number_dtype", "promote", "takes"]
+__all__ = [
+    "as_inputs",
+    "common_backend",
+    "default_dtype",
+    "fits_kind",
+    "joint_dtype",
+    "number_dtype",
+    "promote",
+    "takes",
+]
 
 NUMBERS = (bool, int, float, complex)
 _RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
@@ -50,7 +59,7 @@ def as_inputs(name: str, inputs: Sequence[Any]) -> list[Tensor]:
     tensors = [x for x in inputs if isinstance(x, Tensor)]
     if len(tensors) == len(inputs):
         return _beside_others(tensors)
-    dtype = _joint([x.dtype for x in tensors]) if tensors else None
+    dtype = joint_dtype([x.dtype for x in tensors]) if tensors else None
     xp = common_backend(name, tensors) if tensors else None
     return [_as_input(name, i, x, dtype, xp) for i, x in enumerate(inputs)]
 
@@ -92,11 +101,17 @@ def _as_input(name: str, index: int, x: Any, dtype: np.dtype[Any] | None, xp: An
     )
 
 
-def _joint(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
+def joint_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
+    """The dtype of a result of values of all these; at least one."""
     first, *rest = dtypes
     for other in rest:
         first = promote(first, other)
     return first
+
+
+def fits_kind(dtype: np.dtype[Any], into: np.dtype[Any]) -> bool:
+    """Whether a value of one dtype can be held by another: no fraction, no imaginary part lost."""
+    return _RANK[dtype.kind] <= _RANK[into.kind]
 
 
 def promote(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
