@@ -6,6 +6,7 @@ functions are bilinear, and each is an adjoint of the others:
 <c, convolve(x, w)> = <convolve_input(c, w), x> = <convolve_weight(x, c), w>.
 """
 
+from math import prod
 from typing import Any
 
 __all__ = ["convolve", "convolve_input", "convolve_weight"]
@@ -24,8 +25,8 @@ def convolve(xp: Any, x: Any, w: Any, *, strides: Any, pads: Any, dilations: Any
     count = len(strides)
     taken = _columns(xp, x, w.shape[2:], strides, pads, dilations)
     places = taken.shape[: 1 + count]
-    rows = xp.reshape(taken, (_product(places), _product(w.shape[1:])))
-    out = xp.matmul(rows, xp.reshape(w, (w.shape[0], _product(w.shape[1:]))).mT)
+    rows = xp.reshape(taken, (prod(places), prod(w.shape[1:])))
+    out = xp.matmul(rows, xp.reshape(w, (w.shape[0], prod(w.shape[1:]))).mT)
     return xp.moveaxis(xp.reshape(out, (*places, w.shape[0])), -1, 1)
 
 
@@ -35,8 +36,8 @@ def convolve_input(
     """The adjoint of ``convolve`` by x, which has this shape."""
     count = len(strides)
     last = xp.moveaxis(g, 1, -1)
-    rows = xp.reshape(last, (_product(last.shape[:-1]), w.shape[0]))
-    taken = xp.matmul(rows, xp.reshape(w, (w.shape[0], _product(w.shape[1:]))))
+    rows = xp.reshape(last, (prod(last.shape[:-1]), w.shape[0]))
+    taken = xp.matmul(rows, xp.reshape(w, (w.shape[0], prod(w.shape[1:]))))
     taken = xp.reshape(taken, (*last.shape[:-1], *w.shape[1:]))
     taken = xp.moveaxis(taken, 1 + count, 1)
     padded = tuple(n + sum(pad) for n, pad in zip(shape[2:], pads))
@@ -53,14 +54,7 @@ def convolve_weight(
 ) -> Any:
     """The adjoint of ``convolve`` by the kernel, which has this shape."""
     taken = _columns(xp, x, shape[2:], strides, pads, dilations)
-    places = _product(taken.shape[: 1 + len(strides)])
-    rows = xp.reshape(taken, (places, _product(shape[1:])))
+    places = prod(taken.shape[: 1 + len(strides)])
+    rows = xp.reshape(taken, (places, prod(shape[1:])))
     last = xp.reshape(xp.moveaxis(g, 1, -1), (places, shape[0]))
     return xp.reshape(xp.matmul(last.mT, rows), shape)
-
-
-def _product(lengths: Any) -> int:
-    count = 1
-    for length in lengths:
-        count *= length
-    return count

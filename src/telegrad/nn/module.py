@@ -16,6 +16,7 @@ from telegrad.graph import Handle
 from telegrad.nn.familiar import METHODS
 from telegrad.nn.parameter import Parameter
 from telegrad.nn.state import KeyReport, collect_state, restore_state
+from telegrad.ops import zeros_like
 from telegrad.tensors import Tensor
 from telegrad.tensors.habits import advises, without_advice
 
@@ -245,7 +246,7 @@ class Module:
             # Without names, for the same reason; a shared parameter may be met twice.
             for value in vars(module).values():
                 if isinstance(value, Parameter) and value.grad is not None:
-                    value.grad = None if set_to_none else _zeros(value.grad)
+                    value.grad = None if set_to_none else zeros_like(value.grad)
 
     def apply(self, function: Callable[["Module"], Any]) -> Self:
         """Calls ``function(module)`` for all modules inside, and then for this one."""
@@ -297,12 +298,6 @@ def _checked(name: str, module: Module) -> str:
             f"{type(module).__name__} already has an attribute {name!r}: choose another"
         )
     return name
-
-
-def _zeros(gradient: Tensor) -> Tensor:
-    from telegrad.ops import zeros_like
-
-    return zeros_like(gradient)
 
 
 def _moved(tensor: Tensor, where: tuple[Any, ...], dtype: Any, device: Any) -> Tensor:

@@ -33,8 +33,6 @@ __all__ = [
 Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 """Which direction divides by the length: the inverse, both by its root, or the transform."""
 
-_EXCHANGED: dict[str, Norm] = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
-
 
 def fft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The discrete Fourier transform along an axis, cut or padded to n elements."""
@@ -143,13 +141,13 @@ def _one(n: int | None) -> tuple[int, ...] | None:
     return None if n is None else (n,)
 
 
-def _exchanged(norm: str, name: str) -> Norm:
+def _exchanged(norm: str, name: str) -> Any:
     """A transform in the other direction has the other scale."""
-    if norm not in _EXCHANGED:
+    if norm not in _rows.EXCHANGED:
         raise UsageError(
             f"expected 'backward', 'ortho' or 'forward' as norm of {name}, got {norm!r}"
         )
-    return _EXCHANGED[norm]
+    return _rows.EXCHANGED[norm]
 
 
 def _transformed(

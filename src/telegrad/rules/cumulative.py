@@ -4,6 +4,7 @@ No rule here divides, so products are exact where factors are zero, at any order
 of a product is a product of the other factors: those before (a prefix) times those after.
 """
 
+from math import prod
 from typing import Any
 
 from telegrad.rules.primitive import LINEAR, Primitive
@@ -94,10 +95,7 @@ def _others(xp: Any, s: Any) -> Any:
     last = len(rest)
     rows = xp.permute_dims(x, order)
     turned = rows.shape
-    length = 1
-    for n in turned[last:]:
-        length *= n
-    rows = xp.reshape(rows, (*turned[:last], length))
+    rows = xp.reshape(rows, (*turned[:last], prod(turned[last:])))
     after = xp.flip(_before(xp, xp.flip(rows, axis=last), last), axis=last)
     products = xp.reshape(_before(xp, rows, last) * after, turned)
     return xp.permute_dims(products, tuple(order.index(axis) for axis in range(len(order))))

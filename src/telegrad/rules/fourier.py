@@ -14,9 +14,10 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, Primitive
 
-__all__ = ["FFTN", "FFTSHIFT", "IFFTN", "IFFTSHIFT", "IRFFTN", "RFFTN", "ROWS"]
+__all__ = ["EXCHANGED", "FFTN", "FFTSHIFT", "IFFTN", "IFFTSHIFT", "IRFFTN", "RFFTN", "ROWS"]
 
-_EXCHANGED = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+EXCHANGED = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+"""The norm of the other direction that takes a transform's scale away."""
 
 
 def _resized(xp: Any, x: Any, shape: tuple[int, ...]) -> Any:
@@ -68,7 +69,7 @@ def _weights(xp: Any, length: int, middle: float, x: Any, axis: int) -> Any:
 
 def _rfftn_vjp(xp: Any, g: Any, s: Any) -> Any:
     weighted = g * _weights(xp, s.s[-1], 0.5, g, s.axes[-1])
-    back = xp.fft.irfftn(weighted, s=s.s, axes=s.axes, norm=_EXCHANGED[s.norm])
+    back = xp.fft.irfftn(weighted, s=s.s, axes=s.axes, norm=EXCHANGED[s.norm])
     return _resized(xp, back, s.x_shape)
 
 
@@ -84,7 +85,7 @@ RFFTN = Primitive(
 
 
 def _irfftn_vjp(xp: Any, g: Any, s: Any) -> Any:
-    spectrum = xp.fft.rfftn(g, axes=s.axes, norm=_EXCHANGED[s.norm])
+    spectrum = xp.fft.rfftn(g, axes=s.axes, norm=EXCHANGED[s.norm])
     weighted = spectrum * _weights(xp, s.s[-1], 2.0, spectrum, s.axes[-1])
     return _resized(xp, weighted, s.x_shape)
 

@@ -12,6 +12,7 @@ states and the gates (r, z, n, m) of all steps, which is all that the rules read
 NumPy has kernels of its own for the scan and its plain pull-back (``arrays/numpy_recurrence.py``).
 """
 
+from math import prod
 from typing import Any, NamedTuple
 
 from telegrad.rules.primitive import Primitive
@@ -33,11 +34,7 @@ def _unpacked(xp: Any, packed: Any, sizes: tuple[int, int, int]) -> _Parts:
     shapes = ((length, items, 3 * units), (items, units), (3 * units, units), (3 * units,))
     parts, start = [], 0
     for shape in shapes:
-        end = start
-        count = 1
-        for each in shape:
-            count *= each
-        end += count
+        end = start + prod(shape)
         parts.append(xp.reshape(packed[start:end], shape))
         start = end
     return _Parts(*parts)

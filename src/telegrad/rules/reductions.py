@@ -1,10 +1,11 @@
 """Sums and their kin: many values to fewer."""
 
+from math import prod
 from typing import Any
 
 from telegrad.rules.primitive import LINEAR, Primitive
 
-__all__ = ["AMAX", "AMIN", "MEAN", "ROWS", "SUM", "kept", "reduced_axes", "spread"]
+__all__ = ["AMAX", "AMIN", "MEAN", "ROWS", "SUM", "kept", "reduced_axes", "reduced_count", "spread"]
 
 
 def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -13,6 +14,11 @@ def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
         return tuple(range(ndim))
     axes = axis if isinstance(axis, tuple) else (axis,)
     return tuple(a % ndim for a in axes)
+
+
+def reduced_count(s: Any) -> int:
+    """How many values a reduction makes one of."""
+    return prod(s.x_shape[axis] for axis in reduced_axes(s.axis, len(s.x_shape)))
 
 
 def kept(xp: Any, value: Any, s: Any) -> Any:
@@ -43,9 +49,7 @@ SUM = Primitive(
 
 
 def _share(s: Any) -> float:
-    count = 1
-    for axis in reduced_axes(s.axis, len(s.x_shape)):
-        count *= s.x_shape[axis]
+    count = reduced_count(s)
     return 1.0 / count if count else float("nan")
 
 

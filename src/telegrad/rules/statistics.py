@@ -4,17 +4,14 @@ from typing import Any
 
 from telegrad.rules.magnitude import real_product
 from telegrad.rules.primitive import Primitive
-from telegrad.rules.reductions import kept, reduced_axes
+from telegrad.rules.reductions import kept, reduced_count
 
 __all__ = ["ROWS", "STD", "VAR"]
 
 
 def _per_degree(s: Any) -> float:
     """One over the degrees of freedom; NaN where there are none, as the variance itself."""
-    count = 1
-    for axis in reduced_axes(s.axis, len(s.x_shape)):
-        count *= s.x_shape[axis]
-    degrees = count - s.correction
+    degrees = reduced_count(s) - s.correction
     return 1.0 / degrees if degrees > 0 else float("nan")
 
 

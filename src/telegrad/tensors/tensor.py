@@ -9,6 +9,7 @@ itself. Values do not alias: nothing writes into ``array`` while something else 
 assignment and in-place operators give the Tensor a new array and a new history.
 """
 
+import math
 import sys
 import weakref
 from collections.abc import Callable
@@ -82,10 +83,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
     @property
     def size(self) -> int:
         """The number of elements."""
-        count = 1
-        for length in self.array.shape:
-            count *= length
-        return count
+        return math.prod(self.array.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
