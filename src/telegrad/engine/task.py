@@ -3,17 +3,16 @@
 1. ``count(entries)`` walks everything the entries reach and counts, for each node, the edges that
    will contribute to it. With ``targets`` only nodes on a path to a target are counted, so only
    those run. A graph that was freed is found here, before anything has changed.
-2. ``feed(node, cotangent)`` adds a cotangent from outside: at a root, or later at a node that
-   another worker's gradient reaches.
+2. ``feed(node, cotangent)`` adds a cotangent from outside, at a root.
 3. ``run()`` runs what is ready, newest key first, until nothing is. A node is ready when every
    counted edge into it has contributed. A leaf hands its gradient to ``deliver``, saying whether
-   nothing else refers to it; a boundary node hands its cotangent to ``depart``. Nodes that still
-   miss contributions stay in ``waiting()``: the pass is paused, and goes on after the next
-   ``feed``.
+   nothing else refers to it.
 
-Sums have a fixed order. In one process the newest node that has not run yet is always ready (all
-that contribute to it are newer), so nodes run by strictly falling key, and so do their
-contributions.
+A boundary, behind which the graph goes on elsewhere, is found by ``count`` too: such a pass is not
+for this engine (``BoundaryReached``).
+
+Sums have a fixed order. The newest node that has not run yet is always ready (all that contribute
+to it are newer), so nodes run by strictly falling key, and so do their contributions.
 
 No lock is needed: one thread runs a task at a time; passes of several threads share nothing but
 the leaves, and what ``deliver`` does with those is its own affair. Where they share a graph that
@@ -54,7 +53,6 @@ class GraphTask:
         "_ready",
         "buffers",
         "deliver",
-        "depart",
         "keep_graph",
         "missing",
         "recorded",
@@ -70,11 +68,9 @@ class GraphTask:
         keep_graph: bool = False,
         recorded: bool = False,
         targets: Collection[Any] | None = None,
-        depart: Callable[[Any, Cotangent], None] | None = None,
         watch: Callable[[Any, Any], None] | None = None,
     ) -> None:
         self.deliver = deliver
-        self.depart = depart
         self.keep_graph = keep_graph
         self.recorded = recorded
         self.targets = targets
@@ -119,7 +115,7 @@ class GraphTask:
                     missing[node] = 0
                     break
             else:
-                if node.is_boundary and self.depart is None:
+                if node.is_boundary:
                     # What lies behind it may well lead to a target.
                     raise BoundaryReached(node)
         for node in missing:
@@ -136,27 +132,19 @@ class GraphTask:
         return node in (self.targets or ()) and not any(e in self.missing for e in node.edges)
 
     def feed(self, node: Any, cotangent: Cotangent) -> None:
-        """Adds a cotangent that comes from outside; at its last one, the node becomes ready."""
+        """Adds a cotangent that comes from outside; a node that misses nothing becomes ready."""
         if node not in self.missing:
             return
         if node in self.buffers:
             self.buffers[node] = self.buffers[node] + cotangent
-        else:
-            self.buffers[node] = cotangent
-        if not self.missing[node]:
-            self.make_ready(node)
-
-    def make_ready(self, node: Any) -> None:
-        """Puts a node that misses nothing in the queue, once."""
+            return
+        self.buffers[node] = cotangent
+        if self.missing[node]:
+            return
         if node.key < 0:
             self._finish_leaf(node)
-        elif (-node.key, node) not in self._ready:
+        else:
             heappush(self._ready, (-node.key, node))
-
-    def waiting(self) -> list[Any]:
-        """Nodes that received something and still miss something, newest first."""
-        nodes = (node for node in self.buffers if self.missing[node])
-        return sorted(nodes, key=lambda node: node.key, reverse=True)
 
     def _finish_leaf(self, leaf: Any) -> None:
         if leaf not in self.buffers:
@@ -175,7 +163,7 @@ class GraphTask:
         The same as ``count``, ``feed`` and ``run``, with less to keep: since all that contributes
         to a node is newer than it, running the nodes sorted by key needs no counts but the leaves'.
         """
-        if self.targets is not None or self.watch is not None or self.depart is not None:
+        if self.targets is not None or self.watch is not None:
             self.count(roots)
             for root, cotangent in roots.items():
                 self.feed(root, cotangent)
@@ -312,9 +300,6 @@ class GraphTask:
                             continue
                     if hooks is not None:
                         cotangent = node.before_run(cotangent)
-                    if node.is_boundary and self.depart is not None:
-                        self.depart(node, cotangent)
-                        continue
                     try:
                         contributions = (
                             node.pull_recorded(cotangent) if recorded else node.pull(cotangent)
