@@ -133,7 +133,7 @@ def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
             raise ShapeError(
                 f"expected a number that divides {length} in np.split, got {indices_or_sections}"
             )
-        cuts = list(range(step, length, step))
+        cuts = [step * i for i in range(1, indices_or_sections)]
     else:
         cuts = list(indices_or_sections)
     before = (slice(None),) * (axis % ary.ndim)
