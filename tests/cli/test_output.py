@@ -91,7 +91,11 @@ def test_colours_can_be_declined(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_reader_that_went_away_does_not_end_the_workers() -> None:
-    Prefixer(["a"], ClosedPipe(), io.BytesIO()).stdout("a").feed(b"x\n")
+    err = io.BytesIO()
+    prefixer = Prefixer(["a"], ClosedPipe(), err)
+    prefixer.stdout("a").feed(b"x\n")
+    assert not prefixer.is_lossy
+    assert err.getvalue() == b""
 
 
 def test_what_finds_no_room_is_said_to_be_lost_once_and_does_not_end_the_workers() -> None:

@@ -71,7 +71,7 @@ SQRT = Primitive(
     poles=True,
 )
 
-# The slope depends on the difference alone, so it is exact where the values are huge or infinite.
+# The slope depends on the difference alone, so it is exact where both are huge, or one infinite.
 LOGADDEXP = Primitive(
     "logaddexp",
     saves=("x y", "x y"),
