@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from telegrad.rules.primitive import Primitive
+from telegrad.rules.special import normal_density
 
 __all__ = [
     "GELU",
@@ -74,11 +75,9 @@ SILU = Primitive(
     floating=True,
 )
 
-_DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
-
 
 def _gelu_rule(xp: Any, v: Any, s: Any) -> Any:
-    return v * (xp.ndtr(s.x) + s.x * xp.exp(s.x * s.x * -0.5) * _DENSITY_AT_0)
+    return v * (xp.ndtr(s.x) + s.x * normal_density(xp, s.x))
 
 
 GELU = Primitive(

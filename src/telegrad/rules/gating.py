@@ -5,30 +5,24 @@ rest of it; so the slope is a second result, computed once with the value, and t
 one product. ``rules/activations.py`` has GELU for those who would rather compute than keep.
 """
 
-import math
 from typing import Any
 
 from telegrad.rules.primitive import Primitive
+from telegrad.rules.special import normal_density
 
 __all__ = ["GELU_WITH_SLOPE", "ROWS"]
-
-_DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
 
 
 def _forward(xp: Any, x: Any) -> tuple[Any, Any]:
     if xp.is_numpy:
         return xp.gelu_with_slope(x)  # type: ignore[no-any-return]
     share = xp.ndtr(x)
-    return x * share, share + x * _density(xp, x)
-
-
-def _density(xp: Any, x: Any) -> Any:
-    return xp.exp(x * x * -0.5) * _DENSITY_AT_0
+    return x * share, share + x * normal_density(xp, x)
 
 
 def _bend(xp: Any, s: Any) -> Any:
     """The slope's own slope."""
-    return _density(xp, s.x) * (2 - s.x * s.x)
+    return normal_density(xp, s.x) * (2 - s.x * s.x)
 
 
 def _vjp(xp: Any, g: Any, s: Any) -> Any:

@@ -6,14 +6,10 @@ themselves: the vjp is the adjoint of the jvp for the inner product Re(conj(a) b
 
 from typing import Any
 
+from telegrad.rules.hermitian import is_complex
 from telegrad.rules.primitive import ZERO, Primitive
 
-__all__ = ["ABS", "COPYSIGN", "ROWS", "SIGN", "is_complex", "real_product"]
-
-
-def is_complex(xp: Any, x: Any) -> bool:
-    """Whether the values are complex."""
-    return bool(xp.isdtype(xp.dtype_of(x), "complex floating"))
+__all__ = ["ABS", "COPYSIGN", "ROWS", "SIGN", "real_product"]
 
 
 def real_product(xp: Any, a: Any, b: Any) -> Any:

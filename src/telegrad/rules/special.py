@@ -1,10 +1,11 @@
 """The error function and the logarithm of the gamma function, with their derivatives."""
 
 import math
+from typing import Any
 
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["DIGAMMA", "ERF", "ERFC", "LGAMMA", "NDTR", "POLYGAMMA", "ROWS"]
+__all__ = ["DIGAMMA", "ERF", "ERFC", "LGAMMA", "NDTR", "POLYGAMMA", "ROWS", "normal_density"]
 
 _SLOPE_AT_0 = 2 / math.sqrt(math.pi)
 
@@ -28,11 +29,17 @@ ERFC = Primitive(
 
 _DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
 
+
+def normal_density(xp: Any, x: Any) -> Any:
+    """The density of a normal distribution at x: the slope of ``ndtr``."""
+    return xp.exp(x * x * -0.5) * _DENSITY_AT_0
+
+
 NDTR = Primitive(
     "ndtr",
     saves=("x",),
-    vjp=(lambda xp, g, s: g * (xp.exp(s.x * s.x * -0.5) * _DENSITY_AT_0),),
-    jvp=(lambda xp, t, s: t * (xp.exp(s.x * s.x * -0.5) * _DENSITY_AT_0),),
+    vjp=(lambda xp, g, s: g * normal_density(xp, s.x),),
+    jvp=(lambda xp, t, s: t * normal_density(xp, s.x),),
     elementwise=True,
     floating=True,
 )
