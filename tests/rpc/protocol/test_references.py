@@ -83,6 +83,16 @@ def test_the_forks_of_a_lost_user_go():
     assert not owner.owned
 
 
+def test_a_user_is_lost_whose_release_overtook_the_news_that_it_has_the_fork():
+    owner = ReferenceTable("owner")
+    owner.own(1, "value")
+    owner.give(1, None, 9, "user")
+    owner.handle("user", (DELETE, 1, 9))
+    assert not owner.owned
+    assert owner.peer_lost("user", ConnectionError()) == []
+    assert not owner.given
+
+
 def test_the_loss_of_the_owner_makes_references_say_so():
     _, user = owner_with_user()
     why = ConnectionError("gone")

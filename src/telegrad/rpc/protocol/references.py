@@ -133,6 +133,13 @@ class ReferenceTable:
             self._free_if_unused(rref)
         return []
 
+    def _drop_user(self, rref: int, fork: int) -> None:
+        # The value may be gone: a DELETE may overtake the CHILD of the same fork.
+        entry = self.owned.get(rref)
+        if entry is not None:
+            entry.users.pop(fork, None)
+            self._free_if_unused(rref)
+
     def _free_if_unused(self, rref: int) -> None:
         entry = self.owned.get(rref)
         if entry is not None and not entry.users and entry.handles <= 0:
@@ -200,15 +207,12 @@ class ReferenceTable:
         """The message that carried the fork never arrived."""
         given = self.given.get(fork)
         if given is not None and given.by is None:
-            self.owned[given.rref].users.pop(fork, None)
+            self._drop_user(given.rref, fork)
         return self._let_go(fork)
 
     def _let_go(self, fork: int) -> list[Send]:
         given = self.given.pop(fork, None)
-        if given is None:
-            return []
-        if given.by is None:
-            self._free_if_unused(given.rref)
+        if given is None or given.by is None:
             return []
         entry = self.held.get(given.by)
         if entry is None:
@@ -249,10 +253,7 @@ class ReferenceTable:
             case (str() as kind, int() as fork, bool() as is_known) if kind == CONFIRM:
                 return self.confirmed(fork, None if is_known else _gone())
             case (str() as kind, int() as rref, int() as fork) if kind == DELETE:
-                entry = self.owned.get(rref)
-                if entry is not None:
-                    entry.users.pop(fork, None)
-                    self._free_if_unused(rref)
+                self._drop_user(rref, fork)
                 return []
             case (str() as kind, int() as fork) if kind == CHILD:
                 return self._child_is_in(fork)
@@ -261,7 +262,7 @@ class ReferenceTable:
     def _child_is_in(self, fork: int) -> list[Send]:
         given = self.given.get(fork)
         if given is not None and given.by is None and given.child == self._me:
-            self.owned[given.rref].users.pop(fork, None)
+            self._drop_user(given.rref, fork)
         return self._let_go(fork)
 
     def peer_lost(self, name: str, error: BaseException) -> list[Send]:
