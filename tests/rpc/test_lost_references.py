@@ -5,6 +5,8 @@ from tests.rpc import simulated
 
 from telegrad.errors import CallTimeout, WorkerLost
 from telegrad.rpc.current import current_worker
+from telegrad.rpc.future import Future
+from telegrad.rpc.incoming import async_execution
 from telegrad.testing.simulation import Simulation
 
 NOTHING = {"owned": 0, "held": 0, "given": 0}
@@ -27,6 +29,37 @@ def test_a_reference_in_an_answer_to_a_worker_that_died_meanwhile_is_not_counted
     a, b = simulation.worker("a"), simulation.worker("b")
     simulation.at(1.0, None, "crash", lambda: simulation.crash("a"))
     simulation.run_all({"a": lambda: a.rpc_sync("b", make_after_a_while)})
+    simulation.settle(5)
+    assert b.references.counts() == NOTHING
+    assert not b.references._answered
+
+
+class SlowToPack:
+    def __reduce__(self):
+        current_worker().host.simulation.sleep(2)
+        return int, ()
+
+
+def make_what_is_slow_to_pack():
+    return current_worker().make_rref(1), SlowToPack()
+
+
+@async_execution
+def make_later_what_is_slow_to_pack():
+    answer = Future()
+    answer.set_result(make_what_is_slow_to_pack())
+    return answer
+
+
+@pytest.mark.parametrize("make", [make_what_is_slow_to_pack, make_later_what_is_slow_to_pack])
+def test_a_reference_in_an_answer_that_was_given_up_while_it_was_packed_goes(simulation, make):
+    a, b = simulation.worker("a"), simulation.worker("b")
+
+    def program():
+        with pytest.raises(CallTimeout):
+            a.rpc_sync("b", make, timeout=1)
+
+    simulation.run("a", program)
     simulation.settle(5)
     assert b.references.counts() == NOTHING
     assert not b.references._answered

@@ -219,7 +219,9 @@ class Incoming:
             else:
                 with context:
                     answer = self._run_function(endpoint, frame, sealed, slots)
-            if answer is not None and endpoint.is_wanted(number):
+            if answer is None:
+                return
+            if endpoint.is_wanted(number):
                 # What came in shared memory goes back with the answer, if nobody kept it.
                 frame.buffers = ()
                 del sealed, slots
@@ -227,6 +229,9 @@ class Incoming:
                     endpoint.send_by(math.inf, frames.ANSWER, 0, number, 0, *answer)
                 except (OSError, EOFError) as error:
                     worker.endpoint_lost(endpoint, error)
+            else:
+                # It was given up while its answer was sealed.
+                worker.references.unanswered(endpoint, number)
         except BaseException as error:
             self.answer_failure(endpoint, number, error)
         finally:
@@ -320,6 +325,8 @@ class Incoming:
     ) -> None:
         if endpoint.is_wanted(number):
             self._send(endpoint, frames.ANSWER, number, *answer)
+        else:
+            self._worker.references.unanswered(endpoint, number)
 
     def _answer_later(self, endpoint: Endpoint, number: int, result: Any, call_extra: Any) -> None:
         _check_future(result)
