@@ -48,8 +48,8 @@ class Endpoint(abc.ABC):
         self.unwanted: set[int] = set()
         # What turns descriptors of references on this path into references; set by the worker.
         self.accept: Callable[[list[Any]], Any] | None = None
-        # Functions by value: those that the peer is known to have, and those that it sent.
-        self.known_code = CodeCache(SENT_CODES)
+        # Functions by value: those that were sent, and whether the peer has them; those it sent.
+        self.sent_code = CodeCache(SENT_CODES)
         self.received_code = CodeCache(RECEIVED_CODES)
 
     def cancelled(self, number: int) -> None:

@@ -98,12 +98,13 @@ class Outgoing:
         interceptor = worker.interceptor
         if interceptor is not None:
             call.extra = interceptor.outgoing_call(endpoint.peer, parcel.slots)
-        known = parcel.code is not None and parcel.function in endpoint.known_code
+        known = parcel.code is not None and endpoint.sent_code.get(parcel.function) is True
         try:
             export = worker.references.exporter(endpoint, call) if parcel.slots else None
             header, buffers = worker.codec.seal(parcel, call.extra, export, known)
             if parcel.code is not None and not known:
                 call.code = parcel.function
+                endpoint.sent_code.put(call.code, False)
             flags = WAITING if waits else CREATES if creates else 0
             self._begin(call, CALL, flags, parent, header, buffers)
         except BaseException as error:
@@ -258,7 +259,7 @@ class Outgoing:
             self._worker.references.undelivered(call)
         elif call.code is not None and not call.creates:
             # A creation is answered before it is opened: its code may not have been seen yet.
-            endpoint.known_code.put(call.code)
+            endpoint.sent_code.replace(call.code, True)
         observer = self._worker.observer
         if observer is not None:
             observer.answered(call, len(frame.header) + sum(map(len, frame.buffers)))
