@@ -1,6 +1,7 @@
 """Calls between workers over real sockets, several of them in this process."""
 
 import asyncio
+import contextlib
 import operator
 import socket
 import threading
@@ -13,6 +14,7 @@ from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import (
     CallTimeout,
+    ContextError,
     NotInitialized,
     Refused,
     UnknownWorker,
@@ -412,6 +414,27 @@ def test_only_a_call_that_has_run_shows_that_its_code_has_come(pair):
     assert pair[0].rpc_sync("b", function, (2,)) == 7
     assert sent.get(digest) is True
     assert made.to_here() == 6
+
+
+def test_code_of_a_call_that_failed_before_it_was_opened_is_sent_again(pair):
+    class RefusesFirst:
+        refused = 0
+
+        def incoming_call(self, frm, extra, values):
+            self.refused += 1
+            if self.refused == 1:
+                raise ContextError("not here")
+            return contextlib.nullcontext()
+
+        def outgoing_result(self, to, extra, values):
+            return None
+
+    pair[1].install(RefusesFirst())
+    shift = 5
+    function = lambda x: x + shift
+    with pytest.raises(ContextError, match="not here"):
+        pair[0].rpc_sync("b", function, (1,))
+    assert pair[0].rpc_sync("b", function, (2,)) == 7
 
 
 def test_a_call_that_comes_before_the_worker_knows_all_others_waits_until_it_does(pair):

@@ -59,7 +59,7 @@ class Call(Future[Any]):
         self.is_service = False
         # The reference that the callee was asked to create.
         self.creates = 0
-        # The digest of a function whose code went with this call: the answer shows it arrived.
+        # The digest of a function whose code went with this call: a result shows it arrived.
         self.code: Any = None
 
     @property

@@ -257,8 +257,9 @@ class Outgoing:
             return
         if frame.flags & UNOPENED:
             self._worker.references.undelivered(call)
-        elif call.code is not None and not call.creates:
-            # A creation is answered before it is opened: its code may not have been seen yet.
+        elif call.code is not None and frame.kind != FAILURE and not call.creates:
+            # A creation is answered before it is opened, and what failed may never have been: its
+            # code may not have been seen yet.
             endpoint.sent_code.replace(call.code, True)
         observer = self._worker.observer
         if observer is not None:
