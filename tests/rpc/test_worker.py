@@ -474,6 +474,17 @@ def test_a_worker_that_made_a_value_for_another_is_quiet_again(pair):
     assert [worker.is_quiet(5.0) for worker in pair] == [True, True]
 
 
+def test_a_worker_that_makes_a_value_for_itself_is_not_quiet_meanwhile(pair, monkeypatch):
+    gate = Future()
+    monkeypatch.setattr(simulated, "GATE", [gate])
+    made = pair[0].remote("a", simulated.wait_for_gate)
+    was_quiet = pair[0].is_quiet(0.0)
+    gate.set_result("open")
+    assert made.to_here() == "open"
+    assert not was_quiet
+    assert pair[0].is_quiet(5.0)
+
+
 def test_a_reference_to_a_failed_value_raises_its_error(pair):
     reference = pair[0].remote("b", simulated.fail, ("broken",))
     with pytest.raises(KeyError, match="broken"):

@@ -383,8 +383,13 @@ class Worker:
         return True
 
     def _busy(self) -> bool:
-        open_calls = [len(self._loopback.calls)]
-        self.peers.each_endpoint(lambda e: open_calls.append(len(e.calls) + len(e.serving)))
+        open_calls: list[int] = []
+
+        def count(endpoint: Endpoint) -> None:
+            open_calls.append(len(endpoint.calls) + len(endpoint.serving))
+
+        count(self._loopback)
+        self.peers.each_endpoint(count)
         return any(open_calls)
 
     def close(self, timeout: float = 5.0) -> None:
