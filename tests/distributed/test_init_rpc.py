@@ -187,6 +187,17 @@ def test_a_port_in_use_is_an_error(monkeypatch, tmp_path):
             rpc.init_rpc("t", rank=0, world_size=2)
 
 
+def test_a_worker_that_cant_be_started_leaves_no_directory(monkeypatch, tmp_path):
+    ClusterKey.fresh().save(tmp_path / "key")
+    monkeypatch.setenv("TELEGRAD_KEY_FILE", str(tmp_path / "key"))
+    monkeypatch.setenv("MASTER_PORT", "0")
+    directory = face.PrivateDirectory.make()
+    monkeypatch.setattr(face.PrivateDirectory, "make", lambda: directory)
+    with pytest.raises(UsageError, match="expected a worker's name"):
+        rpc.init_rpc("no name", rank=0, world_size=1)
+    assert not os.path.exists(directory.path)
+
+
 def test_one_process_may_start_and_leave_and_start_again(monkeypatch, tmp_path):
     ClusterKey.fresh().save(tmp_path / "key")
     monkeypatch.setenv("TELEGRAD_KEY_FILE", str(tmp_path / "key"))

@@ -87,7 +87,11 @@ class _Membership:
             address = self._directory.socket_address(name)
         else:
             address = "tcp://127.0.0.1:0"
-        self.worker = start_worker(name, rank, address, key, options, credentials)
+        try:
+            self.worker = start_worker(name, rank, address, key, options, credentials)
+        except BaseException:
+            self._close_directory()
+            raise
         try:
             # Before the others know of this worker, and may call it.
             joined = self.worker.joined = Future()
@@ -188,8 +192,11 @@ class _Membership:
             try:
                 self.worker.close()
             finally:
-                if self._directory is not None:
-                    self._directory.close()
+                self._close_directory()
+
+    def _close_directory(self) -> None:
+        if self._directory is not None:
+            self._directory.close()
 
 
 def msg_of(joining: Joining) -> list[Any]:
