@@ -259,6 +259,13 @@ def test_several_clusters_may_follow_each_other_and_nest():
             assert outer.worker.rpc_sync("x", functions.who) == "x"
 
 
+def test_a_cluster_that_does_not_start_leaves_the_one_around_it_as_it_was():
+    with LocalCluster([], me="outer"):
+        with pytest.raises(WorkerLost, match="not up in time"):
+            LocalCluster(["late"], me="inner", start_timeout=0.0).__enter__()
+        assert rpc.get_worker_info().name == "outer"
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [

@@ -22,7 +22,7 @@ import msgspec
 from telegrad.distributed.child import Directory, Line, Plan
 from telegrad.distributed.equipment import equip
 from telegrad.errors import UnknownWorker, UsageError, WorkerLost
-from telegrad.rpc.current import set_default_worker
+from telegrad.rpc.current import default_worker, set_default_worker
 from telegrad.rpc.introduction import check_worker_name
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.names import WorkerInfo
@@ -219,7 +219,9 @@ class LocalCluster:
         children, self._children = list(self._children.values()), {}
         try:
             if worker is not None:
-                set_default_worker(self._before)
+                # It is not, if it did not start.
+                if worker is default_worker():
+                    set_default_worker(self._before)
                 worker.close()
             for child in children:
                 child.line.socket.close()
