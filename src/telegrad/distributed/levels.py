@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from telegrad.distributed.telling import pass_on
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.service import ServiceRequest
 from telegrad.rpc.worker import Worker
@@ -89,18 +90,12 @@ class LevelBook:
             del self._by_id[number]
             told = self._told.pop(number)
             self._remember_closed(number)
-        for name in told:
-            self._tell_closed(name, number)
+        pass_on(self._worker, told, CLOSED, number)
 
     def _remember_closed(self, number: int) -> None:
         self._closed[number] = None
         if len(self._closed) > _REMEMBERED:
             del self._closed[next(iter(self._closed))]
-
-    def _tell_closed(self, name: str, number: int) -> None:
-        # One that is lost has no shadows any more.
-        with suppress(Exception):
-            self._worker.notify_service(name, CLOSED, number)
 
     def _on_closed(self, request: ServiceRequest) -> None:
         self._close(request.header)
@@ -136,7 +131,7 @@ class LevelBook:
             if told is not None:
                 told[request.frm.name] = None
         if told is None:
-            self._tell_closed(request.frm.name, request.header)
+            pass_on(self._worker, [request.frm.name], CLOSED, request.header)
 
     def facts_of(self, tangents: Any, to: str, arrays: list[Any]) -> list[Any]:
         """Describes tangents for a message to `to`; appends their arrays."""

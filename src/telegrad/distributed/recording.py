@@ -15,7 +15,6 @@ byte.
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Token
-from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
@@ -166,28 +165,6 @@ class Recorder:
         """Joins Tensors that arrived so to their message; `duals` carried some, by their place."""
         message_id, slots, path, frm = extra
         self._take(context, frm, message_id, values, slots, tuple(path), duals)
-
-    def tell(self, to: str | int, service: str, header: Any) -> bool:
-        """Sends a notice that is repeated until it arrives; says whether its worker can be reached.
-
-        One that is lost is not dialled: what it had of the context went with it.
-        """
-        try:
-            if self.worker.find(to).lost is not None:
-                return False
-            self.worker.notify_service(to, service, header)
-        except Exception:
-            return False
-        return True
-
-    def pass_on(self, names: Iterable[str], service: str, header: Any) -> None:
-        """Tells several, on a thread of its own where one must be dialled: that may take long."""
-        for name in names:
-            peer = self.worker.peers.get(name)
-            if peer is not None and peer.outgoing is not None and not peer.outgoing.closed:
-                self.tell(name, service, header)
-            else:
-                self.worker.host.start(partial(self.tell, name, service, header))
 
     # Both sides.
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from telegrad.distributed.recording import Recorder
+from telegrad.distributed.telling import pass_on, tell
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.service import ServiceRequest
 
@@ -42,7 +43,7 @@ class Leases:
         heard = (self._worker.name, heard_from)
         # A copy in one step: handlers of this context may still meet others.
         others = [name for name in list(context.known) if name not in heard]
-        self._recorder.pass_on(others, RELEASE, context_id)
+        pass_on(self._worker, others, RELEASE, context_id)
         return True
 
     def _on_release(self, request: ServiceRequest) -> None:
@@ -58,13 +59,13 @@ class Leases:
                 self._worker.host.start(partial(self._tell_home, context.home_id, context.id))
 
     def _tell_home(self, home_id: int, context_id: int) -> None:
-        if not self._recorder.tell(home_id, HELD, context_id):
+        if not tell(self._worker, home_id, HELD, context_id):
             # The home is gone as well, and nobody else would tell.
             self.release(context_id)
 
     def _on_held(self, request: ServiceRequest) -> None:
         context = self._recorder.contexts.find(request.header)
         if context is None:
-            self._recorder.tell(request.frm.name, RELEASE, request.header)
+            pass_on(self._worker, [request.frm.name], RELEASE, request.header)
         else:
             context.meet(request.frm)

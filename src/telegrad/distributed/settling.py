@@ -19,6 +19,7 @@ from typing import Any, Final
 from telegrad.distributed.contexts import Context
 from telegrad.distributed.passes import Part
 from telegrad.distributed.recording import Recorder
+from telegrad.distributed.telling import pass_on, tell
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.service import ServiceRequest
 
@@ -48,12 +49,12 @@ class Settling:
         # Listed only now: whoever makes itself known from here on is answered.
         others += [x for x in list(names) if x != self._worker.name and not context.is_home(x)]
         notice = [context.id, pass_id, succeeded, []]
-        missed = [to for to in others if not self._recorder.tell(to, SETTLE, notice)]
+        missed = [to for to in others if not tell(self._worker, to, SETTLE, notice)]
         if missed and succeeded:
             # They took part, so another who did can reach them, or has lost them.
             for to in others:
                 if to not in missed:
-                    self._recorder.tell(to, SETTLE, [context.id, pass_id, True, missed])
+                    tell(self._worker, to, SETTLE, [context.id, pass_id, True, missed])
 
     def _is_home(self, context: Context) -> bool:
         return context.home_id == self._worker.id
@@ -75,7 +76,7 @@ class Settling:
         if context is None:
             return
         if missed:
-            self._recorder.pass_on(missed, SETTLE, [context_id, pass_id, succeeded, []])
+            pass_on(self._worker, missed, SETTLE, [context_id, pass_id, succeeded, []])
         if self._settle_here(context, pass_id, succeeded):
             # After a success the root knows all who took part, but may not reach them; after a
             # failure it knows only its own peers.
@@ -92,7 +93,7 @@ class Settling:
     ) -> None:
         heard = (self._worker.name, heard_from)
         others = [name for name in list(context.known) if name not in heard]
-        self._recorder.pass_on(others, SETTLE, [context.id, pass_id, succeeded, []])
+        pass_on(self._worker, others, SETTLE, [context.id, pass_id, succeeded, []])
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
         for context in self._recorder.contexts.all():
@@ -101,7 +102,7 @@ class Settling:
                     self._pass_on(context, pass_id, True, who.name)
                     if not self._is_home(context):
                         notice = [context.id, pass_id, True, []]
-                        self._start(self._recorder.tell, context.home_id, SETTLE, notice)
+                        self._start(tell, self._worker, context.home_id, SETTLE, notice)
             for pass_id in [*list(context.passes), *list(context.doubted)]:
                 root = pass_id >> 48
                 if not self._is_home(context):
@@ -115,7 +116,7 @@ class Settling:
         self._worker.host.start(partial(function, *args))
 
     def _ask_home(self, context: Context, pass_id: int) -> None:
-        if not self._recorder.tell(context.home_id, UNSETTLED, [context.id, pass_id]):
+        if not tell(self._worker, context.home_id, UNSETTLED, [context.id, pass_id]):
             # Nobody else could say how the pass ended.
             self._recorder.autograd.leases.release(context.id)
 
@@ -138,11 +139,11 @@ class Settling:
                 succeeded = False
         if succeeded is not None:
             notice = [context_id, pass_id, succeeded, []]
-            self._recorder.pass_on([request.frm.name], SETTLE, notice)
+            pass_on(self._worker, [request.frm.name], SETTLE, notice)
 
     def _ask_root(self, root: int, context: Context, pass_id: int) -> None:
         """Makes sure that the home hears from the root of a pass, or of its end."""
-        if not self._recorder.tell(root, UNSETTLED, [context.id, pass_id]):
+        if not tell(self._worker, root, UNSETTLED, [context.id, pass_id]):
             self._give_up(context, pass_id)
 
     def _give_up(self, context: Context, pass_id: int) -> None:
