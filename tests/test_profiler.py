@@ -1,6 +1,8 @@
 """What a profile records on every worker, and the trace and table made of it."""
 
 import json
+import time
+import weakref
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -12,7 +14,7 @@ import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.distributed.chrome import chrome_trace
 from telegrad.distributed.profiling import Event
-from telegrad.errors import UsageError
+from telegrad.errors import CallTimeout, UsageError
 from telegrad.profiler import profile
 
 pytestmark = pytest.mark.processes
@@ -248,3 +250,13 @@ def test_a_profile_whose_caller_is_lost_ends():
         assert rpc.rpc_sync("c", training.has_observer)
         cluster.process("b").kill()
         assert eventually(lambda: not rpc.rpc_sync("c", training.has_observer))
+
+
+def test_a_call_that_was_not_answered_goes_when_the_profile_has_ended(cluster):
+    with profile():
+        call = rpc.rpc_async("b", time.sleep, (1.0,), timeout=0.01)
+        kept = weakref.ref(call)
+        assert eventually(call.done)
+        assert isinstance(call.exception(), CallTimeout)
+    del call
+    assert eventually(lambda: kept() is None)

@@ -87,6 +87,7 @@ class Recording:
         if self._worker.observer is self:
             self._worker.observer = None
         self._started_by = None
+        self._open = {}
         events, self.events = self.events, []
         return events
 
