@@ -292,3 +292,16 @@ def test_a_worker_that_is_not_up_in_time_is_said_to_be_late_and_goes_quietly(cap
     ):
         pass
     assert "Traceback" not in capfd.readouterr().err
+
+
+class OfTheDead(LocalCluster):
+    def _spawn(self, name):
+        super()._spawn(name)
+        self.process(name).kill()
+        self.process(name).wait()
+
+
+def test_a_process_that_ends_before_it_is_told_anything_is_named():
+    message = r"the process of worker 'gone' ended before it was up \(exit status -9\)"
+    with pytest.raises(WorkerLost, match=message), OfTheDead(["gone"]):
+        pass

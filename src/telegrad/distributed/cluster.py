@@ -51,6 +51,11 @@ class _Child:
         self.process = process
         self.line = line
 
+    def send(self, content: object) -> None:
+        # Whoever has ended is found out, and named, by `receive`.
+        with contextlib.suppress(OSError):
+            self.line.send(content)
+
     def receive(self, type_: Any) -> Any:
         try:
             return msgspec.msgpack.decode(self.line.receive(), type=type_)
@@ -150,8 +155,7 @@ class LocalCluster:
         for name in self._names:
             self._spawn(name)
         for number, name in enumerate(self._names, 1):
-            child = self._children[name]
-            child.line.send(
+            self._children[name].send(
                 Plan(
                     name,
                     number,
@@ -181,7 +185,7 @@ class LocalCluster:
             everyone.append((name, number, incarnation, address))
             worker.add_peer(WorkerInfo(name, number, incarnation), address)
         for child in self._children.values():
-            child.line.send(Directory(everyone))
+            child.send(Directory(everyone))
         for child in self._children.values():
             child.receive(bool)
 
