@@ -255,6 +255,17 @@ def test_the_callers_own_shutdown_fails_its_open_calls():
             call.wait(10)
 
 
+def test_what_follows_from_a_call_follows_even_when_all_threads_have_ended(pair, monkeypatch):
+    gate = Future()
+    monkeypatch.setattr(simulated, "GATE", [gate])
+    call = pair[0].rpc_async("b", simulated.wait_for_gate)
+    following = call.then(lambda done: type(done.exception()))
+    pair[0].host._pool.close(0.0)
+    pair[0].endpoint_lost(call.endpoint, ConnectionError("it broke"))
+    gate.set_result("open")
+    assert following.wait(5) is WorkerLost
+
+
 def test_services_answer_later_and_from_another_thread(pair):
     a, b = pair
     requests = []

@@ -108,4 +108,7 @@ class Call(Future[Any]):
 
     def _run_all(self, callbacks: list[Callable[[Any], None]]) -> None:
         # Not here: this thread reads for others, and a callback may wait for what it would read.
-        self.worker.host.start(partial(super()._run_all, callbacks))
+        run = partial(super()._run_all, callbacks)
+        if not self.worker.host.start(run):
+            # All has ended, the reading too.
+            run()

@@ -28,8 +28,8 @@ class Host(Protocol):
     def dial(self, peer: WorkerInfo, address: str, timeout: float) -> Endpoint:
         """Open a path for this worker's requests; WorkerLost if the peer can't be reached."""
 
-    def start(self, task: Callable[[], object]) -> object:
-        """Run the task on a thread of its own, unless all has ended."""
+    def start(self, task: Callable[[], object]) -> bool:
+        """Run the task on a thread of its own; False, and it never runs, if all has ended."""
 
     def wait(self, future: Future[Any], timeout: float | None) -> None:
         """Block this thread until the future is settled or the time is over."""

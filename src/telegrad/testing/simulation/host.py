@@ -61,9 +61,10 @@ class SimulatedHost:
         other.worker.accepted(there)
         return here
 
-    def start(self, task: Callable[[], object]) -> None:
+    def start(self, task: Callable[[], object]) -> bool:
         """Run the task on a strand of its own, a little later."""
         self.simulation.start(self, task)
+        return True
 
     def wait(self, future: Future[Any], timeout: float | None) -> None:
         """Let other strands run until the future is settled or the virtual time is over."""
