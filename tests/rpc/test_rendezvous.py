@@ -1,14 +1,19 @@
 """The meeting place at rank 0: everybody comes, nobody else, and some come again."""
 
 import threading
+import time
 
+import msgspec
 import pytest
 from tests.rpc.neighbours import eventually
 
 from telegrad.errors import AuthenticationFailed, CallTimeout, UsageError
+from telegrad.rpc.driver.reader import FrameReader
+from telegrad.rpc.driver.spinning import Spinning
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.rendezvous import Joining, Rendezvous, join
-from telegrad.rpc.transport import Identity
+from telegrad.rpc.transport import Identity, connect
+from telegrad.rpc.wire.frames import FAILURE, SERVICE, pack
 
 KEY = ClusterKey.fresh()
 
@@ -94,3 +99,17 @@ def test_a_rank_that_is_taken_is_refused_while_the_first_goes_on_waiting(place):
 def test_nobody_without_the_key_is_listened_to(place):
     with pytest.raises(AuthenticationFailed):
         join(place.address, identity("t0", ClusterKey.fresh()), joining("t0", 1), 10)
+
+
+def test_who_joins_as_the_meeting_place_closes_is_told_so(place):
+    connection = connect(place.address, identity=identity("t0"))
+    place.close()
+    try:
+        header = msgspec.msgpack.encode(joining("t0", 1))
+        connection.send(pack(SERVICE, 0, 0, 0, header, ()))
+        frame = FrameReader(connection, Spinning(0.0)).read(time.monotonic() + 5.0)
+        assert frame is not None
+        assert frame.kind == FAILURE
+        assert "has closed" in msgspec.msgpack.decode(frame.header)
+    finally:
+        connection.close()

@@ -70,6 +70,7 @@ class Rendezvous:
         self._members: dict[str, Joining] = {me.name: me}
         self._waiting: dict[str, Connection] = {}
         self._complete = me.world_size == 1
+        self._closed = False
         self._listener = listen(address, identity=identity, on_connection=self._accept)
         self.address = self._listener.address
 
@@ -101,6 +102,8 @@ class Rendezvous:
             self._on_return(joining)
 
     def _misfit(self, joining: Joining) -> str | None:
+        if self._closed:
+            return "rank 0 has closed the meeting place: its cluster is leaving, or did not start"
         size = self._me.world_size
         if joining.world_size != size:
             return (
@@ -151,6 +154,8 @@ class Rendezvous:
         """Meet nobody any more."""
         self._listener.close()
         with self._changed:
+            # Whoever was let in before may still be about to say who it is.
+            self._closed = True
             for waiting in self._waiting.values():
                 _reply(waiting, FAILURE, "rank 0 has given up waiting for the others")
             self._waiting.clear()
