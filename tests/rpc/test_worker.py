@@ -16,6 +16,7 @@ from telegrad.errors import (
     CallTimeout,
     ContextError,
     NotInitialized,
+    ProtocolViolation,
     Refused,
     UnknownWorker,
     Unserializable,
@@ -27,7 +28,7 @@ from telegrad.rpc.introduction import Limits
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.segments import SEGMENTS
-from telegrad.rpc.wire.frames import CALL, PLACED, Placement, pack
+from telegrad.rpc.wire.frames import ANSWER, CALL, PLACED, Frame, Placement, pack
 
 
 @pytest.fixture
@@ -352,6 +353,27 @@ def test_the_interceptor_sees_and_replaces_values_at_all_four_points(pair):
     assert ("a", "failed", {"id": 7}, KeyError) in seen
     with pytest.raises(UsageError, match="interceptor already"):
         a.install(Interceptor("c"))
+
+
+def test_the_interceptor_is_told_of_a_call_whose_answer_makes_no_sense(pair, monkeypatch):
+    failed = []
+
+    class Interceptor:
+        def outgoing_call(self, to, values):
+            return "extra"
+
+        def failed_call(self, to, call_extra, error):
+            failed.append((call_extra, type(error)))
+
+    pair[0].install(Interceptor())
+    gate = Future()
+    monkeypatch.setattr(simulated, "GATE", [gate])
+    call = pair[0].rpc_async("b", simulated.wait_for_gate)
+    with pytest.raises(ProtocolViolation):
+        pair[0].receive(call.endpoint, Frame(ANSWER, 0, call.number, 0, b"nonsense", ()))
+    gate.set_result("open")
+    assert isinstance(call.exception(), ProtocolViolation)
+    assert failed == [("extra", ProtocolViolation)]
 
 
 def test_references_are_made_used_passed_and_freed():

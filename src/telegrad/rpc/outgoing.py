@@ -282,11 +282,10 @@ class Outgoing:
                 if interceptor is not None:
                     interceptor.incoming_result(endpoint.peer, call.extra, sealed.extra, slots)
                 call._settle(codec.open_result(sealed, slots, frame.buffers), None)
-        except ProtocolViolation as error:
-            call._settle(None, error)
-            raise
         except BaseException as error:
             self._failed(call, error)
+            if isinstance(error, ProtocolViolation):
+                raise
 
     def _failed(self, call: Call, error: BaseException) -> None:
         interceptor = self._worker.interceptor
