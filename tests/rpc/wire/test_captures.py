@@ -8,6 +8,7 @@ import cloudpickle
 import numpy as np
 import pytest
 
+from telegrad.rpc.introduction import Limits
 from telegrad.rpc.wire import pickling
 from telegrad.rpc.wire.captures import capture, is_same
 from telegrad.rpc.wire.codec import Codec
@@ -32,7 +33,7 @@ def result_of(function, *args):
     codec = Codec()
     parcel = codec.pack_call(function, args, None)
     header, buffers = codec.seal(parcel, None)
-    sealed, slots = codec.unseal(header, buffers, codec._limits)
+    sealed, slots = codec.unseal(header, buffers, Limits())
     there, args, kwargs = codec.open_call(sealed, slots, buffers)
     return there(*args, **kwargs)
 

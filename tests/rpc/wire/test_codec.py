@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import functools
 import operator
+import sys
 import threading
 from typing import Any
 
@@ -17,7 +18,7 @@ from telegrad.errors import ProtocolViolation, Refused, TelegradError, Unseriali
 from telegrad.rpc.future import Future
 from telegrad.rpc.introduction import Limits
 from telegrad.rpc.wire import functions
-from telegrad.rpc.wire.codec import Codec
+from telegrad.rpc.wire.codec import Codec, Sealed
 
 LIMITS = Limits()
 Point = collections.namedtuple("Point", "x y")
@@ -274,7 +275,36 @@ def test_strict_mode_refuses_a_container_that_contains_itself():
     loop: list = []
     loop.append(loop)
     with pytest.raises(Unserializable, match="contains itself"):
-        Codec(strict=True, limits=Limits(depth=20)).pack_result(loop)
+        Codec(strict=True).pack_result(loop)
+
+
+def nested(levels):
+    outer: list = []
+    for _ in range(levels - 1):
+        outer = [outer]
+    return outer
+
+
+def deep_in_the_stack(function, frames):
+    return function() if not frames else deep_in_the_stack(function, frames - 1)
+
+
+def test_strict_mode_sends_containers_of_two_hundred_levels_and_no_more():
+    codec = Codec(strict=True)
+    assert travel(nested(200), codec) == nested(200)
+    for levels, frames in ((201, 0), (200, sys.getrecursionlimit() - 300)):
+        with pytest.raises(Unserializable, match="nested too deeply"):
+            deep_in_the_stack(lambda levels=levels: codec.pack_result(nested(levels)), frames)
+
+
+def test_a_container_of_more_levels_than_are_sent_is_a_violation():
+    codec = Codec(strict=True)
+    tree: list = [0]
+    for _ in range(1000):
+        tree = [0, tree]
+    sealed, slots = Sealed(None, None, None, [], 3, tree, [], None), []
+    with pytest.raises(ProtocolViolation, match="nested"):
+        codec.open_result(sealed, slots, [])
 
 
 def test_a_strict_worker_takes_neither_pickle_nor_unexposed_functions():

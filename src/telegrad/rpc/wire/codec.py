@@ -91,9 +91,8 @@ def _flatten(items: Sequence[Any]) -> tuple[list[Any], list[int], list[Any]] | N
 class Codec:
     """Encodes and decodes for one worker. `strict`: no pickle, exposed functions only."""
 
-    def __init__(self, *, strict: bool = False, limits: Limits | None = None) -> None:
+    def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
-        self._limits = limits or Limits()
         self.nothing = self.seal(self.pack_result(None), None)[0]
 
     def pack_call(
@@ -122,7 +121,7 @@ class Codec:
             if flat is not None and (not names or _all_atoms(names.values())):
                 return Parcel(reference, _FLAT, flat[0], flat[1], names, None, flat[2], code)
         if self.strict:
-            tree, slots = plain.dump(tuple(args), "args", self._limits.depth)
+            tree, slots = plain.dump(tuple(args), "args")
             named, slots = self._plain_names(names, slots)
             return Parcel(reference, _PLAIN, tree, [], named, None, slots)
         if reference is not None:
@@ -140,7 +139,7 @@ class Codec:
         named = {}
         for key, value in names.items():
             before = len(slots)
-            tree, more = plain.dump(value, f"kwargs[{key!r}]", self._limits.depth)
+            tree, more = plain.dump(value, f"kwargs[{key!r}]")
             named[key] = [before, tree]
             slots = slots + more
         return named, slots
@@ -155,7 +154,7 @@ class Codec:
         if flat is not None:
             return Parcel(None, form, flat[0], flat[1], None, None, flat[2])
         if self.strict:
-            tree, slots = plain.dump(value, "result", self._limits.depth)
+            tree, slots = plain.dump(value, "result")
             return Parcel(None, _PLAIN, tree, [], None, None, slots)
         stream, slots = pickling.dumps(value, "result")
         return Parcel(None, _PICKLE, None, [], None, stream, slots)
@@ -261,13 +260,12 @@ class Codec:
         if sealed.form == _PICKLE:
             args, kwargs = pickling.loads(buffers[0], slots)
             return function, args, kwargs
-        depth = self._limits.depth
         kwargs = {}
         for key, entry in (sealed.names or {}).items():
             if type(entry) is not list or len(entry) != 2 or type(entry[0]) is not int:
                 raise ProtocolViolation(f"the argument {key} came without its first slot")
-            kwargs[key] = plain.load(entry[1], slots[entry[0] :], depth)
-        return function, plain.load(sealed.items, slots, depth), kwargs
+            kwargs[key] = plain.load(entry[1], slots[entry[0] :])
+        return function, plain.load(sealed.items, slots), kwargs
 
     def open_result(self, sealed: Sealed, slots: list[Any], buffers: Sequence[Buffer]) -> Any:
         """Return the result."""
@@ -279,7 +277,7 @@ class Codec:
             return tuple(_fill(sealed, slots))
         if form == _PICKLE:
             return pickling.loads(buffers[0], slots)
-        return plain.load(sealed.items, slots, self._limits.depth)
+        return plain.load(sealed.items, slots)
 
     def _received_function(self, digest: bytes, code: bytes | None, codes: CodeCache | None) -> Any:
         if self.strict:

@@ -17,6 +17,8 @@ from telegrad.rpc.wire.slots import Role, role_of
 __all__ = ["dump", "load"]
 
 _LIST, _TUPLE, _DICT, _SET, _FROZENSET, _COMPLEX, _SLOT, _BIG, _SLICE, _ELLIPSIS = range(10)
+# Of containers in each other: each takes two frames of Python's stack.
+_MOST_DEPTH: Final = 200
 _ATOMS: Final = frozenset((type(None), bool, float, str, bytes))
 _SEQUENCES: Final[dict[type, int]] = {list: _LIST, tuple: _TUPLE, set: _SET, frozenset: _FROZENSET}
 _BUILDERS: Final[dict[int, Callable[[Any], Any]]] = {
@@ -27,10 +29,18 @@ _BUILDERS: Final[dict[int, Callable[[Any], Any]]] = {
 }
 
 
-def dump(value: Any, name: str, most_depth: int) -> tuple[Any, list[Any]]:
+def dump(value: Any, name: str) -> tuple[Any, list[Any]]:
     """Return the tree and the slots."""
     slots: list[Any] = []
-    return _dump(value, name, slots, most_depth), slots
+    try:
+        return _dump(value, name, slots, _MOST_DEPTH), slots
+    except RecursionError:
+        # The caller has used up the stack, or nearly so.
+        raise _too_deep(name) from None
+
+
+def _too_deep(path: str) -> Unserializable:
+    return Unserializable(f"{path} is nested too deeply to travel, or contains itself")
 
 
 def _dump(value: Any, path: str, slots: list[Any], depth: int) -> Any:
@@ -40,7 +50,7 @@ def _dump(value: Any, path: str, slots: list[Any], depth: int) -> Any:
     if type_ is int:
         return value if -(1 << 63) <= value < 1 << 64 else [_BIG, str(value)]
     if depth <= 0:
-        raise Unserializable(f"{path} is nested too deeply to travel, or contains itself")
+        raise _too_deep(path)
     if type_ in _SEQUENCES:
         return [
             _SEQUENCES[type_],
@@ -69,11 +79,11 @@ def _dump(value: Any, path: str, slots: list[Any], depth: int) -> Any:
     )
 
 
-def load(tree: Any, slots: list[Any], most_depth: int) -> Any:
+def load(tree: Any, slots: list[Any]) -> Any:
     """Return the value that the tree describes."""
     try:
-        return _load(tree, slots, most_depth)
-    except (TypeError, ValueError, IndexError) as error:
+        return _load(tree, slots, _MOST_DEPTH)
+    except (TypeError, ValueError, IndexError, RecursionError) as error:
         raise ProtocolViolation(f"expected a tree of plain values: {error}") from error
 
 
@@ -81,7 +91,7 @@ def _load(tree: Any, slots: list[Any], depth: int) -> Any:
     if type(tree) is not list:
         return tree
     if depth <= 0:
-        raise ProtocolViolation("a value is nested more deeply than was agreed on")
+        raise ProtocolViolation("a value is nested more deeply than any that is sent")
     tag = tree[0]
     builder = _BUILDERS.get(tag)
     if builder is not None:
