@@ -9,7 +9,7 @@ from pathlib import Path
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.minting import mint
 from telegrad.rpc.tls import Credentials
-from telegrad.rpc.transport import Connection, Identity, Listener, Role, connect, listen
+from telegrad.rpc.transport import Connection, Identity, Listener, connect, listen
 
 PATIENCE = 20.0
 """Seconds after which a wait in a test has failed."""
@@ -49,11 +49,11 @@ def hosting(address: str, identity: Identity, **options: float) -> Iterator[Host
 
 @contextlib.contextmanager
 def connected(
-    address: str, ps: Identity, trainer: Identity, role: Role = Role.DIALLER_REQUESTS
+    address: str, ps: Identity, trainer: Identity
 ) -> Iterator[tuple[Connection, Connection]]:
     """Yield the trainer's connection and that of ps, which it dialled."""
     with hosting(address, ps) as host:
-        dialled = connect(host.address, identity=trainer, expect=ps.name, role=role)
+        dialled = connect(host.address, identity=trainer, expect=ps.name)
         accepted = host.accept()
         try:
             yield dialled, accepted

@@ -16,16 +16,12 @@ from telegrad.rpc.handshake import (
     Received,
     Write,
 )
-from telegrad.rpc.introduction import Introduction, Limits, Role, Side
+from telegrad.rpc.introduction import Introduction, Limits, Side
 from telegrad.rpc.keys import ClusterKey
 
 KEY = ClusterKey(b"k" * 32)
-DIALLER = Introduction(
-    Side.DIALLER, Role.LISTENER_REQUESTS, "trainer", 41, b"d" * 32, Limits(header_bytes=5000), True
-)
-LISTENER = Introduction(
-    Side.LISTENER, Role.DIALLER_REQUESTS, "ps", 42, b"l" * 32, Limits(depth=10), True
-)
+DIALLER = Introduction(Side.DIALLER, "trainer", 41, b"d" * 32, Limits(header_bytes=5000), True)
+LISTENER = Introduction(Side.LISTENER, "ps", 42, b"l" * 32, Limits(dimensions=10), True)
 
 
 def dialler(own: Introduction = DIALLER, key: ClusterKey = KEY, **options: object) -> Handshake:
@@ -64,11 +60,9 @@ def converse(one: Handshake, other: Handshake) -> tuple[list[Effect], list[Effec
 
 def test_two_workers_with_the_key_agree_on_everything_negotiated() -> None:
     ours, theirs = converse(dialler(), listener())
-    assert agreement(ours) == Agreement(
-        "ps", 42, Role.LISTENER_REQUESTS, 1, Limits(header_bytes=5000, depth=10), True
-    )
+    assert agreement(ours) == Agreement("ps", 42, 1, Limits(header_bytes=5000, dimensions=10), True)
     assert agreement(theirs) == Agreement(
-        "trainer", 41, Role.LISTENER_REQUESTS, 1, Limits(header_bytes=5000, depth=10), True
+        "trainer", 41, 1, Limits(header_bytes=5000, dimensions=10), True
     )
 
 
@@ -137,7 +131,7 @@ def test_an_introduction_sent_back_to_its_maker_is_refused() -> None:
 def test_our_nonce_in_anothers_introduction_is_refused() -> None:
     one = dialler()
     one.handle(Opened(), 0.0)
-    echo = msgspec.structs.replace(LISTENER, role=DIALLER.role, nonce=DIALLER.nonce)
+    echo = msgspec.structs.replace(LISTENER, nonce=DIALLER.nonce)
     assert isinstance(failure(one.handle(Received(echo.encode()), 0.0)), AuthenticationFailed)
 
 

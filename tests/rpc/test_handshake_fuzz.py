@@ -11,7 +11,6 @@ from telegrad.rpc.introduction import (
     INTRODUCTION_BYTES,
     Introduction,
     Limits,
-    Role,
     Side,
     check_worker_name,
 )
@@ -23,7 +22,6 @@ names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}", fullmatch=True)
 introductions = st.builds(
     Introduction,
     side=st.sampled_from(Side),
-    role=st.sampled_from(Role),
     name=names,
     incarnation=st.integers(0, 2**64 - 1),
     nonce=st.binary(min_size=32, max_size=32),
@@ -31,8 +29,6 @@ introductions = st.builds(
         Limits,
         header_bytes=st.integers(0, 2**32 - 1),
         payload_bytes=st.integers(0, 2**64 - 1),
-        in_flight_bytes=st.integers(0, 2**64 - 1),
-        depth=st.integers(0, 2**16 - 1),
         dimensions=st.integers(0, 2**16 - 1),
     ),
     segments=st.booleans(),
@@ -41,7 +37,7 @@ introductions = st.builds(
 
 
 def machine(side: Side) -> Handshake:
-    own = Introduction(side, Role.DIALLER_REQUESTS, "ps", 1, b"n" * 32)
+    own = Introduction(side, "ps", 1, b"n" * 32)
     handshake = Handshake(own, KEY, deadline=10.0)
     handshake.handle(Opened(), 0.0)
     return handshake
@@ -115,7 +111,7 @@ def test_no_stranger_gets_in_whatever_it_sends(
 )
 def test_no_other_key_gets_in(key: bytes, nonce: bytes) -> None:
     handshake = machine(Side.LISTENER)
-    own = Introduction(Side.DIALLER, Role.DIALLER_REQUESTS, "eve", 1, nonce)
+    own = Introduction(Side.DIALLER, "eve", 1, nonce)
     eve = Handshake(own, ClusterKey(key), deadline=10.0)
     said = eve.handle(Opened(), 0.0)
     for _ in range(2):
@@ -137,7 +133,7 @@ def test_no_other_key_gets_in(key: bytes, nonce: bytes) -> None:
 @settings(deadline=None)
 @given(name=st.text(max_size=140) | st.text(st.sampled_from("ab.:-"), min_size=120, max_size=140))
 def test_a_name_is_a_workers_exactly_if_it_can_be_introduced(name: str) -> None:
-    plain = Introduction(Side.DIALLER, Role.DIALLER_REQUESTS, "x", 1, b"n" * 32)
+    plain = Introduction(Side.DIALLER, "x", 1, b"n" * 32)
     try:
         check_worker_name(name)
     except UsageError:

@@ -20,7 +20,7 @@ from tests.rpc.connected import (
 )
 
 from telegrad.errors import AuthenticationFailed, ProtocolViolation, Refused, UsageError
-from telegrad.rpc.introduction import Introduction, Role, Side
+from telegrad.rpc.introduction import Introduction, Side
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.minting import mint
 from telegrad.rpc.tls import Credentials
@@ -108,9 +108,7 @@ def is_let_in(context: ssl.SSLContext, address: str) -> bool:
         try:
             with context.wrap_socket(plain) as stranger:
                 # Under TLS 1.3 the client learns of a refusal when it first reads.
-                introduction = Introduction(
-                    Side.DIALLER, Role.DIALLER_REQUESTS, "trainer", 1, b"n" * 32
-                )
+                introduction = Introduction(Side.DIALLER, "trainer", 1, b"n" * 32)
                 stranger.sendall(introduction.encode())
                 return bool(stranger.recv(1))
         except (ssl.SSLError, ConnectionError):

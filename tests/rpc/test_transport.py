@@ -28,7 +28,6 @@ from telegrad.rpc.transport import (
     Connection,
     Identity,
     PrivateDirectory,
-    Role,
     connect,
     listen,
     parse_address,
@@ -173,12 +172,11 @@ def test_closing_twice_is_harmless(pair: Pair) -> None:
 
 def test_both_ends_know_each_other(directory: PrivateDirectory) -> None:
     ps, trainer = identities()
-    trainer = msgspec.structs.replace(trainer, limits=Limits(depth=5))
-    with connected("tcp://127.0.0.1:0", ps, trainer, Role.LISTENER_REQUESTS) as (dialled, accepted):
+    trainer = msgspec.structs.replace(trainer, limits=Limits(dimensions=5))
+    with connected("tcp://127.0.0.1:0", ps, trainer) as (dialled, accepted):
         assert (dialled.peer_name, dialled.peer_incarnation) == ("ps", 7)
         assert (accepted.peer_name, accepted.peer_incarnation) == ("trainer", 8)
-        assert dialled.role is accepted.role is Role.LISTENER_REQUESTS
-        assert dialled.limits == accepted.limits == Limits(depth=5)
+        assert dialled.limits == accepted.limits == Limits(dimensions=5)
         assert not dialled.same_host
         nodelay = socket.socket(fileno=os.dup(dialled.fileno()))
         with nodelay:

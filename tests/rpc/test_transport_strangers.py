@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.rpc.connected import PATIENCE, Host, hosting, identities, receive_exactly
 
-from telegrad.rpc.introduction import Introduction, Role, Side
+from telegrad.rpc.introduction import Introduction, Side
 from telegrad.rpc.transport import Connection, connect, listen
 
 PS, TRAINER = identities()
-INTRODUCTION = Introduction(Side.DIALLER, Role.DIALLER_REQUESTS, "eve", 1, b"e" * 32).encode()
+INTRODUCTION = Introduction(Side.DIALLER, "eve", 1, b"e" * 32).encode()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@
     checked in constant time
 
 T is both introductions, byte for byte, and the certificates of both sides where there is TLS. It
-holds the roles, versions, names, incarnations, limits and both nonces, so nothing that was
+holds the versions, names, incarnations, limits and both nonces, so nothing that was
 negotiated can be changed under way; a recorded proof is worthless because the nonces are fresh,
 and one sent back to its maker is worthless because it names the side. The dialler proves first: a
 stranger learns nothing that was made with the key.
@@ -30,7 +30,6 @@ from telegrad.rpc.introduction import (
     INTRODUCTION_BYTES,
     Introduction,
     Limits,
-    Role,
     Side,
     could_be_introduction,
 )
@@ -61,7 +60,6 @@ class Agreement(msgspec.Struct, frozen=True):
 
     peer_name: str
     peer_incarnation: int
-    role: Role
     version: int
     limits: Limits
     segments: bool
@@ -209,8 +207,6 @@ class Handshake:
                 f"its own, got that of a {peer.side.name.lower()}: our own message sent back?"
             )
         if own.side is Side.LISTENER:
-            # The listener takes the role from the dialler: it can't know which socket this is.
-            self._own = own = msgspec.structs.replace(own, role=peer.role)
             answer = own.encode()
             self._transcript = b"".join((message, answer, *self._certificates))
             self._state = _State.AWAITS_PROOF
@@ -219,8 +215,6 @@ class Handshake:
             return [Write(answer), *(self._fail(mismatch) if mismatch else [])]
         if mismatch := self._version_mismatch(peer):
             raise mismatch
-        if peer.role is not own.role:
-            raise ProtocolViolation(f"expected the role {own.role!r} back, got {peer.role!r}")
         self._check_name(peer)
         self._transcript = b"".join((own.encode(), message, *self._certificates))
         self._state = _State.AWAITS_PROOF
@@ -246,7 +240,6 @@ class Handshake:
         agreement = Agreement(
             peer.name,
             peer.incarnation,
-            own.role,
             min(own.newest, peer.newest),
             own.limits.smaller(peer.limits),
             own.segments and peer.segments,

@@ -24,7 +24,6 @@ __all__ = [
     "OLDEST_VERSION",
     "Introduction",
     "Limits",
-    "Role",
     "Side",
     "check_worker_name",
     "could_be_introduction",
@@ -37,8 +36,8 @@ NONCE_BYTES = 32
 _MAGIC = b"telegrad"
 _NAME_BYTES = 128
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
-# magic, side, role, segments, oldest, newest, incarnation, five limits, nonce, name
-_LAYOUT = struct.Struct(f"!8sBBBHHQIQQHH{NONCE_BYTES}sB{_NAME_BYTES}s")
+# magic, side, segments, oldest, newest, incarnation, three limits, nonce, name
+_LAYOUT = struct.Struct(f"!8sBBHHQIQH{NONCE_BYTES}sB{_NAME_BYTES}s")
 
 INTRODUCTION_BYTES = _LAYOUT.size
 
@@ -50,20 +49,11 @@ class Side(enum.IntEnum):
     LISTENER = 2
 
 
-class Role(enum.IntEnum):
-    """Whose requests the connection carries; a pair of workers holds one of each."""
-
-    DIALLER_REQUESTS = 1
-    LISTENER_REQUESTS = 2
-
-
 class Limits(msgspec.Struct, frozen=True):
     """The most that a worker takes from its peer; a connection runs under the smaller of both."""
 
     header_bytes: int = 64 << 20
     payload_bytes: int = 1 << 40
-    in_flight_bytes: int = 1 << 42
-    depth: int = 1000
     dimensions: int = 64
 
     def smaller(self, other: "Limits") -> "Limits":
@@ -71,17 +61,14 @@ class Limits(msgspec.Struct, frozen=True):
         return Limits(
             min(self.header_bytes, other.header_bytes),
             min(self.payload_bytes, other.payload_bytes),
-            min(self.in_flight_bytes, other.in_flight_bytes),
-            min(self.depth, other.depth),
             min(self.dimensions, other.dimensions),
         )
 
 
 class Introduction(msgspec.Struct, frozen=True):
-    """Who speaks, in which role, and what it can do. `segments`: it takes shared memory."""
+    """Who speaks, and what it can do. `segments`: it takes shared memory."""
 
     side: Side
-    role: Role
     name: str
     incarnation: int
     nonce: bytes
@@ -96,15 +83,12 @@ class Introduction(msgspec.Struct, frozen=True):
         return _LAYOUT.pack(
             _MAGIC,
             self.side,
-            self.role,
             self.segments,
             self.oldest,
             self.newest,
             self.incarnation,
             self.limits.header_bytes,
             self.limits.payload_bytes,
-            self.limits.in_flight_bytes,
-            self.limits.depth,
             self.limits.dimensions,
             self.nonce,
             len(name),
@@ -118,15 +102,14 @@ class Introduction(msgspec.Struct, frozen=True):
             raise ProtocolViolation(
                 f"expected an introduction of {INTRODUCTION_BYTES} bytes, got {len(message)}"
             )
-        magic, side, role, segments, oldest, newest, incarnation, *rest = _LAYOUT.unpack(message)
-        header_bytes, payload_bytes, in_flight_bytes, depth, dimensions, *rest = rest
+        magic, side, segments, oldest, newest, incarnation, *rest = _LAYOUT.unpack(message)
+        header_bytes, payload_bytes, dimensions, *rest = rest
         nonce, name_length, name_field = rest
         if magic != _MAGIC:
             raise ProtocolViolation(f"expected the bytes {_MAGIC!r} of a worker, got {magic!r}")
         name = name_field[:name_length].decode("ascii", "replace")
         if (
             side not in (Side.DIALLER, Side.LISTENER)
-            or role not in (Role.DIALLER_REQUESTS, Role.LISTENER_REQUESTS)
             or segments > 1
             or not 0 < oldest <= newest
             or name_length > _NAME_BYTES
@@ -135,15 +118,14 @@ class Introduction(msgspec.Struct, frozen=True):
         ):
             raise ProtocolViolation(
                 "expected a well-formed introduction, got one with side "
-                f"{side}, role {role}, versions {oldest} to {newest}, name {name!r}"
+                f"{side}, versions {oldest} to {newest}, name {name!r}"
             )
         return Introduction(
             Side(side),
-            Role(role),
             name,
             incarnation,
             nonce,
-            Limits(header_bytes, payload_bytes, in_flight_bytes, depth, dimensions),
+            Limits(header_bytes, payload_bytes, dimensions),
             bool(segments),
             oldest,
             newest,

@@ -26,12 +26,11 @@ def start_worker(
     options = options or Options()
     # Random, so that two lives of one worker never look the same; 63 bits fit everywhere.
     incarnation = secrets.randbits(63) | 1
-    most = options.in_flight_bytes_of_peer
     identity = Identity(
         name,
         incarnation,
         key,
-        Limits(payload_bytes=most, in_flight_bytes=most),
+        Limits(payload_bytes=options.in_flight_bytes_of_peer),
         segments=options.segments,
         credentials=credentials,
     )

@@ -3,7 +3,7 @@
 Frames and calls are not known here. Nothing but a proved peer's bytes comes out of it.
 """
 
-from telegrad.rpc.introduction import Limits, Role
+from telegrad.rpc.introduction import Limits
 from telegrad.rpc.transport.address import UNIX_SOCKETS, Address, parse_address
 from telegrad.rpc.transport.connection import Buffer, Connection
 from telegrad.rpc.transport.dialling import connect
@@ -20,7 +20,6 @@ __all__ = [
     "Limits",
     "Listener",
     "PrivateDirectory",
-    "Role",
     "connect",
     "listen",
     "parse_address",

@@ -25,7 +25,7 @@ import msgspec
 
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.handshake import Agreement
-from telegrad.rpc.introduction import Limits, Role
+from telegrad.rpc.introduction import Limits
 from telegrad.rpc.transport.descriptors import DescriptorChannel
 from telegrad.rpc.transport.readiness import is_ready
 
@@ -59,7 +59,6 @@ class Connection(abc.ABC):
     def __init__(self, agreement: Agreement, address: str) -> None:
         self.peer_name: str = agreement.peer_name
         self.peer_incarnation: int = agreement.peer_incarnation
-        self.role: Role = agreement.role
         self.version: int = agreement.version
         self.limits: Limits = agreement.limits
         self.address = address
@@ -67,7 +66,7 @@ class Connection(abc.ABC):
         self.peer_pid: int | None = None
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} to {self.peer_name} at {self.address}, {self.role.name}>"
+        return f"<{type(self).__name__} to {self.peer_name} at {self.address}>"
 
     @abc.abstractmethod
     def fileno(self) -> int:

@@ -9,7 +9,7 @@ import socket
 import time
 
 from telegrad.errors import Refused, UsageError, WorkerLost
-from telegrad.rpc.introduction import Role, Side
+from telegrad.rpc.introduction import Side
 from telegrad.rpc.transport.address import UNIX_SOCKETS, Address, parse_address
 from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.transport.identity import Identity
@@ -27,7 +27,6 @@ def connect(
     *,
     identity: Identity,
     expect: str | None = None,
-    role: Role = Role.DIALLER_REQUESTS,
     timeout: float = 10.0,
     patience: float = 0.0,
 ) -> Connection:
@@ -44,7 +43,7 @@ def connect(
     while True:
         attempts += 1
         try:
-            return _open(_begin(wanted, identity, expect, role, timeout))
+            return _open(_begin(wanted, identity, expect, timeout))
         except _Unreachable as error:
             waited = time.monotonic() - began
             if waited + pause > (max(patience, timeout) if error.is_busy else patience):
@@ -78,9 +77,7 @@ def _check(address: Address, identity: Identity) -> None:
         raise UsageError(f"{address.text}: this system has no Unix sockets: use tcp://127.0.0.1")
 
 
-def _begin(
-    address: Address, identity: Identity, expect: str | None, role: Role, timeout: float
-) -> Opening:
+def _begin(address: Address, identity: Identity, expect: str | None, timeout: float) -> Opening:
     """Return a connected socket on its way to a connection."""
     deadline = time.monotonic() + timeout
     places: list[tuple[int, str | tuple[str, int]]]
@@ -104,7 +101,6 @@ def _begin(
                 Side.DIALLER,
                 identity,
                 deadline=deadline,
-                role=role,
                 expect=expect,
                 credentials=identity.credentials if address.scheme == "tls" else None,
             )

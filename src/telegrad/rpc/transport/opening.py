@@ -23,7 +23,7 @@ from telegrad.rpc.handshake import (
     Received,
     Write,
 )
-from telegrad.rpc.introduction import NONCE_BYTES, Introduction, Role, Side
+from telegrad.rpc.introduction import NONCE_BYTES, Introduction, Side
 from telegrad.rpc.segments import SEGMENTS
 from telegrad.rpc.tls import Credentials, certificate_digest, certified_name
 from telegrad.rpc.transport.address import UNIX_SOCKETS
@@ -55,7 +55,6 @@ class Opening:
         identity: Identity,
         *,
         deadline: float,
-        role: Role = Role.DIALLER_REQUESTS,
         expect: str | None = None,
         credentials: Credentials | None = None,
     ) -> None:
@@ -69,7 +68,6 @@ class Opening:
         self.waits_for_write = False
         self._side = side
         self._identity = identity
-        self._role = role
         self._expect = expect
         self._credentials = credentials
         self._fds: list[int] = []
@@ -174,7 +172,6 @@ class Opening:
         identity = self._identity
         own = Introduction(
             self._side,
-            self._role,
             identity.name,
             identity.incarnation,
             secrets.token_bytes(NONCE_BYTES),
