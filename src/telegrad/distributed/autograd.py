@@ -20,6 +20,7 @@ from telegrad.distributed.passes import Part
 from telegrad.distributed.summary import gradients
 from telegrad.errors import ContextError, DTypeError, GradientError, UsageError
 from telegrad.rpc.current import current_worker
+from telegrad.rpc.names import COUNTER_BITS
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.wire.functions import expose
 from telegrad.tensors import Tensor
@@ -314,7 +315,7 @@ def _is_valid_context(context_id: int) -> bool:
 
 def _get_max_id() -> int:
     """The largest id that this worker can give to a context."""
-    return current_worker().id << 48 | (1 << 48) - 1
+    return current_worker().id << COUNTER_BITS | (1 << COUNTER_BITS) - 1
 
 
 def _init(worker_id: int) -> None:

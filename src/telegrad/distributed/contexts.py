@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
 from telegrad.errors import ContextError
-from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.tensors import Tensor
 
 __all__ = ["AFTER", "CURRENT", "SERVED", "Context", "Contexts", "Place"]
@@ -24,7 +24,6 @@ __all__ = ["AFTER", "CURRENT", "SERVED", "Context", "Contexts", "Place"]
 AFTER: Final = 1 << 62
 """The first of a path that lies after the whole forward program: it belongs to a pass."""
 
-_COUNTER_BITS = 48
 _REMEMBERED = 4096
 
 
@@ -56,7 +55,7 @@ class Context:
     @property
     def home_id(self) -> int:
         """The id of the worker that opened the context."""
-        return self.id >> _COUNTER_BITS
+        return maker_of(self.id)
 
     def is_home(self, name: str) -> bool:
         """Whether a worker that this one knows in the context is the home."""

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from telegrad.distributed.telling import pass_on
-from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.service import ServiceRequest
 from telegrad.rpc.worker import Worker
 from telegrad.tensors.levels import Level
@@ -109,7 +109,7 @@ class LevelBook:
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
         for number in list(self._by_id):
-            origin = number >> 48
+            origin = maker_of(number)
             if origin == who.id:
                 self._close(number)
             elif origin != self._worker.id:

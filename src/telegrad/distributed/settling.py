@@ -20,7 +20,7 @@ from telegrad.distributed.contexts import Context
 from telegrad.distributed.passes import Part
 from telegrad.distributed.recording import Recorder
 from telegrad.distributed.telling import pass_on, tell
-from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.service import ServiceRequest
 
 __all__ = ["Settling"]
@@ -80,7 +80,7 @@ class Settling:
         if self._settle_here(context, pass_id, succeeded):
             # After a success the root knows all who took part, but may not reach them; after a
             # failure it knows only its own peers.
-            is_from_root = request.frm.id == pass_id >> 48
+            is_from_root = request.frm.id == maker_of(pass_id)
             if not succeeded or not is_from_root or pass_id in context.doubted:
                 self._pass_on(context, pass_id, succeeded, request.frm.name)
         elif context.settled[pass_id] != succeeded:
@@ -98,13 +98,13 @@ class Settling:
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
         for context in self._recorder.contexts.all():
             for pass_id, succeeded in list(context.settled.items()):
-                if succeeded and pass_id >> 48 == who.id:
+                if succeeded and maker_of(pass_id) == who.id:
                     self._pass_on(context, pass_id, True, who.name)
                     if not self._is_home(context):
                         notice = [context.id, pass_id, True, []]
                         self._start(tell, self._worker, context.home_id, SETTLE, notice)
             for pass_id in [*list(context.passes), *list(context.doubted)]:
-                root = pass_id >> 48
+                root = maker_of(pass_id)
                 if not self._is_home(context):
                     if root != self._worker.id:
                         # Word of the end may have been to come through who is lost.
@@ -131,7 +131,7 @@ class Settling:
             context.doubted[pass_id] = None
             is_here = pass_id in context.passes
             succeeded = context.settled.get(pass_id)
-            root = pass_id >> 48
+            root = maker_of(pass_id)
             if succeeded is None and root != self._worker.id:
                 self._start(self._ask_root, root, context, pass_id)
             elif succeeded is None and not is_here:

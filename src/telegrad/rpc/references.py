@@ -16,7 +16,7 @@ from telegrad.errors import NotInitialized, PeerError, ProtocolViolation, UsageE
 from telegrad.rpc.call import Call
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.future import Future
-from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.protocol.references import DELETE, Held, ReferenceTable, Send, State
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.service import ServiceRequest
@@ -315,7 +315,7 @@ class References:
         """Forget the users, and give up the owners, on a lost worker."""
         self._peer_gone(who.name, error)
         with self._lock:
-            asked = [rref for rref in self._table.owned if rref >> 48 == who.id]
+            asked = [rref for rref in self._table.owned if maker_of(rref) == who.id]
             given_up = self._table.give_up_awaited(asked)
         for value in given_up:
             value._settle(None, error)

@@ -32,7 +32,7 @@ from telegrad.rpc.host import Host
 from telegrad.rpc.incoming import Incoming
 from telegrad.rpc.interceptor import Interceptor
 from telegrad.rpc.loopback import Loopback
-from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
+from telegrad.rpc.names import COUNTER_BITS, UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.observer import Observer
 from telegrad.rpc.options import Options
 from telegrad.rpc.outgoing import Outgoing
@@ -48,7 +48,6 @@ from telegrad.rpc.wire.codec import Codec
 __all__ = ["Worker"]
 
 _log = logging.getLogger("telegrad.rpc")
-_COUNTER_BITS: Final = 48
 _LONGEST_DIAL: Final = 10.0
 _encode_hello = msgspec.msgpack.Encoder().encode
 _decode_hello = msgspec.msgpack.Decoder(tuple[int, str]).decode
@@ -184,7 +183,7 @@ class Worker:
 
     def next_id(self) -> int:
         """Return a new 64-bit id: the worker's id in the high 16 bits, a counter below."""
-        return self.id << _COUNTER_BITS | next(self._ids)
+        return self.id << COUNTER_BITS | next(self._ids)
 
     # Peers.
 

@@ -14,12 +14,11 @@ from telegrad.interop.torch_rpc import constants, serving
 from telegrad.interop.torch_rpc.failures import RpcTimeout, as_torch_raises
 from telegrad.interop.torch_rpc.futures import CallFuture, failed
 from telegrad.rpc import rref as plain
-from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.names import COUNTER_BITS, WorkerInfo, maker_of
 
 __all__ = ["RRef", "RRefProxy"]
 
 _UNSET = constants.UNSET_RPC_TIMEOUT
-_COUNTER_BITS = 48
 
 
 class RRef(plain.RRef):
@@ -168,7 +167,7 @@ class RRefProxy:
 
 
 def _id_text(number: int) -> str:
-    created_on, local_id = number >> _COUNTER_BITS, number & ((1 << _COUNTER_BITS) - 1)
+    created_on, local_id = maker_of(number), number & ((1 << COUNTER_BITS) - 1)
     return f"GloballyUniqueId(created_on={created_on}, local_id={local_id})"
 
 
