@@ -71,7 +71,7 @@ def test_a_call_that_is_given_up_after_its_path_was_lost_waits_for_no_fate(simul
     def program():
         call = a.rpc_async("b", simulated.keep, ("kept", a.make_rref(1)))
         a.endpoint_lost(call.endpoint, ConnectionError("lost"))
-        a.references.gave_up(call.endpoint, call.number, call)
+        a.references.gave_up(call)
 
     simulation.run("a", program)
     assert not a.references._unresolved

@@ -298,7 +298,7 @@ class Outgoing:
 
     def expire(self, endpoint: Endpoint, now: float) -> None:
         """Fail the calls whose deadline has passed, on another thread: that may take its time."""
-        for _, call in endpoint.calls.expired(now):
+        for call in endpoint.calls.expired(now):
             self._worker.host.start(partial(self._give_up, call))
 
     def expire_call(self, call: Call) -> None:
@@ -308,7 +308,7 @@ class Outgoing:
 
     def _give_up(self, call: Call) -> None:
         self._failed(call, self._too_late(call, "did not answer"))
-        self._worker.references.gave_up(call.endpoint, call.number, call)
+        self._worker.references.gave_up(call)
 
     def _too_late(self, call: Call, failing: str) -> CallTimeout:
         what = getattr(call, "said", None) or getattr(call.what, "__qualname__", call.what)
@@ -319,5 +319,5 @@ class Outgoing:
 
     def abandon(self, endpoint: Endpoint, error: Callable[[], BaseException]) -> None:
         """Fail all calls on a path that is lost."""
-        for _, call in endpoint.calls.drain():
+        for call in endpoint.calls.drain():
             self._failed(call, error())

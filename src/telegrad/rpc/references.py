@@ -114,7 +114,7 @@ class References:
                 break  # Another thread may flush as well, so asking first would not do.
             with self._lock:
                 if owns:
-                    effects += self._table.close_handle(number)
+                    self._table.close_handle(number)
                 else:
                     effects += self._table.release(number)
         self._perform(effects)
@@ -208,7 +208,7 @@ class References:
                 # It went with whoever sent it, and a place for it would never be filled.
                 raise WorkerLost(f"worker {parent!r}, which sent a reference, was lost")
             if name == self._worker.name:
-                _, effects = self._table.came_home(rref, fork, parent, is_early)
+                effects = self._table.came_home(rref, fork, parent, is_early)
                 handle = self.handle_type.handle(self._worker, self._worker.info, rref, None)
             else:
                 effects = self._table.arrived(rref, fork, name, parent, is_early)
@@ -218,8 +218,9 @@ class References:
 
     # Calls that were given up.
 
-    def gave_up(self, endpoint: Endpoint, number: int, call: Call) -> None:
+    def gave_up(self, call: Call) -> None:
         """A call's deadline has passed: find out whether it ever arrived."""
+        endpoint, number = call.endpoint, call.number
         cancel = partial(self._worker.outgoing.notify_on, endpoint, _SERVICE, [_CANCEL, number])
         if call.forks or call.creates:
             with self._lock:

@@ -17,7 +17,7 @@ from telegrad.rpc.protocol.references import (
 
 def owner_with_user():
     owner, user = ReferenceTable("owner"), ReferenceTable("user")
-    owner.own(1, "value", "user")
+    owner.create(1, "user")
     user.hold(1, 1, "owner", None, State.CONFIRMED)
     return owner, user
 
@@ -140,7 +140,7 @@ def test_nonsense_is_refused():
 def test_whatever_the_order_of_messages_the_value_goes_with_its_last_holder(seed):
     dice = random.Random(seed)
     tables = {name: ReferenceTable(name) for name in ("owner", "a", "b", "c")}
-    tables["owner"].own(0, "value", "a")
+    tables["owner"].create(0, "a")
     tables["a"].hold(0, 0, "owner", None, State.CONFIRMED)
     holders = [("a", 0)]
     numbers = iter(range(1, 1000))
@@ -156,7 +156,7 @@ def test_whatever_the_order_of_messages_the_value_goes_with_its_last_holder(seed
             if message[0] == "travels":
                 fork = message[1]
                 if to == "owner":
-                    _, effects = tables[to].came_home(0, fork, frm)
+                    effects = tables[to].came_home(0, fork, frm)
                     tables[to].close_handle(0)
                     post(to, effects)
                 else:
@@ -181,7 +181,7 @@ def test_whatever_the_order_of_messages_the_value_goes_with_its_last_holder(seed
             if message[0] != "travels":
                 post(to, tables[to].handle(frm, message))
             elif to == "owner":
-                _, effects = tables[to].came_home(0, message[1], frm)
+                effects = tables[to].came_home(0, message[1], frm)
                 tables[to].close_handle(0)
                 post(to, effects)
             else:

@@ -43,19 +43,20 @@ class Calls(Generic[C]):
         """Close the call and return it; None if it is not open (late, repeated or never made)."""
         return self.open.pop(number, None)
 
-    def expired(self, now: float) -> list[tuple[int, C]]:
+    def expired(self, now: float) -> list[C]:
         """Close the calls whose deadline has passed and return them, oldest first."""
-        late = [number for number, call in self._snapshot() if call.deadline <= now]
-        return [(number, call) for number in late if (call := self.finish(number)) is not None]
+        return self._finish_all([n for n, call in self._snapshot() if call.deadline <= now])
 
     def next_deadline(self) -> float:
         """Return the earliest deadline of an open call; infinity if there is none."""
         return min((call.deadline for _, call in self._snapshot()), default=math.inf)
 
-    def drain(self) -> list[tuple[int, C]]:
+    def drain(self) -> list[C]:
         """Close all calls and return them, oldest first."""
-        numbers = [number for number, _ in self._snapshot()]
-        return [(number, call) for number in numbers if (call := self.finish(number)) is not None]
+        return self._finish_all([number for number, _ in self._snapshot()])
+
+    def _finish_all(self, numbers: list[int]) -> list[C]:
+        return [call for number in numbers if (call := self.finish(number)) is not None]
 
     def _snapshot(self) -> list[tuple[int, C]]:
         # `list` of a dict's view does not let another thread in between.

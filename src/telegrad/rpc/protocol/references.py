@@ -94,13 +94,16 @@ class ReferenceTable:
 
     # The owner.
 
-    def own(self, rref: int, value: Any, user: str | None = None) -> Owned:
-        """Keep a value; a user that asked for its creation has the fork of the same number."""
-        entry = self.owned[rref] = Owned(value, {rref: user} if user is not None else {})
+    def own(self, rref: int, value: Any) -> Owned:
+        """Keep a value."""
+        entry = self.owned[rref] = Owned(value, {})
         return entry
 
     def create(self, rref: int, user: str) -> Any:
-        """Keep a place for a value that a user asked for, and return it: early forks may have."""
+        """Keep a place for a value that a user asked for, and return it: early forks may have.
+
+        The user has the fork of the same number.
+        """
         entry = self.owned.get(rref) or self.own(rref, self._new_value())
         entry.is_awaited = False
         if user != self._me:
@@ -125,13 +128,12 @@ class ReferenceTable:
         """The owner itself has one more handle."""
         self.owned[rref].handles += 1
 
-    def close_handle(self, rref: int) -> list[Send]:
+    def close_handle(self, rref: int) -> None:
         """The owner itself has one handle less."""
         entry = self.owned.get(rref)
         if entry is not None:
             entry.handles -= 1
             self._free_if_unused(rref)
-        return []
 
     def _drop_user(self, rref: int, fork: int) -> None:
         # The value may be gone: a DELETE may overtake the CHILD of the same fork.
@@ -155,10 +157,9 @@ class ReferenceTable:
         parent: str | None,
         state: State,
         is_early: bool = False,
-    ) -> Held:
+    ) -> None:
         """Enter a fork of this worker."""
-        entry = self.held[fork] = Held(rref, fork, owner, parent, state, is_early)
-        return entry
+        self.held[fork] = Held(rref, fork, owner, parent, state, is_early)
 
     def is_early(self, fork: int | None) -> bool:
         """Say whether the value of a fork may not have been created yet."""
@@ -230,17 +231,12 @@ class ReferenceTable:
         self.hold(rref, fork, owner, parent, State.PENDING, is_early)
         return [Send(owner, (ADD, rref, fork, is_early))]
 
-    def came_home(
-        self, rref: int, fork: int, parent: str, is_early: bool = False
-    ) -> tuple[bool, list[Send]]:
-        """A fork came from `parent` for this worker, which owns the value: one more handle.
-
-        Also return whether there is such a value.
-        """
+    def came_home(self, rref: int, fork: int, parent: str, is_early: bool = False) -> list[Send]:
+        """A fork came from `parent` for this worker, which owns the value: one more handle."""
         entry = self._find(rref, is_early)
         if entry is not None:
             entry.handles += 1
-        return entry is not None, [Send(parent, (CHILD, fork))]
+        return [Send(parent, (CHILD, fork))]
 
     def handle(self, frm: str, message: tuple[Any, ...]) -> list[Send]:
         """Another worker's message came."""
