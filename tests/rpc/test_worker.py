@@ -524,6 +524,25 @@ def test_a_reference_to_a_failed_value_raises_its_error(pair):
         reference.to_here()
 
 
+class UsesReferencesAtItsEnd:
+    def __init__(self, worker, found):
+        self.worker, self.found = worker, found
+
+    def __del__(self):
+        self.worker.make_rref("another")
+        self.found.append(self.worker.references.counts()["owned"])
+
+
+def test_the_end_of_a_value_may_use_references(pair):
+    found = []
+    pair[0].make_rref(UsesReferencesAtItsEnd(pair[0], found))
+    assert eventually(lambda: len(found) == 1)
+    kept = pair[0].make_rref(UsesReferencesAtItsEnd(pair[0], found))
+    pair[0].close()
+    assert eventually(lambda: len(found) == 2)
+    assert kept.is_owner()
+
+
 def test_a_reference_is_not_pickled(pair):
     import pickle
 

@@ -289,6 +289,8 @@ class References:
         self._perform(effects)
 
     def _perform(self, effects: list[Send]) -> None:
+        # Without the lock: a value's finalizer may use references itself.
+        self._table.freed.clear()
         for effect in effects:
             peer = self._worker.peers.get(effect.to)
             if peer is None:
@@ -332,7 +334,9 @@ class References:
 
     def close(self) -> None:
         """Forget everything."""
+        table = ReferenceTable(self._worker.name, Future)
         with self._lock:
-            self._table = ReferenceTable(self._worker.name, Future)
+            # The values of the old one go when the lock has been released; see `_perform`.
+            table, self._table = self._table, table
             self._unresolved.clear()
             self._answered.clear()

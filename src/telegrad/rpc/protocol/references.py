@@ -91,6 +91,8 @@ class ReferenceTable:
         self.owned: dict[int, Owned] = {}
         self.held: dict[int, Held] = {}
         self.given: dict[int, Given] = {}
+        self.freed: list[Owned] = []
+        """What is owned no longer, until the caller drops it: that may run code of the user's."""
 
     # The owner.
 
@@ -145,7 +147,7 @@ class ReferenceTable:
     def _free_if_unused(self, rref: int) -> None:
         entry = self.owned.get(rref)
         if entry is not None and not entry.users and entry.handles <= 0:
-            del self.owned[rref]
+            self.freed.append(self.owned.pop(rref))
 
     # A user.
 
