@@ -14,7 +14,6 @@ import numpy as np
 from telegrad.distributed import foreign
 from telegrad.distributed.autograd import get_gradients
 from telegrad.distributed.equipment import autograd_of
-from telegrad.distributed.foreign import framework_of
 from telegrad.distributed.locks import locks_of
 from telegrad.errors import DTypeError
 from telegrad.optim.optimizer import Optimizer
@@ -93,7 +92,7 @@ def make(
     """An optimiser for these parameters of this worker."""
     params = [reference.local_value() for reference in references]
     for reference, parameter in zip(references, params):
-        if framework_of(parameter) is not None:
+        if foreign.framework_of(parameter) is not None:
             # Its optimiser has rules of its own, e.g. that a constant is never stepped.
             continue
         if not getattr(parameter, "requires_grad", False) or not parameter.is_leaf:

@@ -83,7 +83,7 @@ class Questions:
 
     def ask(
         self,
-        to: str | WorkerInfo,
+        to: str,
         service: str,
         body: Any,
         arrays: Any = (),

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from telegrad.errors import CallTimeout, PeerError, UsageError, WorkerLost
+from telegrad.errors import PeerError, UsageError, WorkerLost
 from telegrad.rpc import environment
 from telegrad.rpc.call import Call
 from telegrad.rpc.current import current_worker, default_worker, set_default_worker
@@ -170,7 +170,7 @@ class _Membership:
         if self._rendezvous is None:
             try:
                 is_last, _ = self.worker.ask_service(0, _LEAVE, served, timeout=timeout)
-            except (CallTimeout, PeerError):
+            except PeerError:
                 # Rank 0 has gone, or keeps us waiting too long: either way it is time to go.
                 return True
             return bool(is_last)

@@ -273,7 +273,7 @@ class Incoming:
         worker = self._worker
         current_request.set(Request(worker, endpoint, frame.ident, False))
         try:
-            accept = worker.references.acceptor(endpoint)
+            accept = endpoint.accept or worker.references.acceptor(endpoint)
             sealed, slots = worker.codec.unseal(
                 frame.header, frame.buffers, endpoint.limits, accept
             )

@@ -287,12 +287,14 @@ class Worker:
         """A path broke: its peer is lost, as far as this worker can tell."""
         with self.peers.lock:
             peer = self.peers.get(endpoint.peer.name)
-            known = peer is not None and endpoint in peer.endpoints()
-            endpoints = peer.endpoints() if known and peer is not None else [endpoint]
-            if known and peer is not None:
+            endpoints = [] if peer is None else peer.endpoints()
+            known = endpoint in endpoints
+            if peer is not None and known:
                 peer.outgoing = None
                 peer.incoming = []
                 peer.lost = cause
+            else:
+                endpoints = [endpoint]
         reason = cause if str(cause) else type(cause).__name__
         for each in endpoints:
             each.closed = True
@@ -405,12 +407,10 @@ class Worker:
                     endpoint.send(frames.BYE, 0, 0, 0, b"")
             except (OSError, EOFError):
                 pass
-        for endpoint in [*endpoints, self._loopback]:
-            if endpoint is self._loopback:
-                endpoint.close()
-                gone = ConnectionError("this worker has shut down")
-                self.outgoing.abandon(endpoint, partial(self._loss, self.info, "", gone))
-            else:
-                self.endpoint_lost(endpoint, ConnectionError("this worker has shut down"))
+        gone = ConnectionError("this worker has shut down")
+        for endpoint in endpoints:
+            self.endpoint_lost(endpoint, gone)
+        self._loopback.close()
+        self.outgoing.abandon(self._loopback, partial(self._loss, self.info, gone, gone))
         self.references.close()
         self.host.close(timeout)
