@@ -14,9 +14,9 @@ __all__ = ["RemoteModule"]
 
 
 class RemoteModule:
-    """Makes ``module_class(*args, **kwargs)`` on worker `on`; calling this calls it there.
+    """Makes ``module_cls(*args, **kwargs)`` on another worker; calling this calls it there.
 
-    `on` is a worker's name or, as PyTorch writes it, ``"name/device"``.
+    `remote_device` is a worker's name or, as PyTorch writes it, ``"name/device"``.
     """
 
     def __init__(
