@@ -8,6 +8,7 @@ because this process was killed, they end.
 
 import contextlib
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from telegrad.distributed.equipment import equip
 from telegrad.errors import UnknownWorker, UsageError, WorkerLost
 from telegrad.rpc.current import default_worker, set_default_worker
 from telegrad.rpc.introduction import check_worker_name
-from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.keys import KEY_BYTES, ClusterKey
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.starting import start_worker
@@ -149,7 +150,8 @@ class LocalCluster:
 
     def _start(self) -> None:
         end = time.monotonic() + self._start_timeout
-        key = ClusterKey.fresh()
+        secret = secrets.token_bytes(KEY_BYTES)
+        key = ClusterKey(secret)
         if UNIX_SOCKETS and self._options.unix_sockets:
             self._directory = PrivateDirectory.make()
         for name in self._names:
@@ -160,7 +162,7 @@ class LocalCluster:
                     name,
                     number,
                     self._address(name),
-                    bytes.fromhex(key.encode().decode().strip()),
+                    secret,
                     self._options,
                     os.getpid(),
                     # The kernel's signal comes when the *thread* that started the child ends.
