@@ -9,6 +9,7 @@ from tests.distributed.simulated import on_workers
 
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
+from telegrad.distributed.contexts import CURRENT
 from telegrad.distributed.equipment import autograd_of, equip
 from telegrad.errors import ContextError, PassAborted, WorkerLost
 from telegrad.testing.simulation import Simulation
@@ -129,6 +130,27 @@ def test_a_handler_that_outlives_its_context_does_not_bring_it_back(simulation):
 def sleep_and_go_on(seconds, other, value):
     rpc.current_worker().host.simulation.sleep(seconds)
     return handlers.through([other], value)
+
+
+OUTLIVED = []
+
+
+def sleep_and_scale(seconds, value):
+    OUTLIVED.append(CURRENT.get().context)
+    rpc.current_worker().host.simulation.sleep(seconds)
+    return handlers.scale(value)
+
+
+@on_workers("main", "b")
+def test_the_result_of_a_handler_that_outlives_its_context_leaves_nothing_in_it(simulation):
+    OUTLIVED.clear()
+    with autograd.context():
+        late = rpc.rpc_async("b", sleep_and_scale, (5.0, x()))
+        simulation.sleep(1)
+    assert not late.wait().requires_grad
+    (context,) = OUTLIVED
+    assert context.released
+    assert not context.sends
 
 
 @on_workers("main", "b")

@@ -196,6 +196,10 @@ class Recorder:
     def _send_node(self, context: Context, to: str, tensors: list[Tensor], path: Path) -> int:
         message_id = self.worker.next_id()
         context.sends[message_id] = SendNode.of(tensors, message_id, path, to)
+        if context.released:
+            # Of a handler that outlives its context: see `Contexts.drop`. It still counts as sent,
+            # so a pass that comes for it ends in an error, not in a gradient that lacks it.
+            context.sends.clear()
         return message_id
 
     def _take(
