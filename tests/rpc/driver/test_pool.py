@@ -65,6 +65,18 @@ def test_a_task_that_was_taken_is_run_though_the_pool_closes_meanwhile(monkeypat
     assert left == [0]
 
 
+def test_a_task_that_was_taken_is_left_to_a_thread_that_outlives_the_pool(monkeypatch):
+    system, pool = NoThreads(monkeypatch), Pool("w")
+    gate, ran = threading.Event(), threading.Event()
+    pool.start(gate.wait)
+    system.refuses = True
+    assert pool.start(ran.set)
+    assert pool.close(0.0) == 1
+    pool.catch_up()
+    gate.set()
+    assert ran.wait(10)
+
+
 def ask_back(to, depth):
     return current_worker().rpc_sync(to, np.add, (depth, 1))
 

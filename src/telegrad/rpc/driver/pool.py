@@ -72,6 +72,9 @@ class Pool:
     def catch_up(self) -> None:
         """Try again to find threads for the tasks that still wait for one."""
         with self._lock:
+            if self._closed:
+                # They are for those that still run.
+                return
             late = list(self._late)
             self._late.clear()
         for task in late:
