@@ -101,12 +101,28 @@ def test_nobody_without_the_key_is_listened_to(place):
         join(place.address, identity("t0", ClusterKey.fresh()), joining("t0", 1), 10)
 
 
+def say(connection, who):
+    connection.send(pack(SERVICE, 0, 0, 0, msgspec.msgpack.encode(who), ()))
+
+
+def test_a_worker_that_died_while_it_waited_may_come_back_under_its_name(place):
+    dead = connect(place.address, identity=identity("t0"))
+    say(dead, joining("t0", 1))
+    assert eventually(lambda: "t0" in place._members)
+    dead.close()
+    (again, first), (_, second) = go(place, "t0", 1, incarnation=7), go(place, "t1", 2)
+    members = place.wait(10)
+    first.join(10)
+    second.join(10)
+    assert again == [members]
+    assert members[1].incarnation == 7
+
+
 def test_who_joins_as_the_meeting_place_closes_is_told_so(place):
     connection = connect(place.address, identity=identity("t0"))
     place.close()
     try:
-        header = msgspec.msgpack.encode(joining("t0", 1))
-        connection.send(pack(SERVICE, 0, 0, 0, header, ()))
+        say(connection, joining("t0", 1))
         frame = FrameReader(connection, Spinning(0.0)).read(time.monotonic() + 5.0)
         assert frame is not None
         assert frame.kind == FAILURE

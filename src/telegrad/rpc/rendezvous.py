@@ -20,6 +20,7 @@ from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.tls import Credentials
 from telegrad.rpc.transport import Connection, Identity, connect, listen
+from telegrad.rpc.transport.readiness import is_ready
 from telegrad.rpc.wire.frames import ANSWER, FAILURE, SERVICE, pack
 
 __all__ = ["Joining", "Meeting", "Rendezvous", "join"]
@@ -113,14 +114,25 @@ class Rendezvous:
         if not 0 < joining.rank < size:
             return f"expected a rank from 1 to {size - 1}, {joining.name} has {joining.rank}"
         known = self._members.get(joining.name)
-        if known is not None and not (self._complete and known.rank == joining.rank):
+        if known is not None and not (known.rank == joining.rank and self._has_gone(known.name)):
             return f"there is a worker named {joining.name!r} already (rank {known.rank})"
         for other in self._members.values():
             if other.rank == joining.rank and other.name != joining.name:
                 return f"rank {joining.rank} is taken by {other.name!r}"
         return None
 
+    def _has_gone(self, name: str) -> bool:
+        """Say whether a worker that is known may come back: it has gone, or may have since."""
+        if self._complete:
+            return True
+        waiting = self._waiting.get(name)
+        # Whoever waits says nothing: all that can be read of it is its end.
+        return waiting is not None and is_ready(waiting.fileno(), 0.0, for_write=False)
+
     def _admit(self, joining: Joining, connection: Connection) -> None:
+        before = self._waiting.pop(joining.name, None)
+        if before is not None:
+            before.close()
         self._members[joining.name] = joining
         if self._complete:
             _reply(connection, ANSWER, self._everyone())
