@@ -160,3 +160,21 @@ def test_notices_of_levels_that_were_never_met_do_not_pile_up(monkeypatch):
     for number in range(5):
         book._close(number)
     assert list(book._closed) == [3, 4]
+
+
+@on_workers("main")
+def test_a_level_that_closes_while_it_is_compared_with_another_is_not_that_one():
+    class Ids(dict):
+        """Whoever looks into it gives another thread the time to close the level."""
+
+        def __contains__(self, level):
+            found = super().__contains__(level)
+            self.pop(level, None)
+            return found
+
+    level, other = Level(), Level()
+    book = autograd_of(rpc.current_worker()).recorder.levels
+    book._ids, before = Ids({level: 1}), book._ids
+    assert not levels.are_one(level, other)
+    assert levels.are_one(level, level)
+    book._ids = before

@@ -149,5 +149,6 @@ def are_one(level: Level, other: Level) -> bool:
     if level is other:
         return True
     books = list(_books)
-    ids = {book._ids[level] for book in books if level in book._ids}
+    # Each asked once: a level may close meanwhile.
+    ids = {book._ids.get(level) for book in books} - {None}
     return any(book._ids.get(other) in ids for book in books)
