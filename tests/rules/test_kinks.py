@@ -12,6 +12,7 @@ import telegrad
 INF = np.inf
 TINY = 1e-300
 """What underflow may leave."""
+NOT_NUMBERS = [np.nan, INF, -INF]
 AROUND_ZERO = [0.0, -0.0, 1.0, -2.0]
 NOT_CHOSEN = "a branch that is not chosen"
 """Its reverse mode is NaN, there as here: zero times the slope of log at zero."""
@@ -43,6 +44,24 @@ KINKS: dict[str, Kink] = {
         f"{name} around zero": same(name, AROUND_ZERO)
         for name in ("relu", "abs", "sign", "sqrt", "reciprocal", "log", "floor", "round", "trunc")
     },
+    **{
+        f"{name} of what is no number": same(name, NOT_NUMBERS)
+        for name in ("relu", "sigmoid", "tanh", "exp", "square")
+    },
+    **{
+        f"{name} of what is no number": Kink(
+            getattr(telegrad, name), getattr(torch.nn.functional, name), (NOT_NUMBERS,)
+        )
+        for name in ("silu", "softplus", "gelu")
+    },
+    **{
+        f"{name} beside NaN": same(name, [np.nan, INF, -INF, np.nan], [1.0, np.nan, 2.0, np.nan])
+        for name in ("maximum", "minimum")
+    },
+    "clip of what is no number": Kink(
+        lambda x: telegrad.clip(x, 0.0, 1.0), lambda x: torch.clamp(x, 0.0, 1.0), (NOT_NUMBERS,)
+    ),
+    "max beside NaN": Kink(telegrad.max, torch.amax, ([1.0, np.nan, 3.0, np.nan],)),
     "asin at the ends": same("asin", [1.0, -1.0]),
     "acos at the ends": same("acos", [1.0, -1.0]),
     "acosh at one": same("acosh", [1.0]),
