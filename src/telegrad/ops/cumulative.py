@@ -5,10 +5,12 @@ from typing import Any, Never
 from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, as_dtype, as_tensor, normalized_axis
 from telegrad.ops.joining import concat
+from telegrad.ops.shaping import broadcast_to
 from telegrad.rules import cumulative as _rows
 from telegrad.rules.primitive import Primitive
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.habits import unexpected
+from telegrad.tensors.inputs import as_inputs
 
 __all__ = ["cumulative_prod", "cumulative_sum", "diff"]
 
@@ -70,16 +72,21 @@ def diff(
     prepend: ArrayLike | None = None,
     append: ArrayLike | None = None,
 ) -> Tensor:
-    """Each element less the one before it, `n` times over."""
+    """Each element less the one before it, `n` times over.
+
+    What comes first and last may be numbers: each then stands for all that lie side by side.
+    """
     if n < 0:
         raise UsageError(f"expected how often to take differences, 0 or more, got n={n}")
     x = as_tensor(x, "diff")
     axis = normalized_axis(axis, x.ndim, "diff")
     if n == 0:
         return x  # type: ignore[no-any-return]
-    parts = [part for part in (prepend, x, append) if part is not None]
-    if len(parts) > 1:
-        x = concat(parts, axis=axis)
+    given = [part for part in (prepend, x, append) if part is not None]
+    if len(given) > 1:
+        layer = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+        parts = as_inputs("diff", given)
+        x = concat([part if part.ndim else broadcast_to(part, layer) for part in parts], axis=axis)
     before = (slice(None),) * axis
     for _ in range(n):
         later, earlier = x[(*before, slice(1, None))], x[(*before, slice(0, -1))]

@@ -98,18 +98,26 @@ def _reshape(a: Any, /, shape: Any) -> Any:
     return lent.namespace.reshape(a, (shape,) if isinstance(shape, int) else tuple(shape))
 
 
+def _array(x: Any) -> Any:
+    """A Tensor of `x`; numbers in it have NumPy's dtype, not float32, and so lose no digits."""
+    made = lent.namespace.asarray(x)
+    if made is x or isinstance(x, np.ndarray) or made.requires_grad or made.is_dual:
+        return made
+    return lent.namespace.asarray(np.asarray(x))
+
+
 def _concatenate(arrays: Any, axis: int | None = 0) -> Any:
-    return lent.namespace.concat(tuple(map(lent.namespace.asarray, arrays)), axis=axis)
+    return lent.namespace.concat(tuple(map(_array, arrays)), axis=axis)
 
 
 def _stack(arrays: Any, axis: int = 0) -> Any:
-    return lent.namespace.stack(tuple(map(lent.namespace.asarray, arrays)), axis=axis)
+    return lent.namespace.stack(tuple(map(_array, arrays)), axis=axis)
 
 
 def _atleast(ndim: int) -> Callable[..., Any]:
     def atleast(*arys: Any) -> Any:
         xp = lent.namespace
-        made = [xp.asarray(a) for a in arys]
+        made = [_array(a) for a in arys]
         made = [xp.reshape(a, (*(1,) * (ndim - a.ndim), *a.shape)) for a in made]
         return made[0] if len(made) == 1 else tuple(made)
 
@@ -177,7 +185,8 @@ def _round(a: Any, decimals: int = 0) -> Any:
 
 
 def _diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    return lent.namespace.diff(a, axis=axis, n=n, prepend=prepend, append=append)
+    ends = [_array(end) if isinstance(end, (list, tuple)) else end for end in (prepend, append)]
+    return lent.namespace.diff(a, axis=axis, n=n, prepend=ends[0], append=ends[1])
 
 
 def _isclose(
