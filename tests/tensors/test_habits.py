@@ -29,6 +29,7 @@ NAMES = (
     (tg.autograd, familiar.AUTOGRAD),
     (tg.autograd.functional, familiar.FUNCTIONAL),
     (nn, of_modules.CLASSES),
+    (nn.functional, of_modules.FUNCTIONS),
 )
 
 
@@ -160,7 +161,8 @@ OPTIONS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: tg.triu(x, diagonal=1), "triu() has no option 'diagonal': use k="),
     (lambda x: tg.linalg.vector_norm(x, dim=0), "vector_norm() has no option 'dim': use axis="),
     (lambda x: tg.zeros(2, requires_grad=True), "call .requires_grad_() of the result"),
-    (lambda x: tg.tensor(1.0, device="cuda"), "new tensors are on the CPU, leave it out"),
+    (lambda x: nn.ReLU(inplace=True), "ReLU() has no option 'inplace': values do not alias"),
+    (lambda x: nn.Dropout(0.1, inplace=True), "Dropout() has no option 'inplace': values do not"),
     (lambda x: tg.sum(x, nonsense=0), "sum() has no option 'nonsense'"),
 ]
 
@@ -176,7 +178,13 @@ def test_a_familiar_option_that_is_missing_says_which_to_use(
 
 IN_ORDER: dict[str, Callable[[Any, Any], Any]] = {
     "sum": lambda m, x: m.sum(x, 0),
+    "sum, kept": lambda m, x: m.sum(x, 0, True) * x.sum(1, True),
     "prod": lambda m, x: m.prod(x, 1),
+    "prod, kept": lambda m, x: m.prod(x, 0, True) * x.prod(1, True),
+    "mean, kept": lambda m, x: m.mean(x, 0, True) * x.mean(1, True),
+    "logsumexp, kept": lambda m, x: m.logsumexp(x, 0, True) * x.logsumexp(1, True),
+    "argmax and argmin, kept": lambda m, x: x * m.argmax(x, 0, True) - x * x.argmin(1, True),
+    "all and any, kept": lambda m, x: x * m.all(x > 0, 0, True) - x * (x > 0).any(1, True),
     "mean": lambda m, x: m.mean(x, -1, keepdims=True),
     "softmax": lambda m, x: m.softmax(x, 0),
     "log_softmax": lambda m, x: m.log_softmax(x, 0),
@@ -298,8 +306,47 @@ def test_shapes_may_be_given_as_several_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    "move", [lambda x: x.to("cuda"), lambda x: tg.zeros(3, device="cuda")], ids=["to", "zeros"]
+    "move",
+    [
+        lambda x: x.to("cuda"),
+        lambda x: tg.zeros(3, device="cuda"),
+        lambda x: tg.tensor(1.0, device="cuda"),
+        lambda x: nn.Linear(2, 1, device="cuda"),
+    ],
+    ids=["to", "zeros", "tensor", "Linear"],
 )
 def test_another_device_is_refused_with_what_to_do(move: Callable[[Any], Any]) -> None:
     with pytest.raises(tg.errors.DeviceError, match=r"expected the device 'cpu'.*leave (it|this)"):
         move(matrix())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **options: nn.Linear(2, 2, **options),
+        lambda **options: nn.Embedding(2, 2, **options),
+        lambda **options: nn.LayerNorm(2, **options),
+        lambda **options: nn.BatchNorm2d(2, **options),
+        lambda **options: nn.Conv2d(2, 2, 1, **options),
+        lambda **options: nn.MultiheadAttention(2, 1, **options),
+        lambda **options: nn.GRU(2, 2, **options),
+        lambda **options: tg.tensor([1.0], **options),
+    ],
+)
+def test_what_is_made_takes_the_device_on_which_it_is(make: Callable[..., Any]) -> None:
+    made = make(device="cpu", dtype=tg.float64)
+    assert isinstance(made, (nn.Module, tg.Tensor))
+    values = [made] if isinstance(made, tg.Tensor) else list(made.parameters())
+    assert {(value.device, value.dtype) for value in values} == {("cpu", np.dtype("float64"))}
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "argmin", "all", "logsumexp"])
+@pytest.mark.parametrize("second", [1, np.float64, None])
+def test_what_stands_in_the_place_of_keepdims_is_no_axis_and_no_dtype(
+    name: str, second: Any
+) -> None:
+    x = matrix().detach()
+    with pytest.raises(tg.errors.UsageError, match=f"True or False as keepdims in {name}"):
+        getattr(x, name)(0, second)
+    with pytest.raises(tg.errors.UsageError, match="several axes are a tuple"):
+        getattr(tg, name)(x, 0, second)

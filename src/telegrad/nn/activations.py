@@ -1,16 +1,22 @@
 """Activations as layers."""
 
-from typing import Literal
+from typing import Literal, Never
 
 from telegrad.nn import functional
 from telegrad.nn.module import Module
 from telegrad.tensors import Tensor
+from telegrad.tensors.habits import unexpected
 
 __all__ = ["GELU", "ReLU", "SiLU", "Sigmoid", "Softmax", "Tanh"]
 
 
 class ReLU(Module):
     """Each element, or zero where it is negative."""
+
+    def __init__(self, **unknown: Never) -> None:
+        super().__init__()
+        if unknown:
+            raise unexpected("ReLU", unknown)
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.relu(input)

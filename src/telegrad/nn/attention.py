@@ -12,6 +12,7 @@ from telegrad.nn.linear import Linear
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
 from telegrad.ops import empty, matmul, mean, permute_dims, reshape, where, zeros
+from telegrad.ops.arguments import check_device
 from telegrad.ops.random import Generator
 from telegrad.rules.attention import SELF_ATTENTION
 from telegrad.tensors import Tensor, apply, wrap
@@ -36,10 +37,12 @@ class MultiheadAttention(Module):
         vdim: int | None = None,
         batch_first: bool = False,
         *,
+        device: Any = None,
         dtype: Any = None,
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
+        check_device(device)
         if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
             raise UsageError(
                 f"expected num_heads that divides embed_dim {embed_dim}, got {num_heads}"

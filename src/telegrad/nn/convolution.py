@@ -10,6 +10,7 @@ from telegrad.nn.functional.convolution import pair, same_padding
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
 from telegrad.ops import empty, pad
+from telegrad.ops.arguments import check_device
 from telegrad.tensors import Tensor
 
 __all__ = ["Conv2d"]
@@ -32,9 +33,11 @@ class Conv2d(Module):
         bias: bool = True,
         padding_mode: str = "zeros",
         *,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        check_device(device)
         for name, count in (("in_channels", in_channels), ("out_channels", out_channels)):
             if not isinstance(count, Integral) or count < 1:
                 raise UsageError(f"expected {name} of 1 or more in Conv2d, got {count!r}")

@@ -1,10 +1,13 @@
 """Dropout as a layer."""
 
+from typing import Never
+
 from telegrad.errors import UsageError
 from telegrad.nn import functional
 from telegrad.nn.module import Module
 from telegrad.ops.random import Generator
 from telegrad.tensors import Tensor
+from telegrad.tensors.habits import unexpected
 
 __all__ = ["Dropout"]
 
@@ -15,8 +18,12 @@ class Dropout(Module):
     `generator` is where the choice comes from; without it, the generator of the process.
     """
 
-    def __init__(self, p: float = 0.5, *, generator: Generator | None = None) -> None:
+    def __init__(
+        self, p: float = 0.5, *, generator: Generator | None = None, **unknown: Never
+    ) -> None:
         super().__init__()
+        if unknown:
+            raise unexpected("Dropout", unknown)
         if not 0 <= p <= 1:
             raise UsageError(f"expected a probability from 0 to 1 in Dropout, got {p}")
         self.p = p

@@ -1,6 +1,6 @@
 """Familiar names of ``torch.nn`` that telegrad lacks, and what to write instead: the rows."""
 
-__all__ = ["CLASSES", "METHODS"]
+__all__ = ["CLASSES", "FUNCTIONS", "METHODS"]
 
 _STAYS = "a tensor stays where its array is, and new ones are on the CPU: leave it out"
 
@@ -34,3 +34,15 @@ CLASSES: dict[str, str] = {
     "DataParallel": "layers on several workers are telegrad.distributed.RemoteModule's",
 }
 """Of the module `telegrad.nn`."""
+
+FUNCTIONS: dict[str, str] = {
+    "leaky_relu": "write telegrad.where(x > 0, x, slope * x)",
+    "elu": "write telegrad.where(x > 0, x, telegrad.expm1(x.clamp(None, 0.0)))",
+    "one_hot": "write telegrad.eye(classes)[labels]",
+    "normalize": "write x / x.norm(axis=1, keepdims=True)",
+    "l1_loss": CLASSES["L1Loss"],
+    "smooth_l1_loss": "write nn.functional.huber_loss(x, y)",
+    "binary_cross_entropy": "write nn.functional.binary_cross_entropy_with_logits(x, y)",
+    "pad": "write telegrad.pad(x, widths), whose widths are NumPy's",
+}
+"""Of the module `telegrad.nn.functional`."""

@@ -12,6 +12,7 @@ from telegrad.nn.functional.linear import checked_padding
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
 from telegrad.ops import empty
+from telegrad.ops.arguments import check_device
 from telegrad.tensors import Tensor
 from telegrad.tensors.modes import no_grad
 
@@ -22,9 +23,16 @@ class Linear(Module):
     """``x @ weight.T + bias``."""
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, *, dtype: Any = None
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
+        check_device(device)
         for name, size in (("in_features", in_features), ("out_features", out_features)):
             if not isinstance(size, Integral) or size < 0:
                 raise UsageError(f"expected {name} of 0 or more in Linear, got {size!r}")
@@ -60,9 +68,11 @@ class Embedding(Module):
         embedding_dim: int,
         padding_idx: int | None = None,
         *,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        check_device(device)
         if num_embeddings < 1 or embedding_dim < 1:
             raise UsageError(
                 f"expected at least one row and one column in an Embedding, got {num_embeddings} "

@@ -10,6 +10,7 @@ from telegrad.nn import functional
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
 from telegrad.ops import ones, tensor, zeros
+from telegrad.ops.arguments import check_device
 from telegrad.tensors import Tensor
 
 __all__ = ["BatchNorm2d", "LayerNorm"]
@@ -25,9 +26,11 @@ class LayerNorm(Module):
         elementwise_affine: bool = True,
         bias: bool = True,
         *,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        check_device(device)
         if isinstance(normalized_shape, int):
             normalized_shape = (normalized_shape,)
         self.normalized_shape = tuple(normalized_shape)
@@ -65,9 +68,11 @@ class BatchNorm2d(Module):
         track_running_stats: bool = True,
         *,
         bias: bool = True,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        check_device(device)
         self.num_features = num_features
         self.eps = eps
         self.momentum = momentum

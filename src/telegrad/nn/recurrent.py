@@ -8,6 +8,7 @@ from telegrad.nn import functional, init
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
 from telegrad.ops import concat, empty, flip, permute_dims, stack, zeros
+from telegrad.ops.arguments import check_device
 from telegrad.ops.random import Generator
 from telegrad.tensors import Tensor
 
@@ -30,10 +31,12 @@ class GRU(Module):
         dropout: float = 0.0,
         bidirectional: bool = False,
         *,
+        device: Any = None,
         dtype: Any = None,
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
+        check_device(device)
         if min(input_size, hidden_size, num_layers) < 1:
             raise UsageError(
                 f"expected input_size, hidden_size and num_layers of 1 or more, got {input_size}, "

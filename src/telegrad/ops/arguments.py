@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from telegrad.errors import DeviceError, DTypeError, ShapeError
+from telegrad.errors import DeviceError, DTypeError, ShapeError, UsageError
 from telegrad.rules.shaping import ASTYPE
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.inputs import as_inputs, joint_dtype
@@ -17,6 +17,7 @@ __all__ = [
     "as_dtype",
     "as_tensor",
     "check_device",
+    "check_keepdims",
     "normalized_axes",
     "normalized_axis",
     "promoted",
@@ -57,6 +58,15 @@ def check_device(device: Any) -> None:
     if device is not None and str(device) != "cpu":
         raise DeviceError(
             f"expected the device 'cpu', where new tensors are made, got {device!r}: leave it out"
+        )
+
+
+def check_keepdims(keepdims: Any, name: str) -> None:
+    """Raises unless `keepdims` is a truth value; a second axis or a dtype may be in its place."""
+    if not isinstance(keepdims, (bool, np.bool_)):
+        raise UsageError(
+            f"expected True or False as keepdims in {name}, got {keepdims!r}; several axes are a "
+            "tuple, and a dtype is dtype="
         )
 
 

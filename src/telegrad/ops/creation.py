@@ -26,12 +26,17 @@ _DEFAULTS: dict[str, np.dtype[Any]] = {
 
 
 def tensor(
-    data: Any, *, dtype: Any = None, requires_grad: bool = False, **unknown: Never
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **unknown: Never,
 ) -> Tensor:
     """A tensor with a copy of the data; Python numbers become float32, complex64, int64 or bool."""
     if unknown:
         raise unexpected("tensor", unknown)
-    result = asarray(data, dtype=dtype, copy=True)
+    result = asarray(data, dtype=dtype, device=device, copy=True)
     if result.node is not None or result.tangents:
         result = result.detach()
     return result.requires_grad_() if requires_grad else result

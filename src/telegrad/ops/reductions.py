@@ -2,7 +2,14 @@
 
 from typing import Any, Never
 
-from telegrad.ops.arguments import ArrayLike, Axis, as_dtype, as_tensor, normalized_axes
+from telegrad.ops.arguments import (
+    ArrayLike,
+    Axis,
+    as_dtype,
+    as_tensor,
+    check_keepdims,
+    normalized_axes,
+)
 from telegrad.rules import cumulative as _cumulative
 from telegrad.rules import reductions as _rows
 from telegrad.rules import searching as _searching
@@ -35,6 +42,8 @@ def _reduced(
 ) -> Tensor:
     if unknown:
         raise unexpected(row.name, unknown)
+    if keepdims is not False:
+        check_keepdims(keepdims, row.name)
     x = as_tensor(x, row.name)
     if axis is not None:
         axis = normalized_axes(axis, x.ndim, row.name)
@@ -49,9 +58,9 @@ def sum(
     x: ArrayLike,
     /,
     axis: Axis = None,
+    keepdims: bool = False,
     *,
     dtype: Any = None,
-    keepdims: bool = False,
     **unknown: Never,
 ) -> Tensor:
     """The sum over some axes, or over all of them."""
@@ -64,9 +73,9 @@ def prod(
     x: ArrayLike,
     /,
     axis: Axis = None,
+    keepdims: bool = False,
     *,
     dtype: Any = None,
-    keepdims: bool = False,
     **unknown: Never,
 ) -> Tensor:
     """The product over some axes, or over all of them."""
@@ -77,7 +86,7 @@ def prod(
     return _reduced(_cumulative.PROD, x, axis, keepdims, unknown)
 
 
-def mean(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, **unknown: Never) -> Tensor:
+def mean(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """The average over some axes, or over all of them."""
     return _reduced(_rows.MEAN, x, axis, keepdims, unknown)
 
@@ -108,22 +117,22 @@ def std(
     return _reduced(_statistics.STD, x, axis, keepdims, unknown, correction=correction)
 
 
-def max(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, **unknown: Never) -> Tensor:
+def max(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """The largest element over some axes; equal ones share the gradient."""
     return _reduced(_rows.AMAX, x, axis, keepdims, unknown)
 
 
-def min(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, **unknown: Never) -> Tensor:
+def min(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """The smallest element over some axes; equal ones share the gradient."""
     return _reduced(_rows.AMIN, x, axis, keepdims, unknown)
 
 
-def all(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, **unknown: Never) -> Tensor:
+def all(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """Whether all elements over some axes are true."""
     return _reduced(_searching.ALL, x, axis, keepdims, unknown)
 
 
-def any(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, **unknown: Never) -> Tensor:
+def any(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """Whether some element over some axes is true."""
     return _reduced(_searching.ANY, x, axis, keepdims, unknown)
 

@@ -3,7 +3,7 @@
 from typing import Never
 
 from telegrad.errors import ShapeError, UsageError
-from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis
+from telegrad.ops.arguments import ArrayLike, as_tensor, check_keepdims, normalized_axis
 from telegrad.rules import searching as _rows
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.habits import unexpected
@@ -12,11 +12,12 @@ __all__ = ["argmax", "argmin", "nonzero", "searchsorted"]
 
 
 def argmax(
-    x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False, **unknown: Never
+    x: ArrayLike, /, axis: int | None = None, keepdims: bool = False, **unknown: Never
 ) -> Tensor:
     """Where the largest element along an axis is; the first of equal ones."""
     if unknown:
         raise unexpected("argmax", unknown)
+    check_keepdims(keepdims, "argmax")
     x = as_tensor(x, "argmax")
     if axis is not None:
         axis = normalized_axis(axis, x.ndim, "argmax")
@@ -24,11 +25,12 @@ def argmax(
 
 
 def argmin(
-    x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False, **unknown: Never
+    x: ArrayLike, /, axis: int | None = None, keepdims: bool = False, **unknown: Never
 ) -> Tensor:
     """Where the smallest element along an axis is; the first of equal ones."""
     if unknown:
         raise unexpected("argmin", unknown)
+    check_keepdims(keepdims, "argmin")
     x = as_tensor(x, "argmin")
     if axis is not None:
         axis = normalized_axis(axis, x.ndim, "argmin")

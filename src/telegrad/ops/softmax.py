@@ -5,7 +5,7 @@ from typing import Never
 import numpy as np
 
 from telegrad.errors import DTypeError
-from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, normalized_axes
+from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, check_keepdims, normalized_axes
 from telegrad.rules import softmax as _rows
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.habits import unexpected
@@ -32,11 +32,12 @@ def log_softmax(x: ArrayLike, /, axis: Axis = -1, **unknown: Never) -> Tensor:
 
 
 def logsumexp(
-    x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, **unknown: Never
+    x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never
 ) -> Tensor:
     """The logarithm of the sum of exponentials over some axes, or over all of them."""
     if unknown:
         raise unexpected("logsumexp", unknown)
+    check_keepdims(keepdims, "logsumexp")
     x = _real(x, "logsumexp")
     axis = _axes(axis, x, "logsumexp")
     return apply(_rows.LOGSUMEXP, x, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]

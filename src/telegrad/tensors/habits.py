@@ -27,6 +27,7 @@ _OPTIONS: dict[str, str] = {
     "ddof": "use correction=",
     "requires_grad": "call .requires_grad_() of the result",
     "device": "new tensors are on the CPU, leave it out",
+    "inplace": "values do not alias, leave it out",
     "out": "use what is returned",
     "backend": "there is one, leave it out",
     "rpc_backend_options": "use options=rpc.Options(...)",

@@ -35,7 +35,7 @@ class Methods:
     # Many values to fewer
 
     def sum(
-        self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **unknown: Never
+        self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None, **unknown: Never
     ) -> "Tensor":
         """The sum over some axes, or over all of them."""
         if unknown:
@@ -43,26 +43,26 @@ class Methods:
         return lent.namespace.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
     def prod(
-        self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **unknown: Never
+        self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None, **unknown: Never
     ) -> "Tensor":
         """The product over some axes, or over all of them."""
         if unknown:
             raise unexpected("prod", unknown)
         return lent.namespace.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def mean(self, axis: Any = None, *, keepdims: bool = False, **unknown: Never) -> "Tensor":
+    def mean(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """The average over some axes, or over all of them."""
         if unknown:
             raise unexpected("mean", unknown)
         return lent.namespace.mean(self, axis=axis, keepdims=keepdims)
 
-    def max(self, axis: Any = None, *, keepdims: bool = False, **unknown: Never) -> "Tensor":
+    def max(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """The largest element over some axes, or over all of them."""
         if unknown:
             raise unexpected("max", unknown)
         return lent.namespace.max(self, axis=axis, keepdims=keepdims)
 
-    def min(self, axis: Any = None, *, keepdims: bool = False, **unknown: Never) -> "Tensor":
+    def min(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """The smallest element over some axes, or over all of them."""
         if unknown:
             raise unexpected("min", unknown)
@@ -84,25 +84,25 @@ class Methods:
             raise unexpected("std", unknown)
         return lent.namespace.std(self, axis=axis, correction=correction, keepdims=keepdims)
 
-    def argmax(self, axis: Any = None, *, keepdims: bool = False, **unknown: Never) -> "Tensor":
+    def argmax(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """Where the largest element is, along an axis or counted over all elements."""
         if unknown:
             raise unexpected("argmax", unknown)
         return lent.namespace.argmax(self, axis=axis, keepdims=keepdims)
 
-    def argmin(self, axis: Any = None, *, keepdims: bool = False, **unknown: Never) -> "Tensor":
+    def argmin(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """Where the smallest element is, along an axis or counted over all elements."""
         if unknown:
             raise unexpected("argmin", unknown)
         return lent.namespace.argmin(self, axis=axis, keepdims=keepdims)
 
-    def all(self, axis: Any = None, *, keepdims: bool = False, **unknown: Never) -> "Tensor":
+    def all(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """Whether all elements are true, over some axes or over all of them."""
         if unknown:
             raise unexpected("all", unknown)
         return lent.namespace.all(self, axis=axis, keepdims=keepdims)
 
-    def any(self, axis: Any = None, *, keepdims: bool = False, **unknown: Never) -> "Tensor":
+    def any(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """Whether some element is true, over some axes or over all of them."""
         if unknown:
             raise unexpected("any", unknown)
@@ -116,7 +116,7 @@ class Methods:
             raise unexpected("norm", unknown)
         return lent.namespace.linalg.vector_norm(self, axis=axis, ord=ord, keepdims=keepdims)
 
-    def logsumexp(self, axis: Any = None, *, keepdims: bool = False, **unknown: Never) -> "Tensor":
+    def logsumexp(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """The logarithm of the sum of exponentials over some axes, or over all of them."""
         if unknown:
             raise unexpected("logsumexp", unknown)

@@ -1,5 +1,8 @@
 """The functions under the modules, with the names and arguments of ``torch.nn.functional``."""
 
+import typing as _typing
+
+from telegrad.nn.familiar import FUNCTIONS as _FUNCTIONS
 from telegrad.nn.functional.activations import (
     gelu,
     log_softmax,
@@ -25,6 +28,7 @@ from telegrad.nn.functional.losses import (
 from telegrad.nn.functional.normalization import batch_norm, layer_norm
 from telegrad.nn.functional.pooling import avg_pool2d, max_pool2d
 from telegrad.nn.functional.recurrent import gru_layer
+from telegrad.tensors.habits import advice_on_name as _advice_on_name
 
 __all__ = [
     "avg_pool2d",
@@ -52,3 +56,8 @@ __all__ = [
     "softplus",
     "tanh",
 ]
+
+if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
+
+    def __getattr__(name: str) -> None:
+        raise _advice_on_name(__name__, _FUNCTIONS, name)
