@@ -61,7 +61,7 @@ def init_rpc(
 
 
 _NAMES = {
-    "TensorPipeRpcBackendOptions": "write rpc.Options(...)",
+    "TensorPipeRpcBackendOptions": "write rpc.Options(...); threads grow on demand",
     "BackendType": "there is one, leave it out",
     "functions": "write rpc.async_execution",
 }
