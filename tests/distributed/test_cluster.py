@@ -305,3 +305,44 @@ def test_a_process_that_ends_before_it_is_told_anything_is_named():
     message = r"the process of worker 'gone' ended before it was up \(exit status -9\)"
     with pytest.raises(WorkerLost, match=message), OfTheDead(["gone"]):
         pass
+
+
+def test_strict_workers_serve_what_was_exposed_by_modules_imported_before_them(tmp_path):
+    (tmp_path / "served.py").write_text(
+        textwrap.dedent("""
+            from telegrad.distributed import rpc
+
+            @rpc.expose
+            def double(x):
+                return 2 * x
+
+            def hidden(x):
+                return x
+        """)
+    )
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+            import served
+            from telegrad.distributed import LocalCluster, rpc
+            from telegrad.errors import Refused
+
+            @rpc.expose
+            def of_the_script(x):
+                return x
+
+            with LocalCluster(["ps"], options=rpc.Options(strict=True)):
+                print(rpc.rpc_sync("ps", served.double, (21,)))
+                for function in (served.hidden, of_the_script):
+                    try:
+                        rpc.rpc_sync("ps", function, (21,))
+                    except Refused as error:
+                        print(error)
+        """)
+    )
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    double, hidden, of_the_script = result.stdout.splitlines()
+    assert double == "42"
+    assert "'served:hidden' is not served in strict mode" in hidden
+    assert "or before the LocalCluster starts" in hidden
+    assert "a module that every worker imports, not of the script itself" in of_the_script

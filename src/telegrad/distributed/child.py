@@ -7,6 +7,7 @@ parent has gone or wants us gone, and the process ends, whatever it is doing.
 
 import contextlib
 import ctypes
+import importlib
 import os
 import signal
 import socket
@@ -42,6 +43,7 @@ class Plan(msgspec.Struct):
     options: Options
     parent: int
     dies_with_parent: bool
+    imports: list[str]
 
 
 class Directory(msgspec.Struct):
@@ -95,6 +97,8 @@ def main(fd: int) -> None:
         plan = msgspec.msgpack.decode(line.receive(), type=Plan)
         if plan.dies_with_parent:
             _die_with_parent(plan.parent)
+        for module in plan.imports:
+            importlib.import_module(module)
         worker = start_worker(plan.name, plan.id, plan.address, ClusterKey(plan.key), plan.options)
         equip(worker)
         set_default_worker(worker)

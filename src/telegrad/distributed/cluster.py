@@ -31,6 +31,7 @@ from telegrad.rpc.options import Options
 from telegrad.rpc.starting import start_worker
 from telegrad.rpc.timeouts import LONGEST_WAIT, seconds
 from telegrad.rpc.transport import UNIX_SOCKETS, PrivateDirectory
+from telegrad.rpc.wire.functions import exposing_modules
 from telegrad.rpc.worker import Worker
 
 __all__ = ["LocalCluster"]
@@ -167,6 +168,8 @@ class LocalCluster:
                     os.getpid(),
                     # The kernel's signal comes when the *thread* that started the child ends.
                     threading.current_thread() is threading.main_thread(),
+                    # A strict worker imports nothing on a peer's word; this is its starter's.
+                    exposing_modules() if self._options.strict else [],
                 )
             )
         worker = start_worker(self._me, 0, self._address(self._me), key, self._options)

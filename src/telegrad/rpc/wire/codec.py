@@ -110,7 +110,8 @@ class Codec:
             if self.strict:
                 raise Refused(
                     f"{function!r} can't be imported by name, and strict mode sends no code: "
-                    "define it at the top of a module and mark it with @rpc.expose"
+                    "define it at the top of a module that every worker imports, not of the "
+                    "script itself, and mark it with @rpc.expose"
                 )
             pair = functions.code_of(function)
             if pair is not None:

@@ -19,7 +19,7 @@ from telegrad.rpc.wire import pickling
 from telegrad.rpc.wire.captures import Capture, capture, is_same
 from telegrad.rpc.wire.naming import goes_by_value_on_request
 
-__all__ = ["code_of", "expose", "resolve_exposed"]
+__all__ = ["code_of", "expose", "exposing_modules", "resolve_exposed"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _DIGEST_BYTES: Final = 16
@@ -59,6 +59,12 @@ def expose(function: _F) -> _F:
     return function
 
 
+def exposing_modules() -> list[str]:
+    """The modules whose functions were exposed so far; another process may import them, too."""
+    modules = {function.__module__ for function in _exposed.values()}
+    return sorted(modules - {"__main__"})
+
+
 def resolve_exposed(name: str) -> Callable[..., Any]:
     """Return the exposed function of that name; nothing is imported on a peer's word."""
     try:
@@ -66,5 +72,5 @@ def resolve_exposed(name: str) -> Callable[..., Any]:
     except KeyError:
         raise Refused(
             f"{name!r} is not served in strict mode: mark the function with @rpc.expose, and "
-            "import its module on this worker"
+            "import its module on this worker, or before the LocalCluster starts"
         ) from None
