@@ -180,3 +180,19 @@ def test_a_file_that_is_no_socket_is_left_alone(place: str) -> None:
     with pytest.raises(UsageError):
         listen_in(place)
     assert Path(place, "ps.sock").read_text() == "precious"
+
+
+def test_where_no_directory_can_be_written_to_the_error_says_what_to_do(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found_none() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", found_none)
+    monkeypatch.setattr(os, "access", lambda path, mode: path == place)
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    with pytest.raises(UsageError, match=r"set TMPDIR to one, or .*unix_sockets=False"):
+        PrivateDirectory.make()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", place)
+    with PrivateDirectory.make() as directory:
+        assert directory.path.startswith(place)

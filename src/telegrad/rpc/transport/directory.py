@@ -124,13 +124,20 @@ def remove_abandoned_socket(path: str) -> None:
 
 def _runtime_directory() -> str:
     """Return a place for short paths that can be sent to others as text."""
-    usual = tempfile.gettempdir()
+    try:
+        usual = tempfile.gettempdir()
+    except FileNotFoundError:
+        usual = ""
     for place in (os.environ.get("XDG_RUNTIME_DIR", ""), usual, "/tmp"):
         # A name that its encoding does not explain is not printable, and no text for an address.
         fits = len(os.fsencode(place)) <= _LONGEST_PARENT and place.isprintable()
         if fits and os.path.isabs(place) and os.path.isdir(place) and os.access(place, os.W_OK):
             return place
-    return usual
+    raise UsageError(
+        "expected a directory for the workers' sockets in XDG_RUNTIME_DIR, TMPDIR or /tmp that can "
+        f"be written to and has a path of at most {_LONGEST_PARENT} bytes, got none: set TMPDIR to "
+        "one, or do without by rpc.Options(unix_sockets=False)"
+    )
 
 
 def _remove_abandoned(parent: str) -> None:
