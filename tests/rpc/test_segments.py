@@ -162,6 +162,7 @@ def test_those_that_the_receiver_keeps_are_not_looked_through_for_each_message(
     assert len(looks) == 20
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_what_was_received_before_a_fork_never_goes_back(
     pool: SegmentPool, received: SegmentMap
 ) -> None:
