@@ -1,5 +1,7 @@
 """A remote exception keeps its type, message, traceback and worker."""
 
+import traceback
+
 import pytest
 
 from telegrad.errors import ProtocolViolation, ShapeError
@@ -39,6 +41,22 @@ def test_the_note_has_the_worker_and_the_remote_traceback():
     back = there_and_back(ValueError("x"))
     assert "raised on worker 'ps'" in back.__notes__[0]
     assert "in raised" in back.__notes__[0]
+
+
+@pytest.mark.parametrize(("strict_there", "strict_here"), [(0, 0), (1, 1), (0, 1)])
+@pytest.mark.parametrize("make", [lambda: ValueError("x"), lambda: Picky(1, 2)])
+def test_a_failure_that_comes_back_through_many_workers_names_each_of_them_once(
+    make, strict_there, strict_here
+):
+    error = make()
+    for number in range(30):
+        sent = dump_failure(raised(error), f"worker{number}", strict=bool(strict_there))
+        error = load_failure(sent, strict=bool(strict_here))
+    told = "".join(traceback.format_exception(error))
+    for number in range(30):
+        assert told.count(f"raised on worker 'worker{number}'") == 1
+    assert told.count("in raised") == 30
+    assert str(error).count("RemoteFailure") == 0
 
 
 def test_an_exception_that_cannot_be_pickled_says_what_it_was():

@@ -34,6 +34,7 @@ class _Failure(msgspec.Struct, array_like=True):
     worker: str
     trace: str
     stream: bytes | None
+    notes: str
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -53,9 +54,20 @@ def dump_failure(error: BaseException, worker: str, *, strict: bool) -> bytes:
         except Exception:
             stream = None
     message = _fit(_text(error))
-    trace = _fit("".join(traceback.format_exception(error)))
-    failure = _Failure(type_.__module__, type_.__qualname__, message, worker, trace, stream)
+    trace, notes = _told(error)
+    failure = _Failure(type_.__module__, type_.__qualname__, message, worker, trace, stream, notes)
     return _encode(failure)
+
+
+def _told(error: BaseException) -> tuple[str, str]:
+    """The traceback, and the notes of the exception itself, which may be of workers further on.
+
+    They travel in its pickle. Were they in the traceback, too, which becomes the next note, they
+    would double with each call that the failure comes back through.
+    """
+    told = traceback.TracebackException.from_exception(error)
+    notes, told.__notes__ = getattr(error, "__notes__", None) or (), None
+    return _fit("".join(told.format())), _fit("\n".join(map(str, notes)))
 
 
 def _fit(text: str) -> str:
@@ -80,7 +92,11 @@ def load_failure(header: bytes | bytearray, *, strict: bool) -> BaseException:
     except (msgspec.MsgspecError, UnicodeDecodeError) as malformed:
         raise ProtocolViolation(f"a malformed failure came: {malformed}") from malformed
     error = _rebuild(failure, strict)
-    error.add_note(f"raised on worker {failure.worker!r}; the traceback there:\n{failure.trace}")
+    # What could not be rebuilt from its pickle has lost them.
+    notes = "" if getattr(error, "__notes__", None) else failure.notes
+    error.add_note(
+        f"raised on worker {failure.worker!r}; the traceback there:\n{failure.trace}{notes}"
+    )
     return error
 
 
@@ -92,6 +108,9 @@ def _rebuild(failure: _Failure, strict: bool) -> BaseException:
                 return error
         except Exception:
             pass
+    if (failure.module, failure.name) == (__name__, RemoteFailure.__name__):
+        # It says already what it was.
+        return RemoteFailure(failure.message)
     found: Any = None
     if failure.module == "builtins":
         found = getattr(builtins, failure.name, None)
