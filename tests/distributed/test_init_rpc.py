@@ -221,7 +221,7 @@ def test_too_few_workers_is_an_error_after_the_timeout(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"rank": 0, "world_size": 1}, "needs a name"),
+        ({"rank": 0, "world_size": 1}, "needs a name, .* as `telegrad run "),
         ({"name": "a", "world_size": 1}, "needs rank="),
         ({"name": "a", "rank": 0}, "needs world_size="),
         ({"name": "a", "rank": 5, "world_size": 2}, "a rank from 0 to 1"),

@@ -173,6 +173,8 @@ def test_the_gradient_of_a_tensor_that_was_computed(x):
             dist_autograd.get_gradients(context_id)[y]
         with pytest.raises(KeyError, match="expected a tensor as the key of a gradient, got str"):
             dist_autograd.get_gradients(context_id)["x"]
+        with pytest.raises(KeyError, match=r"got RRef; .* is had on its owner, or by grad"):
+            dist_autograd.get_gradients(context_id)[rpc.RRef(x)]
 
 
 def gradients_here(context_id):

@@ -307,9 +307,19 @@ def test_two_trainers_lose_no_step_of_each_other(cluster):
 # Bad input.
 
 
+def test_there_is_no_zero_grad_and_the_error_says_why(model):
+    optimizer = DistributedOptimizer(optim.SGD, model, lr=0.1)
+    with pytest.raises(AttributeError, match="gradients belong to a context and go with it"):
+        optimizer.zero_grad()
+    assert not hasattr(optimizer, "zero_grad")
+    assert "zero_grad" not in dir(optimizer)
+
+
 def test_what_is_no_reference_is_refused_with_its_position(model):
     with pytest.raises(DTypeError, match=r"params_rref\[1\], got Parameter; wrap a local one"):
         DistributedOptimizer(optim.SGD, [model[0], nn.Parameter(tg.ones(2))], lr=0.1)
+    with pytest.raises(DTypeError, match=r"got list; .* join lists of them, \[\*some, \*others\]"):
+        DistributedOptimizer(optim.SGD, [model[:1], model[1:]], lr=0.1)
     with pytest.raises(UsageError, match="at least one RRef to a parameter, got none"):
         DistributedOptimizer(optim.SGD, [], lr=0.1)
 

@@ -38,5 +38,6 @@ def test_a_key_file_takes_precedence_over_the_directorys(minted: Path, tmp_path:
 
 
 def test_without_any_the_error_lists_the_ways() -> None:
-    with pytest.raises(UsageError, match=r"telegrad run.*TELEGRAD_KEY_FILE.*TELEGRAD_CREDENTIALS"):
+    said = r"telegrad run.*LocalCluster.*TELEGRAD_KEY_FILE.*fresh\(\).save.*TELEGRAD_CREDENTIALS"
+    with pytest.raises(UsageError, match=said):
         find_secrets({})

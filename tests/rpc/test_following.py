@@ -25,7 +25,9 @@ def fail_by_callback(kind):
 def test_what_is_no_future_is_named_by_its_position(gather):
     with pytest.raises(UsageError, match=r"expected futures, .* got int at position 1"):
         gather([Future(), 2])
-    with pytest.raises(UsageError, match="expected a list of futures, got Future"):
+    with pytest.raises(
+        UsageError, match=r"expected a list of futures, got a Future: write \[future"
+    ):
         gather(Future())
 
 

@@ -25,7 +25,11 @@ class GradientMap(dict[Tensor, Tensor]):
 def _why_missing(key: Any) -> str:
     # PyTorch's tensors are asked by the same names.
     if not hasattr(key, "requires_grad"):
-        return f"expected a tensor as the key of a gradient, got {type(key).__name__}"
+        return (
+            f"expected a tensor as the key of a gradient, got {type(key).__name__}; the gradient "
+            "of one that an RRef refers to is had on its owner, or by grad(context_id, outputs, "
+            "inputs)"
+        )
     what = f"no gradient for the tensor of shape {tuple(key.shape)}"
     if not key.requires_grad:
         return (

@@ -18,10 +18,15 @@ from telegrad.errors import DTypeError, UsageError
 from telegrad.rpc.call import Call
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.rref import RRef
+from telegrad.tensors.habits import advises, without_advice
 
 __all__ = ["DistributedOptimizer", "DistributedScheduler"]
 
 
+@advises(
+    "DistributedOptimizer",
+    {"zero_grad": "gradients belong to a context and go with it, leave it out"},
+)
 class DistributedOptimizer:
     """Steps parameters where they live; `params_rref` are RRefs to them."""
 
@@ -47,7 +52,8 @@ class DistributedOptimizer:
             if not isinstance(reference, RRef):
                 raise DTypeError(
                     f"expected an RRef to a parameter as params_rref[{i}], got "
-                    f"{type(reference).__name__}; wrap a local one with rpc.RRef(parameter)"
+                    f"{type(reference).__name__}; wrap a local one with rpc.RRef(parameter), and "
+                    "join lists of them, [*some, *others]"
                 )
             by_owner.setdefault(reference.owner_name(), []).append(reference)
         if not by_owner:
@@ -59,6 +65,9 @@ class DistributedOptimizer:
                 for owner, references in by_owner.items()
             },
         )
+
+    def __dir__(self) -> list[str]:
+        return without_advice(self, super().__dir__())
 
     def step(self, context_id: int) -> None:
         """Updates every parameter with its gradient in the context; all owners at once.

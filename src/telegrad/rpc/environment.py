@@ -43,6 +43,7 @@ def find_secrets(environment: Mapping[str, str]) -> tuple[ClusterKey, Credential
     if credentials is not None:
         return credentials.load_key(), credentials
     raise UsageError(
-        f"no cluster key: start the workers with `telegrad run`, or set {KEY_FILE} to a key's "
-        f"file, or set {CREDENTIALS} to a worker's directory made by `telegrad keygen`"
+        f"no cluster key: start the workers with `telegrad run` or a LocalCluster, or set "
+        f"{KEY_FILE} to a file that ClusterKey.fresh().save(path) of telegrad.rpc.keys made, or "
+        f"set {CREDENTIALS} to a worker's directory made by `telegrad keygen`"
     )

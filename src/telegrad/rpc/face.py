@@ -41,6 +41,10 @@ __all__ = [
 
 _LEAVE: Final = "telegrad.leave"
 _RETURNED: Final = "telegrad.returned"
+_HOW_TO_START: Final = (
+    "start the script once for each worker, as `telegrad run --workers 2 script.py` does, or use "
+    "LocalCluster, which needs none of this"
+)
 _lock = threading.Lock()
 _membership: "_Membership | None" = None
 
@@ -52,10 +56,7 @@ def _setting(value: Any, name: str, argument: str) -> int:
         given = f"{name} in the environment"
         if argument != name:
             given = f"{argument}=..., or {given}"
-        raise UsageError(
-            f"init_rpc needs {given}: start the script once for each worker, as `telegrad run "
-            "--workers 2 script.py` does, or use LocalCluster, which needs none of this"
-        )
+        raise UsageError(f"init_rpc needs {given}: {_HOW_TO_START}")
     try:
         return int(value)
     except ValueError:
@@ -248,7 +249,8 @@ def init_rpc(
     global _membership
     name = name or os.environ.get(environment.WORKER_NAME)
     if not name:
-        raise UsageError(f"init_rpc needs a name, or {environment.WORKER_NAME} in the environment")
+        given = f"a name, or {environment.WORKER_NAME} in the environment"
+        raise UsageError(f"init_rpc needs {given}: {_HOW_TO_START}")
     own_rank = _setting(rank, environment.RANK, "rank")
     size = _setting(world_size, environment.WORLD_SIZE, "world_size")
     if not 0 <= own_rank < size:

@@ -316,7 +316,8 @@ def _not_callable(callback: Any) -> UsageError:
 
 def _checked(futures: Any) -> "list[Future[Any]]":
     if not isinstance(futures, Iterable):
-        raise UsageError(f"expected a list of futures, got {type(futures).__qualname__}")
+        kind = "a Future" if isinstance(futures, Future) else type(futures).__qualname__
+        raise UsageError(f"expected a list of futures, got {kind}: write [future, ...]")
     listed = list(futures)
     for index, future in enumerate(listed):
         if not isinstance(future, Future):
