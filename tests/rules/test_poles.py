@@ -98,3 +98,9 @@ def test_a_pass_leaves_the_warnings_of_its_caller_as_they_were() -> None:
     assert np.isinf(x.grad.numpy()).all()
     with pytest.raises(RuntimeWarning, match="divide by zero"):
         np.float64(1.0) / np.zeros(1)
+
+
+def test_the_slope_of_a_quotient_may_overflow_where_its_value_does_not() -> None:
+    x = telegrad.tensor([1e-30])
+    for function in (telegrad.reciprocal, lambda y: 1.0 / y):
+        assert functional.jvp(function, (x,), (telegrad.ones_like(x),))[1].tolist() == [-np.inf]

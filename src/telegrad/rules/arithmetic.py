@@ -43,6 +43,7 @@ DIVIDE = Primitive(
     jvp=(LINEAR, lambda xp, t, s: -t * (s.out / s.y)),
     elementwise=True,
     floating=True,
+    poles=True,
 )
 
 NEGATIVE = Primitive("negative", vjp=(lambda xp, g, s: -g,), jvp=(LINEAR,), elementwise=True)
@@ -82,6 +83,7 @@ RECIPROCAL = Primitive(
     jvp=(lambda xp, t, s: -t * s.out * s.out,),
     elementwise=True,
     floating=True,
+    poles=True,
 )
 
 
