@@ -1,5 +1,7 @@
 """Tensors made from data and by rule."""
 
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -196,3 +198,27 @@ def test_ranges_take_0d_tensors_that_have_no_history() -> None:
     assert tg.linspace(tg.asarray(0.0), 1, 3).tolist() == [0.0, 0.5, 1.0]
     with pytest.raises(RuntimeError, match="detach"):
         tg.linspace(tg.asarray(0.0).requires_grad_(), 1, 3)
+
+
+def foreign(array: Any) -> Any:
+    """The same array with an equal dtype that is another object, as pickles give."""
+    return pickle.loads(pickle.dumps(array))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: tg.zeros(2, dtype=tg.float64),
+        lambda: tg.tensor([1.0, 2.0], dtype="float64"),
+        lambda: tg.tensor(np.ones(2, ">f8")),
+        lambda: tg.ones(2).to(tg.float64),
+        lambda: tg.tensor(foreign(np.ones(2))),
+        lambda: tg.asarray(foreign(np.ones(2, np.float32)), dtype=foreign(np.dtype("float64"))),
+        lambda: foreign(tg.tensor(np.ones(2))),
+        lambda: foreign(tg.nn.Parameter(tg.tensor(np.ones(2)))),
+    ],
+)
+def test_tensors_have_the_dtype_objects_of_numpy_which_quick_paths_know(
+    make: Callable[[], Any],
+) -> None:
+    assert make().array.dtype is np.dtype("float64")

@@ -1,5 +1,6 @@
 """What an optimiser may touch, remembers, and refuses."""
 
+import pickle
 import threading
 import tracemalloc
 from typing import Any
@@ -338,3 +339,26 @@ def test_a_gradient_that_does_not_fit_stops_the_step_before_any_parameter_moves(
     with pytest.raises((ShapeError, DTypeError)):
         optimizer.step(gradients={first: tg.ones(2), second: wrong})
     assert first.tolist() == [0, 0]
+
+
+def test_a_pickled_state_goes_on_with_the_same_bits() -> None:
+    tg.manual_seed(0)
+    x = tg.randn(16, 8)
+
+    def step(model: Any, optimizer: Any) -> None:
+        optimizer.zero_grad()
+        (model(x) ** 2).mean().backward()
+        optimizer.step()
+
+    model = nn.Linear(8, 8)
+    optimizer = optim.Adam(model.parameters(), lr=0.01, weight_decay=0.1)
+    for _ in range(3):
+        step(model, optimizer)
+    other = pickle.loads(pickle.dumps(model))
+    resumed = optim.Adam(other.parameters(), lr=0.5)
+    resumed.load_state_dict(pickle.loads(pickle.dumps(optimizer.state_dict())))
+    for _ in range(3):
+        step(model, optimizer)
+        step(other, resumed)
+    for mine, theirs in zip(model.parameters(), other.parameters()):
+        np.testing.assert_array_equal(mine.detach(), theirs.detach())

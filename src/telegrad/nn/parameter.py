@@ -42,7 +42,7 @@ class Parameter(Tensor):
 def rebuild_parameter(array: Any, requires_grad: bool) -> Parameter:
     """A Parameter from a pickle, a copy, or another worker; the array becomes its own."""
     made = object.__new__(Parameter)
-    made.array = np.array(array)
+    made.array = array.astype(array.dtype.char)  # as in `rebuild`
     made.node = LEAF if requires_grad else None
     made.tangents = None
     made.state = None

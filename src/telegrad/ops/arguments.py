@@ -41,16 +41,20 @@ def as_tensor(x: Any, name: str) -> Tensor:
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any]:
-    """A dtype that tensors have, from one or from its name."""
+    """A dtype that tensors have, from one or from its name: the object that NumPy has for it.
+
+    `newbyteorder` and pickles make others, which are equal; quick paths look at the identity.
+    """
     if isinstance(dtype, np.dtype) and (known := _KNOWN.get(dtype)) is not None:
         return known
     try:
         found: np.dtype[Any] = np.dtype(dtype).newbyteorder("=")
     except TypeError as error:
         raise DTypeError(f"expected a dtype such as telegrad.float32, got {dtype!r}") from error
-    if found not in _KNOWN:
+    known = _KNOWN.get(found)
+    if known is None:
         raise DTypeError(f"expected one of the dtypes {', '.join(DTYPES)}, got {found}")
-    return found
+    return known
 
 
 def check_device(device: Any) -> None:

@@ -62,7 +62,9 @@ def asarray(
             as_dtype(obj.dtype)
             _refuse_cast(obj.dtype, dtype, copy)
             return wrap(share(obj))
-        return made(np.array(obj, dtype=as_dtype(obj.dtype) if dtype is None else dtype))
+        # A copy by astype has NumPy's own dtype object, not the one that came out of a pickle.
+        known = as_dtype(obj.dtype) if dtype is None else dtype
+        return made(obj.astype(known, subok=False))
     if hasattr(obj, "__array_namespace__"):
         xp = backend_of(obj)
         _refuse_cast(xp.dtype_of(obj), dtype, copy)

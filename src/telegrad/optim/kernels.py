@@ -27,7 +27,7 @@ def add_scaled(y: Any, x: Any, factor: float) -> None:
     """``y += factor * x``."""
     dtype = y.dtype
     routine = _axpy(dtype)
-    if routine is not None and x.dtype is dtype and y.size:
+    if routine is not None and x.dtype == dtype and y.size:
         routine(x, y, a=factor)
     else:
         y += np.multiply(x, factor, dtype=y.dtype)

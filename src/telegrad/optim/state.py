@@ -123,4 +123,4 @@ def _kept(name: str, value: Any, p: Tensor) -> Any:
             f"expected {name} of shape {p.shape} in the state of a parameter of that shape, got "
             f"{array.shape}"
         )
-    return flat(np.array(array, dtype=p.dtype, order="C"))
+    return flat(array.astype(p.dtype, order="C"))

@@ -442,7 +442,9 @@ def wrap(array: Any, node: Any = None, tangents: dict[Any, Tensor] | None = None
 
 def rebuild(array: Any, requires_grad: bool) -> Tensor:
     """A leaf or constant from a pickle."""
-    return wrap(np.array(array), LEAF if requires_grad else None)
+    # An array from a pickle has a dtype object of its own, and hands it on; the quick paths know
+    # NumPy's own by their identity.
+    return wrap(array.astype(array.dtype.char), LEAF if requires_grad else None)
 
 
 def refuse_in_place(tensor: Tensor, what: str) -> None:
