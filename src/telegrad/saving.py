@@ -115,7 +115,7 @@ def _array(name: Any, value: Any) -> Any:
     if not isinstance(value, (Tensor, np.ndarray, np.generic)):
         raise UsageError(
             f"expected a Tensor or NumPy array under {name!r}, got {type(value).__name__}; the "
-            "format holds numbers by name and nothing else"
+            "format holds numbers by name and nothing else; an optimiser's state can be pickled"
         )
     array = np.ascontiguousarray(value.array if isinstance(value, Tensor) else value)
     if array.dtype.kind not in "biuf" or array.dtype == np.longdouble:
