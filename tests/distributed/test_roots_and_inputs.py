@@ -205,6 +205,21 @@ def test_inputs_that_were_not_used_are_an_error_or_none_or_zeros():
         assert [value_of(g) for g in (first, second, third)] == [W.tolist(), [0.0] * 2, [0.0] * 2]
 
 
+@on_workers("main", "b", faults=IN_ORDER)
+def test_zeros_for_references_stay_where_these_are_too():
+    one = x()
+    there = rpc.remote("b", handlers.fetch, ("idle",))
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one,)).sum()
+        first, zeros = autograd.grad(
+            context_id, y, [one, there], materialize_grads=True, as_rrefs=True
+        )
+        assert value_of(first) == W.tolist()
+        assert zeros.owner_name() == "b"
+        assert value_of(zeros.to_here()) == [0.0] * 2
+    del there, zeros
+
+
 @pytest.mark.parametrize("mode", [tg.no_grad, tg.inference_mode])
 def test_gradients_of_references_are_the_same_where_nothing_is_recorded(mode):
     @on_workers("main", "b", "c", faults=IN_ORDER)

@@ -186,7 +186,21 @@ def grad(
         mode=mode,
         finish=collect,
     )
-    return _complete(results, chosen, allow_unused, materialize_grads)
+    missing = [i for i, result in enumerate(results) if result is None]
+    if materialize_grads:
+        for i in missing:
+            x = chosen[i]
+            if as_rrefs and isinstance(x, RRef):
+                results[i] = current_worker().remote(x.owner(), _zeros_for, (x,))
+            else:
+                results[i] = _zeros_for(x)
+    elif missing and not allow_unused:
+        raise GradientError(
+            f"expected outputs that depend on every input, but inputs {missing} were not used in "
+            "computing them; pass allow_unused=True to get None for those, or "
+            "materialize_grads=True to get zeros"
+        )
+    return tuple(results)
 
 
 @expose
@@ -197,24 +211,13 @@ def _captured_here(context_id: int, pass_id: int, reference: int, as_rref: bool)
     return current_worker().make_rref(gradient) if as_rref and gradient is not None else gradient
 
 
-def _complete(
-    results: list[Any], inputs: list[Any], allow_unused: bool, materialize: bool
-) -> tuple[Any, ...]:
-    missing = [i for i, result in enumerate(results) if result is None]
-    if missing and materialize:
-        for i in missing:
-            x = inputs[i]
-            like = x.to_here() if isinstance(x, RRef) else x
-            owner = None if isinstance(like, Tensor) else foreign.framework_of(like)
-            zeros_like = lent.namespace.zeros_like if owner is None else owner.zeros_like
-            results[i] = zeros_like(like)
-    elif missing and not allow_unused:
-        raise GradientError(
-            f"expected outputs that depend on every input, but inputs {missing} were not used in "
-            "computing them; pass allow_unused=True to get None for those, or "
-            "materialize_grads=True to get zeros"
-        )
-    return tuple(results)
+@expose
+def _zeros_for(x: Any) -> Any:
+    """The gradient of an input, or of what a reference names, that nothing depends on."""
+    like = x.to_here() if isinstance(x, RRef) else x
+    owner = None if isinstance(like, Tensor) else foreign.framework_of(like)
+    zeros_like = lent.namespace.zeros_like if owner is None else owner.zeros_like
+    return zeros_like(like)
 
 
 @expose
