@@ -73,6 +73,20 @@ def test_materialize_grads_gives_zeros_for_unused_inputs():
     agree(scenario)
 
 
+def test_materialized_zeros_can_be_differentiated_as_the_other_gradients():
+    def scenario(lib):
+        x, y = leaf(lib, 1.0), leaf(lib, [2.0, 3.0])
+        first = lib.autograd.grad(x * x, [x, y], create_graph=True, materialize_grads=True)
+        second = [
+            lib.autograd.grad(g.sum(), [x, y], materialize_grads=True, retain_graph=True)
+            for g in first
+        ]
+        alone = lib.autograd.grad(x * x, [y], materialize_grads=True)
+        return first, second, [g.requires_grad for g in (*first, *alone)]
+
+    agree(scenario)
+
+
 def test_an_unused_input_is_found_before_anything_runs():
     x, y = tg.tensor(1.0, requires_grad=True), tg.tensor(2.0, requires_grad=True)
     out = x * x

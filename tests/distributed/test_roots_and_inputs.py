@@ -206,6 +206,19 @@ def test_inputs_that_were_not_used_are_an_error_or_none_or_zeros():
 
 
 @on_workers("main", "b", faults=IN_ORDER)
+def test_recorded_zeros_can_be_differentiated_as_the_other_gradients():
+    one, idle = x(), x()
+    there = rpc.remote("b", handlers.fetch, ("idle",))
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one,))
+        options = {"create_graph": True, "materialize_grads": True}
+        first = autograd.grad(context_id, (y * y).sum(), [one, idle, there], **options)
+        second = [autograd.grad(context_id, g.sum(), one, **options)[0] for g in first]
+        assert [value_of(g) for g in second] == [(2 * W * W).tolist(), [0.0] * 2, [0.0] * 2]
+    del there
+
+
+@on_workers("main", "b", faults=IN_ORDER)
 def test_zeros_for_references_stay_where_these_are_too():
     one = x()
     there = rpc.remote("b", handlers.fetch, ("idle",))

@@ -64,7 +64,8 @@ def grad(
     """The gradients of the outputs' sum with respect to each input; ``.grad`` stays untouched.
 
     An input that the outputs don't depend on is an error; with `allow_unused` its gradient is None,
-    with `materialize_grads` zeros.
+    with `materialize_grads` zeros, which with `create_graph` require grad, so that they can be
+    differentiated again as the others.
     """
     chosen = listed(inputs, "inputs")
     if not chosen:
@@ -94,7 +95,10 @@ def grad(
             keep_retained(retained)
     if materialize_grads:
         zeros = lent.namespace.zeros_like
-        return tuple(zeros(x) if n not in found else found[n] for x, n in zip(chosen, nodes))
+        return tuple(
+            found[n] if n in found else zeros(x).requires_grad_(create_graph)
+            for x, n in zip(chosen, nodes)
+        )
     return tuple(found.get(node) for node in nodes)
 
 

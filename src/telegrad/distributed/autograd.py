@@ -191,9 +191,9 @@ def grad(
         for i in missing:
             x = chosen[i]
             if as_rrefs and isinstance(x, RRef):
-                results[i] = current_worker().remote(x.owner(), _zeros_for, (x,))
+                results[i] = current_worker().remote(x.owner(), _zeros_for, (x, create_graph))
             else:
-                results[i] = _zeros_for(x)
+                results[i] = _zeros_for(x, create_graph)
     elif missing and not allow_unused:
         raise GradientError(
             f"expected outputs that depend on every input, but inputs {missing} were not used in "
@@ -212,12 +212,12 @@ def _captured_here(context_id: int, pass_id: int, reference: int, as_rref: bool)
 
 
 @expose
-def _zeros_for(x: Any) -> Any:
+def _zeros_for(x: Any, create_graph: bool) -> Any:
     """The gradient of an input, or of what a reference names, that nothing depends on."""
     like = x.to_here() if isinstance(x, RRef) else x
     owner = None if isinstance(like, Tensor) else foreign.framework_of(like)
     zeros_like = lent.namespace.zeros_like if owner is None else owner.zeros_like
-    return zeros_like(like)
+    return zeros_like(like).requires_grad_(create_graph)
 
 
 @expose

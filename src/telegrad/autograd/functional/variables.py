@@ -104,9 +104,10 @@ class Variables:
             [g for _, g in pairs],
             retain_graph=again or create,
             create_graph=create,
-            materialize_grads=True,
+            allow_unused=True,
         )
-        return [self._settled(x) for x in found] if create else list(found)
+        full = [ops.zeros_like(x) if g is None else g for x, g in zip(self._roots, found)]
+        return [self._settled(g) for g in full] if create else full
 
     def reach_outside(self, output: Tensor) -> bool:
         """Whether something outside may want the derivative of what `output` leads to."""
