@@ -173,6 +173,14 @@ ARGUMENTS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: nn.Conv2d(1, 1, 3, stride=2, padding="same")(zeros(1, 1, 4, 4)),
         "stride 1 with padding='same'",
     ),
+    "conv, same with stride, reflected": (
+        lambda: nn.Conv2d(1, 1, 3, 2, "same", padding_mode="reflect")(zeros(1, 1, 4, 4)),
+        "stride 1 with padding='same'",
+    ),
+    "conv, unknown padding, reflected": (
+        lambda: nn.Conv2d(1, 1, 3, padding="sane", padding_mode="reflect")(zeros(1, 1, 4, 4)),
+        "'same' or 'valid' as padding, got 'sane'",
+    ),
     "conv, padding": (
         lambda: F.conv2d(zeros(1, 1, 4, 4), zeros(1, 1, 3, 3), padding="full"),
         "padding, got 'full'",

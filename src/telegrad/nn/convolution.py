@@ -6,7 +6,7 @@ from typing import Any
 
 from telegrad.errors import UsageError
 from telegrad.nn import functional, init
-from telegrad.nn.functional.convolution import pair, same_padding
+from telegrad.nn.functional.convolution import pads_of, pair
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
 from telegrad.ops import empty, pad
@@ -74,12 +74,7 @@ class Conv2d(Module):
     def forward(self, input: Tensor) -> Tensor:
         padding: Any = self.padding
         if self.padding_mode != "zeros":
-            if padding == "same":
-                widths = same_padding(self.kernel_size, self.dilation)
-            elif isinstance(padding, str):
-                widths = [(0, 0), (0, 0)]
-            else:
-                widths = [(each, each) for each in padding]
+            widths = pads_of(padding, self.kernel_size, self.stride, self.dilation)
             before = [(0, 0)] * (input.ndim - 2)
             input = pad(input, (*before, *widths), mode=_MODES[self.padding_mode])
             padding = 0

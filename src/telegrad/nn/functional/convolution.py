@@ -7,7 +7,7 @@ from telegrad.errors import ShapeError, UsageError
 from telegrad.ops import concat, convolution, reshape
 from telegrad.tensors import Tensor
 
-__all__ = ["conv2d", "pair", "same_padding"]
+__all__ = ["conv2d", "pads_of", "pair"]
 
 
 def pair(value: Any, name: str) -> tuple[int, int]:
@@ -18,12 +18,6 @@ def pair(value: Any, name: str) -> tuple[int, int]:
     if len(given) != 2 or not all(isinstance(each, Integral) for each in given):
         raise UsageError(f"expected a number or a pair of them as {name}, got {value!r}")
     return int(given[0]), int(given[1])
-
-
-def same_padding(kernel: tuple[int, int], dilation: tuple[int, int]) -> list[tuple[int, int]]:
-    """The border with which a result of stride 1 is as large as the input."""
-    total = [d * (k - 1) for k, d in zip(kernel, dilation)]
-    return [(each // 2, each - each // 2) for each in total]
 
 
 def conv2d(
@@ -49,7 +43,7 @@ def conv2d(
         )
     _check_shapes(input, weight, bias, groups)
     sizes = (weight.shape[2], weight.shape[3])
-    pads = tuple(_pads(padding, sizes, strides, dilations))
+    pads = tuple(pads_of(padding, sizes, strides, dilations))
     for length, size, gap, pad in zip(input.shape[2:], sizes, dilations, pads):
         if length + sum(pad) < gap * (size - 1) + 1:
             raise ShapeError(
@@ -71,13 +65,15 @@ def _cut(x: Tensor, axis: int, groups: int) -> list[Tensor]:
     return [x[(*before, slice(i * step, (i + 1) * step))] for i in range(groups)]
 
 
-def _pads(padding: Any, sizes: Any, strides: Any, dilations: Any) -> list[tuple[int, int]]:
+def pads_of(padding: Any, sizes: Any, strides: Any, dilations: Any) -> list[tuple[int, int]]:
+    """The border before and after each place axis; "same" keeps a result as large as its input."""
     if padding == "valid":
         return [(0, 0), (0, 0)]
     if padding == "same":
         if strides != (1, 1):
             raise UsageError(f"expected stride 1 with padding='same', got {strides}")
-        return same_padding(sizes, dilations)
+        total = [d * (k - 1) for k, d in zip(sizes, dilations)]
+        return [(each // 2, each - each // 2) for each in total]
     if isinstance(padding, str):
         raise UsageError(f"expected numbers, 'same' or 'valid' as padding, got {padding!r}")
     widths = pair(padding, "padding")
