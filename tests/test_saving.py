@@ -99,11 +99,12 @@ def test_a_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_dtype_that_we_lack_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("dtype", "name"), [("bfloat16", "BF16"), ("float16", "float16")])
+def test_a_dtype_that_we_lack_is_named(tmp_path: Path, dtype: str, name: str) -> None:
     from safetensors.torch import save_file
 
-    save_file({"w": torch.ones(2, dtype=torch.bfloat16)}, tmp_path / "a")
-    with pytest.raises(UsageError, match=r"dtypes that telegrad has, got BF16 in .*float32"):
+    save_file({"w": torch.ones(2, dtype=getattr(torch, dtype))}, tmp_path / "a")
+    with pytest.raises(UsageError, match=rf"dtypes that telegrad has, got {name} in .*float32"):
         load(tmp_path / "a")
 
 
@@ -158,6 +159,8 @@ def test_saving_over_a_file_keeps_its_mode(tmp_path: Path) -> None:
 def test_what_the_format_can_not_hold_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="complex64"):
         save({"w": tg.tensor([1j])}, tmp_path / "a")
+    with pytest.raises(UsageError, match="float16"):
+        save({"w": np.ones(1, np.float16)}, tmp_path / "a")
     with pytest.raises(UsageError, match="'w', got list"):
         save({"w": [1.0]}, tmp_path / "a")
     with pytest.raises(UsageError, match="state_dict"):

@@ -26,6 +26,10 @@ __all__ = ["load", "save"]
 _DIGEST = "telegrad.blake2b"
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
 """How pickles begin, PyTorch's zipped ones too."""
+_DTYPES = frozenset(
+    np.dtype(code) for code in ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"]
+)
+"""What both the format and tensors hold: the format has float16, too, which no tensor is."""
 
 
 def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
@@ -80,15 +84,15 @@ def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
         arrays = from_bytes(content)
         metadata = _metadata(content)
     except KeyError as error:
-        raise UsageError(
-            f"expected dtypes that telegrad has, got {error.args[0]} in {os.fspath(path)!r}; write "
-            "it again with such tensors as float32"
-        ) from error
+        raise _lacked(error.args[0], path) from error
     except (SafetensorError, ValueError) as error:
         raise UsageError(
             f"expected a whole safetensors file, got one that is cut short or damaged in "
             f"{os.fspath(path)!r}: {error}"
         ) from error
+    for array in arrays.values():
+        if array.dtype not in _DTYPES:
+            raise _lacked(array.dtype.name, path)
     expected = metadata.get(_DIGEST)
     if expected is not None and expected != _digest(arrays):
         raise UsageError(
@@ -96,6 +100,13 @@ def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
             "was altered since telegrad.save wrote it"
         )
     return {name: wrap(np.array(array)) for name, array in sorted(arrays.items())}
+
+
+def _lacked(dtype: Any, path: str | os.PathLike[str]) -> UsageError:
+    return UsageError(
+        f"expected dtypes that telegrad has, got {dtype} in {os.fspath(path)!r}; write it again "
+        "with such tensors as float32"
+    )
 
 
 def _entries(state_dict: Any) -> list[tuple[str, Any]]:
@@ -118,9 +129,9 @@ def _array(name: Any, value: Any) -> Any:
             "format holds numbers by name and nothing else; an optimiser's state can be pickled"
         )
     array = np.ascontiguousarray(value.array if isinstance(value, Tensor) else value)
-    if array.dtype.kind not in "biuf" or array.dtype == np.longdouble:
+    if array.dtype.newbyteorder("=") not in _DTYPES:
         raise UsageError(
-            f"expected numbers that the safetensors format holds under {name!r}, got "
+            f"expected real numbers of a dtype that telegrad has under {name!r}, got "
             f"{array.dtype}; save complex numbers as their real and imaginary parts"
         )
     # The format has one order of bytes: what is written, and its digest, are of that order.
