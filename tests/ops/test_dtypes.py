@@ -1,5 +1,6 @@
 """Dtypes: names, promotion, limits, and what the namespace says about itself."""
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -111,3 +112,18 @@ def test_a_tensor_names_its_namespace() -> None:
     assert x.to_device("cpu") is x
     with pytest.raises(DeviceError, match="mars"):
         x.to_device("mars")
+
+
+@pytest.mark.parametrize("number", [-100, 300])
+@pytest.mark.parametrize("name", ["uint8", "int8"])
+def test_small_integers_are_compared_with_numbers_beyond_them(name: str, number: int) -> None:
+    values = np.array([0, 1, 100], dtype=name)
+    x = tg.asarray(values)
+    for compare in (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge):
+        assert compare(x, number).tolist() == compare(values, number).tolist()
+        assert compare(number, x).tolist() == compare(number, values).tolist()
+
+
+def test_a_number_that_the_dtype_does_not_hold_is_no_summand() -> None:
+    with pytest.raises(OverflowError, match="300 out of bounds for uint8"):
+        tg.asarray(np.array([1], dtype="uint8")) + 300

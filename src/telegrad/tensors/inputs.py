@@ -28,6 +28,7 @@ __all__ = [
 
 NUMBERS = (bool, int, float, complex)
 _RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+_COMPARISONS = {"equal", "greater", "greater_equal", "less", "less_equal", "not_equal"}
 
 
 def _rank(number: Any) -> int:
@@ -89,7 +90,14 @@ def _as_input(name: str, index: int, x: Any, dtype: np.dtype[Any] | None, xp: An
         return x
     if isinstance(x, NUMBERS) and not isinstance(x, np.generic):
         chosen = default_dtype(x) if dtype is None else number_dtype(x, dtype)
-        array = np.asarray(x, dtype=chosen)
+        try:
+            array = np.asarray(x, dtype=chosen)
+        except OverflowError:
+            # Small integers beside a large number: no sum of theirs, but -100 is less than each.
+            if name not in _COMPARISONS:
+                raise
+            chosen = default_dtype(x)
+            array = np.asarray(x, dtype=chosen)
         return wrap(array if xp is None or xp.is_numpy else xp.asarray(x, dtype=chosen))
     if isinstance(x, (np.ndarray, np.generic)):
         return wrap(np.array(x))
