@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -58,6 +59,15 @@ def test_copy_of_a_constant_leaves_no_tangent() -> None:
 def test_copy_converts_and_stretches_its_source(lib: Any) -> None:
     assert lib.zeros(2, dtype=lib.int64).copy_(lib.tensor([1.5, -2.5])).tolist() == [1, -2]
     assert lib.zeros((2, 2)).copy_(lib.tensor([1, 2])).tolist() == [[1.0, 2.0], [1.0, 2.0]]
+
+
+def test_copy_of_a_tensor_to_itself_changes_nothing_though_others_hold_its_memory() -> None:
+    x = tg.tensor([1.0, 2.0, 3.0])
+    held = x.detach()
+    # What new memory holds before it is written: the next array of this size gets it.
+    freed = np.full(3, 9.0, dtype=np.float32)
+    del freed
+    assert x.copy_(x).tolist() == held.tolist() == [1.0, 2.0, 3.0]
 
 
 def test_copy_refuses_what_does_not_fit() -> None:

@@ -376,8 +376,10 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         if type(array) is np.ndarray and array.base is None and sys.getrefcount(array) <= HELD:
             np.copyto(array, source.array)
         else:
-            self.array = np.empty(array.shape, array.dtype)
-            np.copyto(self.array, source.array)
+            # Filled first: the source may be this tensor, and another thread may read it.
+            fresh = np.empty(array.shape, array.dtype)
+            np.copyto(fresh, source.array)
+            self.array = fresh
         return self
 
     def rebind(self, other: "Tensor") -> None:
