@@ -62,6 +62,48 @@ def test_an_answer_that_another_thread_waits_for_is_recorded():
         assert gradient_after(context_id, answers[0], one) == W
 
 
+def scale_by_callback(t):
+    """Scales here, then on `c`, in a callback of the future."""
+    following = rpc.Future()
+
+    def go_on(done):
+        following.set_result(rpc.rpc_sync("c", handlers.scale, (done.value(),)))
+
+    rpc.rpc_async("b", handlers.scale, (t,)).add_done_callback(go_on)
+    return following
+
+
+def scale_and_then(t):
+    called = rpc.rpc_async("b", handlers.scale, (t,))
+    return called.then(lambda done: rpc.rpc_sync("c", handlers.scale, (done.value(),)))
+
+
+@pytest.mark.parametrize("scale_on_both", [scale_by_callback, scale_and_then])
+@pytest.mark.parametrize("where", ["here", "in a handler"])
+def test_what_a_callback_calls_is_recorded_in_the_context_of_who_gave_it(scale_on_both, where):
+    @on_workers("main", "b", "c")
+    def test():
+        one = x()
+        with autograd.context() as context_id:
+            if where == "here":
+                y = scale_on_both(one).wait()
+            else:
+                y = rpc.rpc_sync("b", rpc.async_execution(scale_on_both), (one,))
+            assert gradient_after(context_id, y, one) == [4.0, 9.0]
+            for name in "bc":
+                assert rpc.rpc_sync(name, handlers.gradient, (context_id,)) == [10.0, 21.0]
+
+    test()
+
+
+@on_workers("main", "b")
+def test_what_a_callback_computes_is_recorded_if_what_its_giver_computed_was():
+    one = x()
+    with autograd.context(), tg.no_grad():
+        called = rpc.rpc_async("b", handlers.scale, (one,))
+        assert not called.then(lambda done: done.value() * one).wait().requires_grad
+
+
 @on_workers("main", "b", "c", faults=IN_ORDER)
 def test_remote_and_to_here_are_recorded():
     one = x()

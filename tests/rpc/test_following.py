@@ -1,4 +1,7 @@
-"""What follows from a future: it is settled whatever the callback does."""
+"""What follows from a future: settled whatever the callback does, in the context of its giver."""
+
+import contextvars
+import threading
 
 import pytest
 from tests.rpc import simulated
@@ -6,6 +9,7 @@ from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import UsageError
 from telegrad.rpc.future import Future, collect_all, wait_all
+from telegrad.rpc.request import current_request
 
 ENDS = [ZeroDivisionError, SystemExit, KeyboardInterrupt, GeneratorExit]
 
@@ -91,3 +95,33 @@ def test_a_callback_that_wants_to_exit_ends_no_thread_of_the_worker(caplog):
         assert eventually(lambda: "a callback of a future failed" in caplog.text)
         assert a.rpc_async("b", simulated.who).then(lambda done: done.value()).wait(5) == "b"
     assert "still run after shutdown" not in caplog.text
+
+
+# With what its giver was at.
+
+
+@pytest.mark.parametrize("settle", [Future.set_result, Future.set_exception])
+def test_a_callback_runs_with_the_contextvars_of_its_giver_on_any_thread(settle):
+    number = contextvars.ContextVar("number")
+    future, seen = Future(), []
+    number.set(1)
+    following = future.then(lambda _: number.get())
+    future.add_done_callback(lambda _: seen.append(number.get()))
+    number.set(2)
+    thread = threading.Thread(target=settle, args=(future, ValueError()))
+    thread.start()
+    thread.join(10)
+    assert (following.wait(10), seen) == (1, [1])
+
+
+def request_in_a_callback():
+    settled = Future()
+    following = settled.then(lambda _: current_request.get())
+    threading.Thread(target=settled.set_result, args=(None,)).start()
+    request = following.wait(10)
+    return request.worker.name, request.can_nest
+
+
+def test_the_callback_of_a_handler_has_its_worker_but_not_the_stack_that_waits_for_it():
+    with neighbours("a", "b") as (a, _):
+        assert a.rpc_sync("b", request_in_a_callback) == ("b", False)

@@ -5,10 +5,14 @@ that has to wait asks the current worker to do the waiting, because the worker's
 sockets meanwhile (or, in a simulation, let virtual time pass), and simply sleeps where there is
 none.
 
+A callback goes on with what its giver was at: it runs on whichever thread, but in a copy of the
+giver's contextvars, so the current worker, and what the layers above keep there, is the same.
+
 Invariant: a future is settled once; whoever sleeps on it is woken, and every callback runs once.
 """
 
 import _thread
+import contextvars
 import logging
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -16,7 +20,7 @@ from contextlib import suppress
 from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast
 
 from telegrad.errors import CallTimeout, Unserializable, UsageError
-from telegrad.rpc.request import current_request
+from telegrad.rpc.request import Request, current_request
 from telegrad.rpc.timeouts import seconds
 
 __all__ = ["Future", "collect_all", "wait_all"]
@@ -213,6 +217,8 @@ class Future(Generic[T]):
         """Call `callback(self)` when the future is done: now, if it is."""
         if not callable(callback):
             raise _not_callable(callback)
+        if not self._done and type(callback) is not Quick:
+            callback = _going_on(callback)
         with _lock:
             if not self._done:
                 if self._callbacks is None:
@@ -257,6 +263,16 @@ class Future(Generic[T]):
             self.add_done_callback(Quick(tell))
             yield from arrived
         return self.value()
+
+
+def _going_on(callback: "Callable[[Future[Any]], Any]") -> "Callable[[Future[Any]], Any]":
+    """The callback in a copy of today's contextvars."""
+    context = contextvars.copy_context()
+    request = current_request.get()
+    if request is not None and request.can_nest:
+        # On a stack of its own: what it calls must not queue at the one that waits for the request.
+        context.run(current_request.set, Request(request.worker, None, 0, False))
+    return lambda done: context.run(callback, done)
 
 
 def wake(sleeper: _thread.LockType) -> None:
