@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from tests.distributed import handlers
-from tests.distributed.simulated import on_workers
+from tests.distributed.simulated import IN_ORDER, on_workers
 
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
@@ -228,6 +228,33 @@ def test_a_second_try_of_a_retained_graph_is_exact():
         assert found.tolist() == (3 * W * W).tolist()
         for name in ("b", "c"):
             assert rpc.rpc_sync(name, handlers.gradient, (context_id,)) == (3 * X * W).tolist()
+
+
+RETAINED = []
+
+
+def scale_and_retain(value):
+    RETAINED.append(handlers.scale(value))
+    RETAINED[-1].retain_grad()
+    return RETAINED[-1]
+
+
+@on_workers("main", "b", "c", faults=IN_ORDER)
+def test_a_failed_pass_leaves_what_was_retained_as_it_was_on_every_worker():
+    RETAINED.clear()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.with_failing_rule, (x(), 1))
+        z = scale_and_retain(rpc.rpc_sync("c", scale_and_retain, (y,)))
+        autograd.grad(context_id, z.sum(), z, retain_graph=True)
+        with pytest.raises(ZeroDivisionError):
+            autograd.backward(context_id, [z.sum()], retain_graph=True)
+        assert no_gradients(context_id, "b", "c")
+        theirs, mine = RETAINED
+        assert theirs.grad is None
+        assert mine.grad.tolist() == [1.0, 1.0]
+        autograd.backward(context_id, [z.sum()])
+        assert theirs.grad.tolist() == W.tolist()
+        assert mine.grad.tolist() == [2.0, 2.0]
 
 
 @on_workers("main", "b")

@@ -13,7 +13,7 @@ Gradients are staged here and become the context's when the pass has succeeded e
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final
@@ -97,6 +97,8 @@ class Part:
         self._served = (*plan.served, plan.pass_id)
         self._turns = Turns()
         self._departures: list[Departure] = []
+        self._kept: list[Callable[[], None]] = []
+        """Takes back, one by one, the gradients that values retained in this pass."""
         self._foreign_leaves: dict[Any, Any] = {}
         self._first_input = -1
         """The key of the oldest input, where all are here: older recv nodes lead to none."""
@@ -194,8 +196,9 @@ class Part:
                 foreign.known[0].run(partial(self._task.run, _LEAVE_TOGETHER))
             else:
                 self._task.run(_LEAVE_TOGETHER)
-            # At once: others may look at them as soon as the root's call has returned.
-            keep_retained(self._task.retained)
+            if self._error is None:
+                # At once: others may look at them as soon as the root's call has returned.
+                self._kept += keep_retained(self._task.retained)
         except BaseException as error:
             self._error = error
             raise
@@ -205,6 +208,7 @@ class Part:
             SERVED.reset(served)
         if self._error is not None:
             # It failed elsewhere meanwhile: nothing of this part leaves any more.
+            self._take_back()
             raise self._error
         departures, self._departures = self._departures, []
         waiting = len(self._task.sums)
@@ -312,8 +316,15 @@ class Part:
             self._error = PassAborted(
                 f"pass {self.plan.pass_id} of context {self.context.id} {why}"
             )
-        self.staged = {}
+            self._take_back()
+        self.staged, self._kept = {}, []
         self.ended._settle(None, None)
+
+    def _take_back(self) -> None:
+        """Leaves every retained gradient as it was; whoever runs and whoever settles may both."""
+        while self._kept:
+            with suppress(IndexError):
+                self._kept.pop()()
 
     def _forget_spent(self) -> None:
         """Sends that ran without being kept can't run again: later passes need not count them."""

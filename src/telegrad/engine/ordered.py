@@ -27,7 +27,7 @@ from typing import Any
 
 from telegrad.arrays import silent
 from telegrad.arrays.ownership import ALONE
-from telegrad.engine.task import freed_error
+from telegrad.engine.task import Retain, freed_error
 from telegrad.errors import InternalError
 from telegrad.graph import Cotangent
 
@@ -116,7 +116,7 @@ class OrderedTask:
         self.sums: dict[Any, Sum] = {}
         """Nodes that received something and have not run: after ``run``, those that wait."""
         self.done: set[Any] = set()
-        self.retained: list[tuple[Callable[[Cotangent], None], Cotangent]] = []
+        self.retained: list[tuple[Retain, Cotangent]] = []
         """Gradients of values that retain theirs, for ``keep_retained``."""
         self._whole: dict[Any, Cotangent | None] = {}
         """Nodes that are ready with the only contribution they expected: nothing to sum."""

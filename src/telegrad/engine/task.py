@@ -31,7 +31,10 @@ from telegrad.arrays.ownership import ALONE
 from telegrad.errors import GraphFreedError
 from telegrad.graph import Cotangent, reachable
 
-__all__ = ["BoundaryReached", "GraphTask", "freed_error", "keep_retained"]
+__all__ = ["BoundaryReached", "GraphTask", "Retain", "freed_error", "keep_retained"]
+
+Retain = Callable[[Cotangent], Callable[[], None]]
+"""Keeps a gradient, and gives what takes it back."""
 
 
 class BoundaryReached(Exception):
@@ -77,7 +80,7 @@ class GraphTask:
         self.watch = watch
         self.missing: dict[Any, int] = {}
         self.buffers: dict[Any, Cotangent] = {}
-        self.retained: list[tuple[Callable[[Cotangent], None], Cotangent]] = []
+        self.retained: list[tuple[Retain, Cotangent]] = []
         """Gradients of values that retain theirs, for ``keep_retained`` when the pass succeeded."""
         self._ready: list[tuple[int, Any]] = []
         self._owned: set[Any] = set()
@@ -345,11 +348,14 @@ class GraphTask:
             raise
 
 
-def keep_retained(retained: list[tuple[Callable[[Cotangent], None], Cotangent]]) -> None:
-    """Gives each value that retains its gradient what a task has collected for it."""
-    for retain, gradient in retained:
-        retain(gradient)
+def keep_retained(retained: list[tuple[Retain, Cotangent]]) -> list[Callable[[], None]]:
+    """Gives each value that retains its gradient what a task has collected for it.
+
+    Returns what takes them back.
+    """
+    kept = [retain(gradient) for retain, gradient in retained]
     retained.clear()
+    return kept
 
 
 def freed_error(node: Any) -> Exception:

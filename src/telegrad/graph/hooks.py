@@ -49,5 +49,5 @@ class NodeHooks:
         """On (gradients of the inputs, gradients of the outputs); ``grad_fn.register_hook``."""
         self.accumulated: dict[int, Callable[..., Any]] = {}
         """On a leaf after its ``.grad`` has changed."""
-        self.retain: Callable[[Any], None] | None = None
-        """Keeps the gradient of a value that is not a leaf; see ``Tensor.retain_grad``."""
+        self.retain: Callable[[Any], Callable[[], None]] | None = None
+        """Keeps the gradient of a value that is not a leaf; gives what takes it back."""

@@ -211,12 +211,18 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
             return
         here = weakref.ref(self)
 
-        def retain(gradient: Any) -> None:
+        def retain(gradient: Any) -> Callable[[], None]:
             tensor = here()
-            if tensor is not None:
-                shown = gradient if isinstance(gradient, Tensor) else wrap(gradient)
-                old = tensor.states().grad
-                tensor.states().grad = shown if old is None else old + shown
+            state = State() if tensor is None else tensor.states()
+            shown = gradient if isinstance(gradient, Tensor) else wrap(gradient)
+            before = state.grad
+            state.grad = after = shown if before is None else before + shown
+
+            def take_back() -> None:
+                if state.grad is after:
+                    state.grad = before
+
+            return take_back
 
         hooks_of(self.node).retain = retain
 
