@@ -1,5 +1,7 @@
 """Calls that were not used, partly used, or used in circles: exact, and no dearer than need be."""
 
+import re
+
 import numpy as np
 import pytest
 from tests.distributed import handlers
@@ -184,6 +186,23 @@ def test_fast_names_the_calls_that_were_not_used_and_leaves_nothing_behind():
         # The retained graph can be tried again.
         autograd.backward(context_id, [used.sum()])
         assert gradients(context_id, one, "b") == [W.tolist(), X.tolist()]
+
+
+@on_workers("main", "b", "c")
+def test_fast_does_not_name_what_was_used_and_only_waits():
+    one = x()
+    with autograd.context() as context_id:
+        first = rpc.rpc_sync("b", handlers.scale, (one,))
+        second = rpc.rpc_sync("b", handlers.scale, (one,))
+        used = rpc.rpc_sync("c", handlers.scale, (second,))
+        found = autograd._retrieve_context(context_id)
+        before = {*found._send_functions(), *found._recv_functions()}
+        rpc.rpc_sync("c", handlers.scale, (second,))
+        unused = {*found._send_functions(), *found._recv_functions()} - before
+        with pytest.raises(GradientError) as caught:
+            autograd.backward(context_id, [(first + used).sum()], mode="fast")
+        named = re.findall(r"message (\d+) from", str(caught.value))
+        assert {int(each) for each in named} == unused
 
 
 @on_workers("main", "b")

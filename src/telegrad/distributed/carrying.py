@@ -73,7 +73,7 @@ class Carrier:
             self._carry(part, part.start(roots), report, 1, None)
             waiting = report.who_waits()
             if waiting and mode == "fast":
-                raise self._unused_calls(plan, waiting)
+                raise self._unused_calls(part, waiting, report)
             if waiting:
                 self._correct(part, waiting, report)
             if finish is not None:
@@ -88,21 +88,23 @@ class Carrier:
 
     def _correct(self, part: Part, waiting: list[str], report: Report) -> None:
         """Step 6: find what is live, everywhere; only then run on from the waiting nodes."""
-        plan = part.plan
-        self._ask_each(
-            waiting,
-            lambda: self._search(part, None, report),
-            lambda name: self._questions.ask(name, SEARCH, [plan, None]),
-            report,
-        )
+        self._find_live(part, waiting, report)
         self._ask_each(
             waiting,
             lambda: self._carry(part, part.resume(), report, 2, None),
-            lambda name: self._questions.ask(name, RESUME, plan),
+            lambda name: self._questions.ask(name, RESUME, part.plan),
             report,
         )
         if report.who_waits():
             raise InternalError(f"nodes still wait after the correction: {report.waiting}")
+
+    def _find_live(self, part: Part, waiting: list[str], report: Report) -> None:
+        self._ask_each(
+            waiting,
+            lambda: self._search(part, None, report),
+            lambda name: self._questions.ask(name, SEARCH, [part.plan, None]),
+            report,
+        )
 
     def _ask_each(
         self,
@@ -121,7 +123,10 @@ class Carrier:
         while questions:
             report.merge(*self._questions.take_next(questions).wait()[0])
 
-    def _unused_calls(self, plan: Plan, waiting: list[str]) -> GradientError:
+    def _unused_calls(self, part: Part, waiting: list[str], report: Report) -> GradientError:
+        # What only waits for something that waits was used, and is not to blame.
+        self._find_live(part, waiting, report)
+        plan = part.plan
         lines = []
         for name in waiting:
             if name == self._worker.name:

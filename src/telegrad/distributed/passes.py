@@ -289,11 +289,11 @@ class Part:
         return others
 
     def unused(self) -> list[SendNode]:
-        """The messages of this worker that no gradient has come for."""
-        done = self._task.done
-        skipped = self._task.skipped
+        """The messages of this worker that no gradient will come for: asked after the search."""
+        task = self._task
         sends = list(self.context.sends.values())
-        return [send for send in sends if send not in done and send not in skipped]
+        used = (task.done, task.skipped, task.live)
+        return [send for send in sends if not any(send in nodes for nodes in used)]
 
     def _enter(self, phase: int) -> None:
         if phase > self._phase:

@@ -123,7 +123,8 @@ class OrderedTask:
         self._expected: dict[Any, list[int]] = {}
         self._ready: list[Any] = []
         self._left = 0
-        self._live: dict[Any, None] = {}
+        self.live: dict[Any, None] = {}
+        """What ``discover`` has marked: reached, and not run yet."""
 
     def count(self, entries: Iterable[Any]) -> None:
         """Ranks everything that the entries reach, and notes each node's contributors."""
@@ -291,7 +292,7 @@ class OrderedTask:
         """Lets go of the graph and of whoever made this task; nothing runs any more."""
         self.deliver = self.depart = _ended
         self.ranks, self.sums, self.done, self._whole = {}, {}, set(), {}
-        self._expected, self._ready, self._live = {}, [], {}
+        self._expected, self._ready, self.live = {}, [], {}
         self.skipped, self.is_goal = set(), None
 
     def discover(self, nodes: Iterable[Any]) -> list[Any]:
@@ -300,9 +301,9 @@ class OrderedTask:
         stack = list(nodes)
         while stack:
             node = stack.pop()
-            if node in self._live or node in self.done or node in self.skipped:
+            if node in self.live or node in self.done or node in self.skipped:
                 continue
-            self._live[node] = None
+            self.live[node] = None
             if node in self.joined:
                 stack.extend(self.joined[node])
                 continue
@@ -314,9 +315,9 @@ class OrderedTask:
     def drop_dead(self) -> None:
         """Has each live node expect only what has come and what live nodes will send."""
         ranks = self.ranks
-        live_ranks = {ranks[node] for node in self._live}
+        live_ranks = {ranks[node] for node in self.live}
         done_ranks = {ranks[node] for node in self.done}
-        for node in self._live:
+        for node in self.live:
             expected = self._expected.get(node)
             if not expected:
                 continue
@@ -330,7 +331,7 @@ class OrderedTask:
                 total.fold()
                 if total.is_complete:
                     self._ready.append(node)
-        self._live = {}
+        self.live = {}
 
 
 def _ended(*args: Any) -> None:
