@@ -218,19 +218,22 @@ def test_recorded_zeros_can_be_differentiated_as_the_other_gradients():
     del there
 
 
-@on_workers("main", "b", faults=IN_ORDER)
-def test_zeros_for_references_stay_where_these_are_too():
-    one = x()
-    there = rpc.remote("b", handlers.fetch, ("idle",))
+@on_workers("main", "b", "c", faults=IN_ORDER)
+def test_zeros_of_references_may_stay_where_they_are_and_are_no_messages():
+    idle = [rpc.remote(name, handlers.fetch, ("idle",)) for name in "bc"]
     with autograd.context() as context_id:
-        y = rpc.rpc_sync("b", handlers.scale, (one,)).sum()
-        first, zeros = autograd.grad(
-            context_id, y, [one, there], materialize_grads=True, as_rrefs=True
-        )
-        assert value_of(first) == W.tolist()
-        assert zeros.owner_name() == "b"
-        assert value_of(zeros.to_here()) == [0.0] * 2
-    del there, zeros
+        y = rpc.rpc_sync("b", handlers.scale, (x(),)).sum()
+        before = list(autograd._retrieve_context(context_id)._recv_functions())
+        options = {"retain_graph": True, "as_rrefs": True}
+        found = autograd.grad(context_id, y, idle, allow_unused=True, **options)
+        assert found == (None, None)
+        found = autograd.grad(context_id, y, idle, materialize_grads=True, **options)
+        assert [each.owner_name() for each in found] == ["b", "c"]
+        assert [value_of(each.to_here()) for each in found] == [[0.0] * 2] * 2
+        found = autograd.grad(context_id, y, idle, materialize_grads=True)
+        assert [value_of(each) for each in found] == [[0.0] * 2] * 2
+        assert list(autograd._retrieve_context(context_id)._recv_functions()) == before
+    del idle
 
 
 @pytest.mark.parametrize("mode", [tg.no_grad, tg.inference_mode])

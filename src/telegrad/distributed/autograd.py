@@ -135,7 +135,8 @@ def grad(
     keep.
 
     An input is a tensor of this worker, or an RRef to a tensor of another; its gradient comes back
-    as a value, or with `as_rrefs` as an RRef on the worker that has the input.
+    as a value, or with `as_rrefs` as an RRef on the worker that has the input. One that was not
+    used is an error; with `allow_unused` it has None, with `materialize_grads` zeros.
     """
     found = _live(context_id)
     chosen = [inputs] if isinstance(inputs, RRef) else foreign.listed_inputs(inputs)
@@ -168,7 +169,8 @@ def grad(
             with foreign.known[0].serving(scope) if foreign.known else scope:
                 for x in chosen:
                     if isinstance(x, RRef):
-                        args = (found.id, part.plan.pass_id, x._rref, as_rrefs)
+                        how = (as_rrefs, materialize_grads, create_graph)
+                        args = (found.id, part.plan.pass_id, x._rref, *how)
                         results.append(current_worker().rpc_sync(x.owner(), _captured_here, args))
                     else:
                         node = foreign.node_of_input(x, "inputs")
@@ -189,11 +191,7 @@ def grad(
     missing = [i for i, result in enumerate(results) if result is None]
     if materialize_grads:
         for i in missing:
-            x = chosen[i]
-            if as_rrefs and isinstance(x, RRef):
-                results[i] = current_worker().remote(x.owner(), _zeros_for, (x, create_graph))
-            else:
-                results[i] = _zeros_for(x, create_graph)
+            results[i] = _zeros_for(chosen[i], create_graph)
     elif missing and not allow_unused:
         raise GradientError(
             f"expected outputs that depend on every input, but inputs {missing} were not used in "
@@ -204,20 +202,29 @@ def grad(
 
 
 @expose
-def _captured_here(context_id: int, pass_id: int, reference: int, as_rref: bool) -> Any:
-    """The gradient that this worker's part of a pass captured for a reference, or None."""
+def _captured_here(
+    context_id: int,
+    pass_id: int,
+    reference: int,
+    as_rref: bool,
+    materialize: bool,
+    create_graph: bool,
+) -> Any:
+    """The gradient that this worker's part of a pass captured for a reference, or None or zeros."""
     part = _live(context_id).passes.get(pass_id)
     gradient = None if part is None else part.captured_for(reference)
+    if gradient is None and materialize:
+        # Here, where the value is: to fetch it would be one more message of the context.
+        value = current_worker().references.value(reference).wait()
+        gradient = _zeros_for(value, create_graph)
     return current_worker().make_rref(gradient) if as_rref and gradient is not None else gradient
 
 
-@expose
 def _zeros_for(x: Any, create_graph: bool) -> Any:
-    """The gradient of an input, or of what a reference names, that nothing depends on."""
-    like = x.to_here() if isinstance(x, RRef) else x
-    owner = None if isinstance(like, Tensor) else foreign.framework_of(like)
-    zeros_like = lent.namespace.zeros_like if owner is None else owner.zeros_like
-    return zeros_like(like).requires_grad_(create_graph)
+    """The gradient of an input that nothing depends on."""
+    owner = None if isinstance(x, Tensor) else foreign.framework_of(x)
+    zeros = (lent.namespace if owner is None else owner).zeros_like(x)
+    return zeros.requires_grad_(create_graph)
 
 
 @expose
