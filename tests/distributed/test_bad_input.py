@@ -218,6 +218,28 @@ def test_plain_backward_accumulates_in_grad_here_and_in_the_context_everywhere()
 
 
 @on_workers("main", "b")
+def test_plain_backward_with_inputs_gives_both_what_those_alone_get():
+    one, two = x(), x()
+    with autograd.context() as context_id:
+        middle = one * two
+        y = rpc.rpc_sync("b", handlers.scale, (middle,)).sum()
+        rpc.rpc_sync("b", handlers.scale, (middle,))
+        for k in (1, 2):
+            y.backward(inputs=[two, middle], retain_graph=k == 1, create_graph=k == 2)
+            found = autograd.get_gradients(context_id)
+            assert {id(t): g.tolist() for t, g in found.items()} == {
+                id(two): [10.0 * k, 21.0 * k],
+                id(middle): [2.0 * k, 3.0 * k],
+            }
+            assert two.grad.tolist() == [10.0 * k, 21.0 * k]
+            assert middle.grad.tolist() == [2.0 * k, 3.0 * k]
+            assert one.grad is None
+            assert rpc.rpc_sync("b", handlers.gradient, (context_id,)) is None
+        (again,) = tg.autograd.grad(two.grad.sum(), one)
+        assert again.tolist() == [2.0, 3.0]
+
+
+@on_workers("main", "b")
 def test_plain_grad_runs_over_workers_and_leaves_grad_alone():
     one = x()
     with autograd.context() as context_id:

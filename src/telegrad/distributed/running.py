@@ -72,11 +72,19 @@ class Runner:
         """Runs a pass that began as one of this process alone and met a value of this context.
 
         The context receives the gradients as always, and `deliver` those of this worker's leaves.
+        `targets` names the tensor of each node for ``backward``, and None for ``grad``, whose
+        gradients nobody keeps.
         """
         here: dict[Tensor, Tensor] = {}
 
         def finish(part: Part) -> None:
-            here.update(part.staged if targets is None else part.captured)
+            if targets is None:
+                here.update(part.staged)
+                return
+            here.update(part.captured)
+            for node, gradient in part.captured.items():
+                if targets[node] is not None:
+                    part.stage(targets[node], gradient)
 
         self.run(
             context,
