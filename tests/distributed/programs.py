@@ -10,6 +10,7 @@ import random
 from collections import defaultdict
 
 import numpy as np
+from tests.distributed import handlers
 
 import telegrad as tg
 from telegrad.distributed import autograd
@@ -198,7 +199,7 @@ def distributed_gradients(
 def collect(run_name, context_id, names):
     """The gradients of this worker's parameters in a context."""
     parameters = RUNS[run_name].parameters
-    if not autograd._is_valid_context(context_id):
+    if not handlers.has_context(context_id):
         return {}
     gradients = autograd.get_gradients(context_id)
     return {

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 from tests.distributed import handlers
-from tests.distributed.simulated import on_workers
+from tests.distributed.simulated import IN_ORDER, on_workers
 
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
@@ -164,8 +164,8 @@ def test_the_names_that_users_of_pytorch_know_say_what_they_say_there():
     assert autograd._is_valid_context(context_id)
     assert autograd._current_context()._context_id() == context_id
     assert autograd._get_debug_info() == {
-        "num_current_backward_passes": "0",
-        "num_autograd_contexts": "1",
+        "num_current_backward_passes": 0,
+        "num_autograd_contexts": 1,
     }
     y = rpc.rpc_sync("b", handlers.scale, (x(),))
     found = autograd._retrieve_context(context_id)
@@ -178,11 +178,54 @@ def test_the_names_that_users_of_pytorch_know_say_what_they_say_there():
     theirs = rpc.rpc_sync("b", shape_of_context, (context_id,))
     assert theirs == (list(found._recv_functions()), list(found._send_functions()), [0])
     autograd._release_context(context_id)
-    assert not autograd._is_valid_context(context_id)
+    with pytest.raises(ContextError, match=str(context_id)):
+        autograd._is_valid_context(context_id)
     with pytest.raises(ContextError, match="expected a context to be open here"):
         autograd._current_context()
     with pytest.raises(ContextError, match=str(context_id)):
         autograd._release_context(context_id)
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_the_passes_that_a_worker_has_a_part_in_are_counted_while_they_run():
+    counts = {}
+
+    def note(when):
+        for name in ("main", "b"):
+            found = rpc.rpc_sync(name, autograd._get_debug_info)
+            counts[when, name] = found["num_current_backward_passes"]
+
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one,))
+        y.register_hook(lambda g: note("before b"))
+        one.register_hook(lambda g: note("behind b"))
+        autograd.backward(context_id, [y.sum()])
+        note("afterwards")
+    assert counts == {
+        ("before b", "main"): 1,
+        ("before b", "b"): 0,
+        ("behind b", "main"): 1,
+        ("behind b", "b"): 1,
+        ("afterwards", "main"): 0,
+        ("afterwards", "b"): 0,
+    }
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_a_handler_whose_context_was_released_has_none():
+    def wait_and_look(context_id):
+        simulation = rpc.current_worker().host.simulation
+        while handlers.has_context(context_id):
+            simulation.sleep(0.1)
+        with pytest.raises(ContextError, match="expected a context to be open here"):
+            autograd._current_context()
+
+    with autograd.context() as context_id:
+        looking = rpc.rpc_async("b", wait_and_look, (context_id,))
+        # Answered after the other has begun: they arrive in order.
+        rpc.rpc_sync("b", handlers.scale, (x(),))
+    looking.wait()
 
 
 def shape_of_context(context_id):

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
+from tests.distributed.handlers import has_context
 from tests.distributed.simulated import on_workers
 from tests.interop import torch_handlers as handlers
 
@@ -26,10 +27,6 @@ def sends(context_id):
     return autograd._retrieve_context(context_id)._send_functions()
 
 
-def knows(context_id):
-    return autograd._is_valid_context(context_id)
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_a_call_without_recording_leaves_nothing_on_either_side(mode):
     @on_workers("main", "b")
@@ -42,7 +39,7 @@ def test_a_call_without_recording_leaves_nothing_on_either_side(mode):
             assert y.tolist() == [10, 21]
             assert sends(context_id) == {}
             with mode():
-                assert not rpc.rpc_sync("b", knows, (context_id,))
+                assert not rpc.rpc_sync("b", has_context, (context_id,))
 
     program()
 

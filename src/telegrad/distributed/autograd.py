@@ -313,14 +313,15 @@ def _retrieve_context(context_id: int) -> DistAutogradContext:
 def _current_context() -> DistAutogradContext:
     """The context in which calls are recorded here and now."""
     current = CURRENT.get()
-    if current is None:
+    if current is None or current.context.released:
         raise ContextError("expected a context to be open here; use `with context() as context_id`")
     return DistAutogradContext(current.context)
 
 
 def _is_valid_context(context_id: int) -> bool:
-    """Whether a context is live on this worker."""
-    return _here().recorder.contexts.find(context_id) is not None
+    """True; as in PyTorch, an error if the context is not live on this worker."""
+    _live(context_id)
+    return True
 
 
 def _get_max_id() -> int:
@@ -332,10 +333,10 @@ def _init(worker_id: int) -> None:
     """Nothing to do: a worker has distributed autograd from its start."""
 
 
-def _get_debug_info() -> dict[str, str]:
-    """How many passes run and how many contexts there are on this worker."""
-    here = _here()
+def _get_debug_info() -> dict[str, int]:
+    """How many passes this worker has a part in and how many contexts there are on it."""
+    contexts = _here().recorder.contexts.all()
     return {
-        "num_current_backward_passes": str(here.carrier.running),
-        "num_autograd_contexts": str(len(here.recorder.contexts)),
+        "num_current_backward_passes": sum(len(each.passes) for each in contexts),
+        "num_autograd_contexts": len(contexts),
     }

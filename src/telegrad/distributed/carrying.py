@@ -44,8 +44,6 @@ class Carrier:
         self._questions = Questions(worker)
         self._parcels = Parcels(recorder)
         self._settling = Settling(recorder)
-        self.running = 0
-        """How many passes this worker is the root of right now."""
         worker.register_service(GRADIENTS, self._work_on(self._on_gradients))
         worker.register_service(SEARCH, self._work_on(self._on_search))
         worker.register_service(RESUME, self._work_on(self._on_resume))
@@ -67,7 +65,6 @@ class Carrier:
         part.targets.update(targets)
         context.passes[plan.pass_id] = part
         report = Report()
-        self.running += 1
         try:
             self._find_targets(part)
             self._carry(part, part.start(roots), report, 1, None)
@@ -81,8 +78,6 @@ class Carrier:
         except BaseException:
             self._settling.settle_everywhere(context, plan.pass_id, context.known, False)
             raise
-        finally:
-            self.running -= 1
         self._settling.settle_everywhere(context, plan.pass_id, report.workers, True)
         return part
 

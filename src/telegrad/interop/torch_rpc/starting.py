@@ -84,7 +84,7 @@ def _checked(backend: Any, options: Any) -> TensorPipeRpcBackendOptions:
     raise TypeError("`rpc_backend_options` must be a `TensorPipeRpcBackendOptions`")
 
 
-def _get_debug_info() -> dict[str, str]:
+def _get_debug_info() -> dict[str, str | int]:
     """What references, worker and distributed autograd are doing, in words."""
     return {
         **reference_counts(),
