@@ -97,14 +97,16 @@ def test_a_failure_is_told_while_another_worker_is_still_busy_whose_part_is_drop
         assert is_clean(*cluster.names)
 
 
-def test_a_worker_killed_after_its_part_takes_only_its_own_gradients():
-    with LocalCluster(["victim", "c"]) as cluster:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_a_worker_lost_after_its_part_takes_only_its_own_gradients(number):
+    with LocalCluster(["victim", "c"], options=Options(lost_after=1.0)) as cluster:
         one = x()
         with autograd.context() as context_id:
             y = rpc.rpc_sync("victim", handlers.through, (["c"], one))
             autograd.backward(context_id, [y.sum()])
-            os.kill(cluster.process("victim").pid, signal.SIGKILL)
-            cluster.process("victim").wait(10)
+            os.kill(cluster.process("victim").pid, number)
+            with pytest.raises(WorkerLost, match="victim"):
+                rpc.rpc_sync("victim", functions.who)
             assert autograd.get_gradients(context_id)[one].numpy().tolist() == (W * W).tolist()
             assert rpc.rpc_sync("c", handlers.gradient, (context_id,)) == (X * W).tolist()
         assert is_clean("main", "c")
