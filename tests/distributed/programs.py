@@ -37,26 +37,34 @@ class Run:
         RUNS[name] = self
 
 
-def random_program(rng, depth=0, arguments=2):
-    """Steps of a program that starts with `arguments` values; and which values it returns."""
+def random_program(rng, depth=0, arguments=2, length=(2, 5), reach=100):
+    """Steps of a program that starts with `arguments` values; and which values it returns.
+
+    `length`: how many steps. `reach`: how old the values may be that a step takes; with a short one
+    more of a program has a part in what it returns.
+    """
     steps, size = [], arguments
-    for _ in range(rng.randint(2, 5)):
+
+    def pick():
+        return rng.randrange(max(0, size - reach), size)
+
+    for _ in range(rng.randint(*length)):
         kind = rng.random()
         if kind < 0.3:
             steps.append(("parameter", rng.randrange(2)))
             size += 1
         elif kind < 0.65 or depth == 3:
             operation = rng.choice(("multiply", "add", "sin", "square", "subtract"))
-            steps.append((operation, rng.randrange(size), rng.randrange(size)))
+            steps.append((operation, pick(), pick()))
             size += 1
         else:
-            taken = [rng.randrange(size) for _ in range(rng.randint(1, 2))]
-            program, returned = random_program(rng, depth + 1, len(taken))
+            taken = [pick() for _ in range(rng.randint(1, 2))]
+            program, returned = random_program(rng, depth + 1, len(taken), length, reach)
             place = rng.choice(PLACES)
             later = rng.random() < 0.4
             steps.append(("call", place, taken, program, returned, later))
             size += len(returned)
-    returned = [rng.randrange(size) for _ in range(rng.randint(1, 2))]
+    returned = [pick() for _ in range(rng.randint(1, 2))]
     return steps, returned
 
 

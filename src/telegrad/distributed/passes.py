@@ -234,8 +234,9 @@ class Part:
         if recv.key <= self._first_input:
             return
         self._check_context(recv)
-        if recv.peer == self._worker_name:
-            # A call to oneself: the other end is here.
+        if recv.peer == self._worker_name and not self.plan.recorded:
+            # A call to oneself: the other end is here. In a recorded pass it leaves all the same,
+            # as a message, so that the next order has the same boundaries wherever the calls went.
             self._task.feed(self._send_of(recv.message_id), Bundle(recv.parts_of(cotangent)))
         else:
             self._departures.append(Departure(recv.peer, recv, recv.parts_of(cotangent)))
