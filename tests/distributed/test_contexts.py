@@ -154,6 +154,32 @@ def test_a_thread_that_gets_the_context_of_another_records_in_it():
             assert autograd.get_gradients(context_id)[one].numpy().tolist() == [2.0, 3.0]
 
 
+@pytest.mark.processes
+def test_threads_that_share_a_context_may_each_run_a_pass_in_it():
+    with LocalCluster(["b", "c"]):
+        leaves = [x() for _ in range(6)]
+        with autograd.context() as context_id:
+
+            def train(one):
+                y = rpc.rpc_sync("b", handlers.through, (["c"], one))
+                rpc.rpc_sync("c", handlers.scale, (one,))  # not used
+                autograd.backward(context_id, [y.sum()])
+
+            threads = [
+                threading.Thread(target=contextvars.copy_context().run, args=(train, one))
+                for one in leaves
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(30)
+            found = autograd.get_gradients(context_id)
+            assert [found[one].numpy().tolist() for one in leaves] == [[4.0, 9.0]] * 6
+            for name in "bc":
+                theirs = rpc.rpc_sync(name, handlers.gradient, (context_id,))
+                assert theirs == [60.0, 126.0]
+
+
 # What users of PyTorch know.
 
 
