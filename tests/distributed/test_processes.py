@@ -99,7 +99,7 @@ def test_a_failure_is_told_while_another_worker_is_still_busy_whose_part_is_drop
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_a_worker_lost_after_its_part_takes_only_its_own_gradients(number):
-    with LocalCluster(["victim", "c"], options=Options(lost_after=1.0)) as cluster:
+    with LocalCluster(["victim", "c"], options=Options(lost_after=2.0)) as cluster:
         one = x()
         with autograd.context() as context_id:
             y = rpc.rpc_sync("victim", handlers.through, (["c"], one))
