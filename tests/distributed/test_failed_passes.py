@@ -8,7 +8,16 @@ from tests.distributed.simulated import IN_ORDER, on_workers
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
 from telegrad.distributed.carrying import GRADIENTS
-from telegrad.errors import AnomalyError, CallTimeout, GraphFreedError, PeerError, WorkerLost
+from telegrad.distributed.equipment import autograd_of
+from telegrad.distributed.passes import Plan
+from telegrad.errors import (
+    AnomalyError,
+    CallTimeout,
+    GraphFreedError,
+    PassAborted,
+    PeerError,
+    WorkerLost,
+)
 from telegrad.rpc.service import Service
 
 W = np.array([2.0, 3.0])
@@ -212,6 +221,23 @@ def forget_the_next_question(worker):
         services[GRADIENTS] = usual
 
     services[GRADIENTS] = Service(GRADIENTS, forget, inline=False)
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+@on_workers("main", "b", faults=IN_ORDER)
+def test_a_message_of_a_pass_that_has_ended_is_refused_and_makes_no_new_part(succeeded):
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.with_failing_rule, (x(), 0 if succeeded else 1))
+        try:
+            autograd.backward(context_id, [y.sum()], retain_graph=True)
+        except ZeroDivisionError:
+            assert not succeeded
+        here = rpc.current_worker()
+        (pass_id,) = autograd_of(here).recorder.contexts.get(context_id).settled
+        plan = Plan(context_id, pass_id, 0, True, False, None)
+        with pytest.raises(PassAborted, match="has ended already"):
+            here.ask_service("b", GRADIENTS, [here.next_id(), [plan, 1, []]])
+        assert rpc.rpc_sync("b", handlers.leftovers)["passes"] == 0
 
 
 @on_workers("main", "b", "c")

@@ -171,6 +171,16 @@ def test_fast_is_exact_where_every_call_was_used():
 
 
 @on_workers("main", "b")
+def test_fast_does_not_wait_for_what_an_earlier_pass_has_used_up():
+    one = x()
+    with autograd.context() as context_id:
+        for k in (1, 2):
+            y = rpc.rpc_sync("b", handlers.scale, (one,))
+            autograd.backward(context_id, [y.sum()], mode="fast")
+            assert gradients(context_id, one, "b") == [(k * W).tolist(), (k * X).tolist()]
+
+
+@on_workers("main", "b")
 def test_fast_names_the_calls_that_were_not_used_and_leaves_nothing_behind():
     one = x()
     with autograd.context() as context_id:
