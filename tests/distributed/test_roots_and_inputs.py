@@ -159,6 +159,16 @@ def test_two_references_to_one_tensor_both_get_its_gradient():
 
 
 @on_workers("main", "b", faults=IN_ORDER)
+def test_a_reference_may_lie_behind_what_arrived_before_an_input_of_this_worker():
+    there = rpc.remote("b", handlers.fetch)
+    with autograd.context() as context_id:
+        middle = rpc.rpc_sync("b", handlers.scale, (x(),)) * 2.0
+        found = autograd.grad(context_id, middle.sum(), [middle, there])
+        assert [value_of(each) for each in found] == [[1.0, 1.0], (2 * X).tolist()]
+    del there
+
+
+@on_workers("main", "b", faults=IN_ORDER)
 def test_a_reference_whose_value_is_being_computed_is_waited_for():
     with autograd.context() as context_id:
         y = rpc.rpc_sync("b", handlers.scale, (x(),))
