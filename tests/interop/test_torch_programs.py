@@ -154,6 +154,16 @@ def test_a_second_pass_goes_back_over_the_same_wires(seed):
         assert found[0] == pytest.approx(expected[0], rel=1e-9, abs=1e-12)
 
 
+@on_workers(*WORKERS)
+def test_a_fourth_derivative_goes_back_over_the_wires_of_the_third():
+    x = torch.tensor([0.5, 0.75], dtype=torch.float64, requires_grad=True)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", torch.sin, (rpc.rpc_sync("c", torch.mul, (x, 2.0)),))
+        for _ in range(4):
+            (y,) = autograd.grad(context_id, [y.sum()], [x], create_graph=True)
+        assert torch.allclose(y, 16 * (2 * x).sin(), rtol=1e-12)
+
+
 def test_both_kinds_pass_from_one_graph_to_the_other_in_one_context():
     @on_workers("main", "b")
     def program():

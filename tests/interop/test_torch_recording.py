@@ -282,6 +282,20 @@ def test_a_sparse_tensor_is_differentiated():
 
 
 @on_workers("main", "b")
+def test_the_gradient_of_a_sparse_tensor_is_differentiated_again_over_the_same_wire():
+    value = torch.tensor([[0.0, 2.0], [3.0, 0.0]], dtype=torch.float64).to_sparse()
+    value.requires_grad_()
+    with autograd.context() as context_id:
+        cubes = rpc.rpc_sync("b", handlers.same, (value,)).to_dense() ** 3
+        (slope,) = autograd.grad(context_id, [cubes.sum()], [value], create_graph=True)
+        squares = rpc.rpc_sync("b", handlers.same, (slope,)).to_dense() ** 2
+        autograd.backward(context_id, [squares.sum()])
+        # (3v²)² = 9v⁴
+        gradient = autograd.get_gradients(context_id)[value]
+        assert gradient.to_dense().tolist() == [[0, 36 * 8], [36 * 27, 0]]
+
+
+@on_workers("main", "b")
 def test_a_hook_of_a_leaf_that_is_only_sent_runs_once():
     one = x()
     seen = []

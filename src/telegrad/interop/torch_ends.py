@@ -54,7 +54,8 @@ def _taken_over(cotangent: torch.Tensor, recorded: bool) -> Any:
     if not recorded:
         return raw(cotangent)
     with torch.enable_grad():
-        plain = cotangent.to(CPU)
+        dense = cotangent if cotangent.layout is torch.strided else cotangent.to_dense()
+        plain = dense.to(CPU)
         return from_torch(plain.float() if plain.dtype is torch.bfloat16 else plain)
 
 
