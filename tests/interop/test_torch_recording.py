@@ -1,6 +1,8 @@
 """Torch tensors in a context: what is recorded of a call, and where the gradients go."""
 
 import dataclasses
+import itertools
+from functools import partial
 
 import pytest
 import torch
@@ -17,6 +19,8 @@ from telegrad.errors import (
     SavedValueChanged,
     Unserializable,
 )
+from telegrad.graph import Bundle
+from telegrad.interop import from_torch
 
 
 @dataclasses.dataclass
@@ -256,7 +260,6 @@ def test_a_plain_backward_of_torch_says_what_to_call_instead():
 
 @on_workers("main", "b")
 def test_a_plain_backward_of_telegrad_over_torch_runs_the_distributed_pass():
-    from telegrad.interop import from_torch
 
     one = x()
     with autograd.context() as context_id:
@@ -314,6 +317,54 @@ def test_a_sparse_gradient_of_a_leaf_is_kept():
         autograd.backward(context_id, [y.sum()])
         gradient = autograd.get_gradients(context_id)[table.weight]
         assert gradient.to_dense().tolist() == [[0, 0], [2, 2], [0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    "order", [*itertools.permutations(("rows", "rows sent", "table", "sent"), 3)]
+)
+@pytest.mark.parametrize("is_leaf", [True, False])
+@pytest.mark.parametrize("passes", [1, 3])
+def test_sparse_and_dense_gradients_of_one_table_add_up_in_any_order(order, is_leaf, passes):
+    def losses_of(weight, send):
+        table = weight if is_leaf else weight * 2
+        look_up = partial(torch.nn.functional.embedding, torch.tensor([1, 1, 3]), sparse=True)
+        makers = {
+            "rows": lambda: look_up(table),
+            "rows sent": lambda: send(look_up(table)),
+            "table": lambda: table * 3,
+            "sent": lambda: send(table),
+        }
+        return [makers[name]().sum() for name in order]
+
+    expected = torch.ones(4, 2, dtype=torch.float64, requires_grad=True)
+    sum(losses_of(expected, lambda value: value)).backward()
+
+    @on_workers("main", "b")
+    def program():
+        weight = torch.ones(4, 2, dtype=torch.float64, requires_grad=True)
+        with autograd.context() as context_id:
+            losses = losses_of(weight, lambda value: rpc.rpc_sync("b", handlers.same, (value,)))
+            for each in [[sum(losses)]] if passes == 1 else [[loss] for loss in losses]:
+                autograd.backward(context_id, each, retain_graph=True)
+            gradient = autograd.get_gradients(context_id)[weight]
+            assert gradient.layout is expected.grad.layout
+            assert torch.equal(gradient.to_dense(), expected.grad.to_dense())
+
+    program()
+
+
+def test_bundles_add_sparse_and_dense_parts_in_either_order():
+    dense = torch.ones(2, 2)
+    parts = [Bundle((dense.to_sparse(), None)), Bundle((dense, None))]
+    for a, b in (parts, parts[::-1]):
+        assert torch.equal((a + b)[0], dense * 2)
+
+
+def test_a_dense_gradient_is_added_to_a_sparse_one_that_a_leaf_has():
+    weight = torch.ones(4, 2, requires_grad=True)
+    torch.nn.functional.embedding(torch.tensor([1]), weight, sparse=True).sum().backward()
+    from_torch(weight).sum().backward()
+    assert weight.grad.tolist() == [[1, 1], [2, 2], [1, 1], [1, 1]]
 
 
 @on_workers("main", "b")

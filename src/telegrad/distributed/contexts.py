@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
 from telegrad.errors import ContextError
+from telegrad.graph import added
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.tensors import Tensor
 
@@ -82,7 +83,7 @@ class Context:
         with self.lock:
             for leaf, gradient in staged.items():
                 old = self.gradients.get(leaf)
-                self.gradients[leaf] = gradient if old is None else old + gradient
+                self.gradients[leaf] = gradient if old is None else added(old, gradient)
 
 
 class Place:

@@ -74,11 +74,16 @@ class Sum:
             return
         if self.total is None:
             self.total = contribution
-        elif self.is_owned and type(contribution) is type(self.total):
-            self.total += contribution
-        else:
-            self.total = self.total + contribution
-            self.is_owned = True
+            return
+        try:
+            if self.is_owned and type(contribution) is type(self.total):
+                self.total += contribution
+            else:
+                self.total = self.total + contribution
+        except RuntimeError:
+            # As in `added`, which would cost a call.
+            self.total = contribution + self.total
+        self.is_owned = True
 
     @property
     def is_complete(self) -> bool:

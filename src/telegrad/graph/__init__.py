@@ -3,9 +3,10 @@
 Pure data. Nothing here computes a derivative, knows an operation or knows a Tensor.
 """
 
+from telegrad.graph.adding import added
 from telegrad.graph.bundle import Bundle
 from telegrad.graph.hooks import Handle, NodeHooks
 from telegrad.graph.node import Cotangent, Node, next_key
 from telegrad.graph.traversal import reachable
 
-__all__ = ["Bundle", "Cotangent", "Handle", "Node", "NodeHooks", "next_key", "reachable"]
+__all__ = ["Bundle", "Cotangent", "Handle", "Node", "NodeHooks", "added", "next_key", "reachable"]

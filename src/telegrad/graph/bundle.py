@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from telegrad.graph.adding import added
+
 __all__ = ["Bundle"]
 
 
@@ -17,5 +19,6 @@ class Bundle(tuple[Any, ...]):
 
     def __add__(self, other: "Bundle") -> "Bundle":  # type: ignore[override]
         return Bundle(
-            b if a is None else a if b is None else a + b for a, b in zip(self, other, strict=True)
+            b if a is None else a if b is None else added(a, b)
+            for a, b in zip(self, other, strict=True)
         )

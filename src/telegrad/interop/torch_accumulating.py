@@ -21,6 +21,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from telegrad.distributed.locks import locks_of
+from telegrad.graph import added
 from telegrad.interop.torch_bridge import accumulator_of
 
 __all__ = ["accumulate", "completed", "hang"]
@@ -30,7 +31,7 @@ def accumulate(leaf: torch.Tensor, gradient: torch.Tensor) -> None:
     """Adds a gradient to ``.grad`` of a leaf of PyTorch's."""
     # Passes of several threads may share the leaf.
     with locks_of([leaf])[0]:
-        leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
+        leaf.grad = gradient if leaf.grad is None else added(leaf.grad, gradient)
 
 
 def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from telegrad.graph import added
 from telegrad.interop.torch_accumulating import hang
 from telegrad.interop.torch_bridge import REGIONS_RUNNING
 from telegrad.interop.torch_ends import Place
@@ -121,6 +122,6 @@ class Taking:
             contribution = contributions[which]
             if contribution is not None:
                 before = self.taken.get(place)
-                self.taken[place] = contribution if before is None else before + contribution
+                self.taken[place] = contribution if before is None else added(before, contribution)
                 left[which] = torch.zeros_like(contribution)
         return tuple(left)
