@@ -52,6 +52,15 @@ def test_a_dual_inside_of_an_object_beside_ordinary_tensors_arrives_as_it_was():
 
 
 @on_workers("main", "b")
+def test_a_tangent_that_pytorch_knows_to_be_zero_travels_as_zeros():
+    with forward_ad.dual_level():
+        one = dual(((2.0, 0.0), (0.0, 4.0)), ((1.0, 0.0), (0.0, 1.0)))
+        sign, logarithm = rpc.rpc_sync("b", torch.linalg.slogdet, (one,))
+        assert parts_of(sign) == (1, 0)
+        assert parts_of(logarithm)[1] == 0.75
+
+
+@on_workers("main", "b")
 def test_primal_and_tangent_of_a_call_are_both_differentiated():
     w = handlers.parameter
     leaf = torch.tensor([5.0, 7.0], dtype=torch.float64, requires_grad=True)

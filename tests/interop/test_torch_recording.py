@@ -260,7 +260,6 @@ def test_a_plain_backward_of_torch_says_what_to_call_instead():
 
 @on_workers("main", "b")
 def test_a_plain_backward_of_telegrad_over_torch_runs_the_distributed_pass():
-
     one = x()
     with autograd.context() as context_id:
         y = rpc.rpc_sync("b", handlers.scale, (one * 2,))

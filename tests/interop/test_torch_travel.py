@@ -12,12 +12,9 @@ from telegrad.errors import ProtocolViolation, Unserializable, UsageError
 from telegrad.interop import torch_tensors, torch_version
 from telegrad.rpc.wire import kinds
 
-DTYPES = [
-    *(torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64),
-    *(torch.int8, torch.int16, torch.int32, torch.int64),
-    *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e4m3fn),
-    *(torch.complex64, torch.complex128),
-]
+DTYPES = sorted({each for each in vars(torch).values() if isinstance(each, torch.dtype)}, key=str)
+# Quantized tensors can't travel.
+DTYPES = [each for each in DTYPES if not str(each).startswith("torch.q")]
 
 
 def there_and_back(value):
@@ -29,16 +26,26 @@ def assert_equal(found, expected):
     assert found.dtype == expected.dtype
     assert found.shape == expected.shape
     assert found.requires_grad == expected.requires_grad
-    bits = [each.detach().contiguous().reshape(-1) for each in (found, expected)]
-    assert bytes(bits[0].view(torch.uint8).tolist()) == bytes(bits[1].view(torch.uint8).tolist())
+    assert bits_of(found) == bits_of(expected)
 
 
+def bits_of(value):
+    plain = value.detach()
+    # PyTorch can't copy all dtypes of one byte.
+    plain = plain.view(torch.uint8) if plain.dtype.itemsize == 1 else plain
+    return plain.contiguous().reshape(-1).view(torch.uint8).tolist()
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)], ids=str)
-def test_dense_tensors_of_every_dtype_arrive_as_they_are(dtype, shape):
-    value = torch.arange(6.0).reshape(2, 3)[:2].to(dtype)
-    value = value if shape == (2, 3) else torch.zeros(shape).to(dtype)
-    on_workers("main", "b")(lambda: assert_equal(there_and_back(value), value))()
+@on_workers("main", "b")
+def test_dense_tensors_of_every_dtype_arrive_as_they_are(dtype):
+    # Zeros and ones: a bool has no other bytes.
+    whole = (torch.arange(6 * dtype.itemsize, dtype=torch.uint8) % 7 % 2).view(dtype).reshape(2, 3)
+    for value in (whole, whole[0, 1], whole[:0], whole.T, whole[:, ::2]):
+        assert_equal(there_and_back(value), value)
+        constant = torch.nn.Parameter(value, requires_grad=False)
+        assert_equal(there_and_back(constant), constant)
 
 
 @on_workers("main", "b")

@@ -120,13 +120,16 @@ def parameter_from_parts(parts: list["np.ndarray[Any, Any]"], facts: Any) -> tor
 
 def _raw(dense: torch.Tensor) -> tuple[str | None, "np.ndarray[Any, Any]"]:
     """A dense tensor as an array, with the dtype's name where the array's is another."""
-    plain = dense.resolve_conj().resolve_neg().contiguous()
+    plain = dense.clone() if dense._is_zerotensor() else dense.resolve_conj().resolve_neg()
     if plain.dtype in _NATIVE:
-        return None, plain.numpy()
+        return None, plain.contiguous().numpy()
     name = str(plain.dtype).removeprefix("torch.")
     if plain.dtype is torch.bfloat16:
-        return name, plain.view(torch.uint16).numpy()
-    return name, plain.reshape(-1).view(torch.uint8).numpy()
+        return name, plain.view(torch.uint16).contiguous().numpy()
+    if plain.dtype.itemsize == 1:
+        # PyTorch can't copy all of these dtypes itself.
+        plain = plain.view(torch.uint8)
+    return name, plain.contiguous().reshape(-1).view(torch.uint8).numpy()
 
 
 def _cooked(array: "np.ndarray[Any, Any]", name: str | None, shape: list[int]) -> torch.Tensor:
