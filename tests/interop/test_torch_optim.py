@@ -1,5 +1,7 @@
 """Training torch modules on other workers: the same numbers as in one process."""
 
+from functools import partial
+
 import pytest
 import torch
 from tests.distributed.simulated import on_workers
@@ -10,10 +12,26 @@ from telegrad.distributed.optim import DistributedOptimizer
 from telegrad.distributed.remote_module import RemoteModule
 
 OPTIMIZERS = {
-    "sgd": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
-    "adam": (torch.optim.Adam, {"lr": 0.05}),
-    "adagrad": (torch.optim.Adagrad, {"lr": 0.1}),
-    "rmsprop": (torch.optim.RMSprop, {"lr": 0.02}),
+    kind.__name__: kind
+    for kind in vars(torch.optim).values()
+    if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)
+}
+ELSEWHERE = {"Optimizer", "LBFGS", "Muon", "SparseAdam"}
+"""Those that are none, need a closure, or take matrices or sparse gradients alone."""
+SCHEDULERS = {
+    "StepLR": {"step_size": 2},
+    "MultiStepLR": {"milestones": [1, 3]},
+    "ConstantLR": {"factor": 0.5, "total_iters": 2},
+    "LinearLR": {"total_iters": 3},
+    "ExponentialLR": {"gamma": 0.5},
+    "PolynomialLR": {"total_iters": 3},
+    "CosineAnnealingLR": {"T_max": 3},
+    "CosineAnnealingWarmRestarts": {"T_0": 2},
+    "CyclicLR": {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 2},
+    "OneCycleLR": {"max_lr": 0.1, "total_steps": 10},
+    "LambdaLR": {"lr_lambda": lambda epoch: 0.9**epoch},
+    "MultiplicativeLR": {"lr_lambda": lambda epoch: 0.9},
+    "ReduceLROnPlateau": {"patience": 0, "threshold": 1.0},
 }
 
 
@@ -30,7 +48,7 @@ def train_here(steps, kind, options, schedule=None):
     first.load_state_dict(make_first().state_dict())
     parameters = [*first.parameters(), *second.parameters()]
     optimizer = kind(parameters, **options)
-    scheduler = None if schedule is None else torch.optim.lr_scheduler.StepLR(optimizer, **schedule)
+    scheduler = None if schedule is None else schedule(optimizer)
     losses = []
     for _ in range(steps):
         optimizer.zero_grad()
@@ -38,9 +56,14 @@ def train_here(steps, kind, options, schedule=None):
         loss.backward()
         optimizer.step()
         if scheduler is not None:
-            scheduler.step()
+            step_scheduler(scheduler, schedule, loss)
         losses.append(loss.item())
     return losses
+
+
+def step_scheduler(scheduler, schedule, loss):
+    is_of_loss = schedule.func is torch.optim.lr_scheduler.ReduceLROnPlateau
+    scheduler.step(*([loss.item()] if is_of_loss else []))
 
 
 def make_first():
@@ -57,7 +80,7 @@ def train_apart(steps, kind, options, schedule=None):
     optimizer = DistributedOptimizer(kind, references, **options)
     scheduler = None
     if schedule is not None:
-        scheduler = optimizer.schedule(torch.optim.lr_scheduler.StepLR, **schedule)
+        scheduler = optimizer.schedule(schedule.func, **schedule.keywords)
     losses = []
     for _ in range(steps):
         with autograd.context() as context_id:
@@ -65,32 +88,59 @@ def train_apart(steps, kind, options, schedule=None):
             autograd.backward(context_id, [loss])
             optimizer.step(context_id)
             if scheduler is not None:
-                scheduler.step()
+                step_scheduler(scheduler, schedule, loss)
             losses.append(loss.item())
     assert all(p.grad is None for p in first.parameters())
     return losses, optimizer, second
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_optimisers_of_torch_step_parameters_where_they_live(name):
-    kind, options = OPTIMIZERS[name]
-
-    @on_workers("main", "b")
-    def program():
-        losses, _, _ = train_apart(5, kind, options)
-        assert losses == pytest.approx(train_here(5, kind, options), rel=1e-9)
-        assert losses[-1] < losses[0]
-
-    program()
-
-
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS.keys() - ELSEWHERE))
 @on_workers("main", "b")
-def test_schedulers_of_torch_go_along():
-    schedule = {"step_size": 2, "gamma": 0.1}
-    losses, _, _ = train_apart(6, torch.optim.SGD, {"lr": 0.2}, schedule)
-    expected = train_here(6, torch.optim.SGD, {"lr": 0.2}, schedule)
-    assert losses == pytest.approx(expected, rel=1e-9)
-    assert losses != pytest.approx(train_here(6, torch.optim.SGD, {"lr": 0.2}), rel=1e-9)
+def test_optimisers_of_torch_step_parameters_where_they_live(name):
+    kind, options = OPTIMIZERS[name], {"lr": 0.01}
+    losses, _, _ = train_apart(5, kind, options)
+    assert losses == pytest.approx(train_here(5, kind, options), rel=1e-9)
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "maker", "args", "options", "given"),
+    [
+        (
+            torch.optim.SparseAdam,
+            torch.nn.Embedding,
+            (4, 2),
+            {"sparse": True},
+            torch.tensor([1, 1, 3]),
+        ),
+        (torch.optim.Muon, torch.nn.Linear, (3, 2), {"bias": False}, torch.ones(4, 3)),
+    ],
+    ids=["SparseAdam", "Muon"],
+)
+@on_workers("main", "b")
+def test_so_do_those_for_sparse_gradients_and_for_matrices(kind, maker, args, options, given):
+    here, there = maker(*args, **options), RemoteModule("b", maker, args, options)
+    there.load_state_dict(here.state_dict())
+    optimizer = kind(here.parameters(), lr=0.1)
+    apart = DistributedOptimizer(kind, there.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        here(given).square().sum().backward()
+        optimizer.step()
+        with autograd.context() as context_id:
+            autograd.backward(context_id, [there(given).square().sum()])
+            apart.step(context_id)
+    assert torch.equal(there.state_dict()["weight"], here.weight.detach())
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+@on_workers("main", "b")
+def test_schedulers_of_torch_go_along(name):
+    schedule = partial(getattr(torch.optim.lr_scheduler, name), **SCHEDULERS[name])
+    options = {"lr": 0.2, "momentum": 0.5}
+    losses, _, _ = train_apart(5, torch.optim.SGD, options, schedule)
+    assert losses == pytest.approx(train_here(5, torch.optim.SGD, options, schedule), rel=1e-9)
+    assert losses != pytest.approx(train_here(5, torch.optim.SGD, options), rel=1e-9)
 
 
 @on_workers("main", "b")

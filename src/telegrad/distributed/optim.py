@@ -144,9 +144,12 @@ class DistributedScheduler:
             },
         )
 
-    def step(self) -> None:
-        """Goes on to the next learning rate, everywhere."""
-        self._everywhere("step", "step the scheduler")
+    def step(self, *args: Any) -> None:
+        """Goes on to the next learning rate, everywhere.
+
+        With what the scheduler itself takes, such as the loss for ``ReduceLROnPlateau``.
+        """
+        self._everywhere("step", "step the scheduler", *args)
 
     def get_last_lr(self) -> dict[str, Any]:
         """The learning rates last set, by owner."""
@@ -165,9 +168,9 @@ class DistributedScheduler:
         }
         _ask_all("restore the state of the scheduler", asked)
 
-    def _everywhere(self, method: str, what: str) -> dict[str, Any]:
+    def _everywhere(self, method: str, what: str, *args: Any) -> dict[str, Any]:
         asked = {
-            owner: (local.call_scheduler, (reference, method))
+            owner: (local.call_scheduler, (reference, method, *args))
             for owner, reference in self._local.items()
         }
         return _ask_all(what, asked)
