@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -74,6 +75,22 @@ def test_what_cannot_travel_is_named_by_its_path_and_leaves_no_message(make, wor
         assert str(caught.value).startswith("args[0]['inputs'][1] can't travel: ")
 
     program()
+
+
+@pytest.mark.parametrize("in_context", [False, True])
+@on_workers("main", "b")
+def test_an_argument_or_a_result_that_cannot_travel_is_named_by_its_place(in_context):
+    nowhere = torch.ones(2, device="meta")
+    results = {
+        "result": lambda: torch.ones(2, device="meta"),
+        r"result\[1\]": lambda: (1, torch.ones(2, device="meta")),
+    }
+    with autograd.context() if in_context else nullcontext():
+        with pytest.raises(Unserializable, match=r"^args\[1\] can't travel: .*on meta"):
+            rpc.rpc_sync("b", torch.mul, (torch.ones(2, requires_grad=True), nowhere))
+        for place, function in results.items():
+            with pytest.raises(Unserializable, match=rf"^{place} can't travel: .*on meta"):
+                rpc.rpc_sync("b", function)
 
 
 @on_workers("main", "b")

@@ -13,13 +13,13 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from telegrad.errors import CallTimeout, Refused
+from telegrad.errors import CallTimeout, Refused, Unserializable
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.future import Future, Quick
 from telegrad.rpc.request import Request, current_request
 from telegrad.rpc.service import Arrays, Service, ServiceRequest, open_message, seal_message
 from telegrad.rpc.wire import frames
-from telegrad.rpc.wire.codec import Sealed
+from telegrad.rpc.wire.codec import Sealed, refuse_by_place
 from telegrad.rpc.wire.failures import dump_failure
 from telegrad.rpc.wire.frames import Buffer, Frame
 
@@ -308,7 +308,12 @@ class Incoming:
         slots = [] if parcel is None else parcel.slots
         extra = None
         if interceptor is not None:
-            extra = interceptor.outgoing_result(endpoint.peer, call_extra, slots)
+            try:
+                extra = interceptor.outgoing_result(endpoint.peer, call_extra, slots)
+            except Unserializable:
+                if parcel is not None:
+                    refuse_by_place(parcel)
+                raise
         if parcel is None:
             if extra is None:
                 return worker.codec.nothing, []

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from telegrad.errors import CallTimeout, ProtocolViolation
+from telegrad.errors import CallTimeout, ProtocolViolation, Unserializable
 from telegrad.rpc.call import Call
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.future import Quick
@@ -17,6 +17,7 @@ from telegrad.rpc.request import current_request
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.service import Arrays, open_message, seal_message
 from telegrad.rpc.timeouts import seconds
+from telegrad.rpc.wire.codec import refuse_by_place
 from telegrad.rpc.wire.failures import load_failure
 from telegrad.rpc.wire.frames import (
     CALL,
@@ -97,7 +98,11 @@ class Outgoing:
             call.said = said
         interceptor = worker.interceptor
         if interceptor is not None:
-            call.extra = interceptor.outgoing_call(endpoint.peer, parcel.slots)
+            try:
+                call.extra = interceptor.outgoing_call(endpoint.peer, parcel.slots)
+            except Unserializable:
+                refuse_by_place(parcel)
+                raise
         known = parcel.code is not None and endpoint.sent_code.get(parcel.function) is True
         try:
             export = worker.references.exporter(endpoint, call) if parcel.slots else None

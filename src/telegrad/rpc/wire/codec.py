@@ -24,7 +24,7 @@ from telegrad.rpc.wire.codes import CodeCache
 from telegrad.rpc.wire.frames import Buffer
 from telegrad.rpc.wire.slots import build_slots, describe_slots, role_of
 
-__all__ = ["Codec", "Parcel", "Sealed"]
+__all__ = ["Codec", "Parcel", "Sealed", "refuse_by_place"]
 
 _FLAT, _FLAT_TUPLE, _PICKLE, _PLAIN = range(4)
 _ATOMS: Final = frozenset((type(None), bool, int, float, str, bytes))
@@ -174,7 +174,7 @@ class Codec:
         try:
             slots = describe_slots(parcel.slots, buffers, export) if parcel.slots else []
         except Unserializable:
-            _refuse_by_place(parcel)
+            refuse_by_place(parcel)
             raise
         code = None if known else parcel.code
         sealed = Sealed(
@@ -293,7 +293,7 @@ class Codec:
         return function
 
 
-def _refuse_by_place(parcel: Parcel) -> None:
+def refuse_by_place(parcel: Parcel) -> None:
     """Raise with the place of the argument that can't travel, where it is one of a flat parcel."""
     name = "result" if parcel.function is None else "args"
     for place, value in zip(parcel.where, parcel.slots):
