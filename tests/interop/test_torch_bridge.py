@@ -224,6 +224,12 @@ def test_what_telegrad_cannot_hold_is_refused(value, error, words):
         from_torch(value)
 
 
+def test_a_tensor_inside_of_a_function_transform_does_not_go_over():
+    for transform in (torch.func.grad, torch.func.functionalize):
+        with pytest.raises(GradientError, match="inside of a function transform"):
+            transform(lambda value: to_torch(from_torch(value)).sum())(torch.ones(2))
+
+
 def test_a_dual_tensor_does_not_go_over():
     with tg.autograd.forward_ad.dual_level():
         dual = tg.autograd.forward_ad.make_dual(own_leaf(1.0), tg.ones(1, dtype=tg.float64))

@@ -154,6 +154,7 @@ GONE_OVER: weakref.WeakSet[Entry] = weakref.WeakSet()
 """The entries that telegrad's graph may lead to; those of roots and messages stand alone."""
 
 _PYTHON_NODE: Any = torch._C._FunctionBase
+_is_transformed: Any = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
@@ -181,6 +182,11 @@ def from_torch(tensor: Any) -> Tensor:
         raise DeviceError(f"expected a torch tensor on the CPU, got one on {tensor.device}")
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise DTypeError(f"expected a dense torch tensor, got one of layout {tensor.layout}")
+    if _is_transformed(tensor):
+        raise GradientError(
+            "expected a torch tensor with numbers of its own, got one inside of a function "
+            "transform (torch.func), which does not go over; convert it outside of the transform"
+        )
     if tangent_of(tensor) is not None:
         raise GradientError(
             "expected a torch tensor without a tangent, got a dual one; forward mode does not go "

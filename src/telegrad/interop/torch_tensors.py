@@ -53,7 +53,8 @@ def to_parts(
     `device`: where it is to arrive, if it is not on the CPU here.
     """
     requires_grad = tensor.requires_grad
-    if type(tensor) in _TYPES:
+    # Of some transforms (functionalize) NumPy would see memory that holds no values.
+    if type(tensor) in _TYPES and not _is_transformed(tensor):
         try:
             plain = tensor.detach() if requires_grad else tensor
             return [plain.numpy()], requires_grad
