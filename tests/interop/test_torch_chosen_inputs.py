@@ -43,6 +43,26 @@ def test_a_region_that_leads_to_no_input_is_left_out_with_its_hooks():
         assert torch.equal(autograd.get_gradients(context_id)[one], found)
 
 
+def scaled_by_hooked(value):
+    """In one region with what leads to a parameter of this worker alone."""
+    weight = handlers.parameter().exp()
+    weight.register_hook(lambda g: CALLED.append("weight"))
+    return value * weight
+
+
+@on_workers("main", "b")
+def test_so_is_the_part_of_a_region_that_leads_to_none():
+    one, other = x(), x()
+    other.register_hook(lambda g: CALLED.append("other"))
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", scaled_by_hooked, (one * other,))
+        (found,) = autograd.grad(context_id, y.sum(), one, retain_graph=True)
+        assert CALLED == []
+        autograd.backward(context_id, [y.sum()])
+        assert sorted(CALLED) == ["other", "weight"]
+        assert torch.equal(autograd.get_gradients(context_id)[one], found)
+
+
 @on_workers("main", "b")
 def test_a_torch_tensor_may_lie_behind_anything_that_arrived():
     one = x()

@@ -44,6 +44,8 @@ class Cut(NamedTuple):
     """Where the nodes that lead into it lead to."""
     leaves: dict[Any, Any]
     """The framework's own tensor for each node that stands for a leaf or another input."""
+    pieces: Sequence[Any] = ()
+    """Those that can leave a part of themselves out, with ``leave_out(skipped)``."""
 
 
 class Framework(Protocol):

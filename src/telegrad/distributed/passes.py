@@ -139,13 +139,17 @@ class Part:
         if len(sends) > 1:
             sends.sort(key=_by_path)
         entries = [*roots, *sends]
+        pieces: Sequence[Any] = ()
         if foreign.known:
             found = foreign.cut(entries, self.plan.keep_graph, self.targets)
-            self._task.joined, self._foreign_leaves = found.edges, found.leaves
+            self._task.joined, self._foreign_leaves, pieces = found
         if roots and self.plan.targets is not None and not self.plan.targets:
             # Leaves, and inputs in another framework's graph, have no age: -1 is before everything.
             self._first_input = min((node.key for node in self.targets), default=-1)
         self._task.count(entries)
+        if self._task.skipped:
+            for piece in pieces:
+                piece.leave_out(self._task.skipped)
 
     def _is_goal(self, node: Any) -> bool:
         """Whether a node is an input, or a recv node behind which there may be one."""

@@ -68,7 +68,7 @@ def cut_walk(walk: Walk, keep_graph: bool, targets: Collection[Any] = ()) -> Cut
     leaves: dict[Any, Any] = {leaf: leaf.value for leaf in walk.leaves.values()}
     if taps:
         leaves.update((tap, tap.value) for tap in taps)
-    return Cut(joined, leaves)
+    return Cut(joined, leaves, regions)
 
 
 def _is_reached(tap: Tap, walk: Walk) -> bool:

@@ -16,8 +16,8 @@ which change no sum; what they return for those is dropped. They are applied to 
 region begins, or at its end.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import starmap
+from collections.abc import Container, Iterable, Sequence
+from itertools import compress, starmap
 from typing import Any, ClassVar
 
 import torch
@@ -104,6 +104,18 @@ class Region(Hooked):
             self.slots.append(slot)
             edges[slot[0]] = None
         self.edges = (*edges, *self.taps)
+
+    def leave_out(self, skipped: Container[Any]) -> None:
+        """Has PyTorch not go where nothing is asked for."""
+        kept = [edge not in skipped for edge, _, _ in self.slots]
+        # Without any exit PyTorch would go everywhere; and a tap is seen only if its node runs.
+        if all(kept) or not any(kept) or self.taps:
+            return
+        self.exits = dict(compress(self.exits.items(), kept))
+        self.goals = list(compress(self.goals, kept))
+        self.slots = list(compress(self.slots, kept))
+        self.taken = {place: self.exits[place] for place in self.taken if place in self.exits}
+        self.edges = tuple(edge for edge in self.edges if edge not in skipped)
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         # PyTorch's own mode says what is recorded: its engine turns recording off, its checkpoints
