@@ -1,14 +1,15 @@
 """A timeout that is none is a clear error, the same wherever one is taken."""
 
 import math
+import threading
 
 import numpy as np
 import pytest
 from tests.rpc import simulated
-from tests.rpc.neighbours import neighbours
+from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.distributed import LocalCluster, rpc
-from telegrad.errors import UsageError
+from telegrad.errors import CallTimeout, UsageError
 from telegrad.rpc.future import Future, wait_all
 from telegrad.rpc.options import Options
 from telegrad.rpc.timeouts import seconds
@@ -53,3 +54,42 @@ def test_any_number_of_seconds_is_taken(timeout):
         assert a.rpc_sync("b", simulated.who, timeout=timeout) == "b"
         assert a.rpc_async("b", simulated.who).wait(timeout) == "b"
         assert a.remote("b", simulated.who, timeout=timeout).to_here(timeout) == "b"
+
+
+# Whoever polls leaves nothing behind.
+
+
+def poll(future):
+    for _ in range(3):
+        with pytest.raises(CallTimeout):
+            future.wait(0.001)
+
+
+def test_polling_a_future_leaves_no_locks_behind():
+    future = Future()
+    poll(future)
+    assert not future._sleepers
+
+
+def test_polling_in_a_handler_leaves_no_locks_behind():
+    with neighbours("a", "b") as (a, _):
+        assert a.rpc_sync("b", sleepers_after_polling) == 0
+
+
+def sleepers_after_polling():
+    future = Future()
+    poll(future)
+    return len(future._sleepers)
+
+
+def test_polling_a_call_while_another_thread_reads_leaves_no_locks_behind():
+    with neighbours("a", "b") as (a, b):
+        call = a.rpc_async("b", simulated.wait_for_gate)
+        reader = threading.Thread(target=call.wait)
+        reader.start()
+        assert eventually(a.peers.get("b").outgoing._lead.locked)
+        poll(call)
+        left = list(call._sleepers or ())
+        b.rpc_sync("b", simulated.open_gate)
+        reader.join()
+        assert left == []

@@ -147,7 +147,10 @@ class Future(Generic[T]):
         if sleeper is not None:
             if timeout is None or timeout >= _thread.TIMEOUT_MAX:
                 timeout = -1
-            sleeper.acquire(True, timeout)
+            try:
+                sleeper.acquire(True, timeout)
+            finally:
+                self._forget_sleeper(sleeper)
 
     def _new_sleeper(self) -> _thread.LockType | None:
         """Return a held lock that is released when the future is settled, None if it is."""
@@ -160,6 +163,14 @@ class Future(Generic[T]):
                 self._sleepers = []
             self._sleepers.append(sleeper)
         return sleeper
+
+    def _forget_sleeper(self, sleeper: _thread.LockType) -> None:
+        """Whoever slept no longer does: one that polls would leave a lock behind each time."""
+        if self._done:
+            return
+        with _lock:
+            if self._sleepers is not None:
+                self._sleepers.remove(sleeper)
 
     def set_result(self, value: T) -> None:
         """Settle the future with a value."""

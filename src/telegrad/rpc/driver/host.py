@@ -169,6 +169,7 @@ class SocketHost:
                 )
         finally:
             del self._sleepers[sleeper]
+            future._forget_sleeper(sleeper)
 
     def expect_answer(self, endpoint: Endpoint) -> None:
         """See to it that an answer nobody waits for is read."""

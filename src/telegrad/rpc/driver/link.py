@@ -206,6 +206,7 @@ class Link(Outlet):
         self, future: Future[Any], number: int, waiting: _Waiting, woken: bool
     ) -> list[Callable[[], object]]:
         """Return the nested calls that came for the thread that slept."""
+        future._forget_sleeper(waiting.sleeper)
         try:
             self._followers.remove(waiting.sleeper)
         except ValueError:
