@@ -290,9 +290,10 @@ class Incoming:
             if is_async_execution(function):
                 _check_future(result).add_done_callback(partial(_copy_outcome, value))
             else:
-                value.set_result(result)
+                # It may have been given up: who asked for it is late with saying so.
+                value._settle(result, None)
         except BaseException as error:
-            value.set_exception(error)
+            value._settle(None, error)
             # The traceback holds this frame; see Future.wait.
             del value
 

@@ -12,12 +12,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from telegrad.errors import NotInitialized, PeerError, ProtocolViolation, UsageError, WorkerLost
+from telegrad.errors import (
+    NotInitialized,
+    PeerError,
+    ProtocolViolation,
+    UnknownWorker,
+    UsageError,
+    WorkerLost,
+)
 from telegrad.rpc.call import Call
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.future import Future
 from telegrad.rpc.names import WorkerInfo, maker_of
-from telegrad.rpc.protocol.references import DELETE, Held, ReferenceTable, Send, State
+from telegrad.rpc.peers import Peer
+from telegrad.rpc.protocol.references import ABANDONED, DELETE, Held, ReferenceTable, Send, State
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.service import ServiceRequest
 
@@ -277,6 +285,9 @@ class References:
             case [str() as kind, int() as number, bool() as unseen] if kind == _FATE:
                 self._on_fate(request.via, number, unseen)
                 return
+            case [str() as kind, int() as rref, str() as why] if kind == ABANDONED:
+                self._give_up_awaited([rref], _never_made(rref, request.frm.name, why))
+                return
         try:
             with self._lock:
                 effects = self._table.handle(request.frm.name, tuple(request.header))
@@ -292,38 +303,32 @@ class References:
         # Without the lock: a value's finalizer may use references itself.
         self._table.freed.clear()
         for effect in effects:
-            peer = self._worker.peers.get(effect.to)
-            if peer is None:
+            try:
+                peer = self._worker.peers.find(effect.to)
+            except UnknownWorker as error:
+                if isinstance(effect.to, int):
+                    self._give_up_awaited_of(effect.to, error)
                 continue
-            if effect.to == self._worker.name or peer.outgoing is not None:
-                self._send(effect)
+            if peer.info.name == self._worker.name or peer.outgoing is not None:
+                self._send(peer, effect)
             else:
                 # Opening a path may take its time, and this may be a thread that must not wait.
-                self._worker.host.start(partial(self._send, effect))
+                self._worker.host.start(partial(self._send, peer, effect))
 
-    def _send(self, effect: Send) -> None:
+    def _send(self, peer: Peer, effect: Send) -> None:
         try:
-            self._worker.notify_service(effect.to, _SERVICE, list(effect.message))
+            self._worker.notify_service(peer.info, _SERVICE, list(effect.message))
         except (PeerError, UsageError, OSError) as error:
-            peer = self._worker.peers.get(effect.to)
-            paths = [] if peer is None else peer.endpoints()
-            path = next((each for each in paths if not each.closed), None)
+            path = next((each for each in peer.endpoints() if not each.closed), None)
             if path is None:
-                self._peer_gone(effect.to, error)
+                self.peer_lost(peer.info, error)
             else:
                 # It can't be dialled for now, but has not lost us: what it counts must stay right.
                 self._worker.outgoing.notify_on(path, _SERVICE, list(effect.message))
 
     def peer_lost(self, who: WorkerInfo, error: BaseException) -> None:
         """Forget the users, and give up the owners, on a lost worker."""
-        self._peer_gone(who.name, error)
-        with self._lock:
-            asked = [rref for rref in self._table.owned if maker_of(rref) == who.id]
-            given_up = self._table.give_up_awaited(asked)
-        for value in given_up:
-            value._settle(None, error)
-
-    def _peer_gone(self, name: str, error: BaseException) -> None:
+        name = who.name
         with self._lock:
             effects = self._table.peer_lost(name, error)
             for key in [key for key in self._unresolved if key[0].peer.name == name]:
@@ -331,6 +336,18 @@ class References:
             for key in [key for key in self._answered if key[0].peer.name == name]:
                 del self._answered[key]
         self._perform(effects)
+        self._give_up_awaited_of(who.id, error)
+
+    def _give_up_awaited_of(self, creator: int, error: BaseException) -> None:
+        with self._lock:
+            asked = [rref for rref in self._table.owned if maker_of(rref) == creator]
+        self._give_up_awaited(asked, error)
+
+    def _give_up_awaited(self, rrefs: list[int], error: BaseException) -> None:
+        with self._lock:
+            given_up = self._table.give_up_awaited(rrefs)
+        for value in given_up:
+            value._settle(None, error)
 
     def close(self) -> None:
         """Forget everything."""
@@ -340,3 +357,10 @@ class References:
             table, self._table = self._table, table
             self._unresolved.clear()
             self._answered.clear()
+
+
+def _never_made(rref: int, creator: str, why: str) -> WorkerLost:
+    return WorkerLost(
+        f"the value of the reference {rref:#x} was never made: worker {creator!r}, which asked for "
+        f"it, gave up ({why}); make it again, with remote()"
+    )

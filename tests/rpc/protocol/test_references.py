@@ -5,7 +5,9 @@ import random
 import pytest
 
 from telegrad.rpc.protocol.references import (
+    ABANDONED,
     ADD,
+    AWAITED,
     CHILD,
     CONFIRM,
     DELETE,
@@ -124,11 +126,56 @@ def test_places_whose_creation_will_never_come_are_told_from_others():
 
 def test_an_early_fork_keeps_a_place_that_the_creation_fills():
     owner = ReferenceTable("owner", list)
-    (confirm,) = owner.handle("child", (ADD, 5, 9, True))
+    confirm, _ = owner.handle("child", (ADD, 5, 9, True))
     assert confirm == Send("child", (CONFIRM, 9, True))
     place = owner.owned[5].value
     assert owner.create(5, "user") is place
     assert owner.owned[5].users == {9: "child", 5: "user"}
+
+
+CREATED = 3 << 48 | 1
+"""The number of a reference that the worker of id 3 has asked for."""
+
+
+def asked():
+    """An owner that an early fork came to, who asked for the creation, and what he is told."""
+    owner, user = ReferenceTable("owner", list), ReferenceTable("user")
+    user.hold(CREATED, CREATED, "owner", None, State.PENDING, is_early=True)
+    _, told = owner.handle("child", (ADD, CREATED, 9, True))
+    assert told == Send(3, (AWAITED, CREATED))
+    return owner, user, told
+
+
+def test_whoever_asked_for_an_awaited_value_tells_its_owner_that_the_asking_failed():
+    _, user, told = asked()
+    assert user.handle("owner", told.message) == []
+    assert user.confirmed(CREATED, TimeoutError("too late")) == [
+        Send("owner", (ABANDONED, CREATED, "too late"))
+    ]
+
+
+def test_whoever_gave_up_asking_for_a_value_tells_an_owner_that_awaits_it():
+    _, user, told = asked()
+    assert user.confirmed(CREATED, TimeoutError("too late")) == []
+    (answer,) = user.handle("owner", told.message)
+    assert answer == Send("owner", (ABANDONED, CREATED, "too late"))
+    user.release(CREATED)
+    (answer,) = user.handle("owner", told.message)
+    assert answer.message[:2] == (ABANDONED, CREATED)
+
+
+def test_whoever_sees_an_awaited_value_created_says_nothing():
+    _, user, told = asked()
+    assert user.handle("owner", told.message) == []
+    assert user.confirmed(CREATED, None) == []
+    assert user.handle("owner", told.message) == []
+
+
+def test_an_owner_asks_once_for_a_value_that_many_await():
+    owner, _, _ = asked()
+    assert owner.handle("child", (ADD, CREATED, 10, True)) == [Send("child", (CONFIRM, 10, True))]
+    owner.create(CREATED, "user")
+    assert len(owner.handle("child", (ADD, CREATED, 11, True))) == 1
 
 
 def test_nonsense_is_refused():

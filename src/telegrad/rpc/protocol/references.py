@@ -12,6 +12,8 @@ and the number of its own handles. The steps:
    children are.
    A user may pass on a value whose creation it has asked for but not seen confirmed; such a fork
    is early: it may reach the owner before the creation does, which then finds its place taken.
+   So that nobody waits for a creation that never comes, the owner says AWAITED to who asked for
+   it, and that one says ABANDONED when its asking has failed.
 5. A fork whose message never arrived is taken back: the sender learns so from the other side.
 6. The forks of a lost worker are dropped, and so is what was held for it.
 
@@ -26,12 +28,28 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["ADD", "CHILD", "CONFIRM", "DELETE", "Held", "Owned", "ReferenceTable", "Send", "State"]
+from telegrad.rpc.names import maker_of
+
+__all__ = [
+    "ABANDONED",
+    "ADD",
+    "AWAITED",
+    "CHILD",
+    "CONFIRM",
+    "DELETE",
+    "Held",
+    "Owned",
+    "ReferenceTable",
+    "Send",
+    "State",
+]
 
 ADD: Final = "add"
 CONFIRM: Final = "confirm"
 DELETE: Final = "delete"
 CHILD: Final = "child"
+AWAITED: Final = "awaited"
+ABANDONED: Final = "abandoned"
 
 
 class State(enum.Enum):
@@ -63,6 +81,8 @@ class Held(msgspec.Struct):
     is_early: bool = False
     children: int = 0
     is_released: bool = False
+    is_awaited: bool = False
+    """Whether the owner waits for the creation that this worker asked for."""
     why_gone: BaseException | None = None
 
 
@@ -75,9 +95,9 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Send this message to a worker, reliably."""
+    """Send this message to a worker, reliably; it goes to an id where no name is known."""
 
-    to: str
+    to: str | int
     message: tuple[Any, ...]
 
 
@@ -112,16 +132,18 @@ class ReferenceTable:
             entry.users[rref] = user
         return entry.value
 
-    def _find(self, rref: int, is_early: bool) -> Owned | None:
+    def _find(self, rref: int, is_early: bool) -> tuple[Owned | None, list[Send]]:
         entry = self.owned.get(rref)
-        if entry is None and is_early:
-            entry = self.own(rref, self._new_value())
-            entry.is_awaited = True
-        return entry
+        if entry is not None or not is_early:
+            return entry, []
+        entry = self.own(rref, self._new_value())
+        entry.is_awaited = True
+        return entry, [Send(maker_of(rref), (AWAITED, rref))]
 
     def give_up_awaited(self, rrefs: Iterable[int]) -> list[Any]:
-        """Values that will never be created, since who asked for them is lost; return them."""
-        found = [self.owned[rref] for rref in rrefs if self.owned[rref].is_awaited]
+        """Values that will never be created, since who asked for them gave up; return them."""
+        found = [self.owned[rref] for rref in rrefs if rref in self.owned]
+        found = [entry for entry in found if entry.is_awaited]
         for entry in found:
             entry.is_awaited = False
         return [entry.value for entry in found]
@@ -178,6 +200,8 @@ class ReferenceTable:
         effects = []
         if entry.parent is not None:
             effects.append(Send(entry.parent, (CHILD, fork)))
+        if entry.is_awaited and error is not None:
+            effects.append(_abandoned(entry.owner, entry.rref, error))
         return effects + self._delete_if_due(entry)
 
     def release(self, fork: int) -> list[Send]:
@@ -235,19 +259,19 @@ class ReferenceTable:
 
     def came_home(self, rref: int, fork: int, parent: str, is_early: bool = False) -> list[Send]:
         """A fork came from `parent` for this worker, which owns the value: one more handle."""
-        entry = self._find(rref, is_early)
+        entry, asked = self._find(rref, is_early)
         if entry is not None:
             entry.handles += 1
-        return [Send(parent, (CHILD, fork))]
+        return [Send(parent, (CHILD, fork)), *asked]
 
     def handle(self, frm: str, message: tuple[Any, ...]) -> list[Send]:
         """Another worker's message came."""
         match message:
             case (str() as kind, int() as rref, int() as fork, bool() as is_early) if kind == ADD:
-                entry = self._find(rref, is_early)
+                entry, asked = self._find(rref, is_early)
                 if entry is not None:
                     entry.users[fork] = frm
-                return [Send(frm, (CONFIRM, fork, entry is not None))]
+                return [Send(frm, (CONFIRM, fork, entry is not None)), *asked]
             case (str() as kind, int() as fork, bool() as is_known) if kind == CONFIRM:
                 return self.confirmed(fork, None if is_known else _gone())
             case (str() as kind, int() as rref, int() as fork) if kind == DELETE:
@@ -255,6 +279,8 @@ class ReferenceTable:
                 return []
             case (str() as kind, int() as fork) if kind == CHILD:
                 return self._child_is_in(fork)
+            case (str() as kind, int() as rref) if kind == AWAITED:
+                return self._is_awaited(frm, rref)
         raise ValueError(f"expected a message about references, got {message!r}")
 
     def _child_is_in(self, fork: int) -> list[Send]:
@@ -262,6 +288,13 @@ class ReferenceTable:
         if given is not None and given.by is None and given.child == self._me:
             self._drop_user(given.rref, fork)
         return self._let_go(fork)
+
+    def _is_awaited(self, owner: str, rref: int) -> list[Send]:
+        held = self.held.get(rref)
+        if held is None or held.state is State.GONE:
+            return [_abandoned(owner, rref, None if held is None else held.why_gone)]
+        held.is_awaited = True
+        return []
 
     def peer_lost(self, name: str, error: BaseException) -> list[Send]:
         """A worker is gone: with its forks, what was held for it, and what it owned."""
@@ -282,6 +315,10 @@ class ReferenceTable:
             elif held.parent == name:
                 held.parent = None
         return [effect for effect in effects if effect.to != name]
+
+
+def _abandoned(owner: str, rref: int, why: BaseException | None) -> Send:
+    return Send(owner, (ABANDONED, rref, "nobody there wants it" if why is None else str(why)))
 
 
 def _gone() -> LookupError:
