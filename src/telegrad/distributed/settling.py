@@ -9,7 +9,8 @@ context stands in for it, which a context does not outlive:
    that the pass failed.
 3. Whoever loses the root of a pass that succeeded passes that on; so does everyone who hears it
    from anyone but the root. A failure is passed on by everyone who hears of it.
-4. Whoever hears both releases the context: then nobody has any gradients of it.
+4. Whoever hears both releases the context, and has the home do so: then nobody has any gradients
+   of it.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,6 +20,7 @@ from typing import Any, Final
 from telegrad.distributed.contexts import Context
 from telegrad.distributed.passes import Part
 from telegrad.distributed.recording import Recorder
+from telegrad.distributed.releasing import RELEASE
 from telegrad.distributed.telling import pass_on, tell
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.service import ServiceRequest
@@ -87,6 +89,9 @@ class Settling:
             # The root died as it told of its success, and the home had given it up before it heard
             # of that: some have the gradients and some don't, so nobody may.
             self._recorder.autograd.leases.release(context_id)
+            if not self._is_home(context):
+                # It may have heard one word only, and those who heard both may not know it.
+                self._start(tell, self._worker, context.home_id, RELEASE, context_id)
 
     def _pass_on(
         self, context: Context, pass_id: int, succeeded: bool, heard_from: str | None = None

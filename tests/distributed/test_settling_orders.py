@@ -1,0 +1,176 @@
+"""The end of a pass whose root dies, in any order of what arrives: the real code, no network.
+
+Each pair of workers that have met has a connection. What is on its way from a worker that died
+arrives in order, up to some point; then the other end notices the death.
+"""
+
+import random
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+from tests.distributed.soak import amount
+
+from telegrad.distributed.contexts import Contexts
+from telegrad.distributed.releasing import Leases
+from telegrad.distributed.settling import Settling
+from telegrad.rpc.names import WorkerInfo
+
+WORKERS = {name: WorkerInfo(name, number, 1) for number, name in enumerate("hrxy", start=1)}
+"""The home, the root, and two others."""
+CONTEXT = WORKERS["h"].id << 48 | 7
+PASS = WORKERS["r"].id << 48 | 9
+
+# Who called whom with the context, in order: the caller introduces it. Who took part in the pass.
+SHAPES = {
+    "star": (("hr", "rx", "ry"), "rxy"),
+    "chain": (("hr", "rx", "xy"), "rxy"),
+    "back": (("hx", "xr", "ry"), "hrxy"),
+    "all": (("hr", "hx", "hy", "rx", "ry"), "hrxy"),
+}
+
+
+class Part:
+    outcome = None
+
+    def settle(self, succeeded, why=None):
+        self.outcome = succeeded if self.outcome is None else self.outcome
+
+
+class Node:
+    """A worker and its recorder, as far as the end of a pass needs them."""
+
+    def __init__(self, world, name):
+        self.world, self.name, self.info, self.id = world, name, WORKERS[name], WORKERS[name].id
+        self.is_alive = True
+        self.lost, self.services, self.callbacks, self.tasks = set(), {}, [], []
+        self.worker = self
+        self.host = SimpleNamespace(start=self.tasks.append)
+        self.peers = SimpleNamespace(get=self.peer)
+        self.contexts = Contexts(name)
+        self.part = None
+        self.settling = Settling(self)
+        self.autograd = SimpleNamespace(leases=Leases(self))
+
+    def register_service(self, name, handler, inline):
+        self.services[name] = handler
+
+    def on_worker_lost(self, callback):
+        self.callbacks.append(callback)
+
+    def find(self, to):
+        return self.peer(next(name for name, info in WORKERS.items() if to in (name, info.id)))
+
+    def peer(self, name):
+        is_met = frozenset((self.name, name)) in self.world.met
+        path = SimpleNamespace(closed=False) if is_met else None
+        lost = ConnectionError("dead") if name in self.lost else None
+        return SimpleNamespace(name=name, outgoing=path, lost=lost)
+
+    def notify_service(self, to, service, header):
+        peer = self.find(to)
+        if peer.outgoing is None and not self.world.nodes[peer.name].is_alive:
+            raise ConnectionError("dead")
+        self.world.met.add(frozenset((self.name, peer.name)))
+        self.world.mail.setdefault((self.name, peer.name), []).append((service, header))
+
+    @property
+    def context(self):
+        return self.contexts.find(CONTEXT)
+
+    @property
+    def has_gradients(self):
+        return self.context is not None and self.part is not None and self.part.outcome is True
+
+
+class World:
+    """Four workers at the end of a pass; `moves` is what may happen next."""
+
+    def __init__(self, shape, succeeded, mortals):
+        calls, partners = SHAPES[shape]
+        self.met, self.mail, self.mortals = {frozenset(call) for call in calls}, {}, mortals
+        self.nodes = {name: Node(self, name) for name in WORKERS}
+        self.nodes["h"].contexts.open(CONTEXT, None)
+        for caller, callee in calls:
+            self.nodes[callee].contexts.open(CONTEXT, WORKERS[caller])
+            self.nodes[caller].context.meet(WORKERS[callee])
+        for name in partners:
+            self.nodes[name].part = self.nodes[name].context.passes[PASS] = Part()
+        root = self.nodes["r"]
+        root.settling.settle_everywhere(root.context, PASS, partners, succeeded)
+
+    def living(self):
+        return [node for node in self.nodes.values() if node.is_alive]
+
+    def moves(self):
+        for (frm, to), mail in self.mail.items():
+            if mail and self.nodes[to].is_alive and frm not in self.nodes[to].lost:
+                yield partial(self.deliver, frm, to)
+        for node in self.living():
+            yield from [partial(self.run, node, index) for index in range(len(node.tasks))]
+            for name, other in self.nodes.items():
+                if not other.is_alive and name not in node.lost and {node.name, name} in self.met:
+                    yield partial(self.notice, node, name)
+            if node.name in self.mortals:
+                yield partial(self.die, node)
+
+    def deliver(self, frm, to):
+        service, header = self.mail[frm, to].pop(0)
+        request = SimpleNamespace(header=header, frm=WORKERS[frm])
+        self.nodes[to].services[service](request)
+
+    def run(self, node, index):
+        node.tasks.pop(index)()
+
+    def notice(self, node, name):
+        node.lost.add(name)
+        self.mail.pop((name, node.name), None)
+        for callback in node.callbacks:
+            callback(WORKERS[name], ConnectionError("dead"))
+
+    def die(self, node):
+        node.is_alive = False
+        self.mortals = self.mortals.replace(node.name, "")
+
+    def check(self):
+        """At rest nobody waits; all have the gradients or none, and all the context or none."""
+        living = self.living()
+        assert not any(node.context is not None and node.context.passes for node in living)
+        assert len({node.has_gradients for node in living if node.part is not None}) <= 1
+        assert len({node.context is None for node in living}) == 1
+        assert self.nodes["h"].is_alive or all(node.context is None for node in living)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_whatever_the_order_all_or_none_have_the_gradients(shape, succeeded):
+    for seed in range(amount(400, 20_000)):
+        dice = random.Random(seed)
+        world = World(shape, succeeded, dice.choice(["r", "rx", "ry", "rh"]))
+        while moves := list(world.moves()):
+            dice.choice(moves)()
+        try:
+            world.check()
+        except AssertionError as error:
+            error.add_note(f"seed={seed}")
+            raise
+
+
+def test_the_home_gives_a_context_up_with_those_who_heard_that_a_pass_failed_and_succeeded():
+    world = World("chain", True, "r")
+    nodes = world.nodes
+    world.die(nodes["r"])
+    world.notice(nodes["y"], "r")
+    world.notice(nodes["h"], "r")
+    world.run(nodes["y"], 0)
+    # The home has decided that it failed, and only x hears of the success.
+    for frm, to in ("yh", "hy", "yx", "rx"):
+        while nodes["h"].tasks:
+            world.run(nodes["h"], 0)
+        world.deliver(frm, to)
+    assert nodes["x"].context is None
+    world.mortals = ""
+    while moves := list(world.moves()):
+        moves[0]()
+    world.check()
+    assert all(node.context is None for node in world.living())
