@@ -1,5 +1,6 @@
 """The end of a context: it goes everywhere, whoever leaves it, dies or is late."""
 
+import contextlib
 import contextvars
 
 import numpy as np
@@ -8,10 +9,12 @@ from tests.distributed import handlers
 from tests.distributed.simulated import on_workers
 
 import telegrad as tg
+from telegrad.autograd import forward_ad
 from telegrad.distributed import autograd, rpc
 from telegrad.distributed.contexts import CURRENT
 from telegrad.distributed.equipment import autograd_of, equip
 from telegrad.errors import ContextError, PassAborted, WorkerLost
+from telegrad.rpc.future import Future
 from telegrad.testing.simulation import Simulation
 
 NAMES = ("main", "b", "c", "d")
@@ -202,3 +205,48 @@ def slow_in_backward(seconds, value):
     simulation = rpc.current_worker().host.simulation
     y.register_hook(lambda g: simulation.sleep(seconds))
     return y
+
+
+# A call that came before its caller was lost, and runs afterwards.
+
+
+def start_and_lose(simulation, program, victim, late):
+    """Runs a program on main; `late` serves what came for it only after `victim` has died."""
+    joined = simulation.worker(late).joined = Future()
+    simulation.start(simulation.hosts["main"], lambda: contextvars.copy_context().run(program))
+    simulation.settle(1)
+    simulation.crash(victim)
+    simulation.settle(30)
+    joined.set_result(None)
+    simulation.settle(30)
+
+
+def open_through(*names):
+    def program():
+        autograd._new_context()
+        with contextlib.suppress(WorkerLost):
+            handlers.through(names, x())
+
+    return program
+
+
+def test_a_call_that_runs_after_its_home_was_lost_leaves_no_context(simulation):
+    start_and_lose(simulation, open_through("b"), "main", "b")
+    assert contexts(simulation) == {"b": 0, "c": 0, "d": 0}
+
+
+def test_the_home_hears_of_who_served_a_call_after_its_introducer_was_lost(simulation):
+    start_and_lose(simulation, open_through("b", "c"), "b", "c")
+    assert contexts(simulation) == {"main": 1, "c": 1, "d": 0}
+    simulation.run("main", release_the_one)
+    simulation.settle(30)
+    assert contexts(simulation) == {"main": 0, "c": 0, "d": 0}
+
+
+def test_a_call_that_runs_after_its_caller_was_lost_leaves_no_level(simulation):
+    def program():
+        with forward_ad.dual_level():
+            rpc.rpc_sync("b", handlers.scale, (forward_ad.make_dual(x(), x()),))
+
+    start_and_lose(simulation, program, "main", "b")
+    assert handlers.leftovers(simulation.worker("b"))["levels"] == 0

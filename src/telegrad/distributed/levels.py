@@ -112,9 +112,19 @@ class LevelBook:
             origin = maker_of(number)
             if origin == who.id:
                 self._close(number)
-            elif origin != self._worker.id:
+            else:
                 # Word of its end may have come through who is lost.
-                self._worker.host.start(partial(self._tell_origin, origin, number))
+                self._doubt(number)
+
+    def doubt(self) -> None:
+        """Asks after all shadows: who mentioned some of them was lost before they were made."""
+        for number in list(self._by_id):
+            self._doubt(number)
+
+    def _doubt(self, number: int) -> None:
+        origin = maker_of(number)
+        if origin != self._worker.id:
+            self._worker.host.start(partial(self._tell_origin, origin, number))
 
     def _tell_origin(self, origin: int, number: int) -> None:
         # Where it can't be reached but may come back, the shadow stays: closed too early it would

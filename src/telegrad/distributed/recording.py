@@ -26,6 +26,7 @@ from telegrad.distributed.nodes import Path, RecvNode, SendNode
 from telegrad.distributed.travelling import CarriedDual, flatten, held
 from telegrad.errors import ContextError
 from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.request import current_request
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor, wrap
@@ -108,7 +109,16 @@ class Recorder:
     def incoming_call(
         self, frm: WorkerInfo, extra: Any, values: list[Any]
     ) -> AbstractContextManager[Any]:
-        scope = self._scope_of(frm, extra, values) if values or extra is not None else _NOTHING
+        scope = _NOTHING
+        if values or extra is not None:
+            scope = self._scope_of(frm, extra, values)
+            request = current_request.get()
+            if request is not None and request.endpoint is not None and request.endpoint.closed:
+                # Whoever made the call may have been lost before it opened anything here, so that
+                # nothing would ever close it.
+                self.levels.doubt()
+                if extra is not None and extra[0] not in (NO_CONTEXT, NO_GRAD):
+                    self.autograd.leases.doubt(extra[0])
         return foreign.known[0].serving(scope) if foreign.known else scope
 
     def _scope_of(

@@ -10,7 +10,7 @@ from typing import Final
 
 from telegrad.distributed.recording import Recorder
 from telegrad.distributed.telling import pass_on, tell
-from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.service import ServiceRequest
 
 __all__ = ["Leases"]
@@ -56,10 +56,15 @@ class Leases:
                 continue
             context.known.pop(who.name, None)
             if context.introduced_by == who.name:
-                self._worker.host.start(partial(self._tell_home, context.home_id, context.id))
+                self.doubt(context.id)
 
-    def _tell_home(self, home_id: int, context_id: int) -> None:
-        if not tell(self._worker, home_id, HELD, context_id):
+    def doubt(self, context_id: int) -> None:
+        """Makes this worker known to the home, if that still has the context; else releases it."""
+        if maker_of(context_id) != self._worker.id:
+            self._worker.host.start(partial(self._tell_home, context_id))
+
+    def _tell_home(self, context_id: int) -> None:
+        if not tell(self._worker, maker_of(context_id), HELD, context_id):
             # The home is gone as well, and nobody else would tell.
             self.release(context_id)
 
