@@ -1,6 +1,7 @@
 """What a profile records on every worker, and the trace and table made of it."""
 
 import json
+import threading
 import time
 import weakref
 from collections import Counter, defaultdict
@@ -8,12 +9,12 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 from tests.distributed import handlers, training
-from tests.rpc.neighbours import eventually
+from tests.rpc.neighbours import eventually, neighbours
 
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.distributed.chrome import chrome_trace
-from telegrad.distributed.profiling import Event
+from telegrad.distributed.profiling import Event, Recording
 from telegrad.errors import CallTimeout, UsageError
 from telegrad.profiler import profile
 
@@ -260,3 +261,26 @@ def test_a_call_that_was_not_answered_goes_when_the_profile_has_ended(cluster):
         assert isinstance(call.exception(), CallTimeout)
     del call
     assert eventually(lambda: kept() is None)
+
+
+def test_a_handler_that_still_runs_when_the_profile_ends_is_recorded_up_to_then():
+    gate = threading.Event()
+
+    def answer_first(request):
+        request.reply()
+        assert gate.wait(20)
+
+    with neighbours("a", "b") as (a, b):
+        here, there = Recording(a), Recording(b)
+        b.register_service("answers first", answer_first)
+        here.start_at("b")
+        a.ask_service("b", "answers first")
+        (span,) = here.collect_from("b")
+        assert (span.name, span.kind) == ("answers first", "handler")
+        assert span.duration > 0
+        # Nor does it turn up in the next one.
+        here.start_at("b")
+        gate.set()
+        a.rpc_sync("b", abs, (-1,))
+        assert eventually(lambda: not there._serving)
+        assert [each.name for each in here.collect_from("b")] == ["abs"]

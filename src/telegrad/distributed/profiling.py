@@ -60,6 +60,9 @@ class Recording:
         self.events: list[Event] = []
         self._open: dict[Call, Event] = {}
         """The spans of calls that have not been answered."""
+        self._serving: dict[int, Event] = {}
+        """The spans of handlers that run, by their own ids."""
+        self._ending = threading.Lock()
         self._started_by: int | None = None
         worker.register_service(START, self._on_start, inline=True)
         worker.register_service(CLOCK, lambda r: r.reply(self._now()), inline=True)
@@ -79,6 +82,7 @@ class Recording:
         self.check_off()
         self.events = []
         self._open = {}
+        self._serving = {}
         self._started_by = by
         self._worker.observer = self
 
@@ -88,7 +92,12 @@ class Recording:
             self._worker.observer = None
         self._started_by = None
         self._open = {}
-        events, self.events = self.events, []
+        # Whoever watches need not have waited for all handlers: a call that fails may leave others
+        # at work, and a service may answer before it ends.
+        with self._ending:
+            for number in list(self._serving):
+                self._served(number)
+            events, self.events = self.events, []
         return events
 
     # From another worker.
@@ -148,14 +157,23 @@ class Recording:
     @contextmanager
     def handling(self, frm: str, number: int | None, what: Any, size: int) -> Iterator[None]:
         name = _name_of(what)
-        began, thread = self._now(), threading.get_ident()
+        if name in _OWN:
+            yield
+            return
+        arrow = "" if number is None else f"{frm}>{self._worker.name}:{number}"
+        span = Event(name, "handler", self._now(), 0.0, threading.get_ident(), arrow, size)
+        self._serving[id(span)] = span
         try:
             yield
         finally:
-            if name not in _OWN:
-                took = self._now() - began
-                arrow = "" if number is None else f"{frm}>{self._worker.name}:{number}"
-                self._add(Event(name, "handler", began, took, thread, arrow, size))
+            with self._ending:
+                self._served(id(span))
+
+    def _served(self, number: int) -> None:
+        span = self._serving.pop(number, None)
+        if span is not None:
+            span.duration = self._now() - span.begin
+            self._add(span)
 
     @contextmanager
     def waiting(self, call: Call) -> Iterator[None]:
