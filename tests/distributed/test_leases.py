@@ -11,7 +11,7 @@ from tests.distributed.simulated import on_workers
 import telegrad as tg
 from telegrad.autograd import forward_ad
 from telegrad.distributed import autograd, rpc
-from telegrad.distributed.contexts import CURRENT
+from telegrad.distributed.contexts import CURRENT, Place
 from telegrad.distributed.equipment import autograd_of, equip
 from telegrad.errors import ContextError, PassAborted, WorkerLost
 from telegrad.rpc.future import Future
@@ -205,6 +205,26 @@ def slow_in_backward(seconds, value):
     simulation = rpc.current_worker().host.simulation
     y.register_hook(lambda g: simulation.sleep(seconds))
     return y
+
+
+def test_a_call_does_not_bring_a_context_back_to_a_home_that_started_anew(simulation):
+    def call_back():
+        (context,) = autograd_of(rpc.current_worker()).recorder.contexts.all()
+        place = CURRENT.set(Place(context, (1,)))
+        try:
+            with pytest.raises(ContextError, match="never used here or is released"):
+                rpc.rpc_sync("main", handlers.scale, (x(),))
+        finally:
+            CURRENT.reset(place)
+
+    open_and_stay(simulation, ["b", "c"])
+    # Nobody tells c, which still has the context when it calls the new main.
+    simulation.cut("b", "c")
+    simulation.crash("main")
+    simulation.restart("main")
+    simulation.run("c", call_back)
+    simulation.settle(60)
+    assert contexts(simulation) == {"main": 0, "b": 0, "c": 0, "d": 0}
 
 
 # A call that came before its caller was lost, and runs afterwards.

@@ -134,7 +134,12 @@ class Recorder:
         duals = self._arrive_duals(values)
         if context_id in (NO_CONTEXT, NO_GRAD):
             return _Inside(None, open_levels, served)
-        context = self.contexts.open(context_id, frm)
+        if context_id >> 48 == self.worker.id:
+            # One that this worker does not have is of an earlier life, and nobody would release it.
+            context = self.contexts.get(context_id)
+            context.meet(frm)
+        else:
+            context = self.contexts.open(context_id, frm)
         path = tuple(path)
         if message_id:
             self._take(context, frm.name, message_id, values, slots, path, duals)
