@@ -130,6 +130,22 @@ def test_a_reference_to_a_value_that_was_not_made_in_time_goes_after_it_was_fetc
     assert a.references.counts() == NOTHING
 
 
+def test_a_reference_that_its_owner_does_not_know_any_more_is_an_error_that_says_so(simulation):
+    a, b = simulation.worker("a"), simulation.worker("b")
+
+    def program():
+        # As from a worker that died while this fork was on its way, and with it the value.
+        rref, fork = b.next_id(), a.next_id()
+        a.references._perform(a.references._table.arrived(rref, fork, "b", "lost"))
+        reference = a.references.handle_type.handle(a, b.info, rref, fork)
+        simulation.sleep(1)
+        return fetch_in_vain(reference, WorkerLost)
+
+    assert "its owner does not know the reference any more" in simulation.run("a", program)
+    simulation.settle(2)
+    assert a.references.counts() == NOTHING
+
+
 class Unrepeatable(Exception):
     def __init__(self, number):
         super().__init__(f"number {number}")

@@ -28,6 +28,7 @@ from typing import Any, Final
 
 import msgspec
 
+from telegrad.errors import WorkerLost
 from telegrad.rpc.names import maker_of
 
 __all__ = [
@@ -321,5 +322,5 @@ def _abandoned(owner: str, rref: int, why: BaseException | None) -> Send:
     return Send(owner, (ABANDONED, rref, "nobody there wants it" if why is None else str(why)))
 
 
-def _gone() -> LookupError:
-    return LookupError("its owner does not know the reference any more")
+def _gone() -> WorkerLost:
+    return WorkerLost("its owner does not know the reference any more")
