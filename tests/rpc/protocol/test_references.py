@@ -178,6 +178,14 @@ def test_an_owner_asks_once_for_a_value_that_many_await():
     assert len(owner.handle("child", (ADD, CREATED, 11, True))) == 1
 
 
+def test_an_awaited_place_outlives_its_users_until_it_is_given_up():
+    owner, _, _ = asked()
+    place = owner.owned[CREATED].value
+    owner.handle("child", (DELETE, CREATED, 9))
+    assert owner.give_up_awaited([CREATED]) == [place]
+    assert not owner.owned
+
+
 def test_nonsense_is_refused():
     with pytest.raises(ValueError, match="expected a message about references"):
         ReferenceTable("a").handle("b", ("what", 1))

@@ -143,11 +143,14 @@ class ReferenceTable:
 
     def give_up_awaited(self, rrefs: Iterable[int]) -> list[Any]:
         """Values that will never be created, since who asked for them gave up; return them."""
-        found = [self.owned[rref] for rref in rrefs if rref in self.owned]
-        found = [entry for entry in found if entry.is_awaited]
-        for entry in found:
-            entry.is_awaited = False
-        return [entry.value for entry in found]
+        given_up = []
+        for rref in rrefs:
+            entry = self.owned.get(rref)
+            if entry is not None and entry.is_awaited:
+                entry.is_awaited = False
+                given_up.append(entry.value)
+                self._free_if_unused(rref)
+        return given_up
 
     def open_handle(self, rref: int) -> None:
         """The owner itself has one more handle."""
@@ -169,7 +172,8 @@ class ReferenceTable:
 
     def _free_if_unused(self, rref: int) -> None:
         entry = self.owned.get(rref)
-        if entry is not None and not entry.users and entry.handles <= 0:
+        # An awaited one may be waited for, too, and is filled or given up.
+        if entry is not None and not (entry.users or entry.handles > 0 or entry.is_awaited):
             self.freed.append(self.owned.pop(rref))
 
     # A user.
