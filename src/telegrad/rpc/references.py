@@ -346,6 +346,7 @@ class References:
     def _give_up_awaited(self, rrefs: list[int], error: BaseException) -> None:
         with self._lock:
             given_up = self._table.give_up_awaited(rrefs)
+        self._perform([])
         for value in given_up:
             value._settle(None, error)
 
