@@ -27,6 +27,9 @@ def digamma(x: Any) -> Any:
 
 
 _ZERO: dict[Any, Any] = {np.dtype(name): np.zeros((), name) for name in ("float32", "float64")}
+_BITS: dict[Any, Any] = {
+    np.dtype(name): np.dtype(bits) for name, bits in (("float32", "int32"), ("float64", "int64"))
+}
 
 
 def relu(x: Any) -> Any:
@@ -37,16 +40,15 @@ def relu(x: Any) -> Any:
 
 
 def where_nonzero(x: Any, y: Any) -> Any:
-    return only_where(x, np.not_equal(y, _ZERO.get(y.dtype, 0)).astype(x.dtype))
+    return only_where(x, np.not_equal(y, _ZERO.get(y.dtype, 0)))
 
 
 def only_where(x: Any, mask: Any) -> Any:
-    """``np.where(mask, x, 0)`` as a product: that takes a tenth of the time on many numbers."""
-    out = x * mask
-    line = out.ravel(order="K")
-    total = np.dot(line, line)
-    # Zero times infinity is NaN, and shows in the sum; only then are the places chosen.
-    return out if total == total else np.where(mask, x, x.dtype.type(0))
+    """``np.where(mask, x, 0)``: one or zero times the bits, in a tenth of the time on many."""
+    bits = _BITS.get(x.dtype)
+    if bits is None or not x.ndim:
+        return np.where(mask, x, x.dtype.type(0))
+    return (x.view(bits) * mask.astype(bits)).view(x.dtype)
 
 
 def sigmoid(x: Any) -> Any:
