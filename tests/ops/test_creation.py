@@ -60,6 +60,20 @@ def test_sharing_what_would_need_a_copy_is_refused() -> None:
         tg.asarray(tg.ones(2), dtype=tg.float64, copy=False)
 
 
+@pytest.mark.filterwarnings("ignore:You are comparing a array_api_strict dtype")
+def test_sharing_an_array_whose_changes_could_not_be_found_is_refused() -> None:
+    strict = pytest.importorskip("array_api_strict")
+    source = strict.asarray([1.0, 2.0])
+    with pytest.raises(ValueError, match="a NumPy array to share without a copy, got one of"):
+        tg.asarray(source, copy=False)
+    x = tg.asarray(source).requires_grad_()
+    y = (x * x).sum()
+    source[0] = 100.0
+    y.backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [2.0, 4.0]
+
+
 def test_asarray_of_a_tensor_is_the_tensor_and_a_copy_keeps_the_history() -> None:
     x = tg.tensor([1.0, 2.0], requires_grad=True)
     assert tg.asarray(x) is x

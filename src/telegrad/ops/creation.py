@@ -67,8 +67,12 @@ def asarray(
         return made(obj.astype(known, subok=False))
     if hasattr(obj, "__array_namespace__"):
         xp = backend_of(obj)
-        _refuse_cast(xp.dtype_of(obj), dtype, copy)
-        return made(xp.asarray(obj, dtype=dtype, copy=copy is not False))
+        if copy is False:
+            raise ValueError(
+                f"expected a NumPy array to share without a copy, got one of {xp.name}, in which "
+                "a later change could not be found; leave copy=False out, or use from_dlpack"
+            )
+        return made(xp.asarray(obj, dtype=dtype, copy=True))
     if copy is False:
         raise ValueError(
             f"expected an array to share without a copy, got {type(obj).__name__}; its elements "
