@@ -5,6 +5,7 @@ import pytest
 
 import telegrad as tg
 from telegrad.autograd import Function, checkpoint, detect_anomaly, functional
+from telegrad.errors import DeviceError
 from telegrad.tensors import wrap
 
 strict = pytest.importorskip("array_api_strict")
@@ -61,3 +62,9 @@ def test_derivatives_in_another_namespace_equal_those_in_numpy(name):
     np.testing.assert_allclose(
         np.asarray(found.tolist()), COMPUTATIONS[name](*ours).numpy(), rtol=1e-14
     )
+
+
+def test_recorded_tensors_on_arrays_of_two_libraries_are_refused_with_what_to_do():
+    theirs = tg.asarray(strict.asarray([1.0], dtype=strict.float64))
+    with pytest.raises(DeviceError, match=r"got array_api_strict and numpy; .*telegrad\.asarray"):
+        theirs + tg.tensor([1.0], dtype=tg.float64, requires_grad=True)

@@ -105,7 +105,7 @@ def backend_of(array: Any) -> Any:
         return found
     if isinstance(array, np.ndarray):
         return NUMPY
-    if type(array).__module__.partition(".")[0] == cupy_namespace.BACKEND_NAME:
+    if cupy_namespace.is_cupy(array):
         found = Backend(cupy_namespace.BACKEND_NAME, *cupy_namespace.namespace_and_extras())
     elif hasattr(array, "__array_namespace__"):
         namespace = array.__array_namespace__()

@@ -14,10 +14,15 @@ import numpy as np
 from telegrad.arrays.special import polygamma_from_zeta
 from telegrad.arrays.standard import CREATION, DTYPED
 
-__all__ = ["BACKEND_NAME", "namespace_and_extras"]
+__all__ = ["BACKEND_NAME", "is_cupy", "namespace_and_extras"]
 
 BACKEND_NAME: Final = "cupy"
 _CREATION: Final = tuple(name for name in DTYPED if name in CREATION)
+
+
+def is_cupy(array: Any) -> bool:
+    """Whether this is one of CuPy's arrays; asking does not import CuPy."""
+    return type(array).__module__.partition(".")[0] == BACKEND_NAME
 
 
 def namespace_and_extras() -> tuple[Any, dict[str, Any]]:

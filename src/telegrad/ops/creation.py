@@ -8,6 +8,7 @@ from typing import Any, Never
 import numpy as np
 
 from telegrad.arrays import backend_of
+from telegrad.arrays.cupy_namespace import is_cupy
 from telegrad.errors import DTypeError
 from telegrad.ops.arguments import as_dtype, check_device
 from telegrad.ops.filling import made
@@ -65,7 +66,7 @@ def asarray(
         # A copy by astype has NumPy's own dtype object, not the one that came out of a pickle.
         known = as_dtype(obj.dtype) if dtype is None else dtype
         return made(obj.astype(known, subok=False))
-    if hasattr(obj, "__array_namespace__"):
+    if hasattr(obj, "__array_namespace__") or is_cupy(obj):
         xp = backend_of(obj)
         if copy is False:
             raise ValueError(

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.host import in_host_memory
 from telegrad.errors import DTypeError
 
 __all__ = ["formatted", "tensor_text"]
@@ -13,7 +14,7 @@ _OBVIOUS = (np.dtype("float32"), np.dtype("int64"), np.dtype("bool"))
 
 def tensor_text(tensor: Any) -> str:
     """``tensor([1., 2.], dtype=float64, grad_fn=<SinBackward>)``."""
-    array = np.asarray(tensor.array)
+    array = in_host_memory(tensor.array)
     value = np.array2string(array, separator=", ", prefix="tensor(", precision=4, threshold=1000)
     parts = [value]
     if array.size == 0 and array.shape != (0,):

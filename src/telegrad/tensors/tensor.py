@@ -18,6 +18,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from telegrad.arrays import backend_of
+from telegrad.arrays.host import in_host_memory
 from telegrad.arrays.ownership import HELD
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.graph import Handle, NodeHooks
@@ -277,7 +278,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
     # The value, outside of telegrad
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """A read-only view of the value as a NumPy array."""
+        """A read-only view of the value as a NumPy array; of one on a device, a copy."""
         if self.node is not None:
             raise GradientError(
                 "expected a tensor that does not require grad, got one that does; use "
@@ -288,8 +289,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
                 "expected a tensor without tangents, got one that carries some; use "
                 "detach().numpy() to leave them behind on purpose"
             )
-        array = np.asarray(self.array)
-        view = array.view()
+        view = in_host_memory(self.array).view()
         view.flags.writeable = False
         return view
 
@@ -305,11 +305,11 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         """The only element as a Python number."""
         if self.size != 1:
             raise ShapeError(f"expected a tensor with one element, got shape {self.shape}")
-        return np.asarray(self.array).item()
+        return in_host_memory(self.array).item()
 
     def tolist(self) -> Any:
         """The elements as nested Python lists."""
-        return np.asarray(self.array).tolist()
+        return in_host_memory(self.array).tolist()
 
     def __bool__(self) -> bool:
         return bool(self._only_element("bool"))

@@ -1,0 +1,16 @@
+"""The elements of a raw array in host memory, where they can be printed and read."""
+
+from typing import Any
+
+import numpy as np
+
+from telegrad.arrays.cupy_namespace import is_cupy
+
+__all__ = ["in_host_memory"]
+
+
+def in_host_memory(array: Any) -> np.ndarray[Any, Any]:
+    """The elements as a NumPy array: the same memory where NumPy can see it, else a copy."""
+    if type(array) is np.ndarray:
+        return array
+    return array.get() if is_cupy(array) else np.asarray(array)
