@@ -362,3 +362,19 @@ def test_a_pickled_state_goes_on_with_the_same_bits() -> None:
         step(other, resumed)
     for mine, theirs in zip(model.parameters(), other.parameters()):
         np.testing.assert_array_equal(mine.detach(), theirs.detach())
+
+
+@pytest.mark.filterwarnings("ignore:You are comparing a array_api_strict dtype")
+@pytest.mark.parametrize("kind", EVERY)
+def test_parameters_on_another_librarys_arrays_stay_there_and_become_the_same(kind: Any) -> None:
+    strict = pytest.importorskip("array_api_strict")
+    ours = nn.Parameter(tg.tensor([1.0, -2.0], dtype=tg.float64))
+    theirs = nn.Parameter(tg.asarray(strict.asarray([1.0, -2.0])))
+    for p in (ours, theirs):
+        optimizer = kind([p], lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (p * p).sum().backward()
+            optimizer.step()
+    assert type(theirs.array).__module__.startswith("array_api_strict")
+    assert theirs.tolist() == ours.tolist()

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.arrays import backend_of
+from telegrad.arrays.host import in_host_memory
 from telegrad.arrays.ownership import HELD
 from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.ops import zeros_like
@@ -165,7 +166,7 @@ class Optimizer:
             and array.flags.c_contiguous
             and not self.always_aside
         )
-        value = array if in_place else np.array(np.asarray(array), order="C", subok=False)
+        value = array if in_place else np.array(in_host_memory(array), order="C", subok=False)
         line = flat(value)
         state = self.state.get(p)
         if state is None:
@@ -209,11 +210,11 @@ def _fitting(p: Tensor, gradient: Tensor) -> Any:
         )
     if type(g) is np.ndarray and g.dtype is array.dtype:
         return g
-    if g.dtype.kind == "c" and array.dtype.kind != "c":
+    if gradient.dtype.kind == "c" and p.dtype.kind != "c":
         raise DTypeError(
             f"expected a real gradient for a parameter of {p.dtype}, got {gradient.dtype}"
         )
-    return np.asarray(g, dtype=p.dtype)
+    return np.asarray(in_host_memory(g), dtype=p.dtype)
 
 
 def decayed(value: Any, gradient: Any, group: ParamGroup) -> Any:
