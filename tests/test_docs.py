@@ -18,6 +18,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 TESTED_ELSEWHERE = {"docs/security.md": "tests/cli/test_security_page.py"}
 """Pages whose examples need more than a namespace, and the test that runs them."""
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 FENCE = re.compile(
     r"^(?P<indent> *)```(?P<kind>[^\n`]*)\n(?P<body>.*?)^(?P=indent)``` *$",
     re.MULTILINE | re.DOTALL,
@@ -94,6 +96,35 @@ def test_every_example_of_a_page_runs_and_prints_what_it_says(page, tmp_path, mo
 def test_pages_left_out_here_have_a_test_of_their_own():
     for page, test in TESTED_ELSEWHERE.items():
         assert Path(page).name in (ROOT / test).read_text()
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link can name after ``#``: headings as GitHub writes them."""
+    headings = HEADING.findall(FENCE.sub("", page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+def test_every_link_leads_to_a_file_and_a_heading_that_are_there():
+    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/README.md")):
+        for path, anchor in LINK.findall(page.read_text()):
+            target = page.parent / path if path else page
+            assert target.exists(), f"{page}: {path}"
+            assert not anchor or anchor in anchors(target), f"{page}: {path}#{anchor}"
+
+
+def test_readme_names_every_folder_of_the_package():
+    text = (ROOT / "README.md").read_text()
+    folders = {file.parent.name for file in (ROOT / "src/telegrad").glob("*/__init__.py")}
+    assert [each for each in sorted(folders) if f"  {each}/ " not in text] == []
+
+
+def test_the_readme_of_a_folder_names_every_file_and_folder_in_it():
+    for page in ROOT.glob("src/telegrad/*/README.md"):
+        text = page.read_text()
+        modules = [f"{file.stem}.py" for file in page.parent.glob("*.py")]
+        folders = [f"{file.parent.name}/" for file in page.parent.glob("*/__init__.py")]
+        unnamed = {each for each in modules + folders if f"`{each}`" not in text}
+        assert unnamed <= {"__init__.py"}, page
 
 
 def page_of(*parts: tuple[str, str]) -> str:
