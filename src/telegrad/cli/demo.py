@@ -185,8 +185,10 @@ def main(epochs: int = 12, out: Path = Path("build/demo")) -> int:
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--epochs", type=int, default=12, help="passes over the data")
-    parser.add_argument("--out", type=Path, default=Path("build/demo"), help="where files go")
+    parser.add_argument("--epochs", type=int, default=12, help="passes over the data (default: 12)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/demo"), help="where files go (default: build/demo)"
+    )
 
 
 DEMO = Command(

@@ -276,7 +276,7 @@ def _leave_at_exit(membership: _Membership) -> None:
 
 
 def shutdown(graceful: bool = True, timeout: float = 60.0) -> None:
-    """Leave the cluster; a graceful one waits until all have finished, but not forever."""
+    """Leave the cluster; a graceful one waits until all have finished, `timeout` s at most."""
     global _membership
     timeout = min(seconds(timeout), threading.TIMEOUT_MAX)
     membership, _membership = _membership, None
@@ -301,7 +301,10 @@ def rpc_sync(
     kwargs: Mapping[str, Any] | None = None,
     timeout: float | None = None,
 ) -> Any:
-    """Run `func(*args, **kwargs)` on worker `to` and return its result."""
+    """Run `func(*args, **kwargs)` on worker `to` and return its result.
+
+    `timeout`: seconds until it fails with CallTimeout, 0 for never; else `Options.rpc_timeout`.
+    """
     return current_worker().rpc_sync(to, func, args, kwargs, timeout)
 
 
@@ -312,7 +315,10 @@ def rpc_async(
     kwargs: Mapping[str, Any] | None = None,
     timeout: float | None = None,
 ) -> Call:
-    """Start `func(*args, **kwargs)` on worker `to` and return the future of its result."""
+    """Start `func(*args, **kwargs)` on worker `to` and return the future of its result.
+
+    `timeout`: seconds until it fails with CallTimeout, 0 for never; else `Options.rpc_timeout`.
+    """
     return current_worker().rpc_async(to, func, args, kwargs, timeout)
 
 
@@ -323,7 +329,10 @@ def remote(
     kwargs: Mapping[str, Any] | None = None,
     timeout: float | None = None,
 ) -> RRef:
-    """Run `func(*args, **kwargs)` on worker `to` and return a reference to its result."""
+    """Run `func(*args, **kwargs)` on worker `to` and return a reference to its result.
+
+    `timeout`: seconds for `to` to take the call, not to compute the result; see `RRef.to_here`.
+    """
     return current_worker().remote(to, func, args, kwargs, timeout)
 
 
