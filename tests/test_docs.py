@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
+from telegrad.distributed.rpc import Options
+
 ROOT = Path(__file__).resolve().parent.parent
 TESTED_ELSEWHERE = {"docs/security.md": "tests/cli/test_security_page.py"}
 """Pages whose examples need more than a namespace, and the test that runs them."""
@@ -125,6 +127,13 @@ def test_the_readme_of_a_folder_names_every_file_and_folder_in_it():
         folders = [f"{file.parent.name}/" for file in page.parent.glob("*/__init__.py")]
         unnamed = {each for each in modules + folders if f"`{each}`" not in text}
         assert unnamed <= {"__init__.py"}, page
+
+
+def test_the_page_and_the_help_name_every_option():
+    page = (ROOT / "docs/calling-another-worker.md").read_text()
+    for option in Options.__struct_fields__:
+        assert f"| `{option}` |" in page, option
+        assert f"`{option}`" in (Options.__doc__ or ""), option
 
 
 def page_of(*parts: tuple[str, str]) -> str:

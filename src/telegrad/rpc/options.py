@@ -23,7 +23,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     `host`: the address of this machine that others reach, where it has several. `strict`: no
     pickle, exposed functions only. `join_timeout`: seconds for all workers to come together.
     `in_flight_bytes`: how many bytes of requests this worker holds at once, in all;
-    `in_flight_bytes_of_peer`: and of each peer, which also bounds a single message.
+    `in_flight_bytes_of_peer`: and of each peer, which also bounds a single message. `device_maps`:
+    by the name of a worker, which device there takes the tensors of each device here, as
+    ``{"b": {"cuda:0": "cuda:1"}}``; where it says nothing, the device of the same name.
     """
 
     rpc_timeout: float = 60.0
@@ -36,10 +38,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     join_timeout: float = 60.0
     in_flight_bytes: int = 16 << 30
     in_flight_bytes_of_peer: int = 8 << 30
-
     device_maps: dict[str, dict[str, str]] = {}
-    """By the name of a worker, which device there takes the tensors of each device here, as
-    ``{"b": {"cuda:0": "cuda:1"}}``; where it says nothing, the device of the same name."""
 
     def __post_init__(self) -> None:
         for name in ("rpc_timeout", "spin", "lost_after", "join_timeout"):

@@ -43,7 +43,10 @@ class Simulation:
         options: Options | None = None,
         equip: Callable[[Worker], object] | None = None,
     ) -> None:
-        """Make workers with ids in the order of the names; `equip` is called for each."""
+        """Make workers with ids in the order of the names; `equip` is called for each.
+
+        With `telegrad.distributed.equipment.equip` they have distributed autograd.
+        """
         self.seed = seed
         self.faults = faults or Faults()
         self.now = 0.0
