@@ -104,3 +104,9 @@ def test_the_slope_of_a_quotient_may_overflow_where_its_value_does_not() -> None
     x = telegrad.tensor([1e-30])
     for function in (telegrad.reciprocal, lambda y: 1.0 / y):
         assert functional.jvp(function, (x,), (telegrad.ones_like(x),))[1].tolist() == [-np.inf]
+
+
+def test_an_infinite_gradient_passes_where_the_slope_of_tanh_is_one() -> None:
+    x = telegrad.zeros(1).requires_grad_()
+    telegrad.sqrt(telegrad.tanh(x)).sum().backward()
+    assert x.grad.tolist() == [np.inf]

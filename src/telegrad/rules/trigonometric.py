@@ -44,7 +44,7 @@ ACOS = _slope("acos", "x", lambda xp, v, s: -v / xp.sqrt(1 - s.x * s.x), poles=T
 ATAN = _slope("atan", "x", lambda xp, v, s: v / (s.x * s.x + 1))
 SINH = _slope("sinh", "x", lambda xp, v, s: v * xp.cosh(s.x))
 COSH = _slope("cosh", "x", lambda xp, v, s: v * xp.sinh(s.x))
-TANH = _slope("tanh", "out", lambda xp, v, s: v - v * (s.out * s.out))
+TANH = _slope("tanh", "out", lambda xp, v, s: v * (1 - s.out * s.out))
 ASINH = _slope("asinh", "x", lambda xp, v, s: v / xp.sqrt(s.x * s.x + 1))
 # Divided twice: of a product of roots, the second slope at 1 would be NaN, and it is -inf.
 ACOSH = _slope("acosh", "x", lambda xp, v, s: v / xp.sqrt(s.x - 1) / xp.sqrt(s.x + 1), poles=True)
