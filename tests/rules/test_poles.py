@@ -110,3 +110,11 @@ def test_an_infinite_gradient_passes_where_the_slope_of_tanh_is_one() -> None:
     x = telegrad.zeros(1).requires_grad_()
     telegrad.sqrt(telegrad.tanh(x)).sum().backward()
     assert x.grad.tolist() == [np.inf]
+
+
+def test_a_last_factor_that_is_infinite_makes_the_slopes_of_the_others_infinite() -> None:
+    x = telegrad.tensor([2.0, 3.0, 4.0, np.inf]).requires_grad_()
+    telegrad.cumulative_prod(x).sum().backward()
+    assert x.grad.tolist() == [np.inf, np.inf, np.inf, 24.0]
+    tangent = functional.jvp(telegrad.cumulative_prod, (x.detach(),), (telegrad.ones(4),))[1]
+    assert tangent.tolist() == [1.0, 5.0, 26.0, np.inf]

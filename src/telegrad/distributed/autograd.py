@@ -160,7 +160,7 @@ def grad(
     results: list[Any] = []
 
     def collect(part: Part) -> None:
-        place = Place(found, (AFTER, part.plan.ordinal))
+        place = Place(found, (AFTER, *part.plan.path, AFTER + 2))
         token = CURRENT.set(place)
         # In whatever mode the caller is, the owners are told the context, and a recorded gradient
         # comes with its history.

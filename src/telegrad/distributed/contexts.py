@@ -51,6 +51,7 @@ class Context:
         self.doubted: dict[int, None] = {}
         """The passes that someone asked the end of."""
         self.pass_count = 0
+        """How many passes this worker started at no place of the program."""
         self.released = False
 
     @property

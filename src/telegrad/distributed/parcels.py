@@ -46,7 +46,7 @@ class Parcels:
                     values[i] = held(value)
             extra = facts = None
             if part.plan.recorded:
-                path = (AFTER, part.plan.ordinal, *recv.path)
+                path = (AFTER, *part.plan.path, *recv.path)
                 extra = self._recorder.give(part.context, to, values, path)
             for place, value in zip(places, values):
                 if not isinstance(value, Tensor):

@@ -23,7 +23,7 @@ import msgspec
 from telegrad.autograd.anomaly import refuse_nan
 from telegrad.distributed import foreign
 from telegrad.distributed.contexts import AFTER, CURRENT, SERVED, Context, Place
-from telegrad.distributed.nodes import RecvNode, SendNode
+from telegrad.distributed.nodes import Path, RecvNode, SendNode
 from telegrad.distributed.turns import Turns
 from telegrad.engine import OrderedTask, keep_retained
 from telegrad.errors import ContextError, GraphFreedError, PassAborted
@@ -51,8 +51,8 @@ class Plan(msgspec.Struct, array_like=True, frozen=True):
 
     context_id: int
     pass_id: int
-    ordinal: int
-    """Which pass of its context this is, counted by the root."""
+    path: Path
+    """Where in the program the pass was started, as for a message."""
     keep_graph: bool
     recorded: bool
     targets: list[tuple[int, int]] | None
@@ -92,7 +92,7 @@ class Part:
         self._wanted: dict[int, int] = {}
         """References whose gradient was asked for, with the one under which it is captured."""
         self._worker_name = worker.name
-        self._place = Place(context, (AFTER, plan.ordinal, AFTER + 1, worker.id))
+        self._place = Place(context, (AFTER, *plan.path, AFTER + 1, worker.id))
         """Where hooks and rules call others: in this context, behind the gradients themselves."""
         self._served = (*plan.served, plan.pass_id)
         self._turns = Turns()

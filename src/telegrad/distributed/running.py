@@ -6,7 +6,8 @@ from typing import Any
 
 from telegrad.distributed import foreign
 from telegrad.distributed.carrying import Carrier
-from telegrad.distributed.contexts import SERVED, Context
+from telegrad.distributed.contexts import AFTER, CURRENT, SERVED, Context
+from telegrad.distributed.nodes import Path
 from telegrad.distributed.passes import Part, Plan
 from telegrad.errors import UsageError
 from telegrad.rpc.worker import Worker
@@ -42,14 +43,11 @@ class Runner:
         """Runs a pass and returns when it has ended everywhere; with targets, only they count."""
         if mode not in MODES:
             raise UsageError(f"expected a mode of {' or '.join(MODES)}, got {mode!r}")
-        with context.lock:
-            ordinal = context.pass_count
-            context.pass_count += 1
         only = None if targets is None and remote_targets is None else (remote_targets or [])
         plan = Plan(
             context.id,
             self._worker.next_id(),
-            ordinal,
+            self._next_path(context),
             create_graph if retain_graph is None else retain_graph,
             create_graph,
             only,
@@ -59,6 +57,20 @@ class Runner:
         observer = self._worker.observer
         with nullcontext() if observer is None else observer.running(PASS_NAME, context.id):
             self._carrier.run(context, roots, plan, targets or {}, mode, finish)
+
+    def _next_path(self, context: Context) -> Path:
+        """The place in the program of a pass that starts now.
+
+        No other pass has it, wherever that starts, and no path begins with it: a place is one's own
+        and a pass is no call, so nothing is numbered below it.
+        """
+        place = CURRENT.get()
+        if place is not None and place.context is context:
+            return place.step()
+        # A thread that was given the id alone: it has no defined order among the others.
+        with context.lock:
+            context.pass_count += 1
+            return (AFTER - 1, self._worker.id, context.pass_count)
 
     def take_over(
         self,

@@ -34,24 +34,24 @@ CUMULATIVE_SUM = Primitive(
 )
 
 
-def _moved(xp: Any, x: Any, axis: int, steps: int) -> Any:
-    """`x` moved towards the start of the axis, zeros coming in at its end."""
-    steps = min(steps, x.shape[axis])
-    rest = xp.getitem(x, index=_along(axis, slice(steps, None)))
-    fresh = xp.zeros_like(xp.getitem(x, index=_along(axis, slice(0, steps))))
-    return xp.concat([rest, fresh], axis=axis)
-
-
 def _recurrence(xp: Any, start: Any, factor: Any, axis: int) -> Any:
-    """r with ``r[j] = start[j] + factor[j] * r[j + 1]``.
+    """r with ``r[j] = start[j] + factor[j] * r[j + 1]``; there is a factor for all but the last.
 
     By doubling: after each round r[j] has the terms of twice as many places, and factor[j] is the
-    product of the factors over them. So it takes log2(n) rounds of whole arrays.
+    product of the factors over them. So it takes log2(n) rounds of whole arrays. Places without
+    enough others behind them are left out, not filled with zeros: infinity times zero is NaN.
     """
+
+    def part(x: Any, begin: int, end: int) -> Any:
+        return xp.getitem(x, index=_along(axis, slice(begin, end)))
+
     length, steps = start.shape[axis], 1
     while steps < length:
-        start = start + factor * _moved(xp, start, axis, steps)
-        factor = factor * _moved(xp, factor, axis, steps)
+        reaching = length - steps
+        first = part(start, 0, reaching) + factor * part(start, steps, length)
+        start = xp.concat([first, part(start, reaching, length)], axis=axis)
+        if steps < reaching:
+            factor = part(factor, 0, reaching - steps) * part(factor, steps, reaching)
         steps *= 2
     return start
 
@@ -62,15 +62,20 @@ def _before(xp: Any, x: Any, axis: int) -> Any:
     return xp.getitem(products, index=_along(axis, slice(0, -1)))
 
 
+def _later(xp: Any, s: Any) -> Any:
+    """All factors but the first, which multiplies nothing before it."""
+    return xp.getitem(s.x, index=_along(s.axis, slice(min(1, s.x.shape[s.axis]), None)))
+
+
 def _cumulative_prod_vjp(xp: Any, g: Any, s: Any) -> Any:
     g = _without_initial(xp, g, s)
-    return _before(xp, s.x, s.axis) * _recurrence(xp, g, _moved(xp, s.x, s.axis, 1), s.axis)
+    return _before(xp, s.x, s.axis) * _recurrence(xp, g, _later(xp, s), s.axis)
 
 
 def _cumulative_prod_jvp(xp: Any, t: Any, s: Any) -> Any:
     # d[k] = x[k] d[k - 1] + (product before k) t[k]: the same recurrence from behind.
     first = xp.flip(t * _before(xp, s.x, s.axis), axis=s.axis)
-    out = xp.flip(_recurrence(xp, first, xp.flip(s.x, axis=s.axis), s.axis), axis=s.axis)
+    out = xp.flip(_recurrence(xp, first, xp.flip(_later(xp, s), axis=s.axis), s.axis), axis=s.axis)
     if not s.include_initial:
         return out
     shape = tuple(1 if axis == s.axis else n for axis, n in enumerate(out.shape))
