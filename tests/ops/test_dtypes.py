@@ -127,3 +127,29 @@ def test_small_integers_are_compared_with_numbers_beyond_them(name: str, number:
 def test_a_number_that_the_dtype_does_not_hold_is_no_summand() -> None:
     with pytest.raises(OverflowError, match="300 out of bounds for uint8"):
         tg.asarray(np.array([1], dtype="uint8")) + 300
+
+
+@pytest.mark.parametrize("kind", ["float16", "longdouble", "U1", "datetime64[s]"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        tg.sin,
+        lambda x: tg.add(x, x),
+        lambda x: tg.ones(2) + x,
+        lambda x: x * tg.ones(2),
+        lambda x: tg.reshape(x, (2, 1)),
+        lambda x: tg.concat([x, tg.ones(2)]),
+        lambda x: tg.asarray(x[0]),
+        lambda x: tg.full(2, x[0]),
+    ],
+    ids=["sin", "add", "+", "r*", "reshape", "concat", "asarray", "full"],
+)
+def test_a_numpy_array_of_a_dtype_that_tensors_lack_is_refused(function: Any, kind: str) -> None:
+    with pytest.raises(DTypeError, match="expected one of the dtypes bool, int8"):
+        function(np.zeros(2, dtype=kind))
+
+
+def test_a_numpy_array_of_another_order_of_bytes_becomes_a_tensor_of_the_usual_one() -> None:
+    swapped = np.arange(4, dtype=np.dtype("float32").newbyteorder())
+    assert tg.reshape(swapped, (2, 2)).dtype is np.dtype("float32")
+    assert tg.reshape(swapped, (2, 2)).tolist() == [[0.0, 1.0], [2.0, 3.0]]

@@ -73,6 +73,8 @@ def asarray(
                 f"expected a NumPy array to share without a copy, got one of {xp.name}, in which "
                 "a later change could not be found; leave copy=False out, or use from_dlpack"
             )
+        if dtype is None:
+            as_dtype(xp.dtype_of(obj))
         return made(xp.asarray(obj, dtype=dtype, copy=True))
     if copy is False:
         raise ValueError(

@@ -98,7 +98,8 @@ def full(
     check_device(device)
     if isinstance(fill_value, Tensor):
         return _spread(fill_value, shape_of(shape), _dtype(dtype, fill_value.dtype))
-    return made(np.full(shape_of(shape), fill_value, dtype=_dtype(dtype, _natural(fill_value))))
+    chosen = as_dtype(_natural(fill_value) if dtype is None else dtype)
+    return made(np.full(shape_of(shape), fill_value, dtype=chosen))
 
 
 def _spread(value: Tensor, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tensor:

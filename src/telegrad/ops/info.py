@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.ops.arguments import DTYPES, check_device
+from telegrad.ops.arguments import check_device
+from telegrad.tensors.dtypes import DTYPES
 
 __all__ = ["NamespaceInfo", "namespace_info"]
 

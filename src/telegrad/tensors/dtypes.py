@@ -1,0 +1,32 @@
+"""The dtypes that tensors have."""
+
+from typing import Any
+
+import numpy as np
+
+from telegrad.errors import DTypeError
+
+__all__ = ["DTYPES", "as_dtype"]
+
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float32", "float64", "complex64", "complex128"),
+)
+_KNOWN = {np.dtype(name): np.dtype(name) for name in DTYPES}
+
+
+def as_dtype(dtype: Any) -> np.dtype[Any]:
+    """A dtype that tensors have, from one or from its name: the object that NumPy has for it.
+
+    `newbyteorder` and pickles make others, which are equal; quick paths look at the identity.
+    """
+    if isinstance(dtype, np.dtype) and (known := _KNOWN.get(dtype)) is not None:
+        return known
+    try:
+        found: np.dtype[Any] = np.dtype(dtype).newbyteorder("=")
+    except TypeError as error:
+        raise DTypeError(f"expected a dtype such as telegrad.float32, got {dtype!r}") from error
+    known = _KNOWN.get(found)
+    if known is None:
+        raise DTypeError(f"expected one of the dtypes {', '.join(DTYPES)}, got {found}")
+    return known
