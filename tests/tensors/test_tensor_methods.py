@@ -131,3 +131,14 @@ def test_dot_is_for_vectors_alone() -> None:
 def test_transpose_names_axes_that_are_not_there() -> None:
     with pytest.raises(ShapeError, match=r"two axes of shape \(2, 3\) in transpose, got 0 and 2"):
         tg.ones((2, 3)).transpose(0, 2)
+
+
+def test_a_number_is_in_a_tensor_if_some_element_equals_it() -> None:
+    x = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert 2.0 in x
+    assert tg.tensor(4) in x
+    assert 5.0 not in x
+    assert float("nan") not in x
+    assert "2.0" not in x
+    assert 1.0 in tg.tensor(1.0)
+    assert 0.0 not in tg.zeros((0, 2))

@@ -99,6 +99,9 @@ class Operators:
             raise DTypeError("expected a tensor with axes to iterate over, got a 0-d tensor")
         return iter(lent.namespace.unstack(self))
 
+    def __contains__(self, value: Any, /) -> bool:
+        return bool(lent.namespace.any(self == value))
+
     def __iadd__(self, other: Any, /) -> Self:
         return lent.namespace.in_place(self, "+=", lambda x: x + other)  # type: ignore[no-any-return]
 
