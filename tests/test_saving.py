@@ -156,6 +156,32 @@ def test_saving_over_a_file_keeps_its_mode(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.parametrize("exists", [True, False])
+def test_saving_over_a_link_writes_what_it_leads_to(tmp_path: Path, exists: bool) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    there, link = tmp_path / "elsewhere" / "a", tmp_path / "link"
+    link.symlink_to(there)
+    if exists:
+        save({"w": tg.zeros(2)}, there)
+    save({"w": tg.ones(2)}, link)
+    assert link.is_symlink()
+    assert load(there)["w"].tolist() == [1.0, 1.0]
+    assert [p.name for p in there.parent.iterdir()] == ["a"]
+
+
+def test_saving_over_a_pipe_leaves_it_there(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match=r"expected the name of a file .* got '.*pipe'"):
+        save({"w": tg.ones(2)}, tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize("name", ["a" * 255, "ä" * 127, "\N{GRINNING FACE}" * 63])
+def test_a_name_may_be_as_long_as_the_system_allows(tmp_path: Path, name: str) -> None:
+    save({"w": tg.ones(2)}, tmp_path / name)
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
 def test_what_the_format_can_not_hold_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="complex64"):
         save({"w": tg.tensor([1j])}, tmp_path / "a")

@@ -39,11 +39,20 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     arrays = {name: _array(name, value) for name, value in _entries(state_dict)}
     content = to_bytes(arrays, metadata={"format": "np", _DIGEST: _digest(arrays)})
     target = Path(path)
+    if target.is_symlink():
+        # The link stays, and what it leads to is written.
+        target = Path(os.path.realpath(target))
     if target.is_dir():
         raise IsADirectoryError(
             errno.EISDIR, "expected the name of a file to save in, got a directory", str(target)
         )
-    aside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    if target.exists() and not target.is_file():
+        raise UsageError(
+            f"expected the name of a file to save in, got {str(target)!r}, which is none: it would "
+            "be replaced"
+        )
+    # A part of the name says whose it is; with all of it the name might be too long.
+    aside = target.with_name(f".{target.name[:50]}.{secrets.token_hex(8)}")
     try:
         handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except OSError as error:
