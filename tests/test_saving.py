@@ -11,7 +11,8 @@ import torch
 
 import telegrad as tg
 from telegrad import nn
-from telegrad.errors import UsageError
+from telegrad.autograd import forward_ad
+from telegrad.errors import GradientError, UsageError
 from telegrad.saving import load, save
 
 
@@ -176,7 +177,9 @@ def test_saving_over_a_pipe_leaves_it_there(tmp_path: Path) -> None:
     assert (tmp_path / "pipe").is_fifo()
 
 
-@pytest.mark.parametrize("name", ["a" * 255, "ä" * 127, "\N{GRINNING FACE}" * 63])
+@pytest.mark.parametrize(
+    "name", ["a" * 255, "ä" * 127, "\N{GRINNING FACE}" * 63], ids=["1 byte", "2", "4"]
+)
 def test_a_name_may_be_as_long_as_the_system_allows(tmp_path: Path, name: str) -> None:
     save({"w": tg.ones(2)}, tmp_path / name)
     assert [p.name for p in tmp_path.iterdir()] == [name]
@@ -195,4 +198,8 @@ def test_what_the_format_can_not_hold_is_refused(tmp_path: Path) -> None:
         save({1: tg.ones(1)}, tmp_path / "a")  # type: ignore[dict-item]
     with pytest.raises(UsageError, match="another name than '__metadata__'"):
         save({"__metadata__": tg.ones(1)}, tmp_path / "a")
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(tg.ones(1), tg.ones(1))
+        with pytest.raises(GradientError, match=r"without tangents under 'w'.* use detach\(\)"):
+            save({"w": dual}, tmp_path / "a")
     assert not list(tmp_path.iterdir())

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.errors import UsageError
+from telegrad.errors import GradientError, UsageError
 from telegrad.tensors import Tensor, wrap
 
 __all__ = ["load", "save"]
@@ -136,6 +136,11 @@ def _array(name: Any, value: Any) -> Any:
         raise UsageError(
             f"expected a Tensor or NumPy array under {name!r}, got {type(value).__name__}; the "
             "format holds numbers by name and nothing else; an optimiser's state can be pickled"
+        )
+    if isinstance(value, Tensor) and value.is_dual:
+        raise GradientError(
+            f"expected a tensor without tangents under {name!r}, got one that carries some, which "
+            "the format can't hold; use detach() to leave them behind on purpose"
         )
     array = np.ascontiguousarray(value.array if isinstance(value, Tensor) else value)
     if array.dtype.newbyteorder("=") not in _DTYPES:

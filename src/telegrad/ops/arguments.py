@@ -29,6 +29,7 @@ ArrayLike: TypeAlias = Any
 """A Tensor, or a Python number beside one."""
 Axis: TypeAlias = int | tuple[int, ...] | None
 
+
 def as_tensor(x: Any, name: str) -> Tensor:
     """`x` itself if it is a Tensor; a number or NumPy array as a constant; else an error."""
     return x if isinstance(x, Tensor) else as_inputs(name, (x,))[0]
