@@ -148,6 +148,19 @@ def test_a_function_that_gives_no_tensor_is_refused() -> None:
         gradient_check(lambda x: [x.detach().numpy()], (X,))
 
 
+@pytest.mark.parametrize("function", [telegrad.argmax, lambda x: ()], ids=["integers", "nothing"])
+def test_a_function_without_a_result_to_differentiate_is_refused(function: Any) -> None:
+    with pytest.raises(
+        DTypeError, match=r"expected a floating or complex result .* got (int|none)"
+    ):
+        gradient_check(function, telegrad.ones(3))
+
+
+def test_modes_that_can_be_read_only_once_are_checked_all_the_same() -> None:
+    with pytest.raises(GradientMismatch, match="reverse mode is wrong"):
+        gradient_check(lambda x: x.detach() * x, telegrad.ones(3), modes=iter(["reverse"]))  # type: ignore[arg-type]
+
+
 def test_the_complex_step_is_taken_where_it_holds_and_is_exact_there() -> None:
     at = np.array([0.3, 0.7])
     probe = np.array([1.0, -0.5])

@@ -55,6 +55,7 @@ def gradient_check(
     given = [inputs] if isinstance(inputs, (Tensor, np.ndarray)) else list(inputs)
     arrays = [_as_array(x) for x in given]
     places = [i for i, array in enumerate(arrays) if differentiable(array)]
+    modes = tuple(modes)
     _refuse_misuse(modes, order, places)
 
     def function(*chosen: Tensor) -> tuple[Tensor, ...]:
@@ -63,7 +64,7 @@ def gradient_check(
             arguments[i] = x
         return _differentiable_results(f(*arguments))
 
-    check = _Check(tuple(modes), step, rtol, atol, np.random.default_rng(seed))
+    check = _Check(modes, step, rtol, atol, np.random.default_rng(seed))
     with enable_grad():
         check.run(function, [arrays[i] for i in places], "", order, complex_step)
 
@@ -75,10 +76,10 @@ def _as_array(x: Any) -> Array:
     return array
 
 
-def _refuse_misuse(modes: Sequence[str], order: int, places: Sequence[int]) -> None:
+def _refuse_misuse(modes: tuple[str, ...], order: int, places: Sequence[int]) -> None:
     unknown = [mode for mode in modes if mode not in _MODES]
     if unknown or not modes:
-        raise UsageError(f"expected modes out of {_MODES} for gradient_check, got {tuple(modes)}")
+        raise UsageError(f"expected modes out of {_MODES} for gradient_check, got {modes}")
     if order < 1:
         raise UsageError(f"expected an order of at least 1 for gradient_check, got {order}")
     if not places:
@@ -96,7 +97,13 @@ def _differentiable_results(result: Any) -> tuple[Tensor, ...]:
                 "expected a Tensor or a sequence of Tensors from the function to be checked, got "
                 f"{type(each).__name__}"
             )
-    return tuple(y for y in results if differentiable(y))
+    chosen = tuple(y for y in results if differentiable(y))
+    if not chosen:
+        raise DTypeError(
+            "expected a floating or complex result of the function to be checked, got "
+            f"{', '.join(str(y.dtype) for y in results) or 'none'}: it has no derivative to check"
+        )
+    return chosen
 
 
 class _Check:
