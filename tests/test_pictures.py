@@ -147,3 +147,44 @@ def test_a_graph_of_nothing_is_an_empty_picture():
 def test_a_line_that_stays_at_a_large_value_is_drawn_in_the_middle():
     ((first, last),) = points(chart({"line": [1e20, 1e20]}))
     assert first[1] == last[1] == 198
+
+
+@pytest.mark.parametrize(
+    "line",
+    [[1e308, -1e308, 1.0], [1.7e308, 1.0], [5e-324, 1e-323], [1e-15, 3e-15], [1e299, -1e299]],
+)
+@pytest.mark.parametrize("log_y", [False, True])
+def test_very_large_and_very_small_values_are_drawn_inside_the_frame_or_left_out(line, log_y):
+    tree = chart({"line": line, "other": [1.0]}, log_y=log_y)
+    assert all(44 <= y <= 352 for each in points(tree) for _, y in each)
+
+
+def test_small_differences_between_small_values_show():
+    ((first, second),) = points(chart({"line": [1e-15, 3e-15]}))
+    assert first[1] - second[1] > 300
+
+
+def test_many_powers_of_ten_have_no_more_labels_than_can_be_read():
+    labels = texts(chart({"line": [1e-200, 1e200]}, log_y=True))
+    assert 3 <= len([label for label in labels if "e" in label and label[0] in "15"]) <= 12
+
+
+def test_a_line_of_one_value_shows_as_a_dot():
+    (dot,) = chart({"line": [3.0], "other": [1.0, 2.0]}).iter(f"{SVG}circle")
+    assert float(dot.get("cx")) == 64
+
+
+def test_characters_that_xml_lacks_are_replaced():
+    name = "a\x00b\x1b\ud800"
+    assert "a\ufffdb\ufffd\ufffd" in texts(chart({name: [1.0, 2.0]}))
+    picture = lane_graph({0: Dot(name, name, "op")}, [], [], title=name)
+    assert texts(ElementTree.fromstring(picture)) == ["a\ufffdb\ufffd\ufffd"] * 3
+
+
+def test_a_long_name_of_a_lane_ends_before_its_boxes_and_a_long_title_inside_the_picture():
+    dots = {0: Dot("a worker with a long name", "a node with a long name", "op")}
+    tree = ElementTree.fromstring(lane_graph(dots, [], [], title="t" * 100))
+    (box,) = (each for each in tree.iter(f"{SVG}rect") if each.get("rx") == "6")
+    assert float(box.get("x")) > 16 + 8 * len("a worker with a long name")
+    assert float(tree.get("viewBox").split()[2]) > 12 + 8 * 100
+    assert "a node with a lo…" in texts(tree)

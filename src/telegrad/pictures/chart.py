@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
+
+from telegrad.pictures.writing import shortened, written
 
 __all__ = ["line_chart"]
 
 _COLORS = ("#1f6fb2", "#c8553d", "#3c8d53", "#8a5fb0", "#b58900", "#4d4d4d")
 _WIDTH, _HEIGHT = 720, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 44, 48
+_LARGEST = 1e300
+"""Differences and steps of what is drawn must be numbers themselves."""
 
 
 def line_chart(
@@ -24,8 +27,8 @@ def line_chart(
     if not heights:
         raise ValueError("expected at least one finite value to draw, got none")
     low, high = min(heights), max(heights)
-    size = max(1.0, abs(low), abs(high))
-    if high - low < 1e-12 * size:
+    size = max(abs(low), abs(high))
+    if high - low <= max(1e-12 * size, 1 / _LARGEST):
         # Beside a large number 0.5 is nothing.
         margin = max(0.5, 1e-3 * size)
         low, high = low - margin, high + margin
@@ -40,7 +43,8 @@ def line_chart(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         'font-family="sans-serif" font-size="12">',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
-        f'<text x="{_WIDTH / 2}" y="24" text-anchor="middle" font-size="15">{escape(title)}</text>',
+        f'<text x="{_WIDTH / 2}" y="24" text-anchor="middle" font-size="15">'
+        f"{written(title)}</text>",
     ]
     for tick in _log_ticks(low, high) if log_y else _ticks(low, high):
         y = _TOP + (_HEIGHT - _TOP - _BOTTOM) * (high - tick) / (high - low)
@@ -64,25 +68,29 @@ def line_chart(
         parts.append(
             f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="{width:.1f}"/>'
         )
+        if len(points) == 1:
+            # A line of one point has no length.
+            ((x, y),) = points
+            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>')
         names.append(
             f'<text x="{_WIDTH - _RIGHT - 4}" y="{_TOP + 16 * (position + 1)}" text-anchor="end" '
             f'fill="{color}" stroke="white" stroke-width="4" paint-order="stroke">'
-            f"{escape(name)}</text>"
+            f"{written(shortened(name, 80))}</text>"
         )
     middle = (_TOP + _HEIGHT - _BOTTOM) / 2
     parts += [
         *names,  # over all lines
         f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 10}" text-anchor="middle">'
-        f"{escape(x_label)}</text>",
+        f"{written(x_label)}</text>",
         f'<text transform="translate(16 {middle}) rotate(-90)" text-anchor="middle">'
-        f"{escape(y_label)}</text>",
+        f"{written(y_label)}</text>",
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
 def _is_drawn(y: float, log_y: bool) -> bool:
-    return math.isfinite(y) and (y > 0 or not log_y)
+    return abs(float(y)) < _LARGEST and (y > 1 / _LARGEST or not log_y)
 
 
 def _height(y: float, log_y: bool) -> float:
@@ -108,6 +116,7 @@ def _steps(count: int) -> list[int]:
 def _log_ticks(low: float, high: float) -> list[float]:
     """The logarithms of round numbers: powers of ten, if those are few with 2 and 5 between."""
     powers = range(math.floor(low), math.ceil(high) + 1)
+    powers = powers[:: math.ceil(len(powers) / 12)]
     for digits in ((1,), (1, 2, 5)):
         ticks = [power + math.log10(digit) for power in powers for digit in digits]
         inside = [tick for tick in ticks if low <= tick <= high]

@@ -1,8 +1,9 @@
 """A graph whose nodes lie in lanes, drawn from left to right, as SVG."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from html import escape
 from typing import NamedTuple
+
+from telegrad.pictures.writing import shortened, written
 
 __all__ = ["Dot", "lane_graph"]
 
@@ -42,10 +43,13 @@ def lane_graph(
     for lane in lanes:
         tops[lane] = top
         top += heights[lane] * _ROW + 24
-    width = _MARGIN + (max(columns.values(), default=0) + 1) * _COLUMN + 16
+    # By the widths of common letters: the names of lanes stand before the boxes, the title above.
+    margin = max(_MARGIN, 28 + 9 * max(map(len, lanes), default=0))
+    width = margin + (max(columns.values(), default=0) + 1) * _COLUMN + 16
+    width = max(width, 24 + 9 * len(title))
 
     def at(key: Hashable) -> tuple[float, float]:
-        x = _MARGIN + columns[key] * _COLUMN
+        x = margin + columns[key] * _COLUMN
         return x, tops[dots[key].lane] + 12 + rows[key] * _ROW
 
     parts = [
@@ -54,14 +58,14 @@ def lane_graph(
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         'markerHeight="7" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#555"/></marker></defs>',
         f'<rect width="{width}" height="{top:.0f}" fill="white"/>',
-        f'<text x="12" y="24" font-size="15">{escape(title)}</text>',
+        f'<text x="12" y="24" font-size="15">{written(title)}</text>',
     ]
     for lane in lanes:
         height = heights[lane] * _ROW + 12
         parts.append(
             f'<rect x="6" y="{tops[lane]}" width="{width - 12}" height="{height}" rx="8" '
             f'fill="#fafafa" stroke="#ccc"/><text x="16" y="{tops[lane] + height / 2 + 4}" '
-            f'font-size="13" font-weight="bold">{escape(lane)}</text>'
+            f'font-size="13" font-weight="bold">{written(lane)}</text>'
         )
     for style, pairs in (("#555", edges), ("#b35900", jumps)):
         dash = "" if style == "#555" else ' stroke-dasharray="5 3" stroke-width="1.6"'
@@ -78,7 +82,7 @@ def lane_graph(
         parts.append(
             f'<rect x="{x}" y="{y}" width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}" rx="6" '
             f'fill="{_FILLS.get(dot.kind, "#fff")}" stroke="#888"/><text x="{x + _BOX_WIDTH / 2}" '
-            f'y="{y + 17}" text-anchor="middle">{escape(dot.text[:17])}</text>'
+            f'y="{y + 17}" text-anchor="middle">{written(shortened(dot.text, 17))}</text>'
         )
     parts.append("</svg>")
     return "\n".join(parts) + "\n"
