@@ -1,6 +1,9 @@
 """Looking at a context: the table of its gradients, and its graph as a picture."""
 
+import os
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -154,3 +157,16 @@ def test_roots_that_are_none_are_refused(cluster):
             autograd.draw(context_id, 3)
         with pytest.raises(GradientError, match="require grad as roots"):
             autograd.draw(context_id, tg.ones(2))
+
+
+def test_a_picture_is_saved_in_utf_8_whatever_the_system_writes_in(tmp_path):
+    script = (
+        "import sys; from pathlib import Path; from telegrad.distributed.drawing import Drawing\n"
+        "picture = Drawing('\\u00e4', '<svg>\\u00e4</svg>')\n"
+        "for suffix in ('dot', 'svg'): picture.save(Path(sys.argv[1], f'graph.{suffix}'))\n"
+    )
+    in_ascii = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PATH": ""}
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    subprocess.run(command, env={**os.environ, **in_ascii}, check=True)
+    assert (tmp_path / "graph.dot").read_bytes() == "ä".encode()
+    assert (tmp_path / "graph.svg").read_bytes() == "<svg>ä</svg>".encode()

@@ -39,15 +39,17 @@ class Drawing:
         if program is None:
             return self._lanes
         command = [program, "-Tsvg"]
-        done = subprocess.run(command, input=self.dot, text=True, check=True, capture_output=True)
-        return done.stdout
+        given = self.dot.encode()
+        return subprocess.run(command, input=given, check=True, capture_output=True).stdout.decode()
 
     def save(self, path: str | Path) -> Path:
         """Writes a .dot or an .svg file."""
         target = Path(path)
         if target.suffix not in (".dot", ".svg"):
             raise UsageError(f"expected a path that ends in .dot or .svg, got {target.name!r}")
-        target.write_text(self.dot if target.suffix == ".dot" else self.svg())
+        # Both formats are in UTF-8 unless they say otherwise, whatever this system's files are in.
+        text = self.dot if target.suffix == ".dot" else self.svg()
+        target.write_text(text, encoding="utf-8")
         return target
 
     _repr_svg_ = svg
