@@ -236,6 +236,13 @@ def test_a_module_is_refused() -> None:
         optim.SGD(nn.Linear(2, 2), lr=0.1)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("in_group", [False, True])
+def test_a_set_of_parameters_is_refused(in_group: bool) -> None:
+    params = {nn.Parameter([1.0]), nn.Parameter([2.0])}
+    with pytest.raises(UsageError, match=r"in an order .* got a set; pass a list"):
+        optim.SGD([{"params": params}] if in_group else params, lr=0.1)
+
+
 def test_what_is_not_a_leaf_is_refused() -> None:
     with pytest.raises(UsageError, match="leaves"):
         optim.SGD([parameter(2) * 2], lr=0.1)
@@ -281,6 +288,11 @@ def test_a_state_of_another_model_is_refused_and_changes_nothing() -> None:
         mine.load_state_dict(optim.Adam([parameter(2), parameter(2)]).state_dict())
     with pytest.raises(UsageError, match="param_groups"):
         mine.load_state_dict({"weight": tg.ones(2)})
+    state = stepped(optim.Adam).state_dict()
+    state["state"][0]["exp_avg"] = state["state"][0]["exp_avg"] * 1j
+    with pytest.raises(UsageError, match=r"real numbers as exp_avg .* float64, got complex128"):
+        mine.load_state_dict(state)
+    assert not mine.state
 
 
 def stepped(kind: Any, **options: Any) -> Any:

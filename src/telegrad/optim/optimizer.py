@@ -70,7 +70,7 @@ class Optimizer:
                 f"expected an iterable of parameters or of groups, got {type(params).__name__}; "
                 "for a module, pass its parameters()"
             )
-        given = list(params)
+        given = _in_order(params)
         if not given:
             raise UsageError(
                 "expected at least one parameter, got none; was model.parameters() used up by an "
@@ -87,7 +87,7 @@ class Optimizer:
         if not isinstance(param_group, Mapping) or "params" not in param_group:
             raise UsageError(f"expected a dict with 'params' as a group, got {param_group!r}")
         chosen = param_group["params"]
-        params = [chosen] if isinstance(chosen, Tensor) else list(chosen)
+        params = [chosen] if isinstance(chosen, Tensor) else _in_order(chosen)
         known = {p for group in self.param_groups for p in group["params"]}
         for p in params:
             if not isinstance(p, Tensor):
@@ -198,6 +198,15 @@ class Optimizer:
             lines.append(f"Parameter Group {i}")
             lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
         return f"{type(self).__name__} (\n" + "\n".join(lines) + "\n)"
+
+
+def _in_order(params: Iterable[Any]) -> list[Any]:
+    if isinstance(params, (set, frozenset)):
+        raise UsageError(
+            "expected parameters in an order that is the same in every run, as the state names "
+            f"them by their positions, got a {type(params).__name__}; pass a list"
+        )
+    return list(params)
 
 
 def _fitting(p: Tensor, gradient: Tensor) -> Any:

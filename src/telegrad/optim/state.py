@@ -123,4 +123,9 @@ def _kept(name: str, value: Any, p: Tensor) -> Any:
             f"expected {name} of shape {p.shape} in the state of a parameter of that shape, got "
             f"{array.shape}"
         )
+    if array.dtype.kind == "c" and p.dtype.kind != "c":
+        raise UsageError(
+            f"expected real numbers as {name} in the state of a parameter of {p.dtype}, got "
+            f"{array.dtype}"
+        )
     return flat(array.astype(p.dtype, order="C"))
