@@ -274,6 +274,11 @@ def test_a_part_of_a_sequence_keeps_its_names_as_in_pytorch() -> None:
     assert parts(nn) == parts(torch.nn)
 
 
+def test_what_is_appended_to_a_part_of_a_sequence_replaces_nothing() -> None:
+    part = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Tanh())[1:].append(nn.Sigmoid())
+    assert [type(module).__name__ for module in part] == ["ReLU", "Tanh", "Sigmoid"]
+
+
 def test_lists_and_dicts_of_modules() -> None:
     several = nn.ModuleList([nn.Linear(1, 1)]).extend([nn.ReLU()])
     assert len(several) == 2

@@ -44,7 +44,11 @@ class _Numbered(Module):
 
     def append(self, module: Module) -> Any:
         """Adds a module at the end."""
-        self.add_module(str(len(self)), _module(module))
+        number = len(self)
+        # A part of a sequence keeps its names, so this number may be taken: that module stays.
+        while str(number) in vars(self):
+            number += 1
+        self.add_module(str(number), _module(module))
         return self
 
     def extend(self, modules: Iterable[Module]) -> Any:
