@@ -279,6 +279,15 @@ def test_what_is_appended_to_a_part_of_a_sequence_replaces_nothing() -> None:
     assert [type(module).__name__ for module in part] == ["ReLU", "Tanh", "Sigmoid"]
 
 
+def test_the_text_of_a_sequence_shows_a_module_as_often_as_it_is_called() -> None:
+    def text(lib: Any) -> str:
+        act = lib.ReLU()
+        return repr(lib.Sequential(lib.Sigmoid(), act, lib.Tanh(), act))
+
+    assert text(nn).count("ReLU()") == 2
+    assert text(nn) == text(torch.nn)
+
+
 def test_lists_and_dicts_of_modules() -> None:
     several = nn.ModuleList([nn.Linear(1, 1)]).extend([nn.ReLU()])
     assert len(several) == 2

@@ -283,7 +283,9 @@ class Module:
 
     def __repr__(self) -> str:
         own = self.extra_repr()
-        lines = [f"({name}): {_indented(repr(child))}" for name, child in self.named_children()]
+        # Each under all of its names: what stands twice in a sequence is called twice.
+        parts = [(name, value) for name, value in vars(self).items() if isinstance(value, Module)]
+        lines = [f"({name}): {_indented(repr(child))}" for name, child in parts]
         if not lines:
             return f"{type(self).__name__}({own})"
         inside = "\n  ".join(([own] if own else []) + lines)
