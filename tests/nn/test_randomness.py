@@ -102,6 +102,23 @@ def test_truncated_values_stay_inside() -> None:
     assert weight.numpy().max() <= 0.5
 
 
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_far_from_the_mean_truncated_values_crowd_at_the_near_end(side: float) -> None:
+    a, b = sorted((9.0 * side, 10.0 * side))
+    weight = tg.zeros((20_000,), dtype=tg.float64)
+    values = side * nn.init.trunc_normal_(weight, a=a, b=b, generator=tg.Generator(0)).numpy()
+    # The mean of the tail above 9 is the density there over its share.
+    assert abs(values.mean() - 9.1085) < 0.003
+    assert values.min() >= 9
+    assert values.max() < 10
+
+
+@pytest.mark.parametrize("options", [{"std": 0.0}, {"a": 1.0, "b": 1.0}, {"a": 50.0, "b": 51.0}])
+def test_a_truncated_distribution_of_nothing_is_refused(options: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match=r"expected (std above 0|a below b) in trunc_normal_"):
+        nn.init.trunc_normal_(tg.zeros((3,)), **options)
+
+
 @pytest.mark.parametrize("shape", [(3, 8), (8, 3), (4, 2, 2)])
 def test_orthogonal_values_have_orthonormal_rows_or_columns(shape: tuple[int, ...]) -> None:
     weight = nn.init.orthogonal_(tg.zeros(shape, dtype=tg.float64)).numpy().reshape(shape[0], -1)

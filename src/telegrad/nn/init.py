@@ -98,9 +98,18 @@ def trunc_normal_(
     """The normal distribution without what lies outside of `a` and `b`."""
     from scipy.special import ndtr, ndtri
 
-    low, high = float(ndtr((a - mean) / std)), float(ndtr((b - mean) / std))
+    if not std > 0:
+        raise UsageError(f"expected std above 0 in trunc_normal_, got {std}")
+    # Far above the mean shares lie too close to 1 to be told apart; below it they are close to 0.
+    side = -std if a > mean else std
+    low, high = sorted((float(ndtr((a - mean) / side)), float(ndtr((b - mean) / side))))
+    if not (a < b and low < high):
+        raise UsageError(
+            f"expected a below b in trunc_normal_, and some of the normal distribution of mean "
+            f"{mean} and std {std} between them, got a={a} and b={b}"
+        )
     drawn = rand(tensor.shape, generator=generator, dtype=np.float64).numpy()
-    values = ndtri(drawn * (high - low) + low) * std + mean
+    values = ndtri(drawn * (high - low) + low) * side + mean
     return _fill(tensor, np.clip(values, a, b))
 
 
