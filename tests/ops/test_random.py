@@ -144,6 +144,14 @@ def test_bad_arguments_are_refused() -> None:
         DTypeError, match=r"high in randint, got tuple; .*randint\(0, high, shape\)"
     ):
         tg.randint(3, (2,))  # type: ignore[arg-type]
+    with pytest.raises(DTypeError, match="whole number as low in randint, got float"):
+        tg.randint(0.5, 3)  # type: ignore[arg-type]
+    with pytest.raises(DTypeError, match="whole number as high in randint, got float"):
+        tg.randint(3.7)  # type: ignore[arg-type]
+    with pytest.raises(DTypeError, match="whole number as n in permutation, got list"):
+        tg.permutation([5, 6, 7])  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="expected n of 0 or more in permutation, got -1"):
+        tg.permutation(-1)
     with pytest.raises(DTypeError, match="expected an integer dtype in randint, got float32"):
         tg.randint(3, dtype=tg.float32)
     with pytest.raises(UsageError, match="expected a probability from 0 to 1 in bernoulli"):

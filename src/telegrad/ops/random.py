@@ -10,6 +10,7 @@ random numbers when first used, and so does this module.
 
 import copy
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -141,6 +142,7 @@ def randint(
             f"expected a whole number as high in randint, got {type(high).__name__}; for "
             "numbers from 0 write randint(0, high, shape)"
         )
+    low, high = _whole(low, "low in randint"), _whole(high, "high in randint")
     if low >= high:
         raise UsageError(f"expected high above low in randint, got {low} and {high}")
     kind = np.dtype(np.int64 if dtype is None else dtype)
@@ -151,7 +153,10 @@ def randint(
 
 def permutation(n: int, /, *, generator: Generator | None = None) -> Tensor:
     """The numbers from 0 to n - 1 in a random order."""
-    return _made(_stream(generator).permutation(n).astype(np.int64, copy=False), False)
+    count = _whole(n, "n in permutation")
+    if count < 0:
+        raise UsageError(f"expected n of 0 or more in permutation, got {count}")
+    return _made(_stream(generator).permutation(count).astype(np.int64, copy=False), False)
 
 
 def bernoulli(
@@ -186,6 +191,15 @@ def _stream(generator: Generator | None) -> "np.random.Generator":
             f"expected a telegrad.Generator as generator, got {type(generator).__name__}"
         )
     return generator.numpy
+
+
+def _whole(number: Any, what: str) -> int:
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise DTypeError(
+            f"expected a whole number as {what}, got {type(number).__name__}"
+        ) from None
 
 
 def _shape(shape: tuple[Any, ...]) -> tuple[int, ...]:
