@@ -1,6 +1,8 @@
 """Random tensors: the same seed, the same bits; states that can be saved; streams apart."""
 
 import pickle
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -95,6 +97,30 @@ def test_threads_share_a_stream_without_drawing_a_number_twice() -> None:
     for thread in threads:
         thread.join()
     assert len(set(found)) == 200
+
+
+def test_threads_that_ask_first_at_the_same_time_get_the_one_generator_of_the_process() -> None:
+    # In a process of its own, since in this one it has been asked for.
+    script = """
+import threading
+from telegrad.ops import random
+
+both, found = threading.Barrier(2, timeout=30), []
+
+class Slow(random.Generator):
+    def __init__(self):
+        both.wait()
+        super().__init__()
+
+random.Generator = Slow
+threads = [threading.Thread(target=lambda: found.append(random.default_generator())) for _ in "ab"]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert found[0] is found[1] is random.default_generator()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_numbers_lie_where_they_should() -> None:

@@ -9,7 +9,6 @@ random numbers when first used, and so does this module.
 """
 
 import copy
-import functools
 import operator
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -88,10 +87,17 @@ class Generator:
         return f"Generator(seed={self.initial_seed})"
 
 
-@functools.cache
+_OF_THIS_PROCESS: dict[str, Generator] = {}
+"""The one generator, once somebody asked for it."""
+
+
 def default_generator() -> Generator:
     """The generator of this process, from which functions draw that are given none."""
-    return Generator()
+    found = _OF_THIS_PROCESS.get("generator")
+    if found is not None:
+        return found
+    # Threads that ask at the same time must get the same one, or seeds would be lost.
+    return _OF_THIS_PROCESS.setdefault("generator", Generator())
 
 
 def manual_seed(seed: int) -> Generator:
