@@ -153,3 +153,17 @@ def test_a_numpy_array_of_another_order_of_bytes_becomes_a_tensor_of_the_usual_o
     swapped = np.arange(4, dtype=np.dtype("float32").newbyteorder())
     assert tg.reshape(swapped, (2, 2)).dtype is np.dtype("float32")
     assert tg.reshape(swapped, (2, 2)).tolist() == [[0.0, 1.0], [2.0, 3.0]]
+
+
+def test_an_array_of_another_order_of_bytes_is_not_shared() -> None:
+    swapped = np.arange(4, dtype=np.dtype("float32").newbyteorder())
+    with pytest.raises(ValueError, match=r"expected dtype .f4 without a copy, got float32"):
+        tg.asarray(swapped, copy=False)
+    assert tg.asarray(swapped).dtype is np.dtype("float32")
+
+
+def test_isdtype_names_what_is_wrong() -> None:
+    with pytest.raises(DTypeError, match=r"expected one of the dtypes .* got float16"):
+        tg.isdtype(np.float16, "real floating")
+    with pytest.raises(DTypeError, match="the name of a kind, got 'whole'"):
+        tg.isdtype(tg.int8, "whole")

@@ -59,12 +59,11 @@ def asarray(
             return obj.to(dtype)
         return obj.clone() if copy else obj
     if isinstance(obj, np.ndarray):
+        known = as_dtype(obj.dtype) if dtype is None else dtype
         if copy is False:
-            as_dtype(obj.dtype)
-            _refuse_cast(obj.dtype, dtype, copy)
+            _refuse_cast(obj.dtype, known, copy)
             return wrap(share(obj))
         # A copy by astype has NumPy's own dtype object, not the one that came out of a pickle.
-        known = as_dtype(obj.dtype) if dtype is None else dtype
         return made(obj.astype(known, subok=False))
     if hasattr(obj, "__array_namespace__") or is_cupy(obj):
         xp = backend_of(obj)

@@ -106,8 +106,9 @@ def iinfo(type: Any, /) -> IntegerInfo:
 
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
     """Whether a dtype is of a kind: a dtype, a word such as 'real floating', a tuple of those."""
+    own = as_dtype(dtype)
     try:
-        return builtins.bool(np.isdtype(as_dtype(dtype), kind))
+        return builtins.bool(np.isdtype(own, kind))
     except (TypeError, ValueError) as error:
         raise DTypeError(f"expected a dtype or the name of a kind, got {kind!r}") from error
 
