@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from tests.nn import remote
 
 import telegrad as tg
 from telegrad import nn
+from telegrad.autograd import forward_ad
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.distributed import autograd as distributed_autograd
-from telegrad.errors import DTypeError
+from telegrad.errors import DTypeError, GradientError
 
 
 def test_a_parameter_is_a_leaf_that_requires_grad() -> None:
@@ -71,3 +73,16 @@ def test_a_module_keeps_its_parameters_on_another_worker_and_gradients_come_back
             distributed_autograd.backward(context, [loss])
             found = distributed_autograd.get_gradients(context)
             np.testing.assert_array_equal(found[model.weight].numpy(), np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_parameter_with_a_history_or_tangents_is_not_copied_without_them(copied: Any) -> None:
+    changed = nn.Parameter([1.0], requires_grad=False)
+    changed *= tg.ones(1).requires_grad_()
+    with pytest.raises(GradientError, match="a leaf or a constant to copy or pickle"):
+        copied(changed)
+    with forward_ad.dual_level():
+        dual = nn.Parameter([1.0], requires_grad=False)
+        dual *= forward_ad.make_dual(tg.ones(1), tg.ones(1))
+        with pytest.raises(GradientError, match="without tangents to copy or pickle"):
+            copied(dual)

@@ -36,7 +36,8 @@ class Parameter(Tensor):
         return f"Parameter containing:\n{tensor_text(self)}"
 
     def __reduce__(self) -> Any:
-        return rebuild_parameter, (np.asarray(self.array), self.requires_grad)
+        # What has a history or tangents is refused there.
+        return rebuild_parameter, super().__reduce__()[1]
 
 
 def rebuild_parameter(array: Any, requires_grad: bool) -> Parameter:
