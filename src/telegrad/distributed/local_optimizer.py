@@ -19,7 +19,6 @@ from telegrad.errors import DTypeError
 from telegrad.optim.optimizer import Optimizer
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.rref import RRef
-from telegrad.rpc.wire.functions import expose
 
 __all__ = [
     "LocalOptimizer",
@@ -85,7 +84,6 @@ class LocalOptimizer:
         return {p: found[p] for p in self.params if p in found}
 
 
-@expose
 def make(
     optimizer_class: Callable[..., Any], references: Sequence[RRef], args: Any, kwargs: Any
 ) -> RRef:
@@ -103,14 +101,12 @@ def make(
     return current_worker().make_rref(LocalOptimizer(optimizer_class, params, args, kwargs))
 
 
-@expose
 def step(reference: RRef, context_id: int) -> None:
     """Steps with the gradients of a context."""
     local: LocalOptimizer = reference.local_value()
     local.step(local.gradients(context_id))
 
 
-@expose
 def state_dict(reference: RRef) -> Any:
     """The optimiser's state, between two steps."""
     local: LocalOptimizer = reference.local_value()
@@ -118,7 +114,6 @@ def state_dict(reference: RRef) -> Any:
         return local.optimizer.state_dict()
 
 
-@expose
 def load_state_dict(reference: RRef, state: Any) -> None:
     """Gives the optimiser a state, between two steps."""
     local: LocalOptimizer = reference.local_value()
@@ -126,7 +121,6 @@ def load_state_dict(reference: RRef, state: Any) -> None:
         local.optimizer.load_state_dict(state)
 
 
-@expose
 def sum_of_squares(reference: RRef, context_id: int) -> float:
     """Of all gradients of these parameters in a context."""
     local: LocalOptimizer = reference.local_value()
@@ -135,7 +129,6 @@ def sum_of_squares(reference: RRef, context_id: int) -> float:
     return float(sum(np.vdot(line, line).real for line in lines))
 
 
-@expose
 def scale(reference: RRef, context_id: int, factor: float) -> None:
     """Multiplies the gradients of these parameters in a context."""
     context = autograd_of(current_worker()).recorder.contexts.find(context_id)
@@ -147,14 +140,12 @@ def scale(reference: RRef, context_id: int, factor: float) -> None:
                 context.gradients[parameter] = context.gradients[parameter] * factor
 
 
-@expose
 def make_scheduler(reference: RRef, scheduler_class: Any, args: Any, kwargs: Any) -> RRef:
     """A scheduler beside the optimiser."""
     scheduler = scheduler_class(reference.local_value().optimizer, *args, **kwargs)
     return current_worker().make_rref(scheduler)
 
 
-@expose
 def call_scheduler(reference: RRef, method: str, *args: Any) -> Any:
     """A method of a scheduler of this worker."""
     return getattr(reference.local_value(), method)(*args)

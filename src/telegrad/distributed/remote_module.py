@@ -8,7 +8,6 @@ from telegrad.nn.module import Module
 from telegrad.rpc.call import Call
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.rref import RRef
-from telegrad.rpc.wire.functions import expose
 
 __all__ = ["RemoteModule"]
 
@@ -91,7 +90,6 @@ class RemoteModule:
         return f"RemoteModule(on={self.on!r}, {self.module_rref!r})"
 
 
-@expose
 def _make(module_class: Callable[..., Any], args: Any, kwargs: Any) -> RRef:
     module = module_class(*args, **kwargs)
     if not (callable(module) and hasattr(module, "parameters")):
@@ -106,17 +104,14 @@ def _make(module_class: Callable[..., Any], args: Any, kwargs: Any) -> RRef:
     return current_worker().make_rref(module)
 
 
-@expose
 def _forward(module: RRef, args: Any, kwargs: Any) -> Any:
     return module.local_value()(*args, **kwargs)
 
 
-@expose
 def _parameters(module: RRef) -> list[RRef]:
     worker = current_worker()
     return [worker.make_rref(parameter) for parameter in module.local_value().parameters()]
 
 
-@expose
 def _set_training(module: RRef, mode: bool) -> None:
     module.local_value().train(mode)

@@ -19,7 +19,7 @@ from telegrad.rpc.interceptor import Differentiator
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.protocol.references import State
 from telegrad.rpc.request import current_request
-from telegrad.rpc.wire.functions import expose
+from telegrad.rpc.wire.functions import check_exposed_method, expose
 from telegrad.rpc.wire.slots import Reference
 
 if TYPE_CHECKING:
@@ -307,7 +307,10 @@ def _let_go(reference: RRef, _: Future[Any]) -> None:
 @async_execution
 def call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Future[Any]:
     """Answer a call of a proxy's method."""
-    method = getattr(reference.local_value(), name)
+    value = reference.local_value()
+    if _serving_worker().codec.strict:
+        check_exposed_method(value, name)
+    method = getattr(value, name)
     result = method(*args, **kwargs)
     if is_async_execution(method):
         if not isinstance(result, Future):

@@ -82,7 +82,6 @@ def run_script(qualified_name: str, args: Any, kwargs: Any) -> Any:
     return found(*args, **kwargs)
 
 
-@expose
 @async_execution
 def call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Future[Any]:
     """Calls a method of a reference's value; a marked one answers with its future's value."""
@@ -95,7 +94,6 @@ def call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Future[An
     return done
 
 
-@expose
 def type_on_owner(reference: RRef) -> type:
     """The type of a reference's value."""
     return type(reference.local_value())

@@ -10,6 +10,7 @@ has other bytes, hence another digest.
 """
 
 import hashlib
+import inspect
 import weakref
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -19,7 +20,7 @@ from telegrad.rpc.wire import pickling
 from telegrad.rpc.wire.captures import Capture, capture, is_same
 from telegrad.rpc.wire.naming import goes_by_value_on_request
 
-__all__ = ["code_of", "expose", "exposing_modules", "resolve_exposed"]
+__all__ = ["check_exposed_method", "code_of", "expose", "exposing_modules", "resolve_exposed"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _DIGEST_BYTES: Final = 16
@@ -74,3 +75,18 @@ def resolve_exposed(name: str) -> Callable[..., Any]:
             f"{name!r} is not served in strict mode: mark the function with @rpc.expose, and "
             "import its module on this worker, or before the LocalCluster starts"
         ) from None
+
+
+def check_exposed_method(value: Any, name: str) -> None:
+    """Raise Refused unless the value's class defines a method of that name that was exposed.
+
+    Any other would do: from `__reduce_ex__` of a number it is five steps to `eval`.
+    """
+    # Static: to look is not to run a property.
+    method = inspect.getattr_static(type(value), name, None)
+    place = f"{getattr(method, '__module__', '')}:{getattr(method, '__qualname__', '')}"
+    if method is None or _exposed.get(place) is not method:
+        raise Refused(
+            f"the method {name!r} of {type(value).__qualname__} is not served in strict mode: mark "
+            "it with @rpc.expose, or call an exposed function with the reference"
+        )
