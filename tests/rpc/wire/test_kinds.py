@@ -1,5 +1,6 @@
 """Registered types travel as raw arrays with metadata, and so do their subclasses."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -55,6 +56,31 @@ def test_a_lazy_kind_is_loaded_when_its_module_is_met():
     assert kinds.find(fractions.Fraction) is None
     assert kinds.find(fractions.Fraction) is None
     assert loaded == [True]
+
+
+@pytest.mark.parametrize(("strict", "imported"), [(True, False), (False, True)])
+def test_the_kind_of_a_module_that_was_never_imported_is_loaded_by_lenient_workers_only(
+    strict, imported
+):
+    loaded = []
+    kinds.register_lazily("never_imported", lambda: loaded.append(True))
+    header = msgspec.msgpack.encode(
+        [None, None, None, [["never_imported.X", 0, []]], 0, [0], [0], None]
+    )
+    with pytest.raises(Unserializable, match=r"never_imported\.X"):
+        Codec(strict=strict).unseal(header, [], Limits())
+    assert bool(loaded) is imported
+
+
+def test_a_strict_worker_loads_the_kind_of_a_module_that_it_has_imported_itself():
+    loaded = []
+    kinds.register_lazily("decimal", lambda: loaded.append(True))
+    import decimal  # noqa: F401
+
+    header = msgspec.msgpack.encode([None, None, None, [["decimal.X", 0, []]], 0, [0], [0], None])
+    with pytest.raises(Unserializable, match=r"decimal\.X"):
+        Codec(strict=True).unseal(header, [], Limits())
+    assert loaded
 
 
 def test_an_unregistered_tag_is_named_at_the_receiver():

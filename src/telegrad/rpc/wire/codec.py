@@ -233,7 +233,8 @@ class Codec:
         if not sealed.slots and not buffers:
             return sealed, []
         first = 1 if form == _PICKLE else 0
-        return sealed, build_slots(sealed.slots, buffers, first, limits.dimensions, accept)
+        imports = not self.strict
+        return sealed, build_slots(sealed.slots, buffers, first, limits.dimensions, accept, imports)
 
     def open_call(
         self,

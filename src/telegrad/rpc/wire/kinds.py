@@ -7,6 +7,7 @@ Knows no type but ndarray. Invariant: a tag means the same type on every worker,
 another type under a tag that is taken is refused.
 """
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -86,11 +87,16 @@ def check(value: Any) -> None:
         kind.check(value)
 
 
-def find_by_tag(tag: str) -> Kind | None:
-    """Return the kind that a peer named, loading it if its module is known."""
+def find_by_tag(tag: str, imports: bool = True) -> Kind | None:
+    """Return the kind that a peer named, loading it if its module is known.
+
+    Unless it `imports`, only where the module has been imported already.
+    """
     kind = _by_tag.get(tag)
     if kind is None:
-        _load(tag.partition(".")[0])
+        module = tag.partition(".")[0]
+        if imports or module in sys.modules:
+            _load(module)
         kind = _by_tag.get(tag)
     return kind
 

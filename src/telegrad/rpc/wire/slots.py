@@ -101,8 +101,12 @@ def build_slots(
     first: int,
     most_dimensions: int,
     accept: Callable[[list[Any]], Any] | None,
+    imports: bool = True,
 ) -> list[Any]:
-    """Return the values that the descriptors and the buffers from `first` on describe."""
+    """Return the values that the descriptors and the buffers from `first` on describe.
+
+    `imports`: whether the module of a kind may be imported because one came.
+    """
     slots: list[Any] = []
     made: list[tuple[int, kinds.Kind, list[Any], Any]] = []
     position = first
@@ -119,7 +123,7 @@ def build_slots(
                     position += 1
                 slots.append(build(descriptor, data, most_dimensions))
             elif type(tag) is str:
-                kind = kinds.find_by_tag(tag)
+                kind = kinds.find_by_tag(tag, imports)
                 if kind is None:
                     raise Unserializable(
                         f"a value of kind {tag!r} came, which is not registered here: import "
