@@ -175,3 +175,29 @@ def test_what_is_larger_than_the_limits_is_refused_before_memory_is_taken():
             read_all(source, 1)
     finally:
         source.close()
+
+
+def held_after_the_end(data, ends_by):
+    """Return what the budget holds when a link has ended while it read."""
+    budget = Budget(1 << 20, 1 << 20)
+    admission = Admission(Room(budget, 60.0), "peer")
+    source = Source(data, [])
+    try:
+        with pytest.raises(ends_by):
+            read_all(source, 1, admission)
+    finally:
+        source.close()
+    assert budget.held > 0
+    admission.close()
+    return budget.held
+
+
+def test_a_link_that_ends_while_a_request_is_skipped_for_want_of_memory_holds_nothing(monkeypatch):
+    monkeypatch.setattr("telegrad.rpc.driver.reader.np", NoMemory)
+    data, _ = encode([(CALL, 10, [200_000])])
+    assert held_after_the_end(data[:150_000], EOFError) == 0
+
+
+def test_a_link_that_ends_by_shared_memory_it_can_not_have_holds_nothing():
+    data = b"".join(pack(CALL, PLACED, 1, 0, b"x", [b"y" * 200_000]))
+    assert held_after_the_end(data, ProtocolViolation) == 0

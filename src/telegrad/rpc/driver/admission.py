@@ -53,7 +53,7 @@ class Admission:
         with self._lock:
             if self._closed or not self._room.budget.admit(self._peer, nbytes):
                 return False
-            self._admitted = nbytes
+            self._admitted += nbytes
             return True
 
     def take(self) -> int:

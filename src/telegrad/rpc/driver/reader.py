@@ -167,8 +167,13 @@ class FrameReader:
         kind, flags, buffers, header, _, ident, parent = fields
         body = memory[header:]
         split = split_body(body, buffers, flags) if buffers else []
-        cost = 0 if self._admission is None else self._admission.take()
+        # What lies in shared memory is still to be found, and to be counted with the rest.
+        cost = 0 if flags & PLACED else self._take()
         return Frame(kind, flags, ident, parent, bytes(memory[:header]), split, cost)
+
+    def _take(self) -> int:
+        """A request leaves: until now its room was given back by the end of the link."""
+        return 0 if self._admission is None else self._admission.take()
 
     def _do_without_memory(self, fields: Fields, deadline: float | None) -> Frame | None:
         """Refuse a request that this process has no memory for; anything else ends the link."""
@@ -177,8 +182,7 @@ class FrameReader:
             raise OSError(errno.ENOMEM, f"no memory for a message of {header + body} bytes")
         self._start += _PREFIX_BYTES
         refused = bytes((kind,)) + b"has no memory for a request of %d bytes" % (header + body)
-        cost = self._admission.take()
-        self._go_on = partial(self._skip, fields, [header + body], bytearray(), refused, cost)
+        self._go_on = partial(self._skip, fields, [header + body], bytearray(), refused)
         return self._go_on(deadline)
 
     # Requests that need room.
@@ -191,7 +195,7 @@ class FrameReader:
         if verdict:
             return self._begin_large(fields, deadline)
         self._start += _PREFIX_BYTES
-        self._go_on = partial(self._skip, fields, [nbytes], bytearray(), bytes((fields[0],)), 0)
+        self._go_on = partial(self._skip, fields, [nbytes], bytearray(), bytes((fields[0],)))
         return self._go_on(deadline)
 
     def _skip(
@@ -200,7 +204,6 @@ class FrameReader:
         left: list[int],
         table: bytearray,
         refused: bytes,
-        cost: int,
         deadline: float | None,
     ) -> Frame | None:
         """Receive what is not wanted, into the room, and forget it.
@@ -226,7 +229,7 @@ class FrameReader:
         self._go_on = None
         if flags & PLACED:
             self._map(split_table(table, count))
-        return Frame(REFUSED, flags & ~PLACED, ident, parent, refused, (), cost)
+        return Frame(REFUSED, flags & ~PLACED, ident, parent, refused, (), self._take())
 
     def _fetch(self, frame: Frame, deadline: float | None) -> Frame | None:
         """Map the buffers that lie in shared memory; if they are a request's, ask for room."""
@@ -235,7 +238,7 @@ class FrameReader:
         if self._admission is None or frame.kind not in (CALL, SERVICE):
             return frame
         if self._admission.admit(nbytes):
-            frame.cost += self._admission.take()
+            frame.cost = self._take()
             return frame
         self._go_on = partial(self._ask_for_placed, self._admission, frame, nbytes)
         return self._go_on(deadline)
@@ -252,8 +255,8 @@ class FrameReader:
         if verdict is None:
             return None
         self._go_on = None
+        frame.cost = self._take()
         if verdict:
-            frame.cost += admission.take()
             return frame
         kind = bytes((frame.kind,))
         return Frame(REFUSED, frame.flags, frame.ident, frame.parent, kind, (), frame.cost)
