@@ -129,3 +129,20 @@ def test_who_joins_as_the_meeting_place_closes_is_told_so(place):
         assert "has closed" in msgspec.msgpack.decode(frame.header)
     finally:
         connection.close()
+
+
+def test_a_joining_that_is_no_text_is_hung_up_on_and_the_others_go_on(place):
+    name = msgspec.msgpack.encode(joining("t0", 1)).replace(b"t0", b"\xff\xfe")
+    connection = connect(place.address, identity=identity("t0"))
+    try:
+        connection.send(pack(SERVICE, 0, 0, 0, name, ()))
+        with pytest.raises(EOFError):
+            FrameReader(connection, Spinning(0.0)).read(time.monotonic() + 10)
+    finally:
+        connection.close()
+    # A thread that failed would fail the test.
+    _, first = go(place, "t0", 1)
+    _, second = go(place, "t1", 2)
+    assert len(place.wait(10)) == 3
+    first.join(10)
+    second.join(10)

@@ -59,6 +59,11 @@ class Peers:
         """Return the peer of that name, if there is one."""
         return self.by_name.get(name)
 
+    def holder_of(self, number: int) -> str | None:
+        """Return the name of the worker that has the id, if one is known."""
+        peer = self._by_id.get(number)
+        return None if peer is None else peer.info.name
+
     def find(self, to: "str | int | WorkerInfo") -> Peer:
         """Return the peer that a name, id or WorkerInfo means."""
         if isinstance(to, WorkerInfo):

@@ -88,7 +88,7 @@ class Rendezvous:
             joining = _decode_joining(frame.header)
             if joining.name != connection.peer_name:
                 raise ProtocolViolation(f"{connection.peer_name} joins as {joining.name}")
-        except (OSError, EOFError, ProtocolViolation, msgspec.MsgspecError):
+        except (OSError, EOFError, ProtocolViolation, msgspec.MsgspecError, UnicodeDecodeError):
             connection.close()
             return
         with self._changed:
@@ -197,7 +197,7 @@ def join(address: str, identity: Identity, me: Joining, timeout: float) -> list[
         if frame.kind == FAILURE:
             raise UsageError(f"{me.name} can't join: {_decode_text(frame.header)}")
         return _decode_all(frame.header)
-    except (EOFError, OSError, msgspec.MsgspecError) as error:
+    except (EOFError, OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CallTimeout(f"rank 0 at {address} closed the connection: {error}") from error
     finally:
         connection.close()

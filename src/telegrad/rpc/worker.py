@@ -273,9 +273,15 @@ class Worker:
         """A peer says who it is and where it listens."""
         try:
             number, address = _decode_hello(header)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ProtocolViolation(f"a malformed greeting came: {error}") from error
         name = endpoint.peer.name
+        holder = self.peers.holder_of(number)
+        if holder not in (None, name) or not 0 <= number < UNKNOWN_ID:
+            # Calls to that number would go to whoever took it last.
+            raise ProtocolViolation(
+                f"{name!r} says that it is worker {number}, which is {holder!r}"
+            )
         endpoint.peer = WorkerInfo(name, number, endpoint.peer.incarnation)
         self.peers.add(endpoint.peer, address)
 
