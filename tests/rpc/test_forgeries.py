@@ -5,8 +5,10 @@ import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
+from telegrad.errors import ProtocolViolation
 from telegrad.rpc.names import UNKNOWN_ID
-from telegrad.rpc.wire.frames import HELLO
+from telegrad.rpc.wire.frames import CALL, HELLO
+from telegrad.rpc.wire.slots import REFERENCE
 
 encode = msgspec.msgpack.encode
 
@@ -38,3 +40,28 @@ def test_a_greeting_that_is_no_text_ends_the_connection(trio, caplog):
     path(a, "b").send(HELLO, 0, 0, 0, encode((0, "????")).replace(b"????", b"\xff\xfe\xfd\xfc"))
     assert eventually(lambda: "a malformed greeting came" in caplog.text)
     assert c.rpc_sync("b", simulated.who) == "b"
+
+
+FIELDS = [7, 8, "b", 1, 1, True]
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_a_reference_whose_fields_are_of_other_types_is_not_entered(trio, place):
+    """Entered, it was found by whatever looked through the table: no loss was told any more."""
+    a, b, c = trio
+    told = []
+    b.on_worker_lost(lambda who, why: told.append(who.name))
+    for wrong in ("x", 1.5, None, b"x"):
+        if type(wrong) is type(FIELDS[place]):
+            continue
+        fields = [*FIELDS[:place], wrong, *FIELDS[place + 1 :]]
+        slots = [[REFERENCE, *fields]]
+        header = encode(["tests.rpc.simulated:who", None, None, slots, 0, [None], [0], None])
+        with pytest.raises(ProtocolViolation, match="expected the fields of a reference"):
+            b.codec.unseal(header, [], path(a, "b").limits, b.references.acceptor(path(b, "a")))
+        path(a, "b").send(CALL, 0, 1000, 0, header)
+        assert a.rpc_sync("b", simulated.who) == "b"
+    assert b.references.counts() == {"owned": 0, "held": 0, "given": 0}
+    path(c, "b")
+    c.close()
+    assert eventually(lambda: told == ["c"])

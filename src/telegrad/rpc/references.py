@@ -208,8 +208,12 @@ class References:
         return endpoint.accept
 
     def _accept(self, endpoint: Endpoint, fields: list[Any]) -> RRef:
-        rref, fork, name, number, incarnation, is_early = fields
-        owner = WorkerInfo(name, number, incarnation)
+        match fields:
+            case [int(rref), int(fork), str(name), int(number), int(incarnation), bool(is_early)]:
+                owner = WorkerInfo(name, number, incarnation)
+            case _:
+                # In the table it would be in the way of all that is looked up there later.
+                raise ProtocolViolation(f"expected the fields of a reference, got {fields!r:.200}")
         parent = endpoint.peer.name
         with self._lock:
             if endpoint.closed:
