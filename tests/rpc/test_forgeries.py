@@ -1,12 +1,19 @@
 """Frames that no worker sends, from a peer that has the key: they end its connection, no more."""
 
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
 import msgspec
 import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import ProtocolViolation
+from telegrad.rpc.face import _Membership
+from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.names import UNKNOWN_ID
+from telegrad.rpc.options import Options
+from telegrad.rpc.rendezvous import Meeting
 from telegrad.rpc.wire.frames import CALL, HELLO
 from telegrad.rpc.wire.slots import REFERENCE
 
@@ -65,3 +72,31 @@ def test_a_reference_whose_fields_are_of_other_types_is_not_entered(trio, place)
     path(c, "b")
     c.close()
     assert eventually(lambda: told == ["c"])
+
+
+@pytest.fixture
+def members():
+    """Three workers that met at rank 0."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        meeting = Meeting(f"tcp://127.0.0.1:{probe.getsockname()[1]}", ClusterKey.fresh())
+    with ThreadPoolExecutor() as threads:
+        joining = [
+            threads.submit(_Membership, name, rank, 3, Options(), meeting, lambda _: None)
+            for rank, name in enumerate(["ps", "t0", "t1"])
+        ]
+        met = [each.result(60) for each in joining]
+    yield [each.worker for each in met]
+    for each in met:
+        each.close()
+
+
+def test_nobody_but_rank_0_says_that_a_worker_is_back(members):
+    ps, t0, t1 = members
+    for name, rank in (("ps", 0), ("t0", 1), ("new", 2)):
+        with pytest.raises(ProtocolViolation, match="'t0' announces who is back; only rank 0 does"):
+            t0.ask_service("t1", "telegrad.returned", [name, rank, "unix:///elsewhere", 5])
+    with pytest.raises(Exception, match="Expected `str`"):
+        ps.ask_service("t1", "telegrad.returned", [None, None, None, None])
+    assert [peer.info.name for peer in t1.peers.all()] == ["ps", "t0", "t1"]
+    assert t1.rpc_sync("ps", simulated.who) == "ps"

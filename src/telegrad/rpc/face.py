@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from telegrad.errors import PeerError, UsageError, WorkerLost
+import msgspec
+
+from telegrad.errors import PeerError, ProtocolViolation, UsageError, WorkerLost
 from telegrad.rpc import environment
 from telegrad.rpc.call import Call
 from telegrad.rpc.current import current_worker, default_worker, set_default_worker
@@ -132,7 +134,12 @@ class _Membership:
                     continue
 
     def _on_returned(self, request: ServiceRequest) -> None:
-        name, rank, address, incarnation = request.header
+        if request.frm.id != 0:
+            # Anyone else could send calls for another worker wherever it likes.
+            raise ProtocolViolation(f"{request.frm.name!r} announces who is back; only rank 0 does")
+        name, rank, address, incarnation = msgspec.convert(
+            request.header, tuple[str, int, str, int]
+        )
         self.worker.add_peer(WorkerInfo(name, rank, incarnation), address)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
