@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from telegrad.distributed.telling import pass_on
+from telegrad.errors import ProtocolViolation
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.service import ServiceRequest
 from telegrad.rpc.worker import Worker
@@ -69,6 +70,9 @@ class LevelBook:
             return [self._meet(*mention) for mention in mentions]
 
     def _meet(self, number: int, time: int, process: int) -> Level | None:
+        if not type(number) is type(time) is type(process) is int:
+            # Entered, it would be in the way whenever a worker is lost.
+            raise ProtocolViolation(f"expected a level's numbers, got {(number, time, process)!r}")
         found = self._by_id.get(number)
         if found is None and number not in self._closed:
             found = Level(depth=(time, process))

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
+from msgspec import convert
+
 from telegrad.distributed.contexts import Context
 from telegrad.distributed.passes import Part
 from telegrad.distributed.recording import Recorder
@@ -29,6 +31,9 @@ __all__ = ["Settling"]
 
 SETTLE: Final = "autograd.settle"
 UNSETTLED: Final = "autograd.unsettled"
+# What they say. An id of another type would be in the way whenever a worker is lost.
+_Settled = tuple[int, int, bool, list[str]]
+_Unsettled = tuple[int, int]
 
 
 class Settling:
@@ -73,7 +78,7 @@ class Settling:
         return True
 
     def _on_settle(self, request: ServiceRequest) -> None:
-        context_id, pass_id, succeeded, missed = request.header
+        context_id, pass_id, succeeded, missed = convert(request.header, _Settled)
         context = self._recorder.contexts.find(context_id)
         if context is None:
             return
@@ -127,7 +132,7 @@ class Settling:
 
     def _on_unsettled(self, request: ServiceRequest) -> None:
         """The home is asked how a pass ended; the root, by the home, whether it knows the pass."""
-        context_id, pass_id = request.header
+        context_id, pass_id = convert(request.header, _Unsettled)
         context = self._recorder.contexts.find(context_id)
         succeeded: bool | None = False
         if context is not None:

@@ -1,0 +1,48 @@
+"""Ids of other types, from a peer that has the key: they are kept out of what is looked through."""
+
+import msgspec
+import pytest
+from tests.rpc import simulated
+from tests.rpc.neighbours import eventually, neighbours
+
+from telegrad.distributed.equipment import autograd_of, equip
+from telegrad.rpc.wire.frames import CALL, NOTICE
+
+
+def call_with_a_level(_, mention):
+    """A call outside of any context whose caller has entered a level."""
+    extra = [0, 0, [], [], [mention], []]
+    return CALL, ["tests.rpc.simulated:who", None, extra, [], 0, [], [], None]
+
+
+def notice(context_id, service, *rest):
+    return NOTICE, [service, [context_id, *rest], []]
+
+
+@pytest.mark.parametrize(
+    ("make", "forged"),
+    [
+        (call_with_a_level, (["x", 0, 0],)),
+        (notice, ("autograd.settle", "x", True, [])),
+        (notice, ("autograd.unsettled", "x")),
+    ],
+)
+def test_the_loss_of_a_worker_is_told_after_forged_ids(make, forged):
+    with neighbours("a", "b", "c") as (a, b, c):
+        for worker in (a, b, c):
+            equip(worker)
+        told = []
+        b.on_worker_lost(lambda who, why: told.append(who.name))
+        context = autograd_of(b).recorder.contexts.open(a.next_id(), a.info)
+        assert a.rpc_sync("b", simulated.who) == c.rpc_sync("b", simulated.who) == "b"
+        kind, message = make(context.id, *forged)
+        a.peers.get("b").outgoing.send(kind, 0, 1000, 0, msgspec.msgpack.encode(message))
+        # Twice: calls run on threads of their own.
+        assert [a.rpc_sync("b", simulated.who) for _ in range(2)] == ["b", "b"]
+        served = b.peers.get("a").incoming[0].serving
+        assert eventually(lambda: not served)
+        assert not context.settled
+        assert not context.doubted
+        assert not len(autograd_of(b).recorder.levels)
+        c.close()
+        assert eventually(lambda: told == ["c"])
