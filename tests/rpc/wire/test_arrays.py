@@ -1,5 +1,8 @@
 """Arrays travel as (dtype, shape) and raw bytes."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -146,3 +149,33 @@ def test_items_of_no_size_are_refused_since_their_number_is_not_bounded():
 def test_an_unknown_dtype_code_is_refused(code):
     with pytest.raises(ProtocolViolation, match="does not describe"):
         arrays.build([code, None, [2]], bytearray(16), 4)
+
+
+FORGED_NAMES = ["M8[s/0]", "m8[7D/0]", "<M8[0s]", "(2,", "f8,f8", "O", "<f8 ", "float64", "<U0", 5]
+
+
+def test_dtypes_that_no_array_has_are_refused_and_harm_nobody():
+    """In a process of its own: NumPy dies when it reads the first of them."""
+    script = f"""
+from telegrad.errors import ProtocolViolation
+from telegrad.rpc.wire import arrays
+for name in {FORGED_NAMES!r}:
+    try:
+        arrays.build([arrays.NAMED, None, [1], name], bytearray(8), 4)
+    except ProtocolViolation:
+        print(repr(name))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [*map(repr, FORGED_NAMES)]
+
+
+@pytest.mark.parametrize(
+    "name", ["M8", "m8[7D]", "M8[2147483647as]", ">M8[Y]", "S9", ">U7", "g", "G", ">i2", ">c16"]
+)
+def test_every_dtype_of_plain_items_goes_by_its_name(name):
+    there = np.zeros(3, name)
+    buffers = []
+    descriptor = arrays.describe(there, buffers, 0)
+    back = arrays.build(descriptor, bytearray(buffers[0]), 4)
+    assert back.dtype == there.dtype

@@ -6,6 +6,7 @@ nothing else; those of a large one are a buffer of the frame, not copied. Pickli
 for exactly the bytes that came, or nothing is built.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -43,6 +44,11 @@ _CODES: Final = {dtype: code for code, dtype in _DTYPES.items()}
 NAMED: Final = len(_DTYPES)
 # Kinds that raw bytes describe in full; structured ones and Python objects are pickled.
 _NAMED_KINDS: Final = frozenset("biufcmMSU")
+# Their names, as NumPy gives them. It also reads others, and of some, like M8[s/0], it dies.
+_NAME: Final = re.compile(
+    r"[<>|][biufcSU][1-9][0-9]{0,9}"
+    r"|[<>][mM]8(\[([1-9][0-9]{0,9})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"
+)
 _INLINE_BELOW: Final = 4096
 _MOST_INLINE: Final = 64 << 10
 
@@ -110,10 +116,9 @@ def build(descriptor: Descriptor, buffer: Buffer, most_dimensions: int) -> "np.n
 
 
 def _named_dtype(name: Any) -> "np.dtype[Any]":
-    dtype = np.dtype(str(name))
-    if not _is_plain(dtype):
-        raise ProtocolViolation(f"expected the dtype of plain numbers, got {name!r}")
-    return dtype
+    if type(name) is str and _NAME.fullmatch(name) and _is_plain(dtype := np.dtype(name)):
+        return dtype
+    raise ProtocolViolation(f"expected the dtype of plain numbers, got {name!r:.200}")
 
 
 def build_all(
