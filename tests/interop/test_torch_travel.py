@@ -2,6 +2,7 @@
 
 import threading
 
+import numpy as np
 import pytest
 import torch
 from tests.distributed.simulated import on_workers
@@ -193,3 +194,11 @@ def test_a_large_tensor_goes_to_another_process_and_back():
     with LocalCluster(["b"]):
         assert torch.equal(there_and_back(value), value)
         assert torch.equal(there_and_back(value.bfloat16()), value.bfloat16())
+
+
+@pytest.mark.parametrize("shape", [[], [1000], [1 << 40, 1 << 10]])
+def test_a_tensor_that_came_without_its_items_is_refused(shape):
+    """It was built of memory that the process had used for something else."""
+    facts = [0, False, None, "bfloat16", shape]
+    with pytest.raises(ProtocolViolation, match="expected the items of a torch tensor"):
+        torch_tensors.from_parts([np.zeros(0, np.uint16)], facts)

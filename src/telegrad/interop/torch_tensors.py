@@ -140,6 +140,11 @@ def _cooked(array: "np.ndarray[Any, Any]", name: str | None, shape: list[int]) -
     if not isinstance(dtype, torch.dtype):
         raise ProtocolViolation(f"expected the name of a torch dtype, got {name!r}")
     if not array.size:
+        if 0 not in shape:
+            # It would be as large as the peer likes, and show it what this process freed.
+            raise ProtocolViolation(
+                f"expected the items of a torch tensor of {shape!r:.200}, got none"
+            )
         return torch.empty(shape, dtype=dtype, device=CPU)
     return torch.from_numpy(array).view(dtype).reshape(shape)
 
