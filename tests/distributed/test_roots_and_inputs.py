@@ -266,14 +266,21 @@ def test_gradients_of_references_are_the_same_where_nothing_is_recorded(mode):
     test()
 
 
-@on_workers("main", "b", faults=IN_ORDER)
-def test_a_reference_that_leads_to_no_tensor_is_refused():
-    there = rpc.remote("b", dict)
+@pytest.mark.parametrize("owner", ["b", "c"])
+@pytest.mark.parametrize("options", [{}, {"allow_unused": True}, {"materialize_grads": True}])
+@on_workers("main", "b", "c", faults=IN_ORDER)
+def test_a_reference_that_leads_to_no_tensor_that_requires_grad_is_refused(owner, options):
+    """Whether the pass comes to its owner, as to `b`, or not."""
+    no_tensor = rpc.remote(owner, dict)
+    constant = rpc.remote(owner, tg.ones, ((2,),))
     with autograd.context() as context_id:
         y = rpc.rpc_sync("b", handlers.scale, (x(),)).sum()
         with pytest.raises(TypeError, match=r"expected an RRef to a Tensor .* got one to dict"):
-            autograd.grad(context_id, y, there)
-    del there
+            autograd.grad(context_id, y, no_tensor, retain_graph=True, **options)
+        for inputs in (constant, constant.to_here()):
+            with pytest.raises(GradientError, match="tensors that require grad as inputs"):
+                autograd.grad(context_id, y, inputs, retain_graph=True, **options)
+    del no_tensor, constant
 
 
 @on_workers("main", "b")

@@ -213,10 +213,12 @@ def _captured_here(
     """The gradient that this worker's part of a pass captured for a reference, or None or zeros."""
     part = _live(context_id).passes.get(pass_id)
     gradient = None if part is None else part.captured_for(reference)
-    if gradient is None and materialize:
-        # Here, where the value is: to fetch it would be one more message of the context.
+    if gradient is None:
+        # Here, where the value is: to fetch it would be one more message of the context. A pass
+        # that did not come here has not looked at it either.
         value = current_worker().references.value(reference).wait()
-        gradient = _zeros_for(value, create_graph)
+        foreign.node_of_referent(value)
+        gradient = _zeros_for(value, create_graph) if materialize else None
     return current_worker().make_rref(gradient) if as_rref and gradient is not None else gradient
 
 

@@ -23,9 +23,8 @@ from telegrad.distributed.questions import Question, Questions
 from telegrad.distributed.recording import Recorder
 from telegrad.distributed.report import Report
 from telegrad.distributed.settling import Settling
-from telegrad.errors import DTypeError, GradientError, InternalError, PassAborted
+from telegrad.errors import GradientError, InternalError, PassAborted
 from telegrad.rpc.service import ServiceRequest
-from telegrad.tensors import Tensor
 
 __all__ = ["Carrier"]
 
@@ -224,16 +223,7 @@ class Carrier:
         for owner, reference in part.plan.targets or ():
             if owner == self._worker.id:
                 value = self._worker.references.value(reference).wait(self._questions.patience)
-                framework = None if isinstance(value, Tensor) else foreign.framework_of(value)
-                if framework is not None:
-                    part.want(framework.target(value, "inputs"), reference)
-                    continue
-                if not isinstance(value, Tensor):
-                    raise DTypeError(
-                        "expected an RRef to a Tensor as an input, got one to "
-                        f"{type(value).__name__}"
-                    )
-                part.want(value if value.is_leaf else value.grad_fn, reference)
+                part.want(foreign.node_of_referent(value), reference)
 
     def _work_on(self, answer: Callable[[ServiceRequest], None]) -> Callable[..., None]:
         """The handler of a question: while it runs, the question counts as worked on."""

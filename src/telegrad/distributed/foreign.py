@@ -33,6 +33,7 @@ __all__ = [
     "known",
     "listed_inputs",
     "node_of_input",
+    "node_of_referent",
     "stand_ins",
 ]
 
@@ -146,6 +147,15 @@ def node_of_input(value: Any, name: str) -> Any:
     if found is None:
         raise DTypeError(f"expected tensors as {name}, got {type(value).__name__}")
     return found.target(value, name)
+
+
+def node_of_referent(value: Any) -> Any:
+    """The same for what an RRef among the inputs refers to, asked on its owner."""
+    if not isinstance(value, Tensor) and framework_of(value) is None:
+        raise DTypeError(
+            f"expected an RRef to a Tensor as an input, got one to {type(value).__name__}"
+        )
+    return node_of_input(value, "inputs")
 
 
 def stand_ins(values: list[Any]) -> list[Any]:
