@@ -248,3 +248,73 @@ def test_a_transform_of_a_remote_call_outside_of_a_context_says_so(name):
     assert found.tolist() == [325.0, 325.0]
     assert functional.jvp(_remote_square, x, one)[1].item() == 130.0
     assert _remote_square(w * 5.0).requires_grad
+
+
+def bend(x):
+    return tg.sin(x * handlers.parameter())
+
+
+def slope(context_id, to, x):
+    """The gradient of a call to another worker, recorded: a pass whose root is here."""
+    x = x * 1.0
+    (g,) = autograd.grad(context_id, rpc.rpc_sync(to, bend, (x,)).sum(), x, create_graph=True)
+    return g
+
+
+def second_order_of_slopes(names, roots):
+    """The gradient that passes started on `roots`, one after the other, leave at second order."""
+    found = []
+    numbers = np.random.default_rng(5).standard_normal((len(roots), 2))
+
+    @on_workers(*names)
+    def run():
+        far = names[-1]
+        with autograd.context() as context_id:
+            slopes = []
+            for root, values in zip(roots, numbers):
+                args = (context_id, far, leaf(values))
+                is_called = root is not None
+                slopes.append(rpc.rpc_sync(root, slope, args) if is_called else slope(*args))
+            autograd.backward(context_id, [sum(slopes[1:], slopes[0]).sum()])
+            found.extend(rpc.rpc_sync(far, handlers.gradient, (context_id,)))
+
+    run()
+    return found
+
+
+ORDERS = [
+    (None, None, "b", "c"),
+    (None, "b", "c", None),
+    ("b", None, None, "c"),
+    ("c", None, "b", None),
+]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_passes_of_several_roots_are_summed_in_the_order_of_the_program(order):
+    alone = [root and "main" for root in order]
+    expected = second_order_of_slopes(["main"], alone)
+    assert second_order_of_slopes(["main", "b", "c", "d"], order) == expected
+
+
+def go_back_from(context_id, reference):
+    """A recorded pass whose root is here, over what others share."""
+    y = reference.to_here()
+    autograd.backward(context_id, [(y * y).sum()], create_graph=True)
+
+
+@on_workers("main", "b", "c", faults=IN_ORDER)
+def test_no_two_messages_of_recorded_passes_have_one_path():
+    with autograd.context() as context_id:
+        shared = rpc.remote("c", bend, (leaf(X),))
+        go_back_from(context_id, shared)
+        rpc.rpc_sync("b", go_back_from, (context_id, shared))
+        paths = [tuple(path) for path in rpc.rpc_sync("c", paths_of, (context_id,))]
+        # The value, and a gradient of what it was computed from, for each of them.
+        assert len(paths) == len(set(paths)) == 4
+    del shared
+
+
+def paths_of(context_id):
+    """Where in the program the messages were made that this worker gave away."""
+    return [send.path for send in autograd._retrieve_context(context_id)._send_functions().values()]

@@ -3,7 +3,8 @@
 For each message ``[message id, how many tensors it had, which have a gradient, what they carry]``,
 and the raw arrays. In a recorded pass gradients are values with a history: they leave and arrive as
 messages of their own, so a further pass goes back over the same wires. Their place in the program
-is that of the message they answer, behind a mark that puts them after the whole forward program.
+is that of the pass and of the message they answer, behind a mark that puts them after the whole
+forward program.
 
 A forward-mode level may close at any time, on one worker sooner than on another, and takes its
 tangents off everything. What counts is how a gradient was when it was packed: its tangents keep
