@@ -13,6 +13,7 @@ from telegrad.distributed.passes import Plan
 from telegrad.errors import (
     AnomalyError,
     CallTimeout,
+    ContextError,
     GraphFreedError,
     PassAborted,
     PeerError,
@@ -281,6 +282,61 @@ def test_a_failed_pass_leaves_what_was_retained_as_it_was_on_every_worker():
         autograd.backward(context_id, [z.sum()])
         assert theirs.grad.tolist() == W.tolist()
         assert mine.grad.tolist() == [2.0, 2.0]
+
+
+def refuse_to_add(shape, monkeypatch):
+    """Gradients of that shape can't be added to those that a context has."""
+
+    def add(old, new):
+        if old.shape == shape:
+            raise MemoryError("no memory for the sum")
+        return old + new
+
+    monkeypatch.setattr("telegrad.distributed.contexts.added", add)
+
+
+def test_a_root_that_has_no_memory_for_its_gradients_fails_the_pass_everywhere(monkeypatch):
+    @on_workers("main", "b", "c")
+    def run():
+        first, one = x(), tg.tensor([5.0], requires_grad=True)
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("b", handlers.through, (["c"], first * one)).sum()
+            autograd.backward(context_id, [y], retain_graph=True)
+            with monkeypatch.context() as patch:
+                refuse_to_add((1,), patch)
+                with pytest.raises(MemoryError, match="no memory for the sum"):
+                    autograd.backward(context_id, [y], retain_graph=True)
+            for times in (1, 2):
+                mine = autograd.get_gradients(context_id)
+                assert mine[first].tolist() == (times * 5 * W * W).tolist()
+                assert mine[one].tolist() == [times * (X * W * W).sum()]
+                for name in ("b", "c"):
+                    theirs = rpc.rpc_sync(name, handlers.gradient, (context_id,))
+                    assert theirs == (times * 5 * X * W).tolist()
+                if times == 1:
+                    autograd.backward(context_id, [y])
+
+    run()
+
+
+def test_a_worker_that_has_no_memory_for_its_gradients_leaves_none_anywhere(monkeypatch):
+    @on_workers("main", "b", "c")
+    def run(simulation):
+        one = tg.tensor([5.0], requires_grad=True)
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("b", handlers.scale, (rpc.rpc_sync("c", handlers.same, (one,)),))
+            autograd.backward(context_id, [y.sum()], retain_graph=True)
+            rpc.rpc_sync("b", handlers.gradient, (context_id,))  # It has ended there as well.
+            refuse_to_add((2,), monkeypatch)
+            autograd.backward(context_id, [y.sum()])
+            simulation.settle(5)
+            for name in ("b", "c"):
+                with pytest.raises(ContextError, match="is released"):
+                    rpc.rpc_sync(name, handlers.gradient, (context_id,))
+            with pytest.raises(ContextError, match="is released"):
+                autograd.get_gradients(context_id)
+
+    run()
 
 
 @on_workers("main", "b")

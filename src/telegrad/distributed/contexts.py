@@ -80,11 +80,13 @@ class Context:
             self.known[worker.name] = worker
 
     def add_gradients(self, staged: dict[Tensor, Tensor]) -> None:
-        """Makes the gradients of a pass that succeeded visible."""
+        """Makes the gradients of a pass that succeeded visible: all of them or, on error, none."""
         with self.lock:
+            sums = {}
             for leaf, gradient in staged.items():
                 old = self.gradients.get(leaf)
-                self.gradients[leaf] = gradient if old is None else added(old, gradient)
+                sums[leaf] = gradient if old is None else added(old, gradient)
+            self.gradients.update(sums)
 
 
 class Place:

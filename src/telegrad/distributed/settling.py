@@ -9,8 +9,8 @@ context stands in for it, which a context does not outlive:
    that the pass failed.
 3. Whoever loses the root of a pass that succeeded passes that on; so does everyone who hears it
    from anyone but the root. A failure is passed on by everyone who hears of it.
-4. Whoever hears both releases the context, and has the home do so: then nobody has any gradients
-   of it.
+4. Whoever hears both, or hears of a success and can't keep its gradients, releases the context, and
+   has the home do so: then nobody has any gradients of it.
 """
 
 from collections.abc import Callable, Iterable
@@ -50,7 +50,17 @@ class Settling:
         self, context: Context, pass_id: int, names: Iterable[str], succeeded: bool
     ) -> None:
         """Called at the root, with the workers that took part."""
-        self._settle_here(context, pass_id, succeeded)
+        try:
+            self._settle_here(context, pass_id, succeeded)
+        except BaseException:
+            # Nobody has been told of a success.
+            self._tell_others(context, pass_id, context.known, False)
+            raise
+        self._tell_others(context, pass_id, names, succeeded)
+
+    def _tell_others(
+        self, context: Context, pass_id: int, names: Iterable[str], succeeded: bool
+    ) -> None:
         # The home first: it is asked by those whom word does not reach because this worker dies.
         others: list[str | int] = [] if self._is_home(context) else [context.home_id]
         # Listed only now: whoever makes itself known from here on is answered.
@@ -73,8 +83,15 @@ class Settling:
             context.settled[pass_id] = succeeded
             part: Part | None = context.passes.get(pass_id)
         if part is not None:
-            part.settle(succeeded)
-            context.passes.pop(pass_id, None)
+            try:
+                part.settle(succeeded)
+            except BaseException:
+                # There is no memory for the sums, say: nothing was kept.
+                context.settled[pass_id] = False
+                part.settle(False)
+                raise
+            finally:
+                context.passes.pop(pass_id, None)
         return True
 
     def _on_settle(self, request: ServiceRequest) -> None:
@@ -84,7 +101,13 @@ class Settling:
             return
         if missed:
             pass_on(self._worker, missed, SETTLE, [context_id, pass_id, succeeded, []])
-        if self._settle_here(context, pass_id, succeeded):
+        try:
+            is_news = self._settle_here(context, pass_id, succeeded)
+        except BaseException:
+            # Others have kept theirs, or will.
+            self._release(context)
+            raise
+        if is_news:
             # After a success the root knows all who took part, but may not reach them; after a
             # failure it knows only its own peers.
             is_from_root = request.frm.id == maker_of(pass_id)
@@ -93,10 +116,14 @@ class Settling:
         elif context.settled[pass_id] != succeeded:
             # The root died as it told of its success, and the home had given it up before it heard
             # of that: some have the gradients and some don't, so nobody may.
-            self._recorder.autograd.leases.release(context_id)
-            if not self._is_home(context):
-                # It may have heard one word only, and those who heard both may not know it.
-                self._start(tell, self._worker, context.home_id, RELEASE, context_id)
+            self._release(context)
+
+    def _release(self, context: Context) -> None:
+        """Ends a context of which some have gradients and some don't, wherever it is."""
+        self._recorder.autograd.leases.release(context.id)
+        if not self._is_home(context):
+            # It may not be known here, nor to those who are.
+            self._start(tell, self._worker, context.home_id, RELEASE, context.id)
 
     def _pass_on(
         self, context: Context, pass_id: int, succeeded: bool, heard_from: str | None = None
