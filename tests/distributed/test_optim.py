@@ -361,6 +361,24 @@ def test_an_unknown_or_released_context_is_refused(model, method):
     assert values_of(model)[0].tolist() == START["b"]
 
 
+@pytest.mark.parametrize("method", ["step", "clip_grad_norm_"])
+def test_an_owner_that_has_released_the_context_refuses_it_and_does_not_skip_the_step(
+    model, method
+):
+    optimizer = DistributedOptimizer(optim.SGD, model, lr=0.1)
+    options = (1.0,) if method == "clip_grad_norm_" else ()
+    with autograd.context() as context_id:
+        autograd.backward(context_id, [loss_of(model, inputs(1)[0])])
+        rpc.rpc_sync("b", training.forget, (context_id,))
+        # Not a call of the context, which would be refused as such.
+        with (
+            tg.no_grad(),
+            pytest.raises(ContextError, match="live context on worker 'b'") as caught,
+        ):
+            getattr(optimizer, method)(context_id, *options)
+    assert "worker 'b' could not" in caught.value.__notes__[-1]
+
+
 def test_what_is_no_class_or_has_no_parameters_is_refused(cluster):
     layer = RemoteModule("b", nn.Linear, (1, 1))
     with pytest.raises(

@@ -150,6 +150,14 @@ class Contexts:
         """The context of that id, or None."""
         return self._by_id.get(context_id)
 
+    def met(self, context_id: int) -> Context | None:
+        """The context of that id, None if it never came here; an error if it is released."""
+        with self._lock:
+            found = self._by_id.get(context_id)
+            if found is None and context_id in self._released:
+                raise _unknown(context_id, self._worker_name)
+            return found
+
     def drop(self, context_id: int) -> Context | None:
         """Forgets a context; whatever it held can go."""
         with self._lock:

@@ -78,7 +78,7 @@ class LocalOptimizer:
 
     def gradients(self, context_id: int) -> dict[Any, Any]:
         """The gradients of these parameters in a context; none if it never reached this worker."""
-        if autograd_of(current_worker()).recorder.contexts.find(context_id) is None:
+        if autograd_of(current_worker()).recorder.contexts.met(context_id) is None:
             return {}
         found = get_gradients(context_id)
         return {p: found[p] for p in self.params if p in found}
@@ -131,7 +131,7 @@ def sum_of_squares(reference: RRef, context_id: int) -> float:
 
 def scale(reference: RRef, context_id: int, factor: float) -> None:
     """Multiplies the gradients of these parameters in a context."""
-    context = autograd_of(current_worker()).recorder.contexts.find(context_id)
+    context = autograd_of(current_worker()).recorder.contexts.met(context_id)
     if context is None:
         return
     with context.lock:
