@@ -8,6 +8,7 @@ from tests.distributed.simulated import IN_ORDER, on_workers
 import telegrad as tg
 from telegrad.autograd import functional
 from telegrad.distributed import autograd, rpc
+from telegrad.distributed.equipment import autograd_of
 from telegrad.errors import ContextError
 
 W = np.array([2.0, 3.0])
@@ -248,6 +249,17 @@ def test_a_transform_of_a_remote_call_outside_of_a_context_says_so(name):
     assert found.tolist() == [325.0, 325.0]
     assert functional.jvp(_remote_square, x, one)[1].item() == 130.0
     assert _remote_square(w * 5.0).requires_grad
+
+
+@on_workers("main", "b")
+def test_a_transform_in_a_context_that_is_released_meanwhile_says_so():
+    """As on a thread that goes on after the block whose context it was given."""
+    x = tg.asarray(ONES)
+    with autograd.context() as context_id:
+        autograd_of(rpc.current_worker()).leases.release(context_id)
+        with pytest.raises(ContextError, match="got none, or one that is released"):
+            functional.grad(_remote_square)(x)
+        assert _remote_square(x).item() == (W * W).sum()
 
 
 def bend(x):

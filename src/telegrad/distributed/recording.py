@@ -75,6 +75,8 @@ class Recorder:
         if context.released:
             # Asked after `meet`: whoever releases it later tells `to` as well. A handler that
             # outlives its context must not bring it back elsewhere.
+            if VARIABLES.get():
+                _refuse_variables(to.name, values)
             self._carry_duals(to.name, values)
             return [NO_GRAD, 0, [], (), shared, served]
         message_id, slots = self._give(context, to.name, values, path)
@@ -283,9 +285,9 @@ def _refuse_variables(to: str, values: list[Any]) -> None:
     if depend_on_variables(t for x in values if isinstance(x, Tensor) for t in flatten(x)):
         raise ContextError(
             f"expected a context around a call to worker {to!r} that takes part in what a "
-            "transform differentiates, got none, so its gradient would be zero; write `with "
-            "telegrad.distributed.autograd.context():` around the transform, or detach() what is "
-            "sent"
+            "transform differentiates, got none, or one that is released, so its gradient would be "
+            "zero; write `with telegrad.distributed.autograd.context():` around the transform, or "
+            "detach() what is sent"
         )
 
 
