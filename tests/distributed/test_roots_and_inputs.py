@@ -178,6 +178,20 @@ def test_a_reference_whose_value_is_being_computed_is_waited_for():
     del there
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_pass_may_come_to_an_owner_before_the_call_that_makes_the_input(seed):
+    @on_workers("main", "b", "c", seed=seed, faults=IN_ORDER)
+    def run():
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("b", handlers.through, (["c"], x()))
+            there = rpc.remote("c", handlers.fetch)
+            (found,) = autograd.grad(context_id, y.sum(), there)
+            assert value_of(found) == (X * W).tolist()
+        del there
+
+    run()
+
+
 def fetch_slowly():
     rpc.current_worker().host.simulation.sleep(2.0)
     return handlers.fetch()

@@ -150,6 +150,7 @@ def grad(
     remote: list[tuple[int, int]] = []
     for i, x in enumerate(chosen):
         if isinstance(x, RRef):
+            _make_known(x)
             remote.append((x.owner().id, x._rref))
         elif isinstance(x, Tensor) or foreign.framework_of(x) is not None:
             targets.setdefault(foreign.node_of_input(x, f"inputs[{i}]"), len(targets))
@@ -199,6 +200,27 @@ def grad(
             "materialize_grads=True to get zeros"
         )
     return tuple(results)
+
+
+def _make_known(reference: RRef) -> None:
+    """Returns when the owner has the value, where it may not have been asked to make it yet.
+
+    A pass names references by number, and may come to the owner by another way than ``remote`` did.
+    """
+    worker = current_worker()
+    if reference._fork is not None and worker.references.is_early(reference._fork):
+        # It is no call of the program: whether it is made depends on the moment.
+        token = CURRENT.set(None)
+        try:
+            worker.rpc_sync(reference.owner(), _wait_for, (reference,))
+        finally:
+            CURRENT.reset(token)
+
+
+@expose
+def _wait_for(reference: RRef) -> None:
+    """Answers when the value is there: a reference that travels makes itself known."""
+    reference.local_value()
 
 
 @expose
