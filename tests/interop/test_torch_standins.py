@@ -130,6 +130,13 @@ def test_futures_mix_with_those_of_torch(alone):
     assert mine.then(lambda done: done.wait().sum().item()).wait() == 4
 
 
+def test_a_call_that_was_refused_another_outcome_keeps_its_own(alone):
+    future = rpc.rpc_async("alone", torch.add, (torch.ones(1), 1))
+    with pytest.raises(RuntimeError, match="completed once"):
+        future.set_exception(ValueError("mine"))
+    assert torch.futures.wait_all([future]) == [torch.tensor([2.0])]
+
+
 def test_a_failed_call_raises_its_own_type_wherever_it_is_looked_at(alone):
     call = rpc.rpc_async("alone", int, args=("x",))
     with pytest.raises(ValueError, match="invalid literal"):

@@ -60,6 +60,10 @@ class CallFuture(_Torch):  # type: ignore[misc]
         """Refused: the call settles it."""
         raise RuntimeError("Future can only be marked completed once: by the call that it is of")
 
+    def set_exception(self, result: Any) -> None:
+        """Refused as well, before torch's own would have changed how the value is looked at."""
+        self.set_result(result)
+
     def then(self, callback: Any) -> Any:
         """The future of `callback(self)`, run where this one is settled, in today's context."""
         return super().then(_in_context(callback))
