@@ -137,6 +137,13 @@ def test_a_call_that_was_refused_another_outcome_keeps_its_own(alone):
     assert torch.futures.wait_all([future]) == [torch.tensor([2.0])]
 
 
+def test_a_proxy_has_the_special_methods_of_the_value(alone):
+    reference = rpc.remote("alone", list, ([3, 4],))
+    assert reference.rpc_sync().__getitem__(1) == 4
+    assert reference.rpc_async().__len__().wait() == 2
+    assert reference.remote().__contains__(3).to_here() is True
+
+
 def test_a_failed_call_raises_its_own_type_wherever_it_is_looked_at(alone):
     call = rpc.rpc_async("alone", int, args=("x",))
     with pytest.raises(ValueError, match="invalid literal"):

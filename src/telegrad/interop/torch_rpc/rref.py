@@ -19,6 +19,8 @@ from telegrad.rpc.names import COUNTER_BITS, WorkerInfo, maker_of
 __all__ = ["RRef", "RRefProxy"]
 
 _UNSET = constants.UNSET_RPC_TIMEOUT
+_OF_COPIES = frozenset({"__deepcopy__", "__getstate__", "__setstate__"})
+"""What Python asks an object for that it copies or pickles: they are about the proxy itself."""
 
 
 class RRef(plain.RRef):
@@ -149,7 +151,7 @@ class RRefProxy:
 
     def __getattr__(self, name: str) -> Any:
         # Not forwarding: the value is elsewhere, and a method's name is all that can be known.
-        if name.startswith("__"):
+        if name in _OF_COPIES:
             raise AttributeError(name)
 
         def method(*args: Any, **kwargs: Any) -> Any:
