@@ -144,6 +144,15 @@ def test_a_proxy_has_the_special_methods_of_the_value(alone):
     assert reference.remote().__contains__(3).to_here() is True
 
 
+@pytest.mark.parametrize("root", [3, None])
+def test_a_root_that_is_no_tensor_is_a_type_error(alone, root):
+    with (
+        dist_autograd.context() as context_id,
+        pytest.raises(TypeError, match="expected a list of tensors"),
+    ):
+        dist_autograd.backward(context_id, [root])
+
+
 def test_a_failed_call_raises_its_own_type_wherever_it_is_looked_at(alone):
     call = rpc.rpc_async("alone", int, args=("x",))
     with pytest.raises(ValueError, match="invalid literal"):

@@ -82,6 +82,11 @@ def _check_roots(roots: Any) -> None:
     if not roots:
         raise RuntimeError("No tensors provided for gradient computation.")
     for root in roots:
+        if not isinstance(root, torch.Tensor):
+            raise TypeError(
+                "backward(): incompatible function arguments: expected a list of tensors, got "
+                f"{type(root).__name__} among them"
+            )
         if not root.requires_grad:
             raise RuntimeError("requires_grad not set on root")
         if root.numel() != 1:
