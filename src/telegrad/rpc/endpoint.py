@@ -54,8 +54,10 @@ class Endpoint(abc.ABC):
 
     def cancelled(self, number: int) -> None:
         """The peer has given up a request: its answer is not to be sent."""
-        if number in self.serving:
-            self.unwanted.add(number)
+        # In this order: whoever stops serving it meanwhile looks among the unwanted after that.
+        self.unwanted.add(number)
+        if number not in self.serving:
+            self.unwanted.discard(number)
 
     def is_wanted(self, number: int) -> bool:
         """Stop serving a request; say whether the peer still wants its answer."""
