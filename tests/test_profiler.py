@@ -15,7 +15,7 @@ import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.distributed.chrome import chrome_trace
 from telegrad.distributed.profiling import Event, Recording
-from telegrad.errors import CallTimeout, UsageError
+from telegrad.errors import CallTimeout, UsageError, WorkerLost
 from telegrad.profiler import profile
 
 pytestmark = pytest.mark.processes
@@ -261,6 +261,24 @@ def test_a_call_that_was_not_answered_goes_when_the_profile_has_ended(cluster):
         assert isinstance(call.exception(), CallTimeout)
     del call
     assert eventually(lambda: kept() is None)
+
+
+def test_calls_that_timed_out_or_lost_their_worker_are_recorded_up_to_then():
+    gate = threading.Event()
+    with neighbours("a", "b") as (a, b):
+        recording = Recording(a)
+        b.register_service("hold", lambda request: gate.wait(20))
+        recording.start()
+        with pytest.raises(CallTimeout):
+            a.ask_service("b", "hold", timeout=0.01)
+        lost = a.send_service("b", "hold")
+        a.endpoint_lost(lost.endpoint, ConnectionError("cut"))
+        with pytest.raises(WorkerLost):
+            lost.wait()
+        gate.set()
+        spans = [event for event in recording.stop() if event.kind == "message"]
+        assert [(event.name, event.received) for event in spans] == [("hold → b", 0)] * 2
+        assert all(event.duration > 0 for event in spans)
 
 
 def test_a_handler_that_still_runs_when_the_profile_ends_is_recorded_up_to_then():

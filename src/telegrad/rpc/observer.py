@@ -19,7 +19,7 @@ class Observer(Protocol):
         """A call or a service's message is about to leave: `size` bytes."""
 
     def answered(self, call: "Call", size: int) -> None:
-        """Its answer came."""
+        """Its answer came; or none will, which may be said more than once, and of one not sent."""
 
     def handling(
         self, frm: str, number: int | None, what: Any, size: int

@@ -299,6 +299,9 @@ class Outgoing:
                 interceptor.failed_call(call.endpoint.peer, call.extra, error)
             except Exception as more:
                 error.add_note(f"the interceptor failed as well: {more!r}")
+        observer = self._worker.observer
+        if observer is not None:
+            observer.answered(call, 0)
         call._settle(None, error)
 
     def expire(self, endpoint: Endpoint, now: float) -> None:
