@@ -14,6 +14,7 @@ Invariant: a future is settled once; whoever sleeps on it is woken, and every ca
 import _thread
 import contextvars
 import logging
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
@@ -28,8 +29,10 @@ __all__ = ["Future", "collect_all", "wait_all"]
 T = TypeVar("T")
 U = TypeVar("U")
 _log = logging.getLogger("telegrad.rpc")
-# One lock for all futures: it is held for a few assignments.
-_lock = _thread.allocate_lock()
+# One lock for all futures: it is held for a few assignments. Nothing is made and nothing dropped
+# under it, so the collector does not run here in the midst of them. A signal's handler, or a
+# finalizer of later Pythons, may come after any of them and use futures: it finds its own lock.
+_lock = threading.RLock()
 
 
 class Waiter(Protocol):
@@ -156,12 +159,14 @@ class Future(Generic[T]):
         """Return a held lock that is released when the future is settled, None if it is."""
         sleeper = _thread.allocate_lock()
         sleeper.acquire()
+        alone = [sleeper]
         with _lock:
             if self._done:
                 return None
             if self._sleepers is None:
-                self._sleepers = []
-            self._sleepers.append(sleeper)
+                self._sleepers = alone
+            else:
+                self._sleepers.append(sleeper)
         return sleeper
 
     def _forget_sleeper(self, sleeper: _thread.LockType) -> None:
@@ -193,7 +198,8 @@ class Future(Generic[T]):
             self._done = True
             sleepers, self._sleepers = self._sleepers, None
             callbacks, self._callbacks = self._callbacks, None
-            self._source = None
+            # Not dropped before this returns: with its callbacks, objects of the user's may go.
+            source, self._source = self._source, None  # noqa: F841
         if sleepers:
             for sleeper in sleepers:
                 wake(sleeper)
@@ -230,11 +236,13 @@ class Future(Generic[T]):
             raise _not_callable(callback)
         if not self._done and type(callback) is not Quick:
             callback = _going_on(callback)
+        alone = [callback]
         with _lock:
             if not self._done:
                 if self._callbacks is None:
-                    self._callbacks = []
-                self._callbacks.append(callback)
+                    self._callbacks = alone
+                else:
+                    self._callbacks.append(callback)
                 return
         self._run(callback)
 

@@ -1,0 +1,105 @@
+"""What the collector frees may use futures and references itself, at whichever moment that is."""
+
+import contextlib
+import gc
+import threading
+
+import pytest
+
+from telegrad.errors import CallTimeout
+from telegrad.rpc.future import Future, wait_all
+
+class Cycle:
+    """Garbage for the collector alone, which then calls `end`."""
+
+    def __init__(self, end):
+        self.end = end
+        self.myself = self
+
+    def __del__(self):
+        self.end()
+
+
+class Watched:
+    """A lock. When it is first held, whatever is made next lets the collector find a cycle."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.kept = []
+
+    def __enter__(self):
+        self.lock.acquire()
+        if not self.kept:
+            Cycle(settle_another)
+            # Until Python has none left of those that it keeps for the next one to be made.
+            for _ in range(100):
+                self.kept.append([])
+            gc.set_threshold(1)
+            gc.enable()
+
+    def __exit__(self, kind, error, traceback):
+        gc.disable()
+        self.lock.release()
+
+
+@pytest.fixture
+def _collector():
+    before = gc.get_threshold()
+    gc.disable()
+    yield
+    gc.set_threshold(*before)
+    gc.enable()
+
+
+def in_time(work):
+    """Do it on another thread; say whether that came to an end."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(10)
+    return not thread.is_alive()
+
+
+def settle_another():
+    future = Future()
+    future.add_done_callback(lambda _: None)
+    future.set_result(None)
+
+
+def sleep(future):
+    future._sleep(0.0)
+
+
+def follow(future):
+    future.then(str)
+
+
+def settle(future):
+    future.set_result(None)
+
+
+@pytest.mark.usefixtures("_collector")
+@pytest.mark.parametrize("use", [sleep, follow, settle, lambda future: wait_all([future], 0)])
+def test_the_collector_does_not_run_while_a_thread_holds_the_lock_of_all_futures(use, monkeypatch):
+    monkeypatch.setattr("telegrad.rpc.future._lock", Watched())
+
+    def work():
+        with contextlib.suppress(CallTimeout):
+            use(Future())
+
+    assert in_time(work)
+
+
+def test_what_a_settled_future_followed_from_goes_without_keeping_other_futures_waiting():
+    ends = []
+
+    class Held:
+        def __del__(self):
+            ends.append(in_time(settle_another))
+
+        def __call__(self, _):
+            pass
+
+    following = Future().then(Held())
+    assert in_time(lambda: following.set_result(1))
+    gc.collect()
+    assert ends == [True]
