@@ -7,7 +7,7 @@ import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.errors import UsageError
+from telegrad.errors import CallTimeout, UsageError
 from telegrad.rpc.future import Future, collect_all, wait_all
 from telegrad.rpc.request import current_request
 
@@ -33,6 +33,21 @@ def test_what_is_no_future_is_named_by_its_position(gather):
         UsageError, match=r"expected a list of futures, got a Future: write \[future"
     ):
         gather(Future())
+
+
+def test_a_thread_that_polls_many_futures_leaves_nothing_at_them():
+    futures = [Future(), Future()]
+    # One that is given twice is waited for twice.
+    given = [*futures, futures[0]]
+    for _ in range(3):
+        with pytest.raises(CallTimeout, match="not settled within 0 s"):
+            wait_all(given, timeout=0)
+    assert not any(future._callbacks for future in futures)
+    futures[0].set_result(1)
+    with pytest.raises(CallTimeout):
+        wait_all(given, timeout=0)
+    futures[1].set_result(2)
+    assert wait_all(given, timeout=0) == [1, 2, 1]
 
 
 @pytest.mark.parametrize("kind", ENDS)

@@ -246,6 +246,14 @@ class Future(Generic[T]):
                 return
         self._run(callback)
 
+    def _forget_callback(self, callback: Quick) -> None:
+        """Whoever waited by it gave up: one that polls would leave it behind each time."""
+        if self._done:
+            return
+        with _lock:
+            if self._callbacks is not None:
+                self._callbacks.remove(callback)
+
     def then(self, callback: "Callable[[Future[T]], U]") -> "Future[U]":
         """Return the future of `callback(self)`, which is called when this one is done."""
         if not callable(callback):
@@ -279,8 +287,12 @@ class Future(Generic[T]):
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(arrive)
 
-            self.add_done_callback(Quick(tell))
-            yield from arrived
+            callback = Quick(tell)
+            self.add_done_callback(callback)
+            try:
+                yield from arrived
+            finally:
+                self._forget_callback(callback)
         return self.value()
 
 
@@ -306,7 +318,12 @@ def wait_all(futures: Iterable[Future[T]], timeout: float | None = None) -> list
     """Wait for all; return their values in order, or raise the first exception in that order."""
     futures = _checked(futures)
     if timeout is not None:
-        collect_all(futures).wait(timeout)
+        together, count = _together(futures)
+        try:
+            together.wait(timeout)
+        finally:
+            for future in futures:
+                future._forget_callback(count)
     for future in futures:
         if not future._done:
             future._wait(None)
@@ -314,15 +331,19 @@ def wait_all(futures: Iterable[Future[T]], timeout: float | None = None) -> list
 
 
 def collect_all(futures: Iterable[Future[T]]) -> Future[list[Future[T]]]:
-    """Return the future of the list, which is done when all of them are."""
-    futures = _checked(futures)
+    """Return the future of the list, which is done when all of them are.
+
+    To wait for them again, wait for the same one again: each call makes another.
+    """
+    return _together(_checked(futures))[0]
+
+
+def _together(futures: list[Future[T]]) -> tuple[Future[list[Future[T]]], Quick]:
+    """Return the future of the list, and the callback that each of them has for it."""
     together: Future[list[Future[T]]] = Future()
     # Whoever waits for all may as well wait for the first that is missing.
     together._source = next((future for future in futures if not future._done), None)
     missing = len(futures)
-    if not missing:
-        together.set_result(futures)
-        return together
 
     def count(_: Future[T]) -> None:
         nonlocal missing
@@ -332,9 +353,12 @@ def collect_all(futures: Iterable[Future[T]]) -> Future[list[Future[T]]]:
         if last:
             together._settle(futures, None)
 
+    callback = Quick(count)
     for future in futures:
-        future.add_done_callback(Quick(count))
-    return together
+        future.add_done_callback(callback)
+    if not futures:
+        together.set_result(futures)
+    return together, callback
 
 
 def not_settled(timeout: float | None) -> CallTimeout:
