@@ -5,9 +5,11 @@ import gc
 import threading
 
 import pytest
+from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.errors import CallTimeout
+from telegrad.errors import CallTimeout, Unserializable
 from telegrad.rpc.future import Future, wait_all
+
 
 class Cycle:
     """Garbage for the collector alone, which then calls `end`."""
@@ -103,3 +105,46 @@ def test_what_a_settled_future_followed_from_goes_without_keeping_other_futures_
     assert in_time(lambda: following.set_result(1))
     gc.collect()
     assert ends == [True]
+
+
+class Owner:
+    """Uses references when it goes, on another thread, and notes whether that came to an end."""
+
+    def __init__(self, worker, ends):
+        self.worker, self.ends = worker, ends
+
+    def __del__(self):
+        self.ends.append(in_time(self.worker.references.counts))
+
+
+def test_what_the_error_of_a_failed_creation_holds_may_use_references_when_it_goes():
+    ends = []
+
+    def ask(worker):
+        # In a frame of the traceback, as much may be.
+        owner = Owner(worker, ends)
+        worker.remote("b", len, (threading.Lock(),))
+        return owner
+
+    with neighbours("a", "b") as (a, _):
+        with pytest.raises(Unserializable):
+            ask(a)
+        assert eventually(lambda: bool(ends))
+        assert a.references.counts() == {"owned": 0, "held": 0, "given": 0}
+    assert ends == [True]
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_what_a_call_that_was_given_up_holds_may_use_references_when_it_goes(closes):
+    ends = []
+    with neighbours("a", "b") as (a, b):
+        call = a.rpc_async("b", len, ("",))
+        call.wait()
+        call.extra = Owner(a, ends)
+        a.references._unresolved[call.endpoint, call.number] = call
+        del call
+        if closes:
+            a.references.close()
+        else:
+            a.references.peer_lost(b.info, ConnectionError("cut"))
+        assert ends == [True]

@@ -335,8 +335,9 @@ class References:
         name = who.name
         with self._lock:
             effects = self._table.peer_lost(name, error)
-            for key in [key for key in self._unresolved if key[0].peer.name == name]:
-                del self._unresolved[key]
+            # They go when the lock has been released, too.
+            mine = [key for key in self._unresolved if key[0].peer.name == name]
+            unresolved = [self._unresolved.pop(key) for key in mine]  # noqa: F841
             for key in [key for key in self._answered if key[0].peer.name == name]:
                 del self._answered[key]
         self._perform(effects)
@@ -358,9 +359,9 @@ class References:
         """Forget everything."""
         table = ReferenceTable(self._worker.name, Future)
         with self._lock:
-            # The values of the old one go when the lock has been released; see `_perform`.
+            # What the old ones hold goes when the lock has been released; see `_perform`.
             table, self._table = self._table, table
-            self._unresolved.clear()
+            unresolved, self._unresolved = self._unresolved, {}  # noqa: F841
             self._answered.clear()
 
 

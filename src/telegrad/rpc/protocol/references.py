@@ -112,8 +112,8 @@ class ReferenceTable:
         self.owned: dict[int, Owned] = {}
         self.held: dict[int, Held] = {}
         self.given: dict[int, Given] = {}
-        self.freed: list[Owned] = []
-        """What is owned no longer, until the caller drops it: that may run code of the user's."""
+        self.freed: list[Owned | Held] = []
+        """What is owned or held no longer, until the caller drops it: that may run users' code."""
 
     # The owner.
 
@@ -220,7 +220,8 @@ class ReferenceTable:
     def _delete_if_due(self, entry: Held) -> list[Send]:
         if not entry.is_released or entry.children or entry.state is State.PENDING:
             return []
-        del self.held[entry.fork]
+        # Why it is gone may be an error whose traceback holds anything.
+        self.freed.append(self.held.pop(entry.fork))
         if entry.state is State.GONE:
             return []
         return [Send(entry.owner, (DELETE, entry.rref, entry.fork))]
