@@ -15,6 +15,7 @@ from telegrad.rpc import face
 from telegrad.rpc.driver.pool import Pool
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.options import Options
+from telegrad.rpc.protocol.calls import Calls
 from telegrad.rpc.rendezvous import Meeting
 from telegrad.rpc.segments import SEGMENTS, SMALLEST_SEGMENT, Segment
 
@@ -142,6 +143,64 @@ def test_an_answer_whose_reader_was_interrupted_is_read_on_by_the_next():
         assert a.rpc_sync("b", simulated.who) == "b"
         assert (large.wait() == np.arange(1 << 20)).all()
         assert a.peers.get("b").lost is None
+
+
+def raising_once(error, function, *, after=False):
+    """The function, which the first time is interrupted before it begins, or when it is done."""
+    left = [error]
+
+    def interrupted(*args):
+        if after:
+            function(*args)
+        if left:
+            raise left.pop()
+        return function(*args)
+
+    return interrupted
+
+
+def called(worker, function):
+    """A call whose answer is read by none but the thread that waits for it."""
+    return worker.outgoing.call("b", function, (), None, None, waits=True)
+
+
+@pytest.mark.parametrize("signal_raises", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("others", [False, True])
+def test_an_answer_that_was_read_but_not_received_is_left_to_the_next(signal_raises, others):
+    with neighbours("a", "b", options=Options(rpc_timeout=0)) as (a, _):
+        a.rpc_sync("b", simulated.who)
+        a.receive = raising_once(signal_raises, a.receive)
+        call = called(a, simulated.who)
+        with pytest.raises(signal_raises):
+            call.wait()
+        if others:
+            assert a.rpc_sync("b", simulated.who) == "b"
+        assert eventually(call.done)
+        assert call.wait() == "b"
+
+
+def test_ctrl_c_within_the_answer_to_somebody_elses_call_gets_through(monkeypatch):
+    with neighbours("a", "b", options=Options(rpc_timeout=0)) as (a, _):
+        a.rpc_sync("b", simulated.who)
+        open_result = raising_once(KeyboardInterrupt, a.codec.open_result)
+        monkeypatch.setattr(a.codec, "open_result", open_result)
+        mine, other = called(a, wait_for_gate), called(a, simulated.who)
+        with pytest.raises(KeyboardInterrupt):
+            mine.wait(5)
+        assert isinstance(other.exception(), KeyboardInterrupt)
+        GATE.set()
+        assert mine.wait() == "open"
+
+
+def test_a_call_that_was_closed_when_ctrl_c_came_is_settled_all_the_same(monkeypatch):
+    with neighbours("a", "b", options=Options(rpc_timeout=0)) as (a, _):
+        a.rpc_sync("b", simulated.who)
+        finish = raising_once(KeyboardInterrupt, Calls.finish, after=True)
+        monkeypatch.setattr(Calls, "finish", finish)
+        call = called(a, simulated.who)
+        with pytest.raises(KeyboardInterrupt):
+            call.wait()
+        assert eventually(call.done)
 
 
 def test_whoever_waits_besides_a_thread_that_was_interrupted_gets_the_lead():

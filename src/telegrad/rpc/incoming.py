@@ -65,6 +65,8 @@ class Incoming:
         if not frame.cost:
             return self._receive(endpoint, frame)
         release = partial(self._worker.budget.release, endpoint.peer.name, frame.cost)
+        # Once: a frame whose reader was interrupted comes again.
+        frame.cost = 0
         task = None
         try:
             task = self._receive(endpoint, frame)

@@ -257,19 +257,22 @@ class Outgoing:
 
     def answered(self, endpoint: Endpoint, frame: Frame) -> None:
         """Settle the call that the frame answers; a late or repeated answer is dropped."""
-        call = endpoint.calls.finish(frame.ident)
+        call = endpoint.calls.open.get(frame.ident)
         if call is None:
             return
-        if frame.flags & UNOPENED:
-            self._worker.references.undelivered(call)
-        elif call.code is not None and frame.kind != FAILURE and not call.creates:
-            # A creation is answered before it is opened, and what failed may never have been: its
-            # code may not have been seen yet.
-            endpoint.sent_code.replace(call.code, True)
-        observer = self._worker.observer
-        if observer is not None:
-            observer.answered(call, len(frame.header) + sum(map(len, frame.buffers)))
         try:
+            # Not before: were it neither open nor settled, whoever waits for it would for ever.
+            if endpoint.calls.finish(frame.ident) is None:
+                return
+            if frame.flags & UNOPENED:
+                self._worker.references.undelivered(call)
+            elif call.code is not None and frame.kind != FAILURE and not call.creates:
+                # A creation is answered before it is opened, and what failed may never have been:
+                # its code may not have been seen yet.
+                endpoint.sent_code.replace(call.code, True)
+            observer = self._worker.observer
+            if observer is not None:
+                observer.answered(call, len(frame.header) + sum(map(len, frame.buffers)))
             if frame.kind == FAILURE:
                 self._failed(call, load_failure(frame.header, strict=self._worker.codec.strict))
             elif call.is_service:
@@ -288,8 +291,10 @@ class Outgoing:
                     interceptor.incoming_result(endpoint.peer, call.extra, sealed.extra, slots)
                 call._settle(codec.open_result(sealed, slots, frame.buffers), None)
         except BaseException as error:
+            endpoint.calls.finish(frame.ident)
             self._failed(call, error)
-            if isinstance(error, ProtocolViolation):
+            if isinstance(error, ProtocolViolation | KeyboardInterrupt | SystemExit):
+                # A signal is not for the call alone: the thread that reads may wait for another.
                 raise
 
     def _failed(self, call: Call, error: BaseException) -> None:

@@ -49,6 +49,7 @@ _DEEPEST_STACK: Final = 12
 # off by the scheduler) the next gets a thread of its own.
 _SLOW: Final = 0.001
 _SLOW_IN_A_ROW: Final = 2
+_INTERRUPTS: Final = (KeyboardInterrupt, SystemExit)
 
 
 class _Waiting:
@@ -87,6 +88,9 @@ class Link(Outlet):
         self._reader = FrameReader(
             connection, Spinning(host.options.spin, host.is_crowded), self.sharing, self._admission
         )
+        # A frame that was read and not received, because a signal's handler interrupted that:
+        # whoever leads next goes on with it. Not of a served link: no main thread reads those.
+        self._unread: Frame | None = None
         self._lead = _thread.allocate_lock()
         self._mutex = _thread.allocate_lock()
         self._serving: object = None
@@ -121,11 +125,15 @@ class Link(Outlet):
         receive = self._host.worker.receive
         try:
             while not future._done:
-                frame = self._reader.read(deadline)
+                frame = self._reader.read(deadline) if self._unread is None else self._take_unread()
                 if frame is None:
                     return None
                 self.frames += 1
-                task = receive(self, frame)
+                try:
+                    task = receive(self, frame)
+                except _INTERRUPTS:
+                    self._unread = frame
+                    raise
                 if task is None:
                     continue
                 if can_nest and frame.parent == number and not frame.flags & CREATES:
@@ -149,9 +157,17 @@ class Link(Outlet):
             if frame is None:
                 return
             self.frames += 1
-            task = self._host.worker.receive(self, frame)
+            try:
+                task = self._host.worker.receive(self, frame)
+            except _INTERRUPTS:
+                self._unread = frame
+                raise
             if task is not None and not self._hand_over(frame, task):
                 self._host.start(task)
+
+    def _take_unread(self) -> Frame | None:
+        frame, self._unread = self._unread, None
+        return frame
 
     def _hand_over(self, frame: Frame, task: Callable[[], object]) -> bool:
         """Give a nested call to the thread that waits for the call it belongs to."""
@@ -245,7 +261,7 @@ class Link(Outlet):
             except IndexError:
                 break
         if not self.closed and (self.served or self.expects()):
-            if self._reader.has_frame():
+            if self._unread is not None or self._reader.has_frame():
                 self.start_attending()
             else:
                 self._host.monitor.watch(self)
@@ -343,7 +359,7 @@ class Link(Outlet):
     def _drain(self) -> None:
         """Read what is there and no more."""
         try:
-            while (frame := self._reader.read(0.0)) is not None:
+            while (frame := self._take_unread() or self._reader.read(0.0)) is not None:
                 self.frames += 1
                 task = self._host.worker.receive(self, frame)
                 if task is not None and not self._hand_over(frame, task):

@@ -125,11 +125,13 @@ class FrameReader:
         middle = start + _PREFIX_BYTES + header
         head = self._room[middle - header : middle]
         if not body:
-            self._start = middle
-            return Frame(kind, flags, ident, parent, head, ())
-        own = memoryview(self._room[middle : middle + body])
+            frame = Frame(kind, flags, ident, parent, head, ())
+        else:
+            own = memoryview(self._room[middle : middle + body])
+            frame = Frame(kind, flags, ident, parent, head, split_body(own, count, flags))
+        # As the last thing: Ctrl-C before it leaves the frame to whoever reads next.
         self._start = middle + body
-        return Frame(kind, flags, ident, parent, head, split_body(own, count, flags))
+        return frame
 
     # Large frames.
 
