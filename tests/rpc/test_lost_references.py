@@ -2,11 +2,15 @@
 
 import pytest
 from tests.rpc import simulated
+from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, WorkerLost
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.future import Future
 from telegrad.rpc.incoming import async_execution
+from telegrad.rpc.protocol.references import ADD
+from telegrad.rpc.service import seal_message
+from telegrad.rpc.wire.frames import CALL, CREATES, NOTICE, Frame
 from telegrad.testing.simulation import Simulation
 
 NOTHING = {"owned": 0, "held": 0, "given": 0}
@@ -177,3 +181,27 @@ def test_an_error_that_cant_be_copied_is_raised_unchanged(simulation):
         assert fetch_in_vain(reference, Unrepeatable) == "number 3"
 
     simulation.run("a", program)
+
+
+def test_what_a_lost_user_asked_for_is_kept_for_nobody_if_it_is_read_after_the_loss():
+    with neighbours("a", "b") as (a, b):
+        a.rpc_sync("b", simulated.who)
+        (path,) = b.peers.get("a").incoming
+        b.endpoint_lost(path, ConnectionError("cut"))
+        header, _ = a.codec.seal(a.codec.pack_call(simulated.who, (), None), None, None)
+        task = b.receive(path, Frame(CALL, CREATES, 99, a.next_id(), header, ()))
+        task()
+        assert b.references.counts()["owned"] == 0
+        assert not path.serving
+
+
+def test_a_lost_user_is_not_counted_if_its_word_is_read_after_the_loss():
+    with neighbours("a", "b") as (a, b):
+        a.rpc_sync("b", simulated.who)
+        (path,) = b.peers.get("a").incoming
+        kept = b.make_rref(3)
+        b.endpoint_lost(path, ConnectionError("cut"))
+        header, _ = seal_message("telegrad.references", [ADD, kept._rref, a.next_id(), False], ())
+        b.receive(path, Frame(NOTICE, 0, 0, 0, header, ()))
+        del kept
+        assert eventually(lambda: b.references.counts()["owned"] == 0)

@@ -84,7 +84,7 @@ class Incoming:
                 self.served += 1
                 if frame.flags & frames.CREATES:
                     # Before anything else that comes on this path: it may mention the reference.
-                    value = worker.references.create_for(frame.parent, endpoint.peer.name)
+                    value = worker.references.create_for(frame.parent, endpoint)
                     # Answered at once, but served until the value is there.
                     value.add_done_callback(Quick(partial(_served, endpoint, frame.ident)))
                     self._send(endpoint, frames.ANSWER, frame.ident, worker.codec.nothing)

@@ -71,10 +71,13 @@ class References:
             self._table.open_handle(rref)
         return rref
 
-    def create_for(self, rref: int, user: str) -> Future[Any]:
+    def create_for(self, rref: int, endpoint: Endpoint) -> Future[Any]:
         """Keep a place for a value that a user has asked for; return its future."""
         with self._lock:
-            future: Future[Any] = self._table.create(rref, user)
+            if endpoint.closed:
+                # The user was lost, and nobody would drop its fork: the value is nobody's.
+                return Future()
+            future: Future[Any] = self._table.create(rref, endpoint.peer.name)
         return future
 
     def ask_for(self, rref: int, owner: WorkerInfo) -> RRef:
@@ -294,6 +297,9 @@ class References:
                 return
         try:
             with self._lock:
+                if request.via.closed:
+                    # It went with whoever sent it; a fork that is added now would never be dropped.
+                    return
                 effects = self._table.handle(request.frm.name, tuple(request.header))
                 given = self._table.given
                 for key in [key for key in self._answered if key[0].peer.name == request.frm.name]:
