@@ -9,6 +9,7 @@ from telegrad.errors import UsageError
 from telegrad.rpc import outgoing
 from telegrad.rpc.segments import SEGMENTS, SMALLEST_SEGMENT, TURNS_UP_TO
 from telegrad.rpc.transport.connection import Unsent
+from telegrad.rpc.wire.frames import CALL
 
 shares_memory = pytest.mark.skipif(not SEGMENTS, reason="this system has no sealed memory files")
 
@@ -66,3 +67,14 @@ def test_a_frame_whose_rest_nobody_can_send_ends_the_connection_and_not_all_othe
             a.rpc_sync("b", simulated.who)
         assert not link._write.locked()
         assert a.rpc_sync("b", simulated.who) == "b"
+
+
+@shares_memory
+def test_large_arrays_for_a_path_that_was_lost_meanwhile_leave_no_shared_memory():
+    with neighbours("a", "b") as (a, _):
+        a.rpc_sync("b", simulated.who)
+        link = a.peers.get("b").outgoing
+        a.endpoint_lost(link, ConnectionError("cut"))
+        with pytest.raises(ConnectionError, match="closed"):
+            link.send(CALL, 0, 1, 0, b"", [memoryview(LARGE).cast("B")])
+        assert len(a.host.segment_pool) == 0

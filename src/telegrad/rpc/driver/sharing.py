@@ -25,6 +25,7 @@ class Sharing:
         self._pool = pool if connection.same_host else None
         self._segments = segments
         self._most = connection.limits.payload_bytes
+        self._is_over = False
 
     def __repr__(self) -> str:
         # What errors about segments call the peer.
@@ -53,6 +54,10 @@ class Sharing:
             # Ctrl-C while much is copied.
             self.take_back(placed)
             raise
+        if self._is_over:
+            # It has ended meanwhile: nobody else would drop what was taken after that.
+            pool.forget(self)
+            return buffers, []
         return content, placed
 
     def send(
@@ -99,6 +104,7 @@ class Sharing:
 
     def forget(self) -> None:
         """Drop everything: the connection has ended."""
+        self._is_over = True
         if self._pool is not None:
             self._pool.forget(self)
         self._segments.forget(self)
