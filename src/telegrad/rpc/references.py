@@ -319,6 +319,9 @@ class References:
                 if isinstance(effect.to, int):
                     self._give_up_awaited_of(effect.to, error)
                 continue
+            if effect.message[0] == DELETE and peer.lost is not None:
+                # It counts nothing of a worker that it lost.
+                continue
             if peer.info.name == self._worker.name or peer.outgoing is not None:
                 self._send(peer, effect)
             else:

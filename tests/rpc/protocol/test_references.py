@@ -52,7 +52,7 @@ def test_a_user_that_passes_a_reference_on_keeps_it_until_the_child_is_counted()
     (add,) = child.arrived(1, 9, "owner", "user")
     assert add == Send("owner", (ADD, 1, 9, False))
     (confirm,) = owner.handle("child", add.message)
-    assert confirm == Send("child", (CONFIRM, 9, True))
+    assert confirm == Send("child", (CONFIRM, 1, 9, True))
     (told,) = child.handle("owner", confirm.message)
     assert told == Send("user", (CHILD, 9))
     (delete,) = user.handle("child", told.message)
@@ -101,8 +101,30 @@ def test_the_loss_of_the_owner_makes_references_say_so():
     assert user.peer_lost("owner", why) == []
     assert user.held[1].state is State.GONE
     assert user.held[1].why_gone is why
-    assert user.release(1) == []
+    # The owner, if it is back, may have counted it since.
+    assert user.release(1) == [Send("owner", (DELETE, 1, 1))]
     assert not user.held
+
+
+def test_the_loss_of_the_owner_leaves_a_creation_to_its_call_which_may_take_another_path():
+    user = ReferenceTable("user")
+    user.hold(5, 5, "owner", None, State.PENDING, is_early=True)
+    user.peer_lost("owner", ConnectionError("gone"))
+    assert user.release(5) == []
+    assert user.confirmed(5, None) == [Send("owner", (DELETE, 5, 5))]
+    assert not user.held
+
+
+def test_a_fork_that_was_given_up_before_its_owner_counted_it_is_deleted_there():
+    owner, _ = owner_with_user()
+    child = ReferenceTable("child")
+    (add,) = child.arrived(1, 9, "owner", "user")
+    child.peer_lost("owner", ConnectionError("gone"))
+    child.release(9)
+    (confirm,) = owner.handle("child", add.message)
+    (delete,) = child.handle("owner", confirm.message)
+    owner.handle("child", delete.message)
+    assert list(owner.owned[1].users.values()) == ["user"]
 
 
 def test_a_fork_of_an_unknown_value_is_told_so():
@@ -127,7 +149,7 @@ def test_places_whose_creation_will_never_come_are_told_from_others():
 def test_an_early_fork_keeps_a_place_that_the_creation_fills():
     owner = ReferenceTable("owner", list)
     confirm, _ = owner.handle("child", (ADD, 5, 9, True))
-    assert confirm == Send("child", (CONFIRM, 9, True))
+    assert confirm == Send("child", (CONFIRM, 5, 9, True))
     place = owner.owned[5].value
     assert owner.create(5, "user") is place
     assert owner.owned[5].users == {9: "child", 5: "user"}
@@ -173,7 +195,8 @@ def test_whoever_sees_an_awaited_value_created_says_nothing():
 
 def test_an_owner_asks_once_for_a_value_that_many_await():
     owner, _, _ = asked()
-    assert owner.handle("child", (ADD, CREATED, 10, True)) == [Send("child", (CONFIRM, 10, True))]
+    confirm = Send("child", (CONFIRM, CREATED, 10, True))
+    assert owner.handle("child", (ADD, CREATED, 10, True)) == [confirm]
     owner.create(CREATED, "user")
     assert len(owner.handle("child", (ADD, CREATED, 11, True))) == 1
 

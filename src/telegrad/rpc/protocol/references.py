@@ -15,7 +15,9 @@ and the number of its own handles. The steps:
    So that nobody waits for a creation that never comes, the owner says AWAITED to who asked for
    it, and that one says ABANDONED when its asking has failed.
 5. A fork whose message never arrived is taken back: the sender learns so from the other side.
-6. The forks of a lost worker are dropped, and so is what was held for it.
+6. The forks of a lost worker are dropped, and so is what was held for it. Two that lose each other
+   and meet again may notice the loss late, one after the other has counted anew: so what was given
+   up is deleted all the same when it is released, or when it is confirmed after that.
 
 Every message is a reliable notice: repeated until it arrives, handled once. So ADD comes before
 DELETE, whatever the network does. Pure state: no I/O, no lock; a caller serialises. Events are
@@ -222,8 +224,7 @@ class ReferenceTable:
             return []
         # Why it is gone may be an error whose traceback holds anything.
         self.freed.append(self.held.pop(entry.fork))
-        if entry.state is State.GONE:
-            return []
+        # Also of one that is gone: a loss may be noticed here after both have met again.
         return [Send(entry.owner, (DELETE, entry.rref, entry.fork))]
 
     # Travelling.
@@ -277,8 +278,13 @@ class ReferenceTable:
                 entry, asked = self._find(rref, is_early)
                 if entry is not None:
                     entry.users[fork] = frm
-                return [Send(frm, (CONFIRM, fork, entry is not None)), *asked]
-            case (str() as kind, int() as fork, bool() as is_known) if kind == CONFIRM:
+                return [Send(frm, (CONFIRM, rref, fork, entry is not None)), *asked]
+            case (str() as kind, int() as rref, int() as fork, bool() as is_known) if (
+                kind == CONFIRM
+            ):
+                if is_known and fork not in self.held:
+                    # It was given up when its owner was lost, and the word went all the same.
+                    return [Send(frm, (DELETE, rref, fork))]
                 return self.confirmed(fork, None if is_known else _gone())
             case (str() as kind, int() as rref, int() as fork) if kind == DELETE:
                 self._drop_user(rref, fork)
@@ -314,7 +320,9 @@ class ReferenceTable:
         for fork, held in list(self.held.items()):
             if held.owner == name:
                 if held.state is State.PENDING:
-                    effects += self.confirmed(fork, error)
+                    # Of a creation its call tells: it may be on its way by another path.
+                    if fork != held.rref:
+                        effects += self.confirmed(fork, error)
                 else:
                     held.state, held.why_gone = State.GONE, error
                     effects += self._delete_if_due(held)
