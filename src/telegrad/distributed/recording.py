@@ -25,7 +25,7 @@ from telegrad.distributed.levels import LevelBook
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
 from telegrad.distributed.travelling import CarriedDual, flatten, held
 from telegrad.errors import ContextError
-from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.request import current_request
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.worker import Worker
@@ -136,7 +136,7 @@ class Recorder:
         duals = self._arrive_duals(values)
         if context_id in (NO_CONTEXT, NO_GRAD):
             return _Inside(None, open_levels, served)
-        if context_id >> 48 == self.worker.id:
+        if maker_of(context_id) == self.worker.id:
             # One that this worker does not have is of an earlier life, and nobody would release it.
             context = self.contexts.get(context_id)
             context.meet(frm)

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["CPU", "cooked", "raw"]
+__all__ = ["CPU", "cooked", "is_transformed", "raw"]
 
 CPU = torch.device("cpu")
+is_transformed: Any = torch._C._functorch.is_functorch_wrapped_tensor
+"""Whether a tensor is one inside of a function transform (``torch.func``), without own numbers."""
 
 
 def raw(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":

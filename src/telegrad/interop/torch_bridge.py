@@ -26,7 +26,7 @@ from telegrad.engine import GraphTask, keep_retained
 from telegrad.errors import DeviceError, DTypeError, GradientError, LevelError
 from telegrad.graph import Cotangent, NodeHooks, next_key, reachable
 from telegrad.interop import torch_version
-from telegrad.interop.torch_arrays import CPU, cooked, raw
+from telegrad.interop.torch_arrays import CPU, cooked, is_transformed, raw
 from telegrad.interop.torch_levels import bind, make_dual, tangent_of
 from telegrad.interop.torch_modes import is_recording, run_ordinarily
 from telegrad.tensors import LEAF, Tensor, wrap
@@ -154,7 +154,6 @@ GONE_OVER: weakref.WeakSet[Entry] = weakref.WeakSet()
 """The entries that telegrad's graph may lead to; those of roots and messages stand alone."""
 
 _PYTHON_NODE: Any = torch._C._FunctionBase
-_is_transformed: Any = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
@@ -182,7 +181,7 @@ def from_torch(tensor: Any) -> Tensor:
         raise DeviceError(f"expected a torch tensor on the CPU, got one on {tensor.device}")
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise DTypeError(f"expected a dense torch tensor, got one of layout {tensor.layout}")
-    if _is_transformed(tensor):
+    if is_transformed(tensor):
         raise GradientError(
             "expected a torch tensor with numbers of its own, got one inside of a function "
             "transform (torch.func), which does not go over; convert it outside of the transform"

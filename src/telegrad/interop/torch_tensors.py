@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from telegrad.errors import DeviceError, ProtocolViolation, Unserializable
-from telegrad.interop.torch_arrays import CPU
+from telegrad.interop.torch_arrays import CPU, is_transformed
 from telegrad.interop.torch_modes import run_ordinarily
 from telegrad.rpc.wire import kinds
 
@@ -30,7 +30,6 @@ _NATIVE: Final = frozenset(
     )
 )
 """The dtypes that NumPy has too."""
-_is_transformed: Any = torch._C._functorch.is_functorch_wrapped_tensor
 _is_inferring: Any = torch.is_inference_mode_enabled
 _DENSE, _SPARSE = range(2)
 _STRIDED: Final = torch.strided
@@ -54,7 +53,7 @@ def to_parts(
     """
     requires_grad = tensor.requires_grad
     # Of some transforms (functionalize) NumPy would see memory that holds no values.
-    if type(tensor) in _TYPES and not _is_transformed(tensor):
+    if type(tensor) in _TYPES and not is_transformed(tensor):
         try:
             plain = tensor.detach() if requires_grad else tensor
             return [plain.numpy()], requires_grad
@@ -153,7 +152,7 @@ def check(tensor: torch.Tensor) -> None:
     """Raises for a tensor that can't travel."""
     kind = type(tensor)
     is_plain = kind in _TYPES and tensor.dtype in _NATIVE and tensor.layout is _STRIDED
-    if is_plain and tensor.is_cpu and not tensor.is_nested and not _is_transformed(tensor):
+    if is_plain and tensor.is_cpu and not tensor.is_nested and not is_transformed(tensor):
         return
     if kind not in _TYPES:
         raise Unserializable(
@@ -169,7 +168,7 @@ def check(tensor: torch.Tensor) -> None:
             f"expected a dense or a sparse COO torch tensor, got a {what} one, which can't travel; "
             "convert it with to_dense(), to_sparse_coo(), dequantize() or unbind() first"
         )
-    if _is_transformed(tensor):
+    if is_transformed(tensor):
         raise Unserializable(
             "expected a torch tensor with numbers of its own, got one inside of a function "
             "transform (torch.func), which can't travel; make the call outside of the transform"

@@ -40,7 +40,6 @@ class _Meeting:
         self.outcome: Future[dict[str, Any]] = Future()
         """Everybody's objects."""
         self._lock = threading.Lock()
-        self._is_settled = False
 
     def give(self, name: str, given: Any, size: int) -> None:
         """Takes an object; with the last one the meeting is over."""
@@ -52,14 +51,7 @@ class _Meeting:
 
     def settle(self, error: BaseException | None) -> None:
         """It is over, or failed; the first to say so counts."""
-        with self._lock:
-            if self._is_settled:
-                return
-            self._is_settled = True
-        if error is None:
-            self.outcome.set_result(self.objects)
-        else:
-            self.outcome.set_exception(error)
+        self.outcome._settle(None if error is not None else self.objects, error)
 
 
 class _Meetings:
