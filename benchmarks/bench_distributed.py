@@ -59,7 +59,8 @@ WORLDS: dict[int, dict[str, Item]] = {
     },
     2: {
         **{f"{n} hops": Item(hops(n), 3) for n in (2, 5, 9, 17)},
-        "transformer in two stages": Item(transformer, torch_goal=1),
+        "transformer in two stages": Item(transformer(1), torch_goal=1),
+        "the same, 4 micro-batches": Item(transformer(4)),
         "a call to each of 2 workers": Item(parallel_calls(2, 2), 3),
     },
     5: {
@@ -81,6 +82,7 @@ COMPARED = (
     "4 stages, 4 micro-batches",
     "activations of 16 MB",
     "transformer in two stages",
+    "the same, 4 micro-batches",
 )
 """Each with a backward pass."""
 

@@ -151,14 +151,23 @@ def large(lib: Library) -> Work:
     return run
 
 
-def transformer(lib: Library) -> Work:
-    """Two stages of two layers each on two workers: nearly all of it is kernels."""
-    data = np.random.default_rng(0).standard_normal((BATCH, LENGTH, FEATURES))
-    x = lib.tensor(data, requires_grad=False)
+def transformer(micro_batches: int) -> Program:
+    """Two stages of two layers each on two workers: nearly all of it is kernels.
 
-    def run() -> None:
-        with lib.autograd.context() as context_id:
-            y = lib.rpc.rpc_sync("w0", layers, (lib.key, ["w1"], x))
-            lib.autograd.backward(context_id, [(y * y).mean()])
+    With several micro-batches the stages can work side by side.
+    """
 
-    return run
+    def of(lib: Library) -> Work:
+        shape = (micro_batches, BATCH, LENGTH, FEATURES)
+        data = np.random.default_rng(0).standard_normal(shape)
+        parts = [(lib.key, ["w1"], lib.tensor(each, requires_grad=False)) for each in data]
+
+        def run() -> None:
+            with lib.autograd.context() as context_id:
+                futures = [lib.rpc.rpc_async("w0", layers, part) for part in parts]
+                losses = [(y * y).mean() for y in (future.wait() for future in futures)]
+                lib.autograd.backward(context_id, losses)
+
+        return run
+
+    return of

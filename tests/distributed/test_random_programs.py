@@ -50,14 +50,15 @@ def test_any_placement_and_schedule_gives_the_bits_of_one_process(block):
             same_bits(run_once(seed, placement, rng.randrange(10**6)), reference)
 
 
-@pytest.mark.parametrize("most", [1, 2])
-def test_the_bits_do_not_tell_how_many_gradients_left_together(most, monkeypatch):
+@pytest.mark.parametrize(("most", "riding"), [(1, 1.0), (2, 1.0), (1, 0.0)])
+def test_the_bits_do_not_tell_how_many_gradients_left_together(most, riding, monkeypatch):
     rng = random.Random(most)
     for seed in range(amount(100, 3000)):
         reference = alone(seed)
         placement = programs.random_placement(rng, WORKERS)
         with monkeypatch.context() as patch:
-            patch.setattr("telegrad.distributed.passes._LEAVE_TOGETHER", most)
+            patch.setattr("telegrad.distributed.passes._MOST", most)
+            patch.setattr("telegrad.distributed.carrying._RIDE_WITHIN", riding)
             same_bits(run_once(seed, placement, rng.randrange(10**6)), reference)
 
 

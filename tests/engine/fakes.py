@@ -19,8 +19,9 @@ class Log:
         assert node.name() not in self.delivered, "a gradient is delivered once"
         self.delivered[node.name()] = gradient
 
-    def depart(self, node: Any, cotangent: Any) -> None:
+    def depart(self, node: Any, cotangent: Any) -> bool:
         self.departed[node.name()] = cotangent
+        return True
 
 
 _next_key = count().__next__

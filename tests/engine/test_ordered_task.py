@@ -266,3 +266,21 @@ def test_a_pass_pauses_after_so_many_departures_and_goes_on() -> None:
         assert rounds == [min(most * (i + 1), 5) for i in range(-(-5 // most))]
         results.append(log.departed)
     assert all(result == results[0] for result in results)
+
+
+def test_a_pass_pauses_when_one_is_to_leave_and_the_time_has_come() -> None:
+    log = Log()
+    x = FakeLeaf("x")
+    recv = FakeNode("recv", is_boundary=True)
+    work = [FakeNode("work 2", (x,), log=log)]
+    work.append(FakeNode("work 1", (work[0],), log=log))
+    root = FakeNode("root", (work[1], recv), log=log)
+    task = task_of(log)
+    task.count([root])
+    task.feed(root, 10)
+    # By a clock that ticks with each node. The boundary is ready before the rest has run.
+    task.run(pause_at=2, clock=lambda: len(log.ran))
+    assert (log.ran, log.departed) == (["root", "work 1"], {"recv": 10})
+    task.run(pause_at=2, clock=lambda: len(log.ran))
+    assert log.delivered == {"x": 10}
+    assert not task.is_paused

@@ -2,8 +2,9 @@
 
 Every question (gradients for some messages, a search for live sends, "run on") is answered when
 all that it set off, here and further on, has ended; so when the root has its answers, the whole
-system is at rest. Gradients for one worker travel together. Gradients for the asker ride on the
-answer, unless something else is still under way.
+system is at rest. Gradients for one worker that are ready at about the same time travel together.
+Gradients for the asker ride on the answer, unless something else is still under way or the rest
+takes its time: stages of a pipeline work side by side only if each hands on what it has.
 
 A question's thread asks its own questions, then waits for their answers one by one and runs what
 they bring; the first failure that is known ends it, whoever is still at work. Waiting goes through
@@ -32,6 +33,9 @@ GRADIENTS: Final = "autograd.gradients"
 SEARCH: Final = "autograd.search"
 RESUME: Final = "autograd.resume"
 UNUSED: Final = "autograd.unused"
+# Seconds that gradients for the asker wait for the rest, to ride on the answer. Riding saves a
+# message and, at the asker, a thread; it is worth more than a place in the next frame.
+_RIDE_WITHIN: Final = 0.001
 
 
 class Carrier:
@@ -66,7 +70,7 @@ class Carrier:
         report = Report()
         try:
             self._find_targets(part)
-            self._carry(part, part.start(roots), report, 1, None)
+            self._carry(part, lambda: part.start(roots), report, 1, None)
             waiting = report.who_waits()
             if waiting and mode == "fast":
                 raise self._unused_calls(part, waiting, report)
@@ -85,7 +89,7 @@ class Carrier:
         self._find_live(part, waiting, report)
         self._ask_each(
             waiting,
-            lambda: self._carry(part, part.resume(), report, 2, None),
+            lambda: self._carry(part, part.resume, report, 2, None),
             lambda name: self._questions.ask(name, RESUME, part.plan),
             report,
         )
@@ -141,17 +145,18 @@ class Carrier:
     def _carry(
         self,
         part: Part,
-        ran: tuple[list[Departure], int],
+        run: Callable[[], tuple[list[Departure], int]],
         report: Report,
         phase: int,
         asker: str | None,
     ) -> list[Departure]:
-        """Sends what leaves, runs what comes back, until nothing is under way.
+        """Runs, sends what leaves, runs what comes back, until nothing is under way.
 
         Returns the gradients that may ride on the answer to `asker`.
         """
-        own = self._worker.name
-        departures, change = ran
+        own, now = self._worker.name, self._worker.host.now
+        began = now()
+        departures, change = run()
         report.change(own, change)
         riding: list[Departure] = []
         questions: list[Question] = []
@@ -159,8 +164,10 @@ class Carrier:
             leaving = _by_destination(departures)
             if asker is not None:
                 riding.extend(leaving.pop(asker, ()))
-                if riding and (leaving or questions):
-                    # Something else is under way: don't let the asker wait for it.
+                if riding and (
+                    leaving or questions or (part.is_paused and now() - began >= _RIDE_WITHIN)
+                ):
+                    # Something else is under way, or takes long: don't let the asker wait for it.
                     leaving[asker], riding = riding, []
             waits = len(leaving) == 1 and not questions and not part.is_paused
             for to, group in leaving.items():
@@ -217,7 +224,7 @@ class Carrier:
     def _new_part(self, context: Context, plan: Plan) -> Part:
         observer = self._worker.observer
         watch = None if observer is None else observer.running
-        return Part(context, plan, self._worker.info, watch)
+        return Part(context, plan, self._worker.info, self._worker.host.now, watch)
 
     def _find_targets(self, part: Part) -> None:
         for owner, reference in part.plan.targets or ():
@@ -245,7 +252,7 @@ class Carrier:
         report = Report()
         feeds = self._parcels.unpack(part, entries, request.arrays)
         asker = request.frm.name
-        riding = self._carry(part, part.receive(feeds, phase), report, phase, asker)
+        riding = self._carry(part, lambda: part.receive(feeds, phase), report, phase, asker)
         answer, arrays = self._parcels.pack(part, asker, riding) if riding else ([], [])
         request.reply([report.waiting, list(report.workers), answer], arrays)
 
@@ -258,7 +265,7 @@ class Carrier:
     def _on_resume(self, request: ServiceRequest) -> None:
         part = self._part(request.header[1])
         report = Report()
-        self._carry(part, part.resume(), report, 2, None)
+        self._carry(part, part.resume, report, 2, None)
         request.reply([report.waiting, list(report.workers)])
 
     def _on_unused(self, request: ServiceRequest) -> None:

@@ -41,9 +41,11 @@ Feed = tuple[int, Sequence[Any]]
 
 
 _by_path = attrgetter("path")
-# So many gradients leave before the rest is run: while these are on their way and worked on, this
-# worker goes on. Fewer would cost more in messages than is gained.
-_LEAVE_TOGETHER: Final = 32
+# What leaves for others is sent before the rest is run, so that they work on it while this worker
+# goes on: when there are so many, or when one has waited so many seconds for company. Less would
+# cost more in messages than is gained.
+_MOST: Final = 32
+_LONGEST: Final = 0.0005
 
 
 class Plan(msgspec.Struct, array_like=True, frozen=True):
@@ -79,6 +81,7 @@ class Part:
         context: Context,
         plan: Plan,
         worker: WorkerInfo,
+        clock: Callable[[], float],
         watch: Callable[[str], AbstractContextManager[Any]] | None = None,
     ) -> None:
         self.context = context
@@ -92,6 +95,7 @@ class Part:
         self._wanted: dict[int, int] = {}
         """References whose gradient was asked for, with the one under which it is captured."""
         self._worker_name = worker.name
+        self._clock = clock
         self._place = Place(context, (AFTER, *plan.path, AFTER + 1, worker.id))
         """Where hooks and rules call others: in this context, behind the gradients themselves."""
         self._served = (*plan.served, plan.pass_id)
@@ -196,10 +200,11 @@ class Part:
         token = CURRENT.set(self._place)
         served = SERVED.set(self._served)
         try:
+            pause_at = self._clock() + _LONGEST
             if foreign.known:
-                foreign.known[0].run(partial(self._task.run, _LEAVE_TOGETHER))
+                foreign.known[0].run(partial(self._task.run, _MOST, pause_at, self._clock))
             else:
-                self._task.run(_LEAVE_TOGETHER)
+                self._task.run(_MOST, pause_at, self._clock)
             if self._error is None:
                 # At once: others may look at them as soon as the root's call has returned.
                 self._kept += keep_retained(self._task.retained)
@@ -234,16 +239,17 @@ class Part:
             )
         return send
 
-    def _depart(self, recv: RecvNode, cotangent: Any) -> None:
+    def _depart(self, recv: RecvNode, cotangent: Any) -> bool:
         if recv.key <= self._first_input:
-            return
+            return False
         self._check_context(recv)
         if recv.peer == self._worker_name and not self.plan.recorded:
             # A call to oneself: the other end is here. In a recorded pass it leaves all the same,
             # as a message, so that the next order has the same boundaries wherever the calls went.
             self._task.feed(self._send_of(recv.message_id), Bundle(recv.parts_of(cotangent)))
-        else:
-            self._departures.append(Departure(recv.peer, recv, recv.parts_of(cotangent)))
+            return False
+        self._departures.append(Departure(recv.peer, recv, recv.parts_of(cotangent)))
+        return True
 
     def _check_context(self, recv: RecvNode) -> None:
         if recv.context is not self.context:

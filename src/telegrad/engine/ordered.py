@@ -12,14 +12,15 @@ Contributions are folded as soon as all with smaller ranks are in; only early on
    that lead to no goal are *skipped*: nothing of them runs. Whatever contributes to a node that
    leads to a goal leads there itself, so what is left receives the same contributions as ever.
 2. ``feed(node, cotangent)``: a cotangent from outside, before all contributions.
-3. ``run()``: runs what is ready. A boundary hands its cotangent to ``depart``; after `most` of
-   them it pauses, so that what leaves can be on its way while the rest runs. What remains in
-   ``sums`` at the end waits for contributors that have not run.
+3. ``run()``: runs what is ready. A boundary hands its cotangent to ``depart``; once enough is to
+   leave, or the time has come, it pauses, so that this can be on its way while the rest runs. What
+   remains in ``sums`` at the end waits for contributors that have not run.
 4. ``discover(nodes)``: which nodes that have not run do these reach? New boundaries are returned.
 5. ``drop_dead()``: forget the contributors that nothing live reaches, so that waiting nodes need
    only those that will come (design: SMART).
 """
 
+import math
 import sys
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -96,7 +97,7 @@ class OrderedTask:
     def __init__(
         self,
         deliver: Callable[[Any, Cotangent, bool], None],
-        depart: Callable[[Any, Cotangent], None],
+        depart: Callable[[Any, Cotangent | None], bool],
         *,
         keep_graph: bool,
         recorded: bool,
@@ -104,6 +105,7 @@ class OrderedTask:
     ) -> None:
         self.deliver = deliver
         self.depart = depart
+        """Called with a boundary and its cotangent; tells whether that leaves."""
         self.keep_graph = keep_graph
         self.recorded = recorded
         self.targets = targets
@@ -127,7 +129,7 @@ class OrderedTask:
         """Nodes that are ready with the only contribution they expected: nothing to sum."""
         self._expected: dict[Any, list[int]] = {}
         self._ready: list[Any] = []
-        self._left = 0
+        self._leaving = 0
         self.live: dict[Any, None] = {}
         """What ``discover`` has marked: reached, and not run yet."""
 
@@ -194,9 +196,17 @@ class OrderedTask:
         return bool(self._ready)
 
     @silent
-    def run(self, most: int = sys.maxsize) -> None:
-        """Runs everything that is ready, and what that makes ready, up to `most` departures."""
-        self._left = most
+    def run(
+        self,
+        most: int = sys.maxsize,
+        pause_at: float = math.inf,
+        clock: Callable[[], float] = float,
+    ) -> None:
+        """Runs everything that is ready, and what that makes ready.
+
+        It pauses when `most` are to leave; from `pause_at` on, a time of the clock, when one is.
+        """
+        self._leaving = 0
         node: Any = None
         ready, sums, done, whole = self._ready, self.sums, self.done, self._whole
         ranks, expected, joined = self.ranks, self._expected, self.joined
@@ -204,6 +214,8 @@ class OrderedTask:
         is_plain = self.watch is None and self.check is None and not self.targets
         try:
             while ready:
+                if self._leaving and (self._leaving >= most or clock() >= pause_at):
+                    return
                 node = ready.pop()
                 if node in done:
                     continue
@@ -216,7 +228,7 @@ class OrderedTask:
                     contributions = (None,) * len(edges)
                     if node.is_boundary and node not in joined:
                         # The other side waits for it: it must hear that nothing comes.
-                        self.depart(node, None)
+                        self._depart(node, None)
                 elif node.key < 0:
                     self._finish_leaf(node, cotangent, is_alone)
                     continue
@@ -230,8 +242,6 @@ class OrderedTask:
                         node.release()
                 else:
                     contributions = self._run_with_guests(node, cotangent, edges)
-                    if not self._left:
-                        return
                 cotangent = None
                 for edge, contribution in zip(edges, contributions):
                     if skipped and edge in skipped:
@@ -267,8 +277,7 @@ class OrderedTask:
             cotangent = node.before_run(cotangent)
         if node.is_boundary:
             if node not in self.joined:
-                self.depart(node, cotangent)
-                self._left -= 1
+                self._depart(node, cotangent)
                 return ()
         elif node.freed:
             raise freed_error(node)
@@ -286,6 +295,10 @@ class OrderedTask:
         if not self.keep_graph:
             node.release()
         return contributions
+
+    def _depart(self, node: Any, cotangent: Cotangent | None) -> None:
+        if self.depart(node, cotangent):
+            self._leaving += 1
 
     def _finish_leaf(self, leaf: Any, gradient: Cotangent, is_alone: bool) -> None:
         if leaf.hooks is not None:
@@ -339,5 +352,5 @@ class OrderedTask:
         self.live = {}
 
 
-def _ended(*args: Any) -> None:
+def _ended(*args: Any) -> Any:
     raise InternalError("a pass that has ended went on")

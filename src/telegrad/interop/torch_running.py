@@ -38,7 +38,7 @@ def run_joined(
         elif targets is None or node in targets:
             deliver(node, gradient, is_alone)
 
-    def refuse(node: Any, cotangent: Any) -> None:
+    def refuse(node: Any, cotangent: Any) -> bool:
         raise InternalError(f"a boundary that the walk did not see: {node.name()}")
 
     task = OrderedTask(

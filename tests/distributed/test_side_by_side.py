@@ -1,0 +1,92 @@
+"""Workers of one pass work side by side: what is ready leaves while the rest runs."""
+
+from contextlib import suppress
+
+from tests.distributed import handlers
+from tests.distributed.simulated import on_workers
+
+import telegrad as tg
+from telegrad.distributed import autograd, rpc
+from telegrad.errors import CallTimeout
+from telegrad.rpc.future import Future
+
+
+class Stages:
+    """Two micro-batches through two stages.
+
+    On its way back the first takes its time in `late`, and the second waits there until the first
+    has been through `early`.
+    """
+
+    through_early: Future[None]
+    seen = 0
+
+    @classmethod
+    def reset(cls):
+        cls.through_early, cls.seen = Future(), 0
+
+    @classmethod
+    def early(cls, x):
+        y = x * handlers.parameter()
+        y.register_hook(lambda gradient: cls._pass_early())
+        return y
+
+    @classmethod
+    def late(cls, x):
+        y = x * handlers.parameter()
+        y.register_hook(lambda gradient: cls._take_turn())
+        return y
+
+    @classmethod
+    def _pass_early(cls):
+        if not cls.through_early.done():
+            cls.through_early.set_result(None)
+
+    @classmethod
+    def _take_turn(cls):
+        cls.seen += 1
+        if cls.seen == 2:
+            cls.through_early.wait(10)
+            return
+        with suppress(CallTimeout):
+            Future().wait(0.01)
+
+    @classmethod
+    def both(cls, x):
+        return rpc.rpc_sync("late", cls.late, (cls.early(x),))
+
+
+def gradients_of(micro_batches, run):
+    Stages.reset()
+    with autograd.context() as context_id:
+        outputs = [run(each) for each in micro_batches]
+        autograd.backward(context_id, [sum(y.sum() for y in outputs)])
+        assert Stages.seen == len(micro_batches)
+        return [autograd.get_gradients(context_id)[x].numpy().tolist() for x in micro_batches]
+
+
+def two():
+    return [tg.tensor([float(i), 1.0], requires_grad=True) for i in range(2)]
+
+
+@on_workers("main", "early", "late")
+def test_gradients_for_the_asker_leave_before_it_has_its_answer():
+    def run(x):
+        return rpc.rpc_sync("late", Stages.late, (rpc.rpc_sync("early", Stages.early, (x,)),))
+
+    assert gradients_of(two(), run) == [[4.0, 9.0]] * 2
+
+
+@on_workers("main", "early", "late")
+def test_a_stage_hands_on_what_it_has_to_the_one_that_called_it():
+    assert (
+        gradients_of(two(), lambda x: rpc.rpc_sync("early", Stages.both, (x,))) == [[4.0, 9.0]] * 2
+    )
+
+
+@on_workers("main", "late")
+def test_what_leaves_is_not_kept_by_what_runs_here():
+    def run(x):
+        return Stages.late(rpc.rpc_sync("late", Stages.early, (x,)))
+
+    assert gradients_of(two(), run) == [[4.0, 9.0]] * 2
