@@ -19,6 +19,7 @@ import pytest
 
 from telegrad.cli import main
 from telegrad.cli.command import worker_names
+from telegrad.rpc.environment import THREADS, threads_each
 
 pytestmark = [
     pytest.mark.processes,
@@ -107,6 +108,18 @@ def test_each_worker_runs_the_script_with_its_place_in_the_cluster(script: Scrip
         ["127.0.0.1", port, "1", "2", "trainer0", rest]
     )
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("chosen", [None, "7"])
+def test_workers_share_the_cores_unless_a_number_of_threads_was_chosen(
+    script: Script, chosen: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if chosen is None:
+        monkeypatch.delenv(THREADS, raising=False)
+    else:
+        monkeypatch.setenv(THREADS, chosen)
+    done = run("--workers", "1", script(f"import os; print(os.environ[{THREADS!r}])"))
+    assert done.stdout == f"[worker0] {chosen or threads_each(1)}\n", done.stderr
 
 
 def test_all_workers_read_one_fresh_key_as_often_as_they_like(script: Script) -> None:

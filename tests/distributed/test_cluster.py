@@ -16,6 +16,7 @@ from tests.rpc.neighbours import eventually
 
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.errors import CallTimeout, NotInitialized, UnknownWorker, UsageError, WorkerLost
+from telegrad.rpc.environment import THREADS, threads_each
 from telegrad.rpc.options import Options
 
 pytestmark = pytest.mark.processes
@@ -346,3 +347,13 @@ def test_strict_workers_serve_what_was_exposed_by_modules_imported_before_them(t
     assert "'served:hidden' is not served in strict mode" in hidden
     assert "or before the LocalCluster starts" in hidden
     assert "a module that every worker imports, not of the script itself" in of_the_script
+
+
+@pytest.mark.parametrize("chosen", [None, "7"])
+def test_workers_share_the_cores_unless_a_number_of_threads_was_chosen(chosen, monkeypatch):
+    if chosen is None:
+        monkeypatch.delenv(THREADS, raising=False)
+    else:
+        monkeypatch.setenv(THREADS, chosen)
+    with LocalCluster(["ps"]):
+        assert rpc.rpc_sync("ps", os.getenv, (THREADS,)) == (chosen or threads_each(2))

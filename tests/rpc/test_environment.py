@@ -1,12 +1,13 @@
 """How a worker finds its key and certificate by its environment."""
 
 import datetime
+import os
 from pathlib import Path
 
 import pytest
 
 from telegrad.errors import UsageError
-from telegrad.rpc.environment import CREDENTIALS, KEY_FILE, find_secrets
+from telegrad.rpc.environment import CREDENTIALS, KEY_FILE, find_secrets, threads_each
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.minting import mint
 
@@ -41,3 +42,11 @@ def test_without_any_the_error_lists_the_ways() -> None:
     said = r"telegrad run.*LocalCluster.*TELEGRAD_KEY_FILE.*fresh\(\).save.*TELEGRAD_CREDENTIALS"
     with pytest.raises(UsageError, match=said):
         find_secrets({})
+
+
+def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)), raising=False)
+    assert [threads_each(n) for n in (1, 3, 5, 16, 40)] == ["16", "5", "3", "1", "1"]
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert threads_each(2) == "1"

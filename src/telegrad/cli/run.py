@@ -66,6 +66,7 @@ def _execute(arguments: argparse.Namespace) -> int:
             environment = {
                 # A pipe would be filled by the block; its lines are wanted as they are written.
                 "PYTHONUNBUFFERED": "1",
+                names.THREADS: names.threads_each(len(workers)),
                 **os.environ,
                 names.MASTER_ADDR: "127.0.0.1",
                 names.MASTER_PORT: str(port),

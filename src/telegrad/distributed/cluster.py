@@ -2,8 +2,9 @@
 
 Children are fresh interpreters that take over `sys.path`, the interpreter's options (-O, -W, -X),
 the working directory and the environment, and never run the caller's script, so nothing needs a
-`__main__` guard. They are held by a socket each: when it closes, on exit, on an exception or
-because this process was killed, they end.
+`__main__` guard. Where the environment says nothing about threads, all share the cores. Children
+are held by a socket each: when it closes, on exit, on an exception or because this process was
+killed, they end.
 """
 
 import contextlib
@@ -24,6 +25,7 @@ from telegrad.distributed.child import Directory, Line, Plan
 from telegrad.distributed.equipment import equip
 from telegrad.errors import UnknownWorker, UsageError, WorkerLost
 from telegrad.rpc.current import default_worker, set_default_worker
+from telegrad.rpc.environment import THREADS, threads_each
 from telegrad.rpc.introduction import check_worker_name
 from telegrad.rpc.keys import KEY_BYTES, ClusterKey
 from telegrad.rpc.names import WorkerInfo
@@ -208,6 +210,7 @@ class LocalCluster:
                 [sys.executable, *options, "-c", _BOOT, str(theirs.fileno())],
                 stdin=subprocess.PIPE,
                 pass_fds=[theirs.fileno()],
+                env={THREADS: threads_each(len(self._names) + 1), **os.environ},
             )
         except BaseException:
             ours.close()

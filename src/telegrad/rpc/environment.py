@@ -4,6 +4,7 @@ The names are here and nowhere else: `telegrad run` sets them, `init_rpc` reads 
 environment comes in as an argument. Invariant: it holds paths of secrets, never a secret.
 """
 
+import os
 from collections.abc import Mapping
 
 from telegrad.errors import UsageError
@@ -16,9 +17,11 @@ __all__ = [
     "MASTER_ADDR",
     "MASTER_PORT",
     "RANK",
+    "THREADS",
     "WORKER_NAME",
     "WORLD_SIZE",
     "find_secrets",
+    "threads_each",
 ]
 
 MASTER_ADDR = "MASTER_ADDR"
@@ -28,6 +31,19 @@ WORLD_SIZE = "WORLD_SIZE"
 WORKER_NAME = "TELEGRAD_WORKER_NAME"
 KEY_FILE = "TELEGRAD_KEY_FILE"
 CREDENTIALS = "TELEGRAD_CREDENTIALS"
+THREADS = "OMP_NUM_THREADS"
+"""Read, where their own variables are not set, by OpenBLAS, MKL and PyTorch alike."""
+
+
+def threads_each(processes: int) -> str:
+    """The value of THREADS for each of the processes that share this machine's cores.
+
+    By default each would have threads for all cores; together they would wait for each other.
+    """
+    # Those that this process may use, where the system tells.
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    return str(max(1, cores // processes))
 
 
 def find_secrets(environment: Mapping[str, str]) -> tuple[ClusterKey, Credentials | None]:
