@@ -284,3 +284,58 @@ def test_a_pass_pauses_when_one_is_to_leave_and_the_time_has_come() -> None:
     task.run(pause_at=2, clock=lambda: len(log.ran))
     assert log.delivered == {"x": 10}
     assert not task.is_paused
+
+
+class FakeCrew:
+    """Runs what it is given when it is asked for news, last first."""
+
+    def __init__(self, refuses: tuple[Any, ...] = ()) -> None:
+        self._refuses = refuses
+        self._given: list[tuple[Any, Any]] = []
+        self.flying = 0
+
+    def run(self, node: Any, cotangent: Any) -> Any:
+        if node in self._refuses:
+            return node.pull(cotangent)
+        self._given.append((node, cotangent))
+        self.flying += 1
+        return None
+
+    def take_in(self) -> tuple[Any, Any, Exception | None] | None:
+        if not self._given:
+            return None
+        self.flying -= 1
+        node, cotangent = self._given.pop()
+        try:
+            return node, node.pull(cotangent), None
+        except ArithmeticError as error:
+            return node, None, error
+
+
+def test_what_a_crew_runs_is_taken_in_in_any_order_and_summed_in_one() -> None:
+    log = Log()
+    x = FakeLeaf("x")
+    pieces = [FakeNode(f"piece {i}", (x,), log=log) for i in range(4)]
+    task = task_of(log)
+    task.crew = FakeCrew(refuses=(pieces[2],))
+    task.count(pieces)
+    for piece, value in zip(pieces, (1.0, 1e16, -1e16, 3.0)):
+        task.feed(piece, value)
+    task.run()
+    assert log.ran == ["piece 2", "piece 0", "piece 1", "piece 3"]
+    assert log.delivered == {"x": ((1.0 + 1e16) + -1e16) + 3.0}
+
+
+def test_what_a_crew_raises_is_raised_by_the_pass() -> None:
+    def fail(cotangent: Any) -> Any:
+        raise ZeroDivisionError("a piece that fails")
+
+    log = Log()
+    piece = FakeNode("piece", (FakeLeaf("x"),), pull=fail)
+    task = task_of(log)
+    task.crew = FakeCrew()
+    task.count([piece])
+    task.feed(piece, 1)
+    with pytest.raises(ZeroDivisionError, match="a piece that fails"):
+        task.run()
+    assert log.delivered == {}

@@ -18,6 +18,7 @@ import msgspec
 
 from telegrad.distributed import foreign
 from telegrad.distributed.contexts import Context
+from telegrad.distributed.crew import Pace
 from telegrad.distributed.parcels import Parcels
 from telegrad.distributed.passes import Departure, Part, Plan
 from telegrad.distributed.questions import Question, Questions
@@ -47,6 +48,7 @@ class Carrier:
         self._questions = Questions(worker)
         self._parcels = Parcels(recorder)
         self._settling = Settling(recorder)
+        self._pace = Pace()
         worker.register_service(GRADIENTS, self._work_on(self._on_gradients))
         worker.register_service(SEARCH, self._work_on(self._on_search))
         worker.register_service(RESUME, self._work_on(self._on_resume))
@@ -224,7 +226,7 @@ class Carrier:
     def _new_part(self, context: Context, plan: Plan) -> Part:
         observer = self._worker.observer
         watch = None if observer is None else observer.running
-        return Part(context, plan, self._worker.info, self._worker.host.now, watch)
+        return Part(context, plan, self._worker.info, self._worker.host, self._pace, watch)
 
     def _find_targets(self, part: Part) -> None:
         for owner, reference in part.plan.targets or ():

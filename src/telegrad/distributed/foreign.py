@@ -46,7 +46,8 @@ class Cut(NamedTuple):
     leaves: dict[Any, Any]
     """The framework's own tensor for each node that stands for a leaf or another input."""
     pieces: Sequence[Any] = ()
-    """Those that can leave a part of themselves out, with ``leave_out(skipped)``."""
+    """Each can leave a part of itself out, with ``leave_out(skipped)``, and tells whether it
+    ``is_apart``: it may run while others of them do."""
 
 
 class Framework(Protocol):
@@ -77,6 +78,9 @@ class Framework(Protocol):
 
     def run(self, function: Callable[[], None]) -> None:
         """Calls what runs a pass in the modes that a thread has at first."""
+
+    def at_once(self) -> int:
+        """How many pieces of its graph may run at a time, on threads of this process."""
 
     def detached(self, value: Any) -> Any:
         """The value without history."""

@@ -23,12 +23,14 @@ import msgspec
 from telegrad.autograd.anomaly import refuse_nan
 from telegrad.distributed import foreign
 from telegrad.distributed.contexts import AFTER, CURRENT, SERVED, Context, Place
+from telegrad.distributed.crew import Crew, Pace
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
 from telegrad.distributed.turns import Turns
 from telegrad.engine import OrderedTask, keep_retained
 from telegrad.errors import ContextError, GraphFreedError, PassAborted
 from telegrad.graph import Bundle
 from telegrad.rpc.future import Future
+from telegrad.rpc.host import Host
 from telegrad.rpc.names import WorkerInfo
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.accumulating import own
@@ -81,7 +83,8 @@ class Part:
         context: Context,
         plan: Plan,
         worker: WorkerInfo,
-        clock: Callable[[], float],
+        host: Host,
+        pace: Pace,
         watch: Callable[[str], AbstractContextManager[Any]] | None = None,
     ) -> None:
         self.context = context
@@ -95,11 +98,13 @@ class Part:
         self._wanted: dict[int, int] = {}
         """References whose gradient was asked for, with the one under which it is captured."""
         self._worker_name = worker.name
-        self._clock = clock
+        self._host = host
+        self._pace = pace
         self._place = Place(context, (AFTER, *plan.path, AFTER + 1, worker.id))
         """Where hooks and rules call others: in this context, behind the gradients themselves."""
         self._served = (*plan.served, plan.pass_id)
         self._turns = Turns()
+        self._crew: Crew | None = None
         self._departures: list[Departure] = []
         self._kept: list[Callable[[], None]] = []
         """Takes back, one by one, the gradients that values retained in this pass."""
@@ -154,6 +159,11 @@ class Part:
         if self._task.skipped:
             for piece in pieces:
                 piece.leave_out(self._task.skipped)
+        # What is recorded side by side would be numbered by chance.
+        if len(pieces) > 1 and not self.plan.recorded and all(each.is_apart for each in pieces):
+            at_once = foreign.known[0].at_once()
+            if at_once > 1:
+                self._crew = self._task.crew = Crew(self._host, self._pace, set(pieces), at_once)
 
     def _is_goal(self, node: Any) -> bool:
         """Whether a node is an input, or a recv node behind which there may be one."""
@@ -182,7 +192,9 @@ class Part:
             return self._run()
 
     def go_on(self) -> tuple[list[Departure], int]:
-        """Runs on after a pause."""
+        """Runs on after a pause; if only the crew is at work, when one of it is done."""
+        if self._crew is not None and not self._task.is_paused:
+            self._crew.wait()
         with self._turns:
             return self._run()
 
@@ -200,11 +212,12 @@ class Part:
         token = CURRENT.set(self._place)
         served = SERVED.set(self._served)
         try:
-            pause_at = self._clock() + _LONGEST
+            clock = self._host.now
+            pause_at = clock() + _LONGEST
             if foreign.known:
-                foreign.known[0].run(partial(self._task.run, _MOST, pause_at, self._clock))
+                foreign.known[0].run(partial(self._task.run, _MOST, pause_at, clock))
             else:
-                self._task.run(_MOST, pause_at, self._clock)
+                self._task.run(_MOST, pause_at, clock)
             if self._error is None:
                 # At once: others may look at them as soon as the root's call has returned.
                 self._kept += keep_retained(self._task.retained)
@@ -227,7 +240,7 @@ class Part:
     @property
     def is_paused(self) -> bool:
         """Whether there is more to run; what is to leave should not wait for it."""
-        return self._task.is_paused
+        return self._task.is_paused or (self._crew is not None and self._crew.flying > 0)
 
     def _send_of(self, message_id: int) -> SendNode:
         send = self.context.sends.get(message_id)

@@ -24,7 +24,7 @@ import math
 import sys
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Protocol
 
 from telegrad.arrays import silent
 from telegrad.arrays.ownership import ALONE
@@ -91,6 +91,19 @@ class Sum:
         return self.position == len(self.expected)
 
 
+class Crew(Protocol):
+    """Who runs nodes, some of them on other threads; in passes that are not recorded."""
+
+    flying: int
+    """How many were handed out and not taken in."""
+
+    def run(self, node: Any, cotangent: Cotangent) -> Any:
+        """What the node gives; None if it runs on another thread now."""
+
+    def take_in(self) -> tuple[Any, Any, Exception | None] | None:
+        """One that has run there, with what it gave or raised; None if there is none."""
+
+
 class OrderedTask:
     """The state of one worker's part of a pass; see the module's docstring for the steps."""
 
@@ -115,6 +128,8 @@ class OrderedTask:
         """Called with each node that has run and its contributions."""
         self.joined: dict[Any, Sequence[Any]] = {}
         """Boundaries that this pass goes on behind, with the edges they have in it."""
+        self.crew: Crew | None = None
+        """Who runs nodes side by side; None: they run here, one by one."""
         self.is_goal: Callable[[Any], bool] | None = None
         """Which nodes the pass is for; None for all."""
         self.skipped: set[Any] = set()
@@ -208,40 +223,55 @@ class OrderedTask:
         """
         self._leaving = 0
         node: Any = None
+        contributions: Any
         ready, sums, done, whole = self._ready, self.sums, self.done, self._whole
         ranks, expected, joined = self.ranks, self._expected, self.joined
         recorded, keep, skipped = self.recorded, self.keep_graph, self.skipped
         is_plain = self.watch is None and self.check is None and not self.targets
+        crew = self.crew
         try:
-            while ready:
+            while ready or (crew is not None and crew.flying):
                 if self._leaving and (self._leaving >= most or clock() >= pause_at):
                     return
-                node = ready.pop()
-                if node in done:
-                    continue
-                done.add(node)
-                edges = node.edges if not joined else joined.get(node, node.edges)
-                cotangent = whole.pop(node) if node in whole else sums.pop(node).total
-                is_alone = sys.getrefcount(cotangent) <= ALONE
-                contributions: Any
-                if cotangent is None:
-                    contributions = (None,) * len(edges)
-                    if node.is_boundary and node not in joined:
-                        # The other side waits for it: it must hear that nothing comes.
-                        self._depart(node, None)
-                elif node.key < 0:
-                    self._finish_leaf(node, cotangent, is_alone)
-                    continue
-                elif is_plain and node.hooks is None and not node.is_boundary:
-                    if node.freed:
-                        raise freed_error(node)
-                    contributions = (
-                        node.pull_recorded(cotangent) if recorded else node.pull(cotangent)
-                    )
-                    if not keep:
-                        node.release()
+                landed = None if crew is None or ready else crew.take_in()
+                if landed is not None:
+                    node, contributions, failure = landed
+                    if failure is not None:
+                        raise failure
+                    edges = node.edges
+                elif not ready:
+                    return
                 else:
-                    contributions = self._run_with_guests(node, cotangent, edges)
+                    node = ready.pop()
+                    if node in done:
+                        continue
+                    done.add(node)
+                    edges = node.edges if not joined else joined.get(node, node.edges)
+                    cotangent = whole.pop(node) if node in whole else sums.pop(node).total
+                    is_alone = sys.getrefcount(cotangent) <= ALONE
+                    if cotangent is None:
+                        contributions = (None,) * len(edges)
+                        if node.is_boundary and node not in joined:
+                            # The other side waits for it: it must hear that nothing comes.
+                            self._depart(node, None)
+                    elif node.key < 0:
+                        self._finish_leaf(node, cotangent, is_alone)
+                        continue
+                    elif is_plain and node.hooks is None and not node.is_boundary:
+                        if node.freed:
+                            raise freed_error(node)
+                        if crew is not None:
+                            contributions = crew.run(node, cotangent)
+                            if contributions is None:
+                                continue
+                        elif recorded:
+                            contributions = node.pull_recorded(cotangent)
+                        else:
+                            contributions = node.pull(cotangent)
+                        if not keep:
+                            node.release()
+                    else:
+                        contributions = self._run_with_guests(node, cotangent, edges)
                 cotangent = None
                 for edge, contribution in zip(edges, contributions):
                     if skipped and edge in skipped:

@@ -29,6 +29,7 @@ from telegrad.interop.torch_modes import (
     is_recording,
     run_ordinarily,
 )
+from telegrad.rpc.environment import usable_cores
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.levels import Level
@@ -90,6 +91,11 @@ class Torch:
 
     def run(self, function: Callable[[], None]) -> None:
         run_ordinarily(function)
+
+    def at_once(self) -> int:
+        # Each has as many threads for its kernels as PyTorch is told to use. On a GPU they would
+        # only stand in line.
+        return 1 if _is_cuda_in_use() else usable_cores() // torch.get_num_threads()
 
     def detached(self, value: torch.Tensor) -> torch.Tensor:
         if is_open() and (tangent := tangent_of(value)) is not None:

@@ -83,6 +83,11 @@ class Region(Hooked):
     def name(self) -> str:
         return "TorchRegionBackward"
 
+    @property
+    def is_apart(self) -> bool:
+        """Whether PyTorch goes over its own nodes alone, without hooks of ours at any."""
+        return not (self.taken or self.taps or self.goes_on)
+
     def slot(self, place: Place) -> int:
         """The place in the Bundle of an edge into the region."""
         return self.places.setdefault(place, len(self.places))

@@ -22,6 +22,7 @@ __all__ = [
     "WORLD_SIZE",
     "find_secrets",
     "threads_each",
+    "usable_cores",
 ]
 
 MASTER_ADDR = "MASTER_ADDR"
@@ -40,10 +41,13 @@ def threads_each(processes: int) -> str:
 
     By default each would have threads for all cores; together they would wait for each other.
     """
-    # Those that this process may use, where the system tells.
+    return str(max(1, usable_cores() // processes))
+
+
+def usable_cores() -> int:
+    """The cores that this process may use, where the system tells; else those there are."""
     affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-    return str(max(1, cores // processes))
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 def find_secrets(environment: Mapping[str, str]) -> tuple[ClusterKey, Credentials | None]:
