@@ -192,6 +192,20 @@ def test_a_schedule_of_any_callable_and_its_state(model):
         schedule.load_state_dict({"owners": {"b": saved["owners"]["b"]}})
 
 
+def test_a_schedule_whose_state_fits_one_owner_alone_is_as_it_was_on_all(model):
+    optimizer = DistributedOptimizer(optim.SGD, model, lr=1.0)
+    schedule = optimizer.schedule(StepLR, 2, gamma=0.5)
+    schedule.step()
+    before = schedule.state_dict()
+    of_b, of_c = before["owners"]["b"], before["owners"]["c"]
+    odd = {"owners": {"b": {**of_b, "last_epoch": 4}, "c": {**of_c, "base_lrs": [1.0, 1.0]}}}
+    with pytest.raises(UsageError, match="for 1 groups") as caught:
+        schedule.load_state_dict(odd)
+    assert any("these did: b" in note for note in caught.value.__notes__)
+    assert schedule.state_dict() == before
+    assert schedule.get_last_lr() == {"b": [1.0], "c": [1.0]}
+
+
 def test_a_restored_state_goes_on_as_if_nothing_had_happened(cluster, model):
     batches = inputs(10)
     optimizer = DistributedOptimizer(optim.Adam, model, lr=0.05)

@@ -88,16 +88,14 @@ class DistributedOptimizer:
         The owners must have the same names, with the same number and shapes of parameters on each.
         """
         owners = _states_of(state, self._local)
-        before = self._everywhere(local.state_dict, "read the state of the optimiser")
-        try:
-            _load(self._local, owners)
-        except Exception as error:
-            # Those that took the new state must not be left with it beside one that did not.
-            try:
-                _load(self._local, before)
-            except Exception as second:
-                error.add_note(f"the old state could not be put back everywhere: {second}")
-            raise
+        _replace(self.state_dict()["owners"], owners, self._load)
+
+    def _load(self, owners: Mapping[str, Any]) -> None:
+        asked = {
+            owner: (local.load_state_dict, (reference, owners[owner]))
+            for owner, reference in self._local.items()
+        }
+        _ask_all("restore the state of the optimiser", asked)
 
     def schedule(
         self, scheduler_class: Callable[..., Any], *args: Any, **kwargs: Any
@@ -160,8 +158,14 @@ class DistributedScheduler:
         return {"owners": self._everywhere("state_dict", "read the state of the scheduler")}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what ``state_dict`` gave; the owners must have the same names."""
+        """Goes on from what ``state_dict`` gave; one that does not fit changes nothing.
+
+        The owners must have the same names.
+        """
         owners = _states_of(state, self._local)
+        _replace(self.state_dict()["owners"], owners, self._load)
+
+    def _load(self, owners: Mapping[str, Any]) -> None:
         asked = {
             owner: (local.call_scheduler, (reference, "load_state_dict", owners[owner]))
             for owner, reference in self._local.items()
@@ -181,12 +185,19 @@ def _check_live(context_id: int) -> None:
     autograd_of(current_worker()).recorder.contexts.get(context_id)
 
 
-def _load(references: Mapping[str, RRef], states: Mapping[str, Any]) -> None:
-    asked = {
-        owner: (local.load_state_dict, (reference, states[owner]))
-        for owner, reference in references.items()
-    }
-    _ask_all("restore the state of the optimiser", asked)
+def _replace(
+    before: Mapping[str, Any], after: Mapping[str, Any], load: Callable[[Mapping[str, Any]], None]
+) -> None:
+    """Loads the new states, by owner; where one does not take its own, the old ones everywhere."""
+    try:
+        load(after)
+    except Exception as error:
+        # Those that took the new state must not be left with it beside one that did not.
+        try:
+            load(before)
+        except Exception as second:
+            error.add_note(f"the old state could not be put back everywhere: {second}")
+        raise
 
 
 def _states_of(state: Any, owners: Mapping[str, Any]) -> Mapping[str, Any]:
