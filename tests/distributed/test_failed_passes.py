@@ -391,6 +391,44 @@ def run_elsewhere(function, *args):
         CURRENT.reset(token)
 
 
+class ReachesItself(tg.autograd.Function):
+    """Its rule has another worker differentiate what it made itself, and so runs again there."""
+
+    @staticmethod
+    def forward(ctx, value):
+        made = value * value
+        ctx.save_for_backward(value, made)
+        return made
+
+    @staticmethod
+    def backward(ctx, gradient):
+        value, made = ctx.saved_tensors
+        context_id = autograd._current_context()._context_id()
+        args = (context_id, made, rpc.RRef(value))
+        with tg.enable_grad():
+            return gradient * rpc.rpc_sync("c", slope_of, args)
+
+
+def slope_of(context_id, made, value):
+    return autograd.grad(context_id, made.sum(), value, create_graph=True)[0]
+
+
+def reach_itself(value):
+    return ReachesItself.apply(value)
+
+
+@on_workers("main", "b", "c")
+def test_a_rule_whose_pass_reaches_itself_ends_as_in_one_process(simulation):
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", reach_itself, (x(),)).sum()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("telegrad.distributed.running._DEEPEST", 20)
+            with pytest.raises(RecursionError, match=r"at most 20 passes .* the same rule again"):
+                autograd.backward(context_id, [y])
+        assert simulation.now < 10
+        assert no_gradients(context_id, "b", "c")
+
+
 # Lost workers, on virtual time.
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Final
 
 from telegrad.distributed import foreign
 from telegrad.distributed.carrying import Carrier
@@ -19,6 +19,9 @@ __all__ = ["Runner"]
 MODES = ("smart", "fast")
 PASS_NAME = "telegrad::distributed::autograd::backward"
 """Under which every pass is recorded, with its context id."""
+_DEEPEST: Final = 200
+"""How many passes may run one for the other. In one process Python's stack ends sooner; over
+workers each may have one of its own, and there would be no end but a call's timeout."""
 
 
 class Runner:
@@ -43,6 +46,13 @@ class Runner:
         """Runs a pass and returns when it has ended everywhere; with targets, only they count."""
         if mode not in MODES:
             raise UsageError(f"expected a mode of {' or '.join(MODES)}, got {mode!r}")
+        served = SERVED.get()
+        if len(served) >= _DEEPEST:
+            raise RecursionError(
+                f"expected at most {_DEEPEST} passes that hooks and rules start one for the other, "
+                "got one more: does a rule start a pass that reaches the same rule again? Let it "
+                "differentiate what it detached, or computed again"
+            )
         only = None if targets is None and remote_targets is None else (remote_targets or [])
         plan = Plan(
             context.id,
@@ -52,7 +62,7 @@ class Runner:
             create_graph,
             only,
             MODE.get().check_nan,
-            SERVED.get(),
+            served,
         )
         observer = self._worker.observer
         with nullcontext() if observer is None else observer.running(PASS_NAME, context.id):
