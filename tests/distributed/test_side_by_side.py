@@ -1,12 +1,15 @@
 """Workers of one pass work side by side: what is ready leaves while the rest runs."""
 
 from contextlib import suppress
+from itertools import count
 
 from tests.distributed import handlers
 from tests.distributed.simulated import on_workers
 
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
+from telegrad.distributed.passes import Part
+from telegrad.distributed.questions import Question, Questions
 from telegrad.errors import CallTimeout
 from telegrad.rpc.future import Future
 
@@ -90,3 +93,25 @@ def test_what_leaves_is_not_kept_by_what_runs_here():
         return Stages.late(rpc.rpc_sync("late", Stages.early, (x,)))
 
     assert gradients_of(two(), run) == [[4.0, 9.0]] * 2
+
+
+@on_workers("main", "b")
+def test_whoever_is_to_wait_for_its_answer_at_once_does_so_whoever_pauses_the_part(monkeypatch):
+    """Nobody else would read the answer."""
+    did, looks = [], count()
+    ask, go_on, wait = Questions.ask, Part.go_on, Question.wait
+
+    def asked(self, to, *args, waits=False):
+        did.append(f"asked {to}, waits" if waits else f"asked {to}")
+        return ask(self, to, *args, waits=waits)
+
+    monkeypatch.setattr(Questions, "ask", asked)
+    monkeypatch.setattr(Question, "wait", lambda self: (did.append("waited"), wait(self))[1])
+    monkeypatch.setattr(Part, "go_on", lambda self: (did.append("went on"), go_on(self))[1])
+    # As if another thread paused it again and again.
+    monkeypatch.setattr(Part, "is_paused", property(lambda self: next(looks) % 2 == 1))
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    with autograd.context() as context_id:
+        autograd.backward(context_id, [rpc.rpc_sync("b", handlers.scale, (x,)).sum()])
+        assert autograd.get_gradients(context_id)[x].tolist() == [2.0, 3.0]
+    assert did[:2] == ["asked b, waits", "waited"]

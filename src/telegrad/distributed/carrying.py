@@ -164,17 +164,20 @@ class Carrier:
         questions: list[Question] = []
         while True:
             leaving = _by_destination(departures)
+            # Asked once: another thread may pause or end the rest at any time. Whoever told a peer
+            # that it waits for the answer must do so, since nobody else reads it.
+            is_paused = part.is_paused
             if asker is not None:
                 riding.extend(leaving.pop(asker, ()))
                 if riding and (
-                    leaving or questions or (part.is_paused and now() - began >= _RIDE_WITHIN)
+                    leaving or questions or (is_paused and now() - began >= _RIDE_WITHIN)
                 ):
                     # Something else is under way, or takes long: don't let the asker wait for it.
                     leaving[asker], riding = riding, []
-            waits = len(leaving) == 1 and not questions and not part.is_paused
+            waits = len(leaving) == 1 and not questions and not is_paused
             for to, group in leaving.items():
                 questions.append(self._send(part, to, group, phase, waits))
-            if part.is_paused:
+            if is_paused:
                 departures, change = part.go_on()
                 report.change(own, change)
                 continue
