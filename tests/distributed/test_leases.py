@@ -2,6 +2,8 @@
 
 import contextlib
 import contextvars
+import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -150,10 +152,29 @@ def test_the_result_of_a_handler_that_outlives_its_context_leaves_nothing_in_it(
     with autograd.context():
         late = rpc.rpc_async("b", sleep_and_scale, (5.0, x()))
         simulation.sleep(1)
-    assert not late.wait().requires_grad
+    late.wait()
     (context,) = OUTLIVED
     assert context.released
     assert not context.sends
+
+
+@pytest.mark.parametrize("seconds", [0.0, 5.0], ids=["before", "after"])
+@on_workers("main", "b")
+def test_a_result_says_that_its_context_was_released_before_or_after_it_came(simulation, seconds):
+    w = tg.tensor([1.0, 1.0], requires_grad=True)
+    with autograd.context():
+        late = rpc.rpc_async("b", sleep_and_scale, (seconds, x()))
+        simulation.sleep(1)
+    y = late.wait()
+    assert y.detach().tolist() == [10.0, 21.0]
+    # Without the part through `y` the gradient of `w` would look whole, and x would have none.
+    with pytest.raises(ContextError, match="which is released"):
+        (y * w).sum().backward()
+    assert w.grad is None
+    reference = weakref.ref(y.node)
+    del y, late
+    gc.collect()
+    assert reference() is None
 
 
 @on_workers("main", "b")

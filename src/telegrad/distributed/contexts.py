@@ -158,6 +158,12 @@ class Contexts:
                 raise _unknown(context_id, self._worker_name)
             return found
 
+    def ended(self, context_id: int) -> Context:
+        """What stands for a released context in values that arrive after its end."""
+        context = Context(self, context_id, None)
+        context.released = True
+        return context
+
     def drop(self, context_id: int) -> Context | None:
         """Forgets a context; whatever it held can go."""
         with self._lock:

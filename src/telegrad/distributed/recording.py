@@ -92,12 +92,11 @@ class Recorder:
         if context_id == NO_GRAD:
             _make_constant(values)
         elif extra is not None:
-            context = self.contexts.find(context_id)
-            if context is None:
-                _make_constant(values)
-            else:
-                message_id, slots, path = extra
-                self._take(context, frm.name, message_id, values, slots, tuple(path), duals)
+            # Where it was released meanwhile, the values are there all the same, and whoever
+            # differentiates them is told; as constants they would lack a gradient unseen.
+            context = self.contexts.find(context_id) or self.contexts.ended(context_id)
+            message_id, slots, path = extra
+            self._take(context, frm.name, message_id, values, slots, tuple(path), duals)
 
     def failed_call(self, to: WorkerInfo, call_extra: Any, error: BaseException) -> None:
         if call_extra is not None and call_extra[1]:
@@ -236,6 +235,9 @@ class Recorder:
                 flat.extend(duals[i].flattened(value) if i in duals else flatten(value))
         recorded = flat if len(flat) == len(slots) else [flat[i] for i in slots]
         context.recvs[message_id] = RecvNode.join(recorded, message_id, path, frm, context)
+        if context.released:
+            # See `Contexts.drop`: nobody else would take it out again.
+            context.recvs.clear()
         if came is not values:
             foreign.join(values, came)
 
