@@ -1,5 +1,7 @@
 """create_graph over workers: derivatives of derivatives, equal to those of one process."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from tests.distributed import handlers
@@ -260,6 +262,22 @@ def test_a_transform_in_a_context_that_is_released_meanwhile_says_so():
         with pytest.raises(ContextError, match="got none, or one that is released"):
             functional.grad(_remote_square)(x)
         assert _remote_square(x).item() == (W * W).sum()
+
+
+def slope_of_remote_square(x, opens):
+    with autograd.context() if opens else nullcontext():
+        return functional.grad(_remote_square)(x)
+
+
+@on_workers("main", "b")
+def test_a_transform_in_a_handler_that_is_called_under_no_grad_needs_a_context_of_its_own():
+    x = tg.asarray(ONES)
+    with autograd.context():
+        found = rpc.rpc_sync("b", slope_of_remote_square, (x, False))
+        with tg.no_grad():
+            assert rpc.rpc_sync("b", slope_of_remote_square, (x, True)).tolist() == found.tolist()
+            with pytest.raises(ContextError, match="called under no_grad is in no context"):
+                rpc.rpc_sync("b", slope_of_remote_square, (x, False))
 
 
 def bend(x):

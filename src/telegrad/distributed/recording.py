@@ -288,8 +288,9 @@ def _refuse_variables(to: str, values: list[Any]) -> None:
         raise ContextError(
             f"expected a context around a call to worker {to!r} that takes part in what a "
             "transform differentiates, got none, or one that is released, so its gradient would be "
-            "zero; write `with telegrad.distributed.autograd.context():` around the transform, or "
-            "detach() what is sent"
+            "zero (a handler that is called under no_grad is in no context); write `with "
+            "telegrad.distributed.autograd.context():` around the transform, or detach() what is "
+            "sent"
         )
 
 
