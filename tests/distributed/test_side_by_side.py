@@ -115,3 +115,31 @@ def test_whoever_is_to_wait_for_its_answer_at_once_does_so_whoever_pauses_the_pa
         autograd.backward(context_id, [rpc.rpc_sync("b", handlers.scale, (x,)).sum()])
         assert autograd.get_gradients(context_id)[x].tolist() == [2.0, 3.0]
     assert did[:2] == ["asked b, waits", "waited"]
+
+
+def nap(seconds):
+    with suppress(CallTimeout):
+        Future().wait(seconds)
+
+
+def scale_and_take_its_time(x):
+    y = x * handlers.parameter()
+    y.register_hook(lambda gradient: nap(0.01))
+    return y
+
+
+@on_workers("main", "b")
+def test_one_that_is_behind_is_sent_more_at_a_time_and_needs_no_thread_for_each(simulation):
+    most, x = [0], tg.tensor([1.0, 2.0], requires_grad=True)
+
+    def look(gradient):
+        most[0] = max(most[0], len(simulation.hosts["b"].strands))
+        nap(0.001)
+
+    with autograd.context() as context_id:
+        outputs = [rpc.rpc_sync("b", scale_and_take_its_time, (x,)) for _ in range(200)]
+        for y in outputs:
+            y.register_hook(look)
+        autograd.backward(context_id, [sum(y.sum() for y in outputs)])
+        assert autograd.get_gradients(context_id)[x].tolist() == [400.0, 600.0]
+    assert most[0] < 30

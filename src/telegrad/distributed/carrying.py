@@ -196,7 +196,9 @@ class Carrier:
     ) -> Question:
         entries, arrays = self._parcels.pack(part, to, group)
         body = [part.plan, phase, entries]
-        return self._questions.ask(to, GRADIENTS, body, arrays, waits=waits)
+        question = self._questions.ask(to, GRADIENTS, body, arrays, waits=waits)
+        part.asked.append(question.answer)
+        return question
 
     def _search(self, part: Part, message_ids: list[int] | None, report: Report) -> None:
         """Marks what is live here, and asks the other end of each boundary to do the same."""

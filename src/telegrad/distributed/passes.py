@@ -12,6 +12,8 @@ that arrived before every input was made can't, and at a root that has all the i
 Gradients are staged here and become the context's when the pass has succeeded everywhere.
 """
 
+import math
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
@@ -48,6 +50,9 @@ _by_path = attrgetter("path")
 # cost more in messages than is gained.
 _MOST: Final = 32
 _LONGEST: Final = 0.0005
+# Unless so many questions, the last ones, are open: each keeps a thread of whoever was asked, and
+# what comes there sooner only waits there.
+_AT_ONCE: Final = 8
 
 
 class Plan(msgspec.Struct, array_like=True, frozen=True):
@@ -103,6 +108,8 @@ class Part:
         self._place = Place(context, (AFTER, *plan.path, AFTER + 1, worker.id))
         """Where hooks and rules call others: in this context, behind the gradients themselves."""
         self._served = (*plan.served, plan.pass_id)
+        self.asked: deque[Future[Any]] = deque(maxlen=_AT_ONCE)
+        """The answers to the questions that were asked last."""
         self._turns = Turns()
         self._crew: Crew | None = None
         self._departures: list[Departure] = []
@@ -213,7 +220,7 @@ class Part:
         served = SERVED.set(self._served)
         try:
             clock = self._host.now
-            pause_at = clock() + _LONGEST
+            pause_at = math.inf if self._is_ahead() else clock() + _LONGEST
             if foreign.known:
                 foreign.known[0].run(partial(self._task.run, _MOST, pause_at, clock))
             else:
@@ -236,6 +243,11 @@ class Part:
         waiting = len(self._task.sums)
         change, self._reported = waiting - self._reported, waiting
         return departures, change
+
+    def _is_ahead(self) -> bool:
+        """Whether others are still at work on all that was last sent."""
+        latest = tuple(self.asked)
+        return len(latest) == _AT_ONCE and not any(each._done for each in latest)
 
     @property
     def is_paused(self) -> bool:
@@ -342,6 +354,7 @@ class Part:
             )
             self._take_back()
         self.staged, self._kept = {}, []
+        self.asked.clear()
         self.ended._settle(None, None)
 
     def _take_back(self) -> None:

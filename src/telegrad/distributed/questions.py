@@ -40,6 +40,11 @@ class Question:
         self._call = call
         self._number = number
 
+    @property
+    def answer(self) -> Future[Any]:
+        """Settled when the answer has been read."""
+        return self._call
+
     def wait(self) -> tuple[Any, list[Any]]:
         """The answer's header and arrays; the other side's exception if it failed."""
         patience = self._asked_by.patience
