@@ -13,8 +13,10 @@ from tests.distributed.simulated import on_workers
 import telegrad as tg
 from telegrad.autograd import forward_ad
 from telegrad.distributed import autograd, rpc
+from telegrad.distributed.carrying import Carrier
 from telegrad.distributed.contexts import CURRENT, Place
 from telegrad.distributed.equipment import autograd_of, equip
+from telegrad.distributed.parcels import Parcels
 from telegrad.errors import ContextError, PassAborted, WorkerLost
 from telegrad.rpc.future import Future
 from telegrad.testing.simulation import Simulation
@@ -215,6 +217,30 @@ def test_a_pass_and_who_waits_for_it_are_told_that_the_context_was_released(simu
         ran.wait()
     with pytest.raises(ContextError, match=f"got {context_id}; .* is released"):
         asked.wait()
+
+
+@pytest.mark.parametrize("step", [(Carrier, "_find_targets"), (Parcels, "unpack")])
+def test_a_part_that_begins_as_its_context_is_released_says_so_and_is_not_kept(step, monkeypatch):
+    found, before = [], getattr(*step)
+
+    def release_meanwhile(self, part, *args):
+        if rpc.current_worker().name == "b":
+            found.append(part.context)
+            autograd_of(rpc.current_worker()).leases.release(part.context.id)
+        return before(self, part, *args)
+
+    @on_workers("main", "b")
+    def test():
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("b", handlers.scale, (x(),))
+            with pytest.raises(PassAborted, match="under way when the context was released"):
+                autograd.backward(context_id, [y.sum()])
+
+    monkeypatch.setattr(*step, release_meanwhile)
+    test()
+    (context,) = found
+    assert context.released
+    assert all(part.ended.done() for part in context.passes.values())
 
 
 def run_a_slow_pass(other, context_id):

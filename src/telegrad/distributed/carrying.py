@@ -23,6 +23,7 @@ from telegrad.distributed.parcels import Parcels
 from telegrad.distributed.passes import Departure, Part, Plan
 from telegrad.distributed.questions import Question, Questions
 from telegrad.distributed.recording import Recorder
+from telegrad.distributed.releasing import RELEASED
 from telegrad.distributed.report import Report
 from telegrad.distributed.settling import Settling
 from telegrad.errors import GradientError, InternalError, PassAborted
@@ -223,6 +224,8 @@ class Carrier:
             # Without the lock: a value may still be under way.
             self._find_targets(part)
         with context.lock:
+            if context.released:
+                raise PassAborted(f"pass {plan.pass_id} of context {context.id} {RELEASED}")
             if plan.pass_id in context.settled:
                 raise PassAborted(f"pass {plan.pass_id} of context {context.id} has ended already")
             first: Part = context.passes.setdefault(plan.pass_id, part)

@@ -257,6 +257,9 @@ class Part:
     def _send_of(self, message_id: int) -> SendNode:
         send = self.context.sends.get(message_id)
         if send is None:
+            if self._error is not None:
+                # The context was released, and its sends with it.
+                raise self._error
             raise GraphFreedError(
                 f"expected a graph that still has its saved values on worker "
                 f"{self._worker_name!r}, but message {message_id} was freed by an earlier pass of "

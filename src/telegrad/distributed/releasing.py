@@ -38,7 +38,10 @@ class Leases:
         context = self._recorder.contexts.drop(context_id)
         if context is None:
             return False
-        for part in list(context.passes.values()):
+        with context.lock:
+            # Whoever comes later sees that it is released: no part is left that nobody settles.
+            parts = list(context.passes.values())
+        for part in parts:
             part.settle(False, RELEASED)
         heard = (self._worker.name, heard_from)
         # A copy in one step: handlers of this context may still meet others.
