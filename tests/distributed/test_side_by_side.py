@@ -3,6 +3,7 @@
 from contextlib import suppress
 from itertools import count
 
+import pytest
 from tests.distributed import handlers
 from tests.distributed.simulated import on_workers
 
@@ -143,3 +144,21 @@ def test_one_that_is_behind_is_sent_more_at_a_time_and_needs_no_thread_for_each(
         autograd.backward(context_id, [sum(y.sum() for y in outputs)])
         assert autograd.get_gradients(context_id)[x].tolist() == [400.0, 600.0]
     assert most[0] < 30
+
+
+@on_workers("main", "b")
+def test_a_failure_elsewhere_ends_a_part_that_has_much_left_to_run():
+    seen = []
+
+    def look(gradient):
+        seen.append(gradient)
+        nap(0.1)
+
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    with autograd.context() as context_id:
+        outputs = [rpc.rpc_sync("b", handlers.with_failing_rule, (x,)) for _ in range(20)]
+        for y in outputs:
+            y.register_hook(look)
+        with pytest.raises(ZeroDivisionError):
+            autograd.backward(context_id, [sum(y.sum() for y in outputs)])
+    assert len(seen) < 5

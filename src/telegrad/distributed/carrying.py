@@ -178,7 +178,8 @@ class Carrier:
             waits = len(leaving) == 1 and not questions and not is_paused
             for to, group in leaving.items():
                 questions.append(self._send(part, to, group, phase, waits))
-            if is_paused:
+            if is_paused and not any(each.answer._done for each in questions):
+                # What has come meanwhile would go first: a failure, perhaps, or work for others.
                 departures, change = part.go_on()
                 report.change(own, change)
                 continue

@@ -103,10 +103,10 @@ class Questions:
         return Question(self, call, number)
 
     def take_next(self, asked: list[Question]) -> Question:
-        """Takes the question to wait for next out of the list: the first, or an answered one."""
+        """Takes the question to wait for next out of the list: an answered one, or the first."""
         if len(asked) == 1:
             return asked.pop()
-        following = asked[0]
+        following = next((each for each in asked if each._call._done), asked[0])
         if not following._call._done:
             self._wait(following._call, _MOMENT, following)
             if not following._call._done:
