@@ -7,8 +7,9 @@ has waited for a call's timeout asks whether the question is still being worked 
 it is not. So a wait always ends: with the answer, or with an error that names the worker.
 
 Of several open questions the first is waited for by reading its answer on this very thread, which
-is the fastest. Nobody else's answer would wake it there; so after a moment it waits for whichever
-is first instead, and a failure anywhere is known at once, however long the others take.
+is the fastest. Nobody else's answer would wake it there; so after a moment, once for each question,
+it waits for whichever is first instead: a failure anywhere is known at once, and what others
+answer is worked on, however long the first takes.
 """
 
 from contextlib import nullcontext
@@ -33,11 +34,12 @@ _MOMENT: Final = 0.02
 class Question:
     """One that was asked and not answered yet."""
 
-    __slots__ = ("_asked_by", "_call", "_number")
+    __slots__ = ("_asked_by", "_call", "_had_moment", "_number")
 
     def __init__(self, asked_by: "Questions", call: Call, number: int) -> None:
         self._asked_by = asked_by
         self._call = call
+        self._had_moment = False
         self._number = number
 
     @property
@@ -107,10 +109,11 @@ class Questions:
         if len(asked) == 1:
             return asked.pop()
         following = next((each for each in asked if each._call._done), asked[0])
-        if not following._call._done:
+        if not following._call._done and not following._had_moment:
+            following._had_moment = True
             self._wait(following._call, _MOMENT, following)
-            if not following._call._done:
-                following = self._first_answered(asked)
+        if not following._call._done:
+            following = self._first_answered(asked)
         asked.remove(following)
         return following
 
@@ -120,17 +123,22 @@ class Questions:
         tell = Quick(lambda _: some._settle(None, None))
         for question in asked:
             question._call.add_done_callback(tell)
-        while True:
-            answered = [question for question in asked if question._call._done]
-            for question in answered:
-                if question._call.exception() is not None:
-                    return question
-            if answered:
-                return answered[0]
-            self._wait(some, self.patience, asked[0])
-            if not some.done():
-                for question in asked:
-                    question._check_worked_on(self.patience)
+        try:
+            while True:
+                answered = [question for question in asked if question._call._done]
+                for question in answered:
+                    if question._call.exception() is not None:
+                        return question
+                if answered:
+                    return answered[0]
+                self._wait(some, self.patience, asked[0])
+                if not some.done():
+                    for question in asked:
+                        question._check_worked_on(self.patience)
+        finally:
+            # One that is open for long would gather those of each time that it is waited for.
+            for question in asked:
+                question._call._forget_callback(tell)
 
     def _wait(self, future: Future[Any], timeout: float | None, question: Question) -> None:
         """Waits for the future or the time; to those who watch, it is the question's wait."""

@@ -1,0 +1,107 @@
+"""How many round trips things take, where every message takes exactly ten milliseconds.
+
+Time is virtual, so the counts are exact: what is done side by side takes as long over eight workers
+as over one.
+"""
+
+from contextlib import contextmanager, suppress
+
+import numpy as np
+import pytest
+from tests.distributed import handlers
+from tests.distributed.simulated import on_workers
+
+import telegrad as tg
+from telegrad import optim
+from telegrad.distributed import autograd, rpc
+from telegrad.distributed.optim import DistributedOptimizer
+from telegrad.errors import CallTimeout
+from telegrad.rpc.future import Future
+from telegrad.testing.simulation import Faults
+
+OTHERS = [f"w{i}" for i in range(8)]
+EXACT = Faults(shortest=0.01, longest=0.01)
+ROUND_TRIP = 0.02
+
+on_nine_workers = on_workers("main", *OTHERS, faults=EXACT)
+
+
+@contextmanager
+def round_trips(count, simulation):
+    began = simulation.now
+    yield
+    assert (simulation.now - began) / ROUND_TRIP == pytest.approx(count)
+
+
+def leaf():
+    return tg.tensor(np.array([5.0, 7.0]), requires_grad=True)
+
+
+def parameter_reference():
+    return rpc.RRef(handlers.parameter())
+
+
+def call_all(function, *args):
+    return [call.wait() for call in [rpc.rpc_async(name, function, args) for name in OTHERS]]
+
+
+def loss_over_all(x):
+    return sum((y.sum() for y in call_all(handlers.scale, x)), tg.tensor(0.0))
+
+
+@on_nine_workers
+def test_a_pass_over_workers_side_by_side_takes_one(simulation):
+    with autograd.context() as context_id:
+        loss = loss_over_all(leaf())
+        with round_trips(1, simulation):
+            autograd.backward(context_id, [loss])
+
+
+@on_nine_workers
+def test_a_pass_with_unused_calls_takes_three(simulation):
+    x = leaf()
+    with autograd.context() as context_id:
+        loss = loss_over_all(x)
+        loss_over_all(x)
+        with round_trips(3, simulation):
+            autograd.backward(context_id, [loss])
+
+
+@on_nine_workers
+def test_what_an_optimiser_asks_of_its_owners_takes_one(simulation):
+    references = call_all(parameter_reference)
+    with round_trips(1, simulation):
+        optimizer = DistributedOptimizer(optim.SGD, references, lr=0.1)
+    with autograd.context() as context_id:
+        autograd.backward(context_id, [loss_over_all(leaf())])
+        with round_trips(1, simulation):
+            optimizer.step(context_id)
+    with round_trips(1, simulation):
+        optimizer.state_dict()
+
+
+def take_a_second_on_the_way_back(x):
+    def wait(gradient):
+        with suppress(CallTimeout):
+            Future().wait(1.0)
+
+    y = x * 2.0
+    y.register_hook(wait)
+    return y
+
+
+@on_workers("main", "slow", "b", "c", faults=Faults(shortest=0.001, longest=0.001))
+def test_whoever_is_slow_keeps_the_others_for_a_moment_at_most(simulation):
+    x = leaf()
+    with autograd.context() as context_id:
+        start = x * 1.0
+        ended = []
+        start.register_hook(lambda gradient: ended.append(simulation.now))
+        slow, y = rpc.rpc_sync("slow", take_a_second_on_the_way_back, (x,)), start
+        for i in range(10):
+            y = rpc.rpc_sync("bc"[i % 2], handlers.same, (y * 2.0,))
+        began = simulation.now
+        autograd.backward(context_id, [(slow + y).sum()])
+        # Ten times 2 ms there and back, and once the 20 ms that the slow one alone is waited for.
+        assert ended[0] - began < 0.041
+        assert autograd.get_gradients(context_id)[x].numpy().tolist() == [1026.0] * 2
