@@ -105,3 +105,27 @@ def test_whoever_is_slow_keeps_the_others_for_a_moment_at_most(simulation):
         # Ten times 2 ms there and back, and once the 20 ms that the slow one alone is waited for.
         assert ended[0] - began < 0.041
         assert autograd.get_gradients(context_id)[x].numpy().tolist() == [1026.0] * 2
+
+
+@on_nine_workers
+@pytest.mark.parametrize("how", [{}, {"as_rrefs": True}, {"create_graph": True}], ids=str)
+def test_gradients_of_referenced_inputs_come_in_one_more_than_the_pass(simulation, how):
+    references = call_all(parameter_reference)
+    x = leaf()
+    with autograd.context() as context_id:
+        loss = loss_over_all(x)
+        with round_trips(2, simulation):
+            *theirs, mine = autograd.grad(context_id, [loss], [*references, x], **how)
+        theirs = [each.to_here() if isinstance(each, rpc.RRef) else each for each in theirs]
+        assert [each.detach().numpy().tolist() for each in theirs] == [[5.0, 7.0]] * 8
+        assert mine.detach().numpy().tolist() == [16.0, 24.0]
+
+
+@on_nine_workers
+def test_references_that_were_just_asked_for_are_made_known_in_one_more(simulation):
+    with autograd.context() as context_id:
+        loss = loss_over_all(leaf())
+        references = [rpc.remote(name, handlers.fetch) for name in OTHERS]
+        with round_trips(3, simulation):
+            found = autograd.grad(context_id, [loss], references)
+        assert [each.numpy().tolist() for each in found] == [[5.0, 7.0]] * 8

@@ -19,6 +19,7 @@ from telegrad.distributed.gradient_map import GradientMap
 from telegrad.distributed.passes import Part
 from telegrad.distributed.summary import gradients
 from telegrad.errors import ContextError, DTypeError, GradientError, UsageError
+from telegrad.rpc.call import Call
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.names import COUNTER_BITS
 from telegrad.rpc.rref import RRef
@@ -150,7 +151,6 @@ def grad(
     remote: list[tuple[int, int]] = []
     for i, x in enumerate(chosen):
         if isinstance(x, RRef):
-            _make_known(x)
             remote.append((x.owner().id, x._rref))
         elif isinstance(x, Tensor) or foreign.framework_of(x) is not None:
             targets.setdefault(foreign.node_of_input(x, f"inputs[{i}]"), len(targets))
@@ -158,6 +158,7 @@ def grad(
             raise DTypeError(
                 f"expected a Tensor or an RRef to one as inputs[{i}], got {type(x).__name__}"
             )
+    _make_known([x for x in chosen if isinstance(x, RRef)])
     results: list[Any] = []
 
     def collect(part: Part) -> None:
@@ -168,14 +169,16 @@ def grad(
         scope: AbstractContextManager[Any] = Recording(True)
         try:
             with foreign.known[0].serving(scope) if foreign.known else scope:
+                asked: list[Any] = []
                 for x in chosen:
                     if isinstance(x, RRef):
                         how = (as_rrefs, materialize_grads, create_graph)
                         args = (found.id, part.plan.pass_id, x._rref, *how)
-                        results.append(current_worker().rpc_sync(x.owner(), _captured_here, args))
+                        asked.append(current_worker().rpc_async(x.owner(), _captured_here, args))
                     else:
                         node = foreign.node_of_input(x, "inputs")
-                        results.append(part.captured.get(targets[node]))
+                        asked.append(part.captured.get(targets[node]))
+                results.extend(each.wait() if isinstance(each, Call) else each for each in asked)
         finally:
             CURRENT.reset(token)
 
@@ -202,19 +205,20 @@ def grad(
     return tuple(results)
 
 
-def _make_known(reference: RRef) -> None:
-    """Returns when the owner has the value, where it may not have been asked to make it yet.
+def _make_known(references: Sequence[RRef]) -> None:
+    """Returns when the owners have the values, where they may not have been asked for them yet.
 
     A pass names references by number, and may come to the owner by another way than ``remote`` did.
     """
     worker = current_worker()
-    if reference._fork is not None and worker.references.is_early(reference._fork):
-        # It is no call of the program: whether it is made depends on the moment.
-        token = CURRENT.set(None)
-        try:
-            worker.rpc_sync(reference.owner(), _wait_for, (reference,))
-        finally:
-            CURRENT.reset(token)
+    early = [x for x in references if x._fork is not None and worker.references.is_early(x._fork)]
+    # It is no call of the program: whether it is made depends on the moment.
+    token = CURRENT.set(None)
+    try:
+        for call in [worker.rpc_async(x.owner(), _wait_for, (x,)) for x in early]:
+            call.wait()
+    finally:
+        CURRENT.reset(token)
 
 
 @expose
