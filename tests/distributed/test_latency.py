@@ -129,3 +129,16 @@ def test_references_that_were_just_asked_for_are_made_known_in_one_more(simulati
         with round_trips(3, simulation):
             found = autograd.grad(context_id, [loss], references)
         assert [each.numpy().tolist() for each in found] == [[5.0, 7.0]] * 8
+
+
+@on_nine_workers
+@pytest.mark.parametrize("look", [autograd.gradients, autograd.draw])
+def test_a_context_is_looked_at_in_one_for_each_step_away_from_here(simulation, look):
+    with autograd.context() as context_id:
+        loss_over_all(leaf())
+        with round_trips(1, simulation):
+            look(context_id)
+    with autograd.context() as context_id:
+        rpc.rpc_sync("w0", handlers.through, (["w1", "w2"], leaf()))
+        with round_trips(3, simulation):
+            look(context_id)

@@ -54,12 +54,14 @@ def gather(context_id: int, describe: Callable[..., Any], *here: Any) -> dict[st
     found: dict[str, Any] = {}
     token = CURRENT.set(None)  # Looking is not part of the program.
     try:
-        found[worker.name], todo = describe(context_id, *here)
-        while todo:
-            name = todo.pop(0)
-            if name not in found:
-                found[name], known = worker.rpc_sync(name, describe, (context_id,))
-                todo.extend(known)
+        found[worker.name], met = describe(context_id, *here)
+        while asked := [name for name in dict.fromkeys(met) if name not in found]:
+            # All at once: it takes a round trip for each step away from here, not for each worker.
+            calls = [worker.rpc_async(name, describe, (context_id,)) for name in asked]
+            met = []
+            for name, call in zip(asked, calls):
+                found[name], known = call.wait()
+                met.extend(known)
     finally:
         CURRENT.reset(token)
     return found
