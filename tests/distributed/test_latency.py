@@ -15,7 +15,7 @@ import telegrad as tg
 from telegrad import optim
 from telegrad.distributed import autograd, rpc
 from telegrad.distributed.optim import DistributedOptimizer
-from telegrad.errors import CallTimeout
+from telegrad.errors import CallTimeout, GradientError
 from telegrad.rpc.future import Future
 from telegrad.testing.simulation import Faults
 
@@ -142,3 +142,14 @@ def test_a_context_is_looked_at_in_one_for_each_step_away_from_here(simulation, 
         rpc.rpc_sync("w0", handlers.through, (["w1", "w2"], leaf()))
         with round_trips(3, simulation):
             look(context_id)
+
+
+@on_nine_workers
+def test_to_refuse_unused_calls_takes_three(simulation):
+    x = leaf()
+    with autograd.context() as context_id:
+        loss = loss_over_all(x)
+        loss_over_all(x)
+        with round_trips(3, simulation), pytest.raises(GradientError) as caught:
+            autograd.backward(context_id, [loss], mode="fast")
+        assert all(f"from {name!r}" in str(caught.value) for name in OTHERS)

@@ -127,13 +127,13 @@ class Carrier:
     def _unused_calls(self, part: Part, waiting: list[str], report: Report) -> GradientError:
         # What only waits for something that waits was used, and is not to blame.
         self._find_live(part, waiting, report)
-        plan = part.plan
+        plan, own = part.plan, self._worker.name
+        asked = {
+            name: self._worker.send_service(name, UNUSED, plan) for name in waiting if name != own
+        }
         lines = []
         for name in waiting:
-            if name == self._worker.name:
-                found = self._list_unused(plan)
-            else:
-                found, _ = self._worker.ask_service(name, UNUSED, plan)
+            found = self._list_unused(plan) if name == own else asked[name].wait()[0]
             lines += [f"  message {ident} from {name!r} to {peer!r}" for ident, peer in found]
         listing = "\n".join(lines)
         return GradientError(
