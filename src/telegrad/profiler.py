@@ -64,14 +64,9 @@ class profile:
 
     def _collect(self, recording: Recording) -> None:
         """Ends everywhere, and fetches what the others recorded."""
-        for name, ahead in self._ahead.items():
-            try:
-                events = recording.collect_from(name)
-            except ConnectionError:
-                # Lost meanwhile, with what it recorded.
-                events = []
+        for name, events in recording.collect_from(self._ahead).items():
             for event in events:
-                event.begin -= ahead
+                event.begin -= self._ahead[name]
             self.events[name] = events
 
     def export(self, path: str | Path) -> Path:

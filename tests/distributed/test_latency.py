@@ -16,6 +16,7 @@ from telegrad import optim
 from telegrad.distributed import autograd, rpc
 from telegrad.distributed.optim import DistributedOptimizer
 from telegrad.errors import CallTimeout, GradientError
+from telegrad.profiler import profile
 from telegrad.rpc.future import Future
 from telegrad.testing.simulation import Faults
 
@@ -153,3 +154,13 @@ def test_to_refuse_unused_calls_takes_three(simulation):
         with round_trips(3, simulation), pytest.raises(GradientError) as caught:
             autograd.backward(context_id, [loss], mode="fast")
         assert all(f"from {name!r}" in str(caught.value) for name in OTHERS)
+
+
+@on_nine_workers
+def test_what_the_workers_recorded_is_fetched_in_one(simulation):
+    watched = profile()
+    watched.__enter__()
+    call_all(abs, -1)
+    with round_trips(1, simulation):
+        watched.__exit__(None, None, None)
+    assert [len(watched.events[name]) for name in OTHERS] == [1] * 8

@@ -6,8 +6,8 @@ collects them aligns. The span of a call and that of its handler have one arrow'
 """
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import msgspec
@@ -115,10 +115,20 @@ class Recording:
         assert best is not None
         return best[1]
 
-    def collect_from(self, worker: str) -> list[Event]:
-        """Ends at another worker, and fetches what it recorded."""
-        _, (data,) = self._worker.ask_service(worker, COLLECT)
-        return _decode(data.tobytes())
+    def collect_from(self, workers: Iterable[str]) -> dict[str, list[Event]]:
+        """Ends at other workers, all at once, and fetches what they recorded."""
+        calls: dict[str, Call] = {}
+        found: dict[str, list[Event]] = {}
+        for name in workers:
+            # Lost meanwhile, with what it recorded.
+            found[name] = []
+            with suppress(ConnectionError):
+                calls[name] = self._worker.send_service(name, COLLECT)
+        for name, call in calls.items():
+            with suppress(ConnectionError):
+                _, (data,) = call.wait()
+                found[name] = _decode(data.tobytes())
+        return found
 
     def _on_start(self, request: ServiceRequest) -> None:
         self.start(request.frm.id)
