@@ -25,7 +25,15 @@ from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.future import Future
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.peers import Peer
-from telegrad.rpc.protocol.references import ABANDONED, DELETE, Held, ReferenceTable, Send, State
+from telegrad.rpc.protocol.references import (
+    ABANDONED,
+    CHILD,
+    DELETE,
+    Held,
+    ReferenceTable,
+    Send,
+    State,
+)
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.service import ServiceRequest
 
@@ -48,7 +56,9 @@ class References:
         self._table = ReferenceTable(worker.name, Future)
         # Forks in calls that were given up, and in answers, by path and number.
         self._unresolved: dict[tuple[Endpoint, int], Call] = {}
-        self._answered: dict[tuple[Endpoint, int], list[int]] = {}
+        self._answered: dict[tuple[Endpoint, int], dict[int, None]] = {}
+        # The answers of those forks: a message about one must not look at all.
+        self._answer_of: dict[int, tuple[Endpoint, int]] = {}
         self._released: collections.deque[tuple[bool, int]] = collections.deque()
         self._flushing = False
         self.handle_type: type[RRef] = RRef
@@ -201,7 +211,8 @@ class References:
             if isinstance(carrier, Call):
                 carrier.forks = [*(carrier.forks or ()), fork]
             else:
-                self._answered.setdefault((endpoint, carrier), []).append(fork)
+                self._answered.setdefault((endpoint, carrier), {})[fork] = None
+                self._answer_of[fork] = (endpoint, carrier)
         owner = reference._owner
         return [reference._rref, fork, owner.name, owner.id, owner.incarnation, is_early]
 
@@ -256,8 +267,14 @@ class References:
     def unanswered(self, endpoint: Endpoint, number: int) -> None:
         """An answer could not be sealed after all."""
         with self._lock:
-            forks = self._answered.pop((endpoint, number), [])
+            forks = self._forget_answer((endpoint, number))
         self._take_back(forks)
+
+    def _forget_answer(self, answer: tuple[Endpoint, int]) -> list[int]:
+        forks = list(self._answered.pop(answer, ()))
+        for fork in forks:
+            del self._answer_of[fork]
+        return forks
 
     def _take_back(self, forks: list[int]) -> None:
         with self._lock:
@@ -301,13 +318,20 @@ class References:
                     # It went with whoever sent it; a fork that is added now would never be dropped.
                     return
                 effects = self._table.handle(request.frm.name, tuple(request.header))
-                given = self._table.given
-                for key in [key for key in self._answered if key[0].peer.name == request.frm.name]:
-                    if not any(fork in given for fork in self._answered[key]):
-                        del self._answered[key]
+                if request.header[0] == CHILD:
+                    self._arrived_in_answer(request.header[1])
         except (ValueError, TypeError, KeyError) as error:
             raise ProtocolViolation(f"from {request.frm.name}: {error}") from error
         self._perform(effects)
+
+    def _arrived_in_answer(self, fork: int) -> None:
+        """A fork is in: its answer is of no interest when all of its forks are."""
+        answer = self._answer_of.pop(fork, None)
+        if answer is not None:
+            forks = self._answered[answer]
+            del forks[fork]
+            if not forks:
+                del self._answered[answer]
 
     def _perform(self, effects: list[Send]) -> None:
         # Without the lock: a value's finalizer may use references itself.
@@ -348,7 +372,7 @@ class References:
             mine = [key for key in self._unresolved if key[0].peer.name == name]
             unresolved = [self._unresolved.pop(key) for key in mine]  # noqa: F841
             for key in [key for key in self._answered if key[0].peer.name == name]:
-                del self._answered[key]
+                self._forget_answer(key)
         self._perform(effects)
         self._give_up_awaited_of(who.id, error)
 
@@ -372,6 +396,7 @@ class References:
             table, self._table = self._table, table
             unresolved, self._unresolved = self._unresolved, {}  # noqa: F841
             self._answered.clear()
+            self._answer_of.clear()
 
 
 def _never_made(rref: int, creator: str, why: str) -> WorkerLost:
