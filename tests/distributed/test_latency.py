@@ -145,6 +145,25 @@ def test_a_context_is_looked_at_in_one_for_each_step_away_from_here(simulation, 
             look(context_id)
 
 
+def use_one_of_two(x):
+    h = x * 2.0
+    rpc.rpc_sync("c", handlers.scale, (h,))
+    return rpc.rpc_sync("c", handlers.scale, (h,))
+
+
+@on_workers("main", "b", "c", faults=EXACT)
+def test_what_a_correction_has_for_who_asked_rides_on_the_answer(simulation):
+    x = leaf()
+    with autograd.context() as context_id:
+        loss = rpc.rpc_sync("b", use_one_of_two, (x,)).sum()
+        # Two for the gradients, there and back. To search and to run on takes one each: what is to
+        # go on at `main`, which asked, rides on the answer.
+        with round_trips(4, simulation):
+            autograd.backward(context_id, [loss])
+        assert autograd.get_gradients(context_id)[x].numpy().tolist() == [4.0, 6.0]
+        assert rpc.rpc_sync("c", handlers.gradient, (context_id,)) == [10.0, 14.0]
+
+
 @on_nine_workers
 def test_to_refuse_unused_calls_takes_three(simulation):
     x = leaf()

@@ -73,7 +73,7 @@ class Carrier:
         report = Report()
         try:
             self._find_targets(part)
-            self._carry(part, lambda: part.start(roots), report, 1, None)
+            self._carry(part, lambda: part.start(roots), report, 1, None, [])
             waiting = report.who_waits()
             if waiting and mode == "fast":
                 raise self._unused_calls(part, waiting, report)
@@ -90,39 +90,18 @@ class Carrier:
     def _correct(self, part: Part, waiting: list[str], report: Report) -> None:
         """Step 6: find what is live, everywhere; only then run on from the waiting nodes."""
         self._find_live(part, waiting, report)
-        self._ask_each(
-            waiting,
-            lambda: self._carry(part, part.resume, report, 2, None),
-            lambda name: self._questions.ask(name, RESUME, part.plan),
-            report,
-        )
+        own = self._worker.name
+        questions = [self._questions.ask(x, RESUME, part.plan) for x in waiting if x != own]
+        run = part.resume if own in waiting else _run_nothing
+        self._carry(part, run, report, 2, None, questions)
         if report.who_waits():
             raise InternalError(f"nodes still wait after the correction: {report.waiting}")
 
     def _find_live(self, part: Part, waiting: list[str], report: Report) -> None:
-        self._ask_each(
-            waiting,
-            lambda: self._search(part, None, report),
-            lambda name: self._questions.ask(name, SEARCH, [part.plan, None]),
-            report,
-        )
-
-    def _ask_each(
-        self,
-        names: list[str],
-        here: Callable[[], object],
-        there: Callable[[str], Question],
-        report: Report,
-    ) -> None:
         own = self._worker.name
-        questions = [there(name) for name in names if name != own]
-        if own in names:
-            here()
-        self._merge_all(questions, report)
-
-    def _merge_all(self, questions: list[Question], report: Report) -> None:
-        while questions:
-            report.merge(*self._questions.take_next(questions).wait()[0])
+        body = [part.plan, None]
+        questions = [self._questions.ask(x, SEARCH, body) for x in waiting if x != own]
+        self._search(part, None if own in waiting else [], report, None, questions)
 
     def _unused_calls(self, part: Part, waiting: list[str], report: Report) -> GradientError:
         # What only waits for something that waits was used, and is not to blame.
@@ -152,17 +131,18 @@ class Carrier:
         report: Report,
         phase: int,
         asker: str | None,
+        questions: list[Question],
     ) -> list[Departure]:
         """Runs, sends what leaves, runs what comes back, until nothing is under way.
 
-        Returns the gradients that may ride on the answer to `asker`.
+        `questions` are under way already. Returns the gradients that may ride on the answer to
+        `asker`.
         """
         own, now = self._worker.name, self._worker.host.now
         began = now()
         departures, change = run()
         report.change(own, change)
         riding: list[Departure] = []
-        questions: list[Question] = []
         while True:
             leaving = _by_destination(departures)
             # Asked once: another thread may pause or end the rest at any time. Whoever told a peer
@@ -202,16 +182,37 @@ class Carrier:
         part.asked.append(question.answer)
         return question
 
-    def _search(self, part: Part, message_ids: list[int] | None, report: Report) -> None:
-        """Marks what is live here, and asks the other end of each boundary to do the same."""
+    def _search(
+        self,
+        part: Part,
+        message_ids: list[int] | None,
+        report: Report,
+        asker: str | None,
+        questions: list[Question],
+    ) -> list[int]:
+        """Marks what is live here, and asks the other end of each boundary to do the same.
+
+        Returns the messages whose other end the asker has, where nothing else is under way: it
+        goes on there when it has its answer, as with gradients.
+        """
         report.change(self._worker.name, 0)
-        by_peer: dict[str, list[int]] = {}
-        for recv in part.discover(message_ids):
-            by_peer.setdefault(recv.peer, []).append(recv.message_id)
-        questions = [
-            self._questions.ask(peer, SEARCH, [part.plan, ids]) for peer, ids in by_peer.items()
-        ]
-        self._merge_all(questions, report)
+        riding: list[int] = []
+        found = part.discover(message_ids)
+        while True:
+            by_peer: dict[str, list[int]] = {}
+            for recv in found:
+                by_peer.setdefault(recv.peer, []).append(recv.message_id)
+            if asker is not None:
+                riding.extend(by_peer.pop(asker, ()))
+                if riding and (by_peer or questions):
+                    by_peer[asker], riding = riding, []
+            for peer, ids in by_peer.items():
+                questions.append(self._questions.ask(peer, SEARCH, [part.plan, ids]))
+            if not questions:
+                return riding
+            (waiting, workers, ids), _ = self._questions.take_next(questions).wait()
+            report.merge(waiting, workers)
+            found = part.discover(ids) if ids else []
 
     # What others ask.
 
@@ -260,24 +261,31 @@ class Carrier:
     def _on_gradients(self, request: ServiceRequest) -> None:
         raw_plan, phase, entries = request.header[1]
         part = self._part(raw_plan)
-        report = Report()
         feeds = self._parcels.unpack(part, entries, request.arrays)
+        self._carry_for(request, part, lambda: part.receive(feeds, phase), phase)
+
+    def _on_resume(self, request: ServiceRequest) -> None:
+        part = self._part(request.header[1])
+        self._carry_for(request, part, part.resume, 2)
+
+    def _carry_for(
+        self,
+        request: ServiceRequest,
+        part: Part,
+        run: Callable[[], tuple[list[Departure], int]],
+        phase: int,
+    ) -> None:
+        report = Report()
         asker = request.frm.name
-        riding = self._carry(part, lambda: part.receive(feeds, phase), report, phase, asker)
+        riding = self._carry(part, run, report, phase, asker, [])
         answer, arrays = self._parcels.pack(part, asker, riding) if riding else ([], [])
         request.reply([report.waiting, list(report.workers), answer], arrays)
 
     def _on_search(self, request: ServiceRequest) -> None:
         raw_plan, message_ids = request.header[1]
         report = Report()
-        self._search(self._part(raw_plan), message_ids, report)
-        request.reply([report.waiting, list(report.workers)])
-
-    def _on_resume(self, request: ServiceRequest) -> None:
-        part = self._part(request.header[1])
-        report = Report()
-        self._carry(part, part.resume, report, 2, None)
-        request.reply([report.waiting, list(report.workers)])
+        riding = self._search(self._part(raw_plan), message_ids, report, request.frm.name, [])
+        request.reply([report.waiting, list(report.workers), riding])
 
     def _on_unused(self, request: ServiceRequest) -> None:
         request.reply(self._list_unused(msgspec.convert(request.header, Plan)))
@@ -285,6 +293,10 @@ class Carrier:
     def _list_unused(self, plan: Plan) -> list[list[Any]]:
         part = self._recorder.contexts.get(plan.context_id).passes[plan.pass_id]
         return [[send.message_id, send.peer] for send in part.unused()]
+
+
+def _run_nothing() -> tuple[list[Departure], int]:
+    return [], 0
 
 
 def _by_destination(departures: Iterable[Departure]) -> dict[str, list[Departure]]:
