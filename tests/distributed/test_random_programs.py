@@ -8,6 +8,7 @@ from tests.distributed import programs
 from tests.distributed.soak import amount
 
 from telegrad.distributed.equipment import autograd_of, equip
+from telegrad.engine import OrderedTask
 from telegrad.testing.simulation import Faults, Simulation
 
 WORKERS = ("w0", "w1", "w2", "w3")
@@ -59,6 +60,33 @@ def test_the_bits_do_not_tell_how_many_gradients_left_together(most, riding, mon
         with monkeypatch.context() as patch:
             patch.setattr("telegrad.distributed.passes._MOST", most)
             patch.setattr("telegrad.distributed.carrying._RIDE_WITHIN", riding)
+            same_bits(run_once(seed, placement, rng.randrange(10**6)), reference)
+
+
+class AnyOrder(list):
+    """What is ready to run, of which any may be next."""
+
+    rng = random.Random(1)
+
+    def pop(self):
+        i = self.rng.randrange(len(self))
+        self[i], self[-1] = self[-1], self[i]
+        return super().pop()
+
+
+def test_the_bits_do_not_tell_in_which_order_nodes_ran(monkeypatch):
+    init = OrderedTask.__init__
+
+    def init_in_any_order(task, *args, **options):
+        init(task, *args, **options)
+        task._ready = AnyOrder()
+
+    rng = random.Random(5)
+    for seed in range(amount(60, 3000)):
+        reference = alone(seed)
+        placement = programs.random_placement(rng, WORKERS)
+        with monkeypatch.context() as patch:
+            patch.setattr(OrderedTask, "__init__", init_in_any_order)
             same_bits(run_once(seed, placement, rng.randrange(10**6)), reference)
 
 
