@@ -134,8 +134,9 @@ class Settling:
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
         for context in self._recorder.contexts.all():
-            for pass_id, succeeded in list(context.settled.items()):
-                if succeeded and maker_of(pass_id) == who.id:
+            # Not a list of the items, which others might change while it is made.
+            for pass_id in list(context.settled):
+                if maker_of(pass_id) == who.id and context.settled.get(pass_id):
                     self._pass_on(context, pass_id, True, who.name)
                     if not self._is_home(context):
                         notice = [context.id, pass_id, True, []]

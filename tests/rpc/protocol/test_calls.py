@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from tests.rpc.collecting import MANY, at_each_collection
+
 from telegrad.rpc.protocol.calls import Calls
 
 
@@ -37,3 +39,13 @@ def test_loss_drains_everything_and_nothing_is_left():
     assert calls.drain() == [Call(math.inf), Call(1.0)]
     assert len(calls) == 0
     assert calls.next_deadline() == math.inf
+
+
+def test_calls_that_are_made_while_the_table_is_looked_at_do_not_upset_it():
+    calls = Calls()
+    for _ in range(MANY):
+        calls.begin(Call(1.0))
+    with at_each_collection(lambda: calls.begin(Call(2.0))):
+        assert calls.next_deadline() == 1.0
+        assert len(calls.expired(1.0)) == MANY
+        assert set(map(type, calls.drain())) == {Call}

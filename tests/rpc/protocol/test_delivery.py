@@ -2,6 +2,8 @@
 
 import math
 
+from tests.rpc.collecting import MANY, at_each_collection
+
 from telegrad.rpc.protocol.delivery import Outbox
 
 
@@ -22,3 +24,11 @@ def test_an_acknowledged_notice_is_never_repeated():
     assert outbox.due(100.0) == [(second, "b")]
     outbox.clear()
     assert outbox.next_due() == math.inf
+
+
+def test_notices_that_are_posted_while_the_box_is_looked_at_do_not_upset_it():
+    outbox = Outbox()
+    posted = [outbox.post("a", 0.0) for _ in range(MANY)]
+    with at_each_collection(lambda: outbox.post("b", 9.0)):
+        due = outbox.due(1.0)
+    assert [number for number, _ in due] == posted

@@ -45,19 +45,25 @@ class Calls(Generic[C]):
 
     def expired(self, now: float) -> list[C]:
         """Close the calls whose deadline has passed and return them, oldest first."""
-        return self._finish_all([n for n, call in self._snapshot() if call.deadline <= now])
+        late = []
+        for number in self._numbers_now():
+            call = self.open.get(number)
+            if call is not None and call.deadline <= now:
+                late.append(number)
+        return self._finish_all(late)
 
     def next_deadline(self) -> float:
         """Return the earliest deadline of an open call; infinity if there is none."""
-        return min((call.deadline for _, call in self._snapshot()), default=math.inf)
+        return min((call.deadline for call in list(self.open.values())), default=math.inf)
 
     def drain(self) -> list[C]:
         """Close all calls and return them, oldest first."""
-        return self._finish_all([number for number, _ in self._snapshot()])
+        return self._finish_all(self._numbers_now())
 
     def _finish_all(self, numbers: list[int]) -> list[C]:
         return [call for number in numbers if (call := self.finish(number)) is not None]
 
-    def _snapshot(self) -> list[tuple[int, C]]:
-        # `list` of a dict's view does not let another thread in between.
-        return list(self.open.items())
+    def _numbers_now(self) -> list[int]:
+        # A list of a dict's keys or values lets nobody in between. One of its items might: it makes
+        # tuples, on which the collector may run finalizers, and these let other threads run.
+        return list(self.open)

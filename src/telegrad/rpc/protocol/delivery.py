@@ -49,8 +49,10 @@ class Outbox(Generic[M]):
     def due(self, now: float) -> list[tuple[int, M]]:
         """Return what to send again now, oldest first."""
         again: list[tuple[int, M]] = []
-        for number, entry in list(self.entries.items()):
-            if entry.due <= now:
+        # Not a list of the items, which others might change meanwhile; see `Calls._numbers_now`.
+        for number in list(self.entries):
+            entry = self.entries.get(number)
+            if entry is not None and entry.due <= now:
                 entry.pause = min(2 * entry.pause, _LONGEST_PAUSE)
                 entry.due = now + entry.pause
                 again.append((number, entry.message))  # type: ignore[arg-type]
