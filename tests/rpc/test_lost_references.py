@@ -1,5 +1,7 @@
 """References on paths that are lost, or that can't be opened: nothing stays behind."""
 
+import gc
+
 import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
@@ -113,6 +115,15 @@ def test_no_place_is_kept_for_an_early_reference_on_a_path_that_was_lost(simulat
 # An error that is kept keeps no frames, and so no handles.
 
 
+@pytest.fixture
+def uncollected():
+    """What is in no cycle goes without the collector."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
 def fetch_in_vain(reference, kind):
     try:
         reference.to_here()
@@ -169,6 +180,47 @@ def test_an_owner_frees_a_failed_value_after_it_was_fetched(simulation):
         assert fetch_in_vain(reference, KeyError) == "'none'"
         with pytest.raises(KeyError):
             reference.local_value()
+
+    simulation.run("a", program)
+    simulation.settle(2)
+    assert a.references.counts() == NOTHING
+
+
+def test_a_path_that_breaks_under_a_call_keeps_nothing_of_its_caller(uncollected):
+    with neighbours("a", "b") as (a, _):
+        reference = a.remote("b", int)
+        assert reference.to_here() == 0
+
+        def broken(*_):
+            raise BrokenPipeError("broken")
+
+        def program(reference):
+            a.peers.get("b").outgoing.send_by = broken
+            with pytest.raises(WorkerLost, match="broken"):
+                a.rpc_sync("b", simulated.fetch, (reference,))
+
+        program(reference)
+        assert a.references.counts()["held"] == 1
+        del reference
+        assert eventually(lambda: a.references.counts() == NOTHING)
+
+
+def test_an_owner_that_cant_be_reached_keeps_nothing_of_who_tried(
+    simulation, monkeypatch, uncollected
+):
+    a, b = simulation.worker("a"), simulation.worker("b")
+    fields = [a.next_id(), a.next_id(), "b", b.id, b.info.incarnation, False]
+
+    def refuse(*_):
+        raise WorkerLost("nobody answers")
+
+    def program():
+        a.rpc_sync("b", simulated.who)
+        a.peers.get("b").outgoing.closed = True
+        monkeypatch.setattr(a.host, "dial", refuse)
+        reference = a.references.acceptor(a._loopback)(fields)
+        with pytest.raises(WorkerLost, match="nobody answers"):
+            reference.to_here()
 
     simulation.run("a", program)
     simulation.settle(2)

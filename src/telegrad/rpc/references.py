@@ -40,7 +40,7 @@ from telegrad.rpc.service import ServiceRequest
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-__all__ = ["References"]
+__all__ = ["References", "forget_frames"]
 
 _SERVICE: Final = "telegrad.references"
 _CANCEL: Final = "cancel"
@@ -356,6 +356,7 @@ class References:
         try:
             self._worker.notify_service(peer.info, _SERVICE, list(effect.message))
         except (PeerError, UsageError, OSError) as error:
+            forget_frames(error)
             path = next((each for each in peer.endpoints() if not each.closed), None)
             if path is None:
                 self.peer_lost(peer.info, error)
@@ -397,6 +398,18 @@ class References:
             unresolved, self._unresolved = self._unresolved, {}  # noqa: F841
             self._answered.clear()
             self._answer_of.clear()
+
+
+def forget_frames(error: BaseException | None) -> None:
+    """Take the traceback off an error that is kept, and off what it came from.
+
+    The frames of whoever met it, and of their callers, hold handles: a table that keeps the error
+    as the reason why these are gone would wait for ever for their end.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        forget_frames(error.__cause__)
+        error = error.__context__
 
 
 def _never_made(rref: int, creator: str, why: str) -> WorkerLost:

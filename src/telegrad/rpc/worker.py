@@ -39,7 +39,7 @@ from telegrad.rpc.outgoing import Outgoing
 from telegrad.rpc.peers import Peer, Peers
 from telegrad.rpc.protocol.budget import Budget
 from telegrad.rpc.protocol.liveness import Verdict
-from telegrad.rpc.references import References
+from telegrad.rpc.references import References, forget_frames
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.service import Arrays, Service, ServiceRequest
 from telegrad.rpc.wire import frames
@@ -291,6 +291,7 @@ class Worker:
 
     def endpoint_lost(self, endpoint: Endpoint, cause: BaseException) -> None:
         """A path broke: its peer is lost, as far as this worker can tell."""
+        forget_frames(cause)
         with self.peers.lock:
             peer = self.peers.get(endpoint.peer.name)
             endpoints = [] if peer is None else peer.endpoints()
