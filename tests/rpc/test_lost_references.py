@@ -205,6 +205,17 @@ def test_a_path_that_breaks_under_a_call_keeps_nothing_of_its_caller(uncollected
         assert eventually(lambda: a.references.counts() == NOTHING)
 
 
+def test_a_call_that_could_not_be_packed_is_in_no_cycle_with_its_error(uncollected):
+    with neighbours("a", "b") as (a, _):
+        reference = a.remote("b", int)
+        assert reference.to_here() == 0
+        a.endpoint_lost(a.peers.get("b").outgoing, ConnectionError("cut"))
+        with pytest.raises(WorkerLost, match="can't be passed on"):
+            a.rpc_sync("b", simulated.fetch, (reference,))
+        del reference
+        assert eventually(lambda: a.references.counts() == NOTHING)
+
+
 def test_an_owner_that_cant_be_reached_keeps_nothing_of_who_tried(
     simulation, monkeypatch, uncollected
 ):

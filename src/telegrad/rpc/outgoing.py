@@ -114,7 +114,8 @@ class Outgoing:
             self._begin(call, CALL, flags, parent, header, buffers)
         except BaseException as error:
             worker.references.undelivered(call)
-            self._failed(call, error)
+            # Told, not settled: nobody has the call, and the frames of its error lead back to it.
+            self._tell_failed(call, error)
             raise
         return call
 
@@ -298,6 +299,10 @@ class Outgoing:
                 raise
 
     def _failed(self, call: Call, error: BaseException) -> None:
+        self._tell_failed(call, error)
+        call._settle(None, error)
+
+    def _tell_failed(self, call: Call, error: BaseException) -> None:
         interceptor = self._worker.interceptor
         if interceptor is not None and not call.is_service and not call._done:
             try:
@@ -307,7 +312,6 @@ class Outgoing:
         observer = self._worker.observer
         if observer is not None:
             observer.answered(call, 0)
-        call._settle(None, error)
 
     def expire(self, endpoint: Endpoint, now: float) -> None:
         """Fail the calls whose deadline has passed, on another thread: that may take its time."""
