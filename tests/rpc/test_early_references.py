@@ -44,7 +44,7 @@ def test_a_fetch_is_given_up_with_whoever_should_have_created_the_value():
             asked = reader.rpc_async("owner", fetch_value_of, (early,))
             reader.rpc_sync("owner", simulated.who)
             lost = WorkerLost("worker 'maker' was lost")
-            simulation.worker("owner").references.peer_lost(maker_info, lost)
+            simulation.worker("owner").references.peer_lost(maker_info, lost)()
             with pytest.raises(WorkerLost, match="maker"):
                 asked.wait(10)
             errors.append(asked.exception())

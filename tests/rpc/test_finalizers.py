@@ -146,5 +146,5 @@ def test_what_a_call_that_was_given_up_holds_may_use_references_when_it_goes(clo
         if closes:
             a.references.close()
         else:
-            a.references.peer_lost(b.info, ConnectionError("cut"))
+            a.references.peer_lost(b.info, ConnectionError("cut"))()
         assert ends == [True]

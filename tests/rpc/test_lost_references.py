@@ -26,6 +26,10 @@ def simulation():
     simulated.KEPT.clear()
 
 
+def nobody_answers(*_):
+    raise WorkerLost("nobody answers")
+
+
 def make_after_a_while():
     current_worker().host.simulation.sleep(2)
     return current_worker().make_rref(1)
@@ -87,11 +91,7 @@ def test_a_call_that_is_given_up_after_its_path_was_lost_waits_for_no_fate(simul
 
 def test_a_worker_that_cant_be_dialled_is_told_on_the_path_that_it_opened(simulation, monkeypatch):
     a, b = simulation.worker("a"), simulation.worker("b")
-
-    def refuse(*_):
-        raise WorkerLost("nobody answers")
-
-    monkeypatch.setattr(b.host, "dial", refuse)
+    monkeypatch.setattr(b.host, "dial", nobody_answers)
     simulation.run("a", lambda: a.rpc_sync("b", simulated.keep, ("kept", a.make_rref(1))))
     simulation.settle(2)
     assert a.references.counts() == {"owned": 1, "held": 0, "given": 0}
@@ -222,13 +222,10 @@ def test_an_owner_that_cant_be_reached_keeps_nothing_of_who_tried(
     a, b = simulation.worker("a"), simulation.worker("b")
     fields = [a.next_id(), a.next_id(), "b", b.id, b.info.incarnation, False]
 
-    def refuse(*_):
-        raise WorkerLost("nobody answers")
-
     def program():
         a.rpc_sync("b", simulated.who)
         a.peers.get("b").outgoing.closed = True
-        monkeypatch.setattr(a.host, "dial", refuse)
+        monkeypatch.setattr(a.host, "dial", nobody_answers)
         reference = a.references.acceptor(a._loopback)(fields)
         with pytest.raises(WorkerLost, match="nobody answers"):
             reference.to_here()
@@ -270,3 +267,57 @@ def test_a_lost_user_is_not_counted_if_its_word_is_read_after_the_loss():
         b.receive(path, Frame(NOTICE, 0, 0, 0, header, ()))
         del kept
         assert eventually(lambda: b.references.counts()["owned"] == 0)
+
+
+# A worker may be met anew while its loss is still being told.
+
+
+def meeting_anew(worker, other, meet):
+    """Lose each other, and meet again before this worker has told all that it lost the other."""
+    (path,) = worker.peers.get(other.name).endpoints()
+    ended, met = worker.host.ended, []
+
+    def then_meet(endpoint):
+        ended(endpoint)
+        worker.host.ended = ended
+        for each in other.peers.get(worker.name).endpoints():
+            other.endpoint_lost(each, ConnectionError("cut"))
+        met.append(meet())
+
+    worker.host.ended = then_meet
+    worker.endpoint_lost(path, ConnectionError("cut"))
+    return met.pop()
+
+
+def test_a_user_that_was_met_anew_is_counted_although_its_loss_is_still_being_told():
+    with neighbours("owner", "user") as (owner, user):
+        user.rpc_sync("owner", simulated.who)
+        reference = meeting_anew(owner, user, lambda: user.rpc_sync("owner", simulated.make, (7,)))
+        assert reference.to_here() == 7
+        del reference
+        assert eventually(lambda: owner.references.counts() == NOTHING)
+
+
+def test_an_owner_that_was_met_anew_is_not_given_up_although_its_loss_is_still_being_told():
+    with neighbours("owner", "user") as (owner, user):
+        user.rpc_sync("owner", simulated.who)
+        reference = meeting_anew(user, owner, lambda: user.rpc_sync("owner", simulated.make, (7,)))
+        assert reference.to_here() == 7
+        del reference
+        assert eventually(lambda: owner.references.counts() == NOTHING)
+
+
+def test_what_a_path_counted_goes_with_it_though_a_new_one_is_there_before_its_loss_is_told():
+    with neighbours("owner", "user") as (owner, user):
+        # All goes by one path: the end of another would tell of the loss as well.
+        user.host.dial = nobody_answers
+        owner.rpc_sync("user", simulated.keep, ("kept", owner.make_rref(1)))
+        path = owner.peers.get("user").outgoing
+        assert eventually(lambda: owner.references.counts()["given"] == 0)
+        # A send was interrupted; another thread calls before the first has told the loss.
+        path.closed = True
+        assert owner.rpc_sync("user", simulated.who) == "user"
+        owner.endpoint_lost(path, ConnectionAbortedError("a send was interrupted"))
+        assert eventually(lambda: owner.references.counts() == NOTHING)
+        simulated.KEPT.clear()
+        assert eventually(lambda: user.references.counts() == NOTHING)

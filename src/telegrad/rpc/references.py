@@ -8,7 +8,7 @@ any thread: they only note what is due, and the worker's timers do it.
 
 import collections
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -341,7 +341,9 @@ class References:
                 peer = self._worker.peers.find(effect.to)
             except UnknownWorker as error:
                 if isinstance(effect.to, int):
-                    self._give_up_awaited_of(effect.to, error)
+                    with self._lock:
+                        asked = self._asked_by(effect.to)
+                    self._give_up_awaited(asked, error)
                 continue
             if effect.message[0] == DELETE and peer.lost is not None:
                 # It counts nothing of a worker that it lost.
@@ -357,30 +359,46 @@ class References:
             self._worker.notify_service(peer.info, _SERVICE, list(effect.message))
         except (PeerError, UsageError, OSError) as error:
             forget_frames(error)
-            path = next((each for each in peer.endpoints() if not each.closed), None)
-            if path is None:
-                self.peer_lost(peer.info, error)
-            else:
+            with self._worker.peers.lock:
+                path = next((each for each in peer.endpoints() if not each.closed), None)
+                finish = None if path is not None else self.peer_lost(peer.info, error)
+            if path is not None:
                 # It can't be dialled for now, but has not lost us: what it counts must stay right.
                 self._worker.outgoing.notify_on(path, _SERVICE, list(effect.message))
+            elif finish is not None:
+                finish()
 
-    def peer_lost(self, who: WorkerInfo, error: BaseException) -> None:
-        """Forget the users, and give up the owners, on a lost worker."""
+    def peer_lost(
+        self, who: WorkerInfo, error: BaseException, paths: Sequence[Endpoint] = ()
+    ) -> Callable[[], None]:
+        """Forget the users, and give up the owners, on a lost worker, and close its paths.
+
+        The caller holds the lock of the peers, so that the worker can't be met anew meanwhile, and
+        calls what this returns when it has released that.
+        """
         name = who.name
         with self._lock:
+            for path in paths:
+                # In one step: what is counted from now on would never be dropped.
+                path.closed = True
             effects = self._table.peer_lost(name, error)
-            # They go when the lock has been released, too.
+            given_up = self._table.give_up_awaited(self._asked_by(who.id))
+            # They go when the locks have been released.
             mine = [key for key in self._unresolved if key[0].peer.name == name]
-            unresolved = [self._unresolved.pop(key) for key in mine]  # noqa: F841
+            unresolved = [self._unresolved.pop(key) for key in mine]
             for key in [key for key in self._answered if key[0].peer.name == name]:
                 self._forget_answer(key)
-        self._perform(effects)
-        self._give_up_awaited_of(who.id, error)
 
-    def _give_up_awaited_of(self, creator: int, error: BaseException) -> None:
-        with self._lock:
-            asked = [rref for rref in self._table.owned if maker_of(rref) == creator]
-        self._give_up_awaited(asked, error)
+        def finish() -> None:
+            unresolved.clear()
+            self._perform(effects)
+            for value in given_up:
+                value._settle(None, error)
+
+        return finish
+
+    def _asked_by(self, creator: int) -> list[int]:
+        return [rref for rref in self._table.owned if maker_of(rref) == creator]
 
     def _give_up_awaited(self, rrefs: list[int], error: BaseException) -> None:
         with self._lock:

@@ -213,6 +213,10 @@ class Worker:
             return endpoint
         if peer.info.name == self.name:
             return self._loopback
+        if endpoint is not None:
+            # A send was interrupted, and whoever made it is about to say so: of what the old path
+            # has counted nothing may be left when there is a new one.
+            self.endpoint_lost(endpoint, ConnectionAbortedError("a send was interrupted"))
         with self.peers.dialling(peer):
             if peer.outgoing is not None and not peer.outgoing.closed:
                 return peer.outgoing
@@ -235,7 +239,8 @@ class Worker:
             with self.peers.lock:
                 if endpoint.peer.incarnation != peer.info.incarnation:
                     self.peers.add(endpoint.peer, peer.address)
-                if not self.closed:
+                # One that has ended meanwhile is not entered: its loss was told as nobody's.
+                if not (self.closed or endpoint.closed):
                     peer.outgoing = endpoint
                     peer.lost = None
             if self.closed:
@@ -292,27 +297,31 @@ class Worker:
     def endpoint_lost(self, endpoint: Endpoint, cause: BaseException) -> None:
         """A path broke: its peer is lost, as far as this worker can tell."""
         forget_frames(cause)
+        reason = cause if str(cause) else type(cause).__name__
+        error = self._loss(endpoint.peer, reason, cause)
+        finish: Callable[[], None] | None = None
         with self.peers.lock:
             peer = self.peers.get(endpoint.peer.name)
             endpoints = [] if peer is None else peer.endpoints()
-            known = endpoint in endpoints
-            if peer is not None and known:
+            if peer is not None and endpoint in endpoints:
                 peer.outgoing = None
                 peer.incoming = []
                 peer.lost = cause
+                if not self.closed:
+                    # In one step: once the peer has been met anew, what it counts is to stay.
+                    finish = self.references.peer_lost(endpoint.peer, error, endpoints)
             else:
                 endpoints = [endpoint]
-        reason = cause if str(cause) else type(cause).__name__
+            for each in endpoints:
+                each.closed = True
         for each in endpoints:
-            each.closed = True
             each.outbox.clear()
             # Before the path is ended: whoever reads it then finds an end, but not this cause.
             self.outgoing.abandon(each, partial(self._loss, each.peer, reason, cause))
         for each in endpoints:
             self.host.ended(each)
-        if known and not self.closed:
-            error = self._loss(endpoint.peer, reason, cause)
-            self.references.peer_lost(endpoint.peer, error)
+        if finish is not None:
+            finish()
             for callback in list(self._gone_callbacks):
                 callback(endpoint.peer, error)
 
