@@ -148,3 +148,19 @@ def test_a_joining_that_is_no_text_is_hung_up_on_and_the_others_go_on(place):
     assert len(place.wait(10)) == 3
     first.join(10)
     second.join(10)
+
+
+def test_a_worker_that_does_not_read_keeps_nobody_waiting(place):
+    deaf = connect(place.address, identity=identity("deaf"))
+    try:
+        say(deaf, joining("deaf", 1))
+        assert eventually(lambda: "deaf" in place._members)
+        # More than the buffers of a connection take.
+        wordy = Joining("wordy", 2, 3, "x" * (16 << 20), 1)
+        members = join(place.address, identity("wordy"), wordy, 10)
+        assert place.wait(10) == members
+        # It is answered all the same, when it reads.
+        frame = FrameReader(deaf, Spinning(0.0)).read(time.monotonic() + 10)
+        assert msgspec.msgpack.decode(frame.header, type=list[Joining]) == members
+    finally:
+        deaf.close()

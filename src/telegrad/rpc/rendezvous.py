@@ -9,7 +9,8 @@ speaks only with those who proved the key.
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,6 +25,9 @@ from telegrad.rpc.transport.readiness import is_ready
 from telegrad.rpc.wire.frames import ANSWER, FAILURE, SERVICE, pack
 
 __all__ = ["Joining", "Meeting", "Rendezvous", "join"]
+
+# Seconds for one that takes its time to read an answer.
+_LONGEST_REPLY: Final = 10.0
 
 
 class Meeting(NamedTuple):
@@ -174,8 +178,22 @@ class Rendezvous:
 
 
 def _reply(connection: Connection, kind: int, content: object) -> None:
+    """Answer and hang up; nobody waits here for one that does not read."""
+    unsent = None
     try:
-        connection.send(pack(kind, 0, 0, 0, _encode(content), ()))
+        unsent = connection.send(pack(kind, 0, 0, 0, _encode(content), ()), (), time.monotonic())
+    except OSError:
+        pass
+    if unsent is None:
+        connection.close()
+    else:
+        rest = partial(_finish_reply, connection, unsent.rest)
+        threading.Thread(target=rest, name="telegrad-rendezvous", daemon=True).start()
+
+
+def _finish_reply(connection: Connection, rest: list[memoryview]) -> None:
+    try:
+        connection.send(rest, (), time.monotonic() + _LONGEST_REPLY)
     except OSError:
         pass
     finally:
