@@ -164,3 +164,8 @@ def test_a_worker_that_does_not_read_keeps_nobody_waiting(place):
         assert msgspec.msgpack.decode(frame.header, type=list[Joining]) == members
     finally:
         deaf.close()
+
+
+def test_who_waits_for_the_others_in_vain_is_told_that_they_did_not_come(place):
+    with pytest.raises(CallTimeout, match=r"^t0 reached rank 0 at .*, but not all 3 workers came"):
+        join(place.address, identity("t0"), joining("t0", 1), 0.1)

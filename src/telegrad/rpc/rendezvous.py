@@ -215,6 +215,9 @@ def join(address: str, identity: Identity, me: Joining, timeout: float) -> list[
         if frame.kind == FAILURE:
             raise UsageError(f"{me.name} can't join: {_decode_text(frame.header)}")
         return _decode_all(frame.header)
+    except CallTimeout:
+        # It is an OSError, too, but nobody has closed anything.
+        raise
     except (EOFError, OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CallTimeout(f"rank 0 at {address} closed the connection: {error}") from error
     finally:
