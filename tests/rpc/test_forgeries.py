@@ -8,6 +8,7 @@ import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
+from telegrad.distributed.equipment import equip
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.face import _Membership
 from telegrad.rpc.keys import ClusterKey
@@ -72,6 +73,28 @@ def test_a_reference_whose_fields_are_of_other_types_is_not_entered(trio, place)
     path(c, "b")
     c.close()
     assert eventually(lambda: told == ["c"])
+
+
+NONSENSE = [
+    ("telegrad.references", ["add", "1", 2, False]),
+    ("telegrad.references", ["delete", 1]),
+    ("telegrad.references", 7),
+    ("autograd.settle", [1, 2, "yes", []]),
+    ("autograd.release", [1]),
+    ("autograd.held", "1"),
+    ("autograd.level_closed", {}),
+    ("autograd.level_held", [[]]),
+]
+
+
+@pytest.mark.parametrize(("service", "header"), NONSENSE)
+def test_a_notice_that_no_worker_sends_ends_the_connection(trio, caplog, service, header):
+    a, b, c = trio
+    equip(b)
+    a.notify_service("b", service, header)
+    assert eventually(lambda: "a malformed notice came" in caplog.text)
+    assert eventually(lambda: a.peers.get("b").outgoing is None)
+    assert c.rpc_sync("b", simulated.who) == a.rpc_sync("b", simulated.who) == "b"
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from msgspec import convert
+
 from telegrad.distributed.telling import pass_on
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.names import WorkerInfo, maker_of
@@ -102,7 +104,7 @@ class LevelBook:
             del self._closed[next(iter(self._closed))]
 
     def _on_closed(self, request: ServiceRequest) -> None:
-        self._close(request.header)
+        self._close(convert(request.header, int))
 
     def _close(self, number: int) -> None:
         with self._lock:
@@ -140,12 +142,13 @@ class LevelBook:
                 self._close(number)
 
     def _on_held(self, request: ServiceRequest) -> None:
+        number = convert(request.header, int)
         with self._lock:
-            told = self._told.get(request.header)
+            told = self._told.get(number)
             if told is not None:
                 told[request.frm.name] = None
         if told is None:
-            pass_on(self._worker, [request.frm.name], CLOSED, request.header)
+            pass_on(self._worker, [request.frm.name], CLOSED, number)
 
     def facts_of(self, tangents: Any, to: str, arrays: list[Any]) -> list[Any]:
         """Describes tangents for a message to `to`; appends their arrays."""

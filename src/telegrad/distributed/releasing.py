@@ -8,6 +8,8 @@ the way that the home's notice would come, so the home is then told directly who
 from functools import partial
 from typing import Final
 
+from msgspec import convert
+
 from telegrad.distributed.recording import Recorder
 from telegrad.distributed.telling import pass_on, tell
 from telegrad.rpc.names import WorkerInfo, maker_of
@@ -50,7 +52,7 @@ class Leases:
         return True
 
     def _on_release(self, request: ServiceRequest) -> None:
-        self.release(request.header, request.frm.name)
+        self.release(convert(request.header, int), request.frm.name)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
         for context in self._recorder.contexts.all():
@@ -72,7 +74,7 @@ class Leases:
             self.release(context_id)
 
     def _on_held(self, request: ServiceRequest) -> None:
-        context = self._recorder.contexts.find(request.header)
+        context = self._recorder.contexts.find(convert(request.header, int))
         if context is None:
             pass_on(self._worker, [request.frm.name], RELEASE, request.header)
         else:

@@ -13,7 +13,9 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from telegrad.errors import CallTimeout, Refused, Unserializable
+from msgspec import ValidationError
+
+from telegrad.errors import CallTimeout, ProtocolViolation, Refused, Unserializable
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.future import Future, Quick
 from telegrad.rpc.request import Request, current_request
@@ -187,6 +189,9 @@ class Incoming:
         except BaseException as error:
             if request.wants_reply:
                 request.fail(error)
+            elif service.inline and isinstance(error, ProtocolViolation | ValidationError):
+                # A frame that no worker sends; nobody can be told so but by the connection's end.
+                raise ProtocolViolation(f"a malformed notice came: {error}") from error
             else:
                 _log.exception("a notice for service %s of %s", service.name, self._worker.name)
 

@@ -3,7 +3,9 @@
 A service is a name and a handler. A message has a small header (anything that msgpack holds) and
 raw arrays; it costs what a call costs, without a function and its arguments. An inline handler
 runs on the thread that reads and must not wait for anything; any other gets a thread like a call's.
-The answer is given by `request.reply(...)`, on return or later, from any thread.
+The answer is given by `request.reply(...)`, on return or later, from any thread. What a handler
+raises is the answer, too; for a notice it is logged, unless an inline handler says that no worker
+sends such a one (ProtocolViolation, or msgspec's ValidationError): that ends the connection.
 """
 
 from collections.abc import Callable, Sequence
