@@ -11,6 +11,7 @@ from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.distributed import LocalCluster, rpc
+from telegrad.errors import WorkerLost
 from telegrad.rpc import face
 from telegrad.rpc.driver.pool import Pool
 from telegrad.rpc.keys import ClusterKey
@@ -123,26 +124,60 @@ def test_shared_memory_that_was_being_filled_is_given_back(monkeypatch):
         assert len(pool._free()) == len(pool) == 2
 
 
+def receiving_in_parts(reader, after_the_first):
+    """Let nothing more come after the first part of a large frame until this was called."""
+    connection, before = reader._connection, reader.pieces
+    receive = connection.recv_into_nowait
+
+    def once(view):
+        if reader.pieces > before:
+            connection.recv_into_nowait = receive
+            after_the_first()
+        return receive(view[: 1 << 16])
+
+    connection.recv_into_nowait = once
+
+
 def test_an_answer_whose_reader_was_interrupted_is_read_on_by_the_next():
-    with neighbours("a", "b", options=Options(segments=False)) as (a, _):
+    with neighbours("a", "b", options=Options(segments=False, spin=0.0)) as (a, _):
         a.rpc_sync("b", simulated.who)
         reader = a.peers.get("b").outgoing._reader
-        connection, before = reader._connection, reader.pieces
-        receive = connection.recv_into_nowait
+        readable = reader._readable
 
-        def interrupted(view):
-            if reader.pieces > before:
-                connection.recv_into_nowait = receive
-                raise KeyboardInterrupt
-            return receive(view)
+        def nothing_is_there():
+            reader._readable = interrupted
+            raise BlockingIOError
 
-        connection.recv_into_nowait = interrupted
+        def interrupted(_):
+            reader._readable = readable
+            raise KeyboardInterrupt
+
+        receiving_in_parts(reader, nothing_is_there)
         large = a.rpc_async("b", np.arange, (1 << 20,))
         with pytest.raises(KeyboardInterrupt):
             large.wait()
         assert a.rpc_sync("b", simulated.who) == "b"
         assert (large.wait() == np.arange(1 << 20)).all()
         assert a.peers.get("b").lost is None
+
+
+def test_an_answer_of_which_an_interrupt_took_a_part_is_lost_and_not_read_on():
+    """Nobody knows how many bytes came: what follows would be taken for them."""
+    with neighbours("a", "b", options=Options(segments=False, spin=0.0)) as (a, _):
+        a.rpc_sync("b", simulated.who)
+        reader = a.peers.get("b").outgoing._reader
+
+        def take_some():
+            reader._connection.recv_into_nowait(memoryview(bytearray(1 << 10)))
+            raise KeyboardInterrupt
+
+        receiving_in_parts(reader, take_some)
+        large = a.rpc_async("b", np.arange, (1 << 20,))
+        with pytest.raises(KeyboardInterrupt):
+            large.wait()
+        with pytest.raises(WorkerLost, match="reading was interrupted"):
+            large.wait()
+        assert a.rpc_sync("b", simulated.who) == "b"
 
 
 def raising_once(error, function, *, after=False):

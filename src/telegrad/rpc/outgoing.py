@@ -163,11 +163,11 @@ class Outgoing:
         if endpoint.may_block:
             # Until it is sent its sender keeps the deadline, who knows whether anything went.
             call.deadline = math.inf
-        number = call.number = endpoint.calls.begin(call)
-        observer = self._worker.observer
-        if observer is not None:
-            observer.sent(call, len(header) + sum(map(len, buffers)))
         try:
+            number = call.number = endpoint.calls.begin(call)
+            observer = self._worker.observer
+            if observer is not None:
+                observer.sent(call, len(header) + sum(map(len, buffers)))
             went = endpoint.send_by(deadline, kind, flags, number, parent, header, buffers)
             call.deadline = deadline
         except (OSError, EOFError) as error:
@@ -175,7 +175,7 @@ class Outgoing:
             self._worker.endpoint_lost(endpoint, error)
             return
         except BaseException:
-            endpoint.calls.finish(number)
+            endpoint.calls.withdraw(call)
             raise
         if not went:
             self._not_sent(call)

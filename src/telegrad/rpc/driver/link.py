@@ -52,6 +52,10 @@ _SLOW_IN_A_ROW: Final = 2
 _INTERRUPTS: Final = (KeyboardInterrupt, SystemExit)
 
 
+def _follow() -> None:
+    """Another thread leads: what stands for this where a task might, and is never called."""
+
+
 class _Waiting:
     """A thread that sleeps until its call is answered, and the nested calls it is to run."""
 
@@ -106,28 +110,42 @@ class Link(Outlet):
         leads = serving.link is self and self._keep_lead(serving.token)
         can_nest = serving.depth < _DEEPEST_STACK
         while not future._done:
-            if leads or self._lead.acquire(False):
-                leads = False
-                if self.watched:
-                    self._host.monitor.unwatch(self)
-                task = self._lead_until(future, number, deadline, can_nest)
-                if task is not None:
-                    self._run_nested(task)
-                elif not future._done:
+            task = self._lead_until(future, number, deadline, can_nest, leads)
+            leads = False
+            if task is _follow:
+                if not self._follow(future, number, deadline, can_nest):
                     return
-            elif not self._follow(future, number, deadline, can_nest):
+            elif task is not None:
+                self._run_nested(task)
+            elif not future._done:
                 return
 
     def _lead_until(
-        self, future: Future[Any], number: int, deadline: float | None, can_nest: bool
+        self,
+        future: Future[Any],
+        number: int,
+        deadline: float | None,
+        can_nest: bool,
+        leads: bool,
     ) -> Callable[[], object] | None:
-        """Read until the future is settled, the time is over, or there is work for this thread."""
-        receive = self._host.worker.receive
+        """Read until the future is settled, the time is over, or there is work for this thread.
+
+        `leads`: the lead is this thread's already. Returns `_follow` if it is another's.
+        """
+        receive, reader = self._host.worker.receive, self._reader
         try:
+            if not leads:
+                leads = self._lead.acquire(False)
+                if not leads:
+                    return _follow
+            reader.is_torn = False
+            if self.watched:
+                self._host.monitor.unwatch(self)
             while not future._done:
-                frame = self._reader.read(deadline) if self._unread is None else self._take_unread()
+                frame = reader.read(deadline) if self._unread is None else self._take_unread()
                 if frame is None:
                     return None
+                reader.is_torn = False
                 self.frames += 1
                 try:
                     task = receive(self, frame)
@@ -146,8 +164,20 @@ class Link(Outlet):
         except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
             self._host.link_failed(self, error)
             return None
+        except _INTERRUPTS:
+            if not leads or reader.is_torn:
+                # It came just when the lead was claimed, or something was taken from the stream:
+                # whether that was done nobody knows. Better an end that is told than none.
+                self._host.link_failed(self, ConnectionAbortedError("reading was interrupted"))
+            raise
         finally:
-            self.give_up_lead()
+            if leads:
+                try:
+                    self._lead.release()
+                    self._lead_released()
+                except _INTERRUPTS:
+                    self._lead_released()
+                    raise
 
     def _take_answers(self) -> None:
         """Settle the calls whose answers came along, since that costs nothing but the settling."""
@@ -156,6 +186,7 @@ class Link(Outlet):
             frame = reader.read(0.0)
             if frame is None:
                 return
+            reader.is_torn = False
             self.frames += 1
             try:
                 task = self._host.worker.receive(self, frame)
@@ -198,12 +229,12 @@ class Link(Outlet):
         if sleeper is None:
             return True
         waiting = _Waiting(sleeper)
-        if can_nest:
-            self._waiting[number] = waiting
-        self._followers.append(sleeper)
-        if self._host.is_stressed:
-            self._host.at("follower enlisted")
         try:
+            if can_nest:
+                self._waiting[number] = waiting
+            self._followers.append(sleeper)
+            if self._host.is_stressed:
+                self._host.at("follower enlisted")
             if self._lead.locked():
                 left = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
                 woken = sleeper.acquire(True, left if left < _thread.TIMEOUT_MAX else -1)
@@ -238,6 +269,9 @@ class Link(Outlet):
     def give_up_lead(self) -> None:
         """Release the lead and see to it that somebody reads on."""
         self._lead.release()
+        self._lead_released()
+
+    def _lead_released(self) -> None:
         if self._host.is_stressed:
             self._host.at("lead released")
         if self.closed:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Outlet"]
 
 _SMALL_HEADER: Final = 32 << 10
+# Seconds after which who waits for another to write looks whether the path has ended.
+_LONGEST_TURN: Final = 1.0
 
 
 class Outlet(Endpoint):
@@ -77,9 +79,13 @@ class Outlet(Endpoint):
             parts, placed = self._pack(kind, flags, ident, parent, header, buffers)
         else:
             parts = (PREFIX.pack(kind, flags, 0, size, 0, ident, parent) + header,)
-        if not self._write.acquire(False) and not self._wait_for_turn(deadline, placed):
-            return False
+        is_ours: bool | None = None
         try:
+            is_ours = self._write.acquire(False)
+            if not is_ours:
+                if not self._wait_for_turn(deadline, placed):
+                    return False
+                is_ours = True
             if self.closed:
                 raise ConnectionError(f"the connection to {self.peer.name} is closed")
             if placed:
@@ -89,13 +95,19 @@ class Outlet(Endpoint):
             if unsent is not None:
                 return self._put_off(unsent)
         except (OSError, EOFError):
-            self._leave()
+            if is_ours:
+                self._leave()
             raise
         except BaseException:
+            if is_ours is False:
+                # It came while somebody else wrote.
+                raise
             # Ctrl-C, most likely, or no memory for the rest. Nobody knows how much went: whatever
             # followed would be taken for the rest, or a descriptor for that of another segment.
+            # (Nor, if it came just when the lock was asked for, whose that is: then it stays.)
             self.closed = True
-            self._write.release()
+            if is_ours:
+                self._write.release()
             self._host.worker.endpoint_lost(self, ConnectionAbortedError("a send was interrupted"))
             raise
         self._write.release()
@@ -139,10 +151,16 @@ class Outlet(Endpoint):
 
     def _wait_for_turn(self, deadline: float, placed: Sequence[Segment]) -> bool:
         """Take the lock that somebody else holds; False if the deadline passed before."""
-        left = max(0.0, deadline - time.monotonic())
         is_ours = False
         try:
-            is_ours = self._write.acquire(True, left if left < _thread.TIMEOUT_MAX else -1)
+            while not is_ours:
+                if self.closed:
+                    # Who holds it may have been interrupted, and may never give it back.
+                    raise ConnectionError(f"the connection to {self.peer.name} is closed")
+                left = max(0.0, deadline - time.monotonic())
+                is_ours = self._write.acquire(True, min(left, _LONGEST_TURN))
+                if left <= _LONGEST_TURN:
+                    break
         finally:
             if not is_ours:
                 self.sharing.take_back(placed)

@@ -74,6 +74,9 @@ class FrameReader:
         self._end = 0
         # How many pieces of large frames have come: a frame may take longer than a peer's silence.
         self.pieces = 0
+        # Whether something was taken from the stream that is neither kept here nor in the hands of
+        # who reads; who has it says so. An interrupt that comes then has lost it.
+        self.is_torn = False
         # How to go on with a frame that is under way: it is large, waits for room or is skipped.
         self._go_on: Callable[[float | None], Frame | None] | None = None
         self._poll = None if not hasattr(select, "poll") else select.poll()
@@ -130,6 +133,7 @@ class FrameReader:
             own = memoryview(self._room[middle : middle + body])
             frame = Frame(kind, flags, ident, parent, head, split_body(own, count, flags))
         # As the last thing: Ctrl-C before it leaves the frame to whoever reads next.
+        self.is_torn = True
         self._start = middle + body
         return frame
 
@@ -278,14 +282,18 @@ class FrameReader:
     def _receive(self, view: memoryview, deadline: float | None) -> int:
         """Return how many bytes came, 0 if the deadline passed."""
         count: int | None
+        self.is_torn = True
         try:
             count = self._connection.recv_into_nowait(view)
         except BlockingIOError:
             count = self._spinning.receive(self._connection, self._poll, view)
             if count is None:
                 began = time.monotonic()
+                # Here it may wait for long, and nothing is lost.
+                self.is_torn = False
                 if deadline is not None and not self._readable(deadline - began):
                     return 0
+                self.is_torn = True
                 count = self._connection.recv_into(view)
                 self._spinning.waited(time.monotonic() - began)
         if not count:

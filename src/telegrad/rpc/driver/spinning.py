@@ -1,6 +1,5 @@
 """Looking for bytes for a moment before sleeping: waking a thread costs more than a round trip."""
 
-import _thread
 import os
 import select
 import time
@@ -33,7 +32,12 @@ class Spinning:
     time of a call.) Nor is there where workers are many more than processors.
     """
 
-    _busy = _thread.allocate_lock()
+    _is_taken = False
+    """Whether a thread of this process spins.
+
+    No lock: an interrupt just when that had been taken would leave it so for ever. Python changes
+    threads, as it looks for signals, only where something is called; and two that spin do no harm.
+    """
 
     def __init__(self, seconds: float, is_crowded: Callable[[], bool] = lambda: False) -> None:
         self.seconds = seconds
@@ -52,10 +56,11 @@ class Spinning:
         if self._rest:
             self._rest -= 1
             return None
-        if self._is_crowded() or not self._busy.acquire(False):
+        if self._is_crowded() or Spinning._is_taken:
             return None
         # Asking first takes a third of the time of a read that fails: exceptions cost.
         look, clock = poll.poll, time.perf_counter
+        Spinning._is_taken = True
         try:
             now = clock()
             end = now + self.seconds
@@ -80,7 +85,7 @@ class Spinning:
                         return None
             return None
         finally:
-            self._busy.release()
+            Spinning._is_taken = False
 
     def waited(self, seconds: float) -> None:
         """Learn from a wait that spinning did not end."""

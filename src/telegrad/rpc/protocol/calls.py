@@ -43,6 +43,12 @@ class Calls(Generic[C]):
         """Close the call and return it; None if it is not open (late, repeated or never made)."""
         return self.open.pop(number, None)
 
+    def withdraw(self, call: C) -> None:
+        """Close a call that was not made after all; its number may not be known."""
+        for number in self._numbers_now():
+            if self.open.get(number) is call:
+                self.finish(number)
+
     def expired(self, now: float) -> list[C]:
         """Close the calls whose deadline has passed and return them, oldest first."""
         late = []
