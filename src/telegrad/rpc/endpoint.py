@@ -6,6 +6,7 @@ was addressed to an old incarnation reaches a new one.
 """
 
 import abc
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -76,22 +77,12 @@ class Endpoint(abc.ABC):
         parent: int,
         header: bytes,
         buffers: Sequence[Buffer] = (),
-    ) -> None:
-        """Send one frame; ConnectionError or OSError if the path is broken."""
-
-    def send_by(
-        self,
-        deadline: float,
-        kind: int,
-        flags: int,
-        ident: int,
-        parent: int,
-        header: bytes,
-        buffers: Sequence[Buffer] = (),
+        deadline: float = math.inf,
     ) -> bool:
-        """As `send`, where that may have to wait; False if it was too late to send anything."""
-        self.send(kind, flags, ident, parent, header, buffers)
-        return True
+        """Send one frame; ConnectionError or OSError if the path is broken.
+
+        False if it had to wait, and the deadline passed before anything of it went.
+        """
 
     # Nothing to do where frames come by themselves.
 
@@ -100,6 +91,9 @@ class Endpoint(abc.ABC):
 
     def attend(self) -> None:  # noqa: B027
         """Somebody has to be told of an answer without waiting for it: read it at once."""
+
+    def read_on(self) -> None:  # noqa: B027
+        """See to it that what the peer owes is read, though no thread waits for it."""
 
     def signs_of_life(self) -> int:
         """Return a number that grows whenever something of the peer comes."""

@@ -34,9 +34,6 @@ class Host(Protocol):
     def wait(self, future: Future[Any], timeout: float | None) -> None:
         """Block this thread until the future is settled or the time is over."""
 
-    def expect_answer(self, endpoint: Endpoint) -> None:
-        """See to it that an answer for which no thread waits is read."""
-
     def rouse(self, deadline: float) -> None:
         """Call the worker's timers no later than the deadline."""
 

@@ -7,7 +7,6 @@ to run it, and nothing of the handler before it, shows.
 
 import contextvars
 import logging
-import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
@@ -233,7 +232,7 @@ class Incoming:
                 frame.buffers = ()
                 del sealed, slots
                 try:
-                    endpoint.send_by(math.inf, frames.ANSWER, 0, number, 0, *answer)
+                    endpoint.send(frames.ANSWER, 0, number, 0, *answer)
                 except (OSError, EOFError) as error:
                     worker.endpoint_lost(endpoint, error)
             else:

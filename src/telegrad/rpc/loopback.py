@@ -1,5 +1,6 @@
 """A worker's path to itself: no wire, but a copy, as if everything had travelled."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ class Loopback(Endpoint):
     """Both ends in one. A call whose caller waits runs on the caller's own thread."""
 
     def __init__(self, worker: "Worker") -> None:
-        super().__init__(worker.info, Limits(), 0.0, float("inf"))
+        super().__init__(worker.info, Limits(), 0.0, math.inf)
         self._worker = worker
 
     def send(
@@ -28,18 +29,19 @@ class Loopback(Endpoint):
         parent: int,
         header: bytes,
         buffers: Sequence[Buffer] = (),
-    ) -> None:
+        deadline: float = math.inf,
+    ) -> bool:
         """Deliver the frame at once."""
         if self.closed:
             raise ConnectionError("the worker has shut down")
         copies = [memoryview(bytearray(buffer)) for buffer in buffers]
         task = self._worker.receive(self, Frame(kind, flags, ident, parent, header, copies))
-        if task is None:
-            return
-        if flags & WAITING:
-            task()
-        else:
-            self._worker.host.start(task)
+        if task is not None:
+            if flags & WAITING:
+                task()
+            else:
+                self._worker.host.start(task)
+        return True
 
     def close(self) -> None:
         """Deliver nothing more."""

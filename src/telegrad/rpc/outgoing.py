@@ -168,7 +168,7 @@ class Outgoing:
             observer = self._worker.observer
             if observer is not None:
                 observer.sent(call, len(header) + sum(map(len, buffers)))
-            went = endpoint.send_by(deadline, kind, flags, number, parent, header, buffers)
+            went = endpoint.send(kind, flags, number, parent, header, buffers, deadline)
             call.deadline = deadline
         except (OSError, EOFError) as error:
             # The loss settles this call with all others.
@@ -243,7 +243,7 @@ class Outgoing:
             flags = RELIABLE
             number = outbox.post((data, buffers), now)
         try:
-            went = endpoint.send_by(deadline, NOTICE, flags, number, 0, data, buffers)
+            went = endpoint.send(NOTICE, flags, number, 0, data, buffers, deadline)
         except (OSError, EOFError) as error:
             worker.endpoint_lost(endpoint, error)
             return
@@ -253,7 +253,7 @@ class Outgoing:
             is_posted = True
             outbox.post((data, buffers), now)
         if is_posted:
-            host.expect_answer(endpoint)
+            endpoint.read_on()
             host.rouse(outbox.next_due())
 
     def answered(self, endpoint: Endpoint, frame: Frame) -> None:

@@ -360,7 +360,7 @@ class Worker:
         try:
             for number, (header, buffers) in endpoint.outbox.due(now):
                 # What does not go out at once is due again later: timers wait for nobody.
-                endpoint.send_by(now, frames.NOTICE, frames.RELIABLE, number, 0, header, buffers)
+                endpoint.send(frames.NOTICE, frames.RELIABLE, number, 0, header, buffers, now)
             if endpoint.next_tick > now:
                 return
             endpoint.next_tick = now + endpoint.liveness.interval
@@ -376,7 +376,7 @@ class Worker:
             if (verdict is Verdict.QUIET or is_silent) and endpoint.can_send():
                 endpoint.ping()
             endpoint.check()
-            self.host.expect_answer(endpoint)
+            endpoint.read_on()
         except (OSError, EOFError) as error:
             self._lose_soon(endpoint, error)
 

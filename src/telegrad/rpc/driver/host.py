@@ -171,11 +171,6 @@ class SocketHost:
             del self._sleepers[sleeper]
             future._forget_sleeper(sleeper)
 
-    def expect_answer(self, endpoint: Endpoint) -> None:
-        """See to it that an answer nobody waits for is read."""
-        if isinstance(endpoint, Link) and not endpoint.watched:
-            endpoint.offer_lead()
-
     def rouse(self, deadline: float) -> None:
         """Let timers be looked at before the deadline."""
         if deadline < self.monitor.wakes_at:

@@ -315,6 +315,11 @@ class Link(Outlet):
             if not self.watched:
                 self.offer_lead()
 
+    def read_on(self) -> None:
+        """See to it that what the peer owes is read, though no thread waits for it."""
+        if not self.watched:
+            self.offer_lead()
+
     def signs_of_life(self) -> int:
         """Return a number that grows with each frame, and with each piece of a large one."""
         return self.frames + self._reader.pieces

@@ -58,21 +58,12 @@ class Outlet(Endpoint):
         parent: int,
         header: bytes,
         buffers: Sequence[Buffer] = (),
-    ) -> None:
-        """Send one frame, whole; large buffers go through shared memory on one host."""
-        self.send_by(math.inf, kind, flags, ident, parent, header, buffers)
-
-    def send_by(
-        self,
-        deadline: float,
-        kind: int,
-        flags: int,
-        ident: int,
-        parent: int,
-        header: bytes,
-        buffers: Sequence[Buffer] = (),
+        deadline: float = math.inf,
     ) -> bool:
-        """As `send`; False if the deadline passed before anything of the frame went."""
+        """Send one frame, whole; large buffers go through shared memory on one host.
+
+        False if the deadline passed before anything of it went.
+        """
         size = len(header)
         placed: Sequence[Segment] = ()
         if buffers or size > self._small:
@@ -195,7 +186,7 @@ class Outlet(Endpoint):
         """Ask the peer for a sign of life."""
         self._pinged = self.frames
         # Now or not at all: the thread that looks after all peers waits for none.
-        self.send_by(time.monotonic(), PING, 0, 0, 0, b"")
+        self.send(PING, 0, 0, 0, b"", (), time.monotonic())
 
     def can_send(self) -> bool:
         """Say whether a small frame would go out at once: nobody writes, and there is room."""

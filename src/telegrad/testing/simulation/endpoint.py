@@ -1,5 +1,6 @@
 """One end of a simulated connection."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,8 @@ class SimulatedEndpoint(Endpoint):
         parent: int,
         header: bytes,
         buffers: Sequence[Buffer] = (),
-    ) -> None:
+        deadline: float = math.inf,
+    ) -> bool:
         """Put a frame on its way, or crash where that was asked for."""
         if kind in (CALL, SERVICE):
             self.host.reach("before send")
@@ -47,6 +49,7 @@ class SimulatedEndpoint(Endpoint):
             raise ConnectionError(f"the connection to {self.peer.name} is closed")
         copies = tuple(bytes(buffer) for buffer in buffers)
         self.host.simulation.post(self, Frame(kind, flags, ident, parent, header, copies))
+        return True
 
     def _handle(self, frame: Frame) -> None:
         self.host.simulation.handle(self, frame)

@@ -87,9 +87,6 @@ class SimulatedHost:
             self.simulation.at(end, self, "wake", lambda: self.simulation.resume(strand, turn))
         strand.pause()
 
-    def expect_answer(self, endpoint: Endpoint) -> None:
-        """Nothing to do: the simulation delivers."""
-
     def rouse(self, deadline: float) -> None:
         """Run the worker's timers no later than the deadline."""
         deadline = max(deadline, self.now())
