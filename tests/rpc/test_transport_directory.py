@@ -1,4 +1,4 @@
-"""Private directories for Unix sockets: closed to others, and gone with their last holder."""
+"""Private directories for Unix sockets: closed to others, and gone with their maker."""
 
 import os
 import signal
@@ -37,22 +37,6 @@ def test_a_made_directory_is_private_and_removed_at_the_end(place: str) -> None:
         assert os.stat(made.path).st_mode & 0o777 == 0o700
     assert os.listdir(place) == []
     made.close()
-
-
-def test_a_directory_stays_until_its_last_holder_leaves(place: str) -> None:
-    first = PrivateDirectory.make(place)
-    second = PrivateDirectory.enter(first.path)
-    first.close()
-    assert os.path.isdir(first.path)
-    second.close()
-    assert not os.path.exists(first.path)
-
-
-def test_entering_a_directory_that_is_gone_says_so(place: str) -> None:
-    made = PrivateDirectory.make(place)
-    made.close()
-    with pytest.raises(UsageError, match="no directory"):
-        PrivateDirectory.enter(made.path)
 
 
 @pytest.mark.processes

@@ -1,8 +1,8 @@
 """Private directories for Unix sockets, which only this user's processes can enter.
 
-A directory is kept alive by a shared lock that every worker in it holds; the kernel drops the
-lock with the process, however it ended. So a directory whose lock is free was abandoned, and the
-next one to make a directory removes it. Invariant: a directory in use is never removed.
+A directory is kept alive by a lock that its maker holds; the kernel drops the lock with the
+process, however it ended. So a directory whose lock is free was abandoned, and the next one to make
+a directory removes it. Invariant: a directory in use is never removed.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _LONGEST_PARENT = _LONGEST_PATH - len(f"/{_PREFIX}12345678/.sock") - _DIGEST
 
 
 class PrivateDirectory:
-    """A directory with mode 0700 that goes when its last holder does."""
+    """A directory with mode 0700 that goes when its maker does."""
 
     def __init__(self, path: str, lock: int) -> None:
         self.path = path
@@ -46,18 +46,9 @@ class PrivateDirectory:
         path = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
         # Locked under another name first: nobody may see the lock file before the lock is held.
         unseen = os.path.join(path, _LOCK + ".new")
-        lock = _lock_shared(unseen, os.O_CREAT | os.O_EXCL)
+        lock = os.open(unseen, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL, 0o600)
+        _take(lock)
         os.rename(unseen, os.path.join(path, _LOCK))
-        return cls(path, lock)
-
-    @classmethod
-    def enter(cls, path: str) -> "PrivateDirectory":
-        """Hold one that another worker of this user made."""
-        check_private_directory(path)
-        lock = _lock_shared(os.path.join(path, _LOCK))
-        if os.fstat(lock).st_nlink == 0:
-            os.close(lock)
-            raise UsageError(f"{path} was removed by its last worker: make a new directory")
         return cls(path, lock)
 
     def socket_address(self, name: str) -> str:
@@ -69,13 +60,12 @@ class PrivateDirectory:
         return f"unix://{path}"
 
     def close(self) -> None:
-        """Leave; the last to leave removes the directory."""
+        """Remove the directory; may be called again."""
         lock, self._lock = self._lock, None
         if lock is None:
             return
         try:
-            if _is_free(lock):
-                shutil.rmtree(self.path, ignore_errors=True)
+            shutil.rmtree(self.path, ignore_errors=True)
         finally:
             os.close(lock)
 
@@ -147,21 +137,14 @@ def _remove_abandoned(parent: str) -> None:
             # Without this file it is not ours, or not yet: opening fails and it is left alone.
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
             try:
-                if _is_free(lock):
+                if _take(lock):
                     shutil.rmtree(path, ignore_errors=True)
             finally:
                 os.close(lock)
 
 
-def _lock_shared(path: str, flags: int = 0) -> int:
-    lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
-    if fcntl is not None:
-        fcntl.flock(lock, fcntl.LOCK_SH)
-    return lock
-
-
-def _is_free(lock: int) -> bool:
-    """Take the lock for ourselves if nobody else holds it."""
+def _take(lock: int) -> bool:
+    """Take the lock if nobody else holds it; say whether that was so."""
     if fcntl is None:
         return True
     try:
