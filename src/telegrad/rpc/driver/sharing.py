@@ -97,7 +97,7 @@ class Sharing:
                     f"{mapped} bytes in shared memory are more than the {self._most} agreed on"
                 )
             if buffer.fresh:
-                (fd,) = self._connection.take_fds(1)
+                fd = self._connection.take_fd()
                 self._segments.adopt(self, buffer.segment, fd, buffer.fresh)
             fetched.append(self._segments.view(self, buffer.segment, buffer.nbytes))
         return fetched, mapped

@@ -59,7 +59,6 @@ class Connection(abc.ABC):
     def __init__(self, agreement: Agreement, address: str) -> None:
         self.peer_name: str = agreement.peer_name
         self.peer_incarnation: int = agreement.peer_incarnation
-        self.version: int = agreement.version
         self.limits: Limits = agreement.limits
         self.address = address
         self.same_host = False
@@ -85,16 +84,9 @@ class Connection(abc.ABC):
         At the deadline, a time of the monotonic clock, return what is left.
         """
 
-    def take_fds(self, count: int | None = None) -> list[int]:
-        """Return the next `count` descriptors that the peer sent (all that came without a count).
-
-        The caller owns them. ProtocolViolation if fewer than `count` have come.
-        """
-        if count:
-            raise ProtocolViolation(
-                f"expected no file descriptors from {self!r}: it can't carry them"
-            )
-        return []
+    def take_fd(self) -> int:
+        """Return the next descriptor that the peer sent, which the caller owns."""
+        raise ProtocolViolation(f"expected no file descriptors from {self!r}: it can't carry them")
 
     @abc.abstractmethod
     def shutdown(self) -> None:
@@ -190,8 +182,8 @@ class PlainConnection(Connection):
             raise BlockingIOError
         return self._socket.recv_into(buffer)
 
-    def take_fds(self, count: int | None = None) -> list[int]:
-        return super().take_fds(count) if self._channel is None else self._channel.take(count)
+    def take_fd(self) -> int:
+        return super().take_fd() if self._channel is None else self._channel.take()
 
     def shutdown(self) -> None:
         if self._channel is not None:

@@ -11,6 +11,7 @@ the receiver's queue, so whoever has read the frame finds them there, in the ord
 
 import array
 import collections
+import contextlib
 import errno
 import math
 import os
@@ -86,30 +87,20 @@ class DescriptorChannel:
                         return False
         return True
 
-    def take(self, count: int | None = None) -> list[int]:
-        """Return the next `count` descriptors, or all that came; the caller owns them."""
-        while count is None or len(self._arrived) < count:
-            try:
-                data, fds = receive_with_descriptors(self._socket, 1, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                break
-            self._arrived.extend(fds)
-            if not data:
-                break
-        if count is None:
-            count = len(self._arrived)
-        if len(self._arrived) < count:
-            raise ProtocolViolation(
-                f"expected {count} file descriptors with the frame, got {len(self._arrived)}"
-            )
-        return [self._arrived.popleft() for _ in range(count)]
+    def take(self) -> int:
+        """Return the next descriptor, which the caller owns; ProtocolViolation if none has come."""
+        if not self._arrived:
+            with contextlib.suppress(BlockingIOError):
+                _, fds = receive_with_descriptors(self._socket, 1, socket.MSG_DONTWAIT)
+                self._arrived.extend(fds)
+        if not self._arrived:
+            raise ProtocolViolation("expected a file descriptor with the frame, got none")
+        return self._arrived.popleft()
 
     def shutdown(self) -> None:
         """End a `send` that waits for the other side."""
-        try:
+        with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
 
     def close(self) -> None:
         """Close the socket and the descriptors that nobody took."""
