@@ -282,8 +282,7 @@ def test_without_unix_sockets_the_error_names_the_other_way(
     monkeypatch: pytest.MonkeyPatch, directory: PrivateDirectory
 ) -> None:
     ps, trainer = identities()
-    for module in ("listener", "dialling"):
-        monkeypatch.setattr(f"telegrad.rpc.transport.{module}.UNIX_SOCKETS", False)
+    monkeypatch.setattr("telegrad.rpc.transport.address.UNIX_SOCKETS", False)
     address = directory.socket_address("ps")
     with pytest.raises(UsageError, match=r"tcp://127\.0\.0\.1"):
         listen(address, identity=ps, on_connection=lambda connection: None)

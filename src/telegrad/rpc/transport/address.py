@@ -37,8 +37,10 @@ class Address(msgspec.Struct, frozen=True):
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
-    def resolve(self) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
-        """Return the families and socket addresses of the host, in the system's order."""
+    def resolve(self) -> list[tuple[socket.AddressFamily, str | tuple[str, int]]]:
+        """Return the families and socket addresses to try, in the system's order."""
+        if self.scheme == "unix":
+            return [(socket.AF_UNIX, self.path)]
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except socket.gaierror as error:
@@ -48,9 +50,12 @@ class Address(msgspec.Struct, frozen=True):
             ) from None
         return [(row[0], (str(row[4][0]), int(row[4][1]))) for row in found]
 
-    def check_loopback(self) -> None:
-        """Raise Refused for plain TCP that would leave this machine."""
-        for _, (host, _) in self.resolve():
+    def check(self) -> None:
+        """Raise for a kind of socket that is not had here, or plain TCP beyond this machine."""
+        if self.scheme == "unix" and not UNIX_SOCKETS:
+            raise UsageError(f"{self.text}: this system has no Unix sockets: use tcp://127.0.0.1:0")
+        for _, where in self.resolve() if self.scheme == "tcp" else ():
+            host = where[0]
             if not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
                 raise Refused(
                     f"{self.text} reaches beyond this machine ({host}) without TLS, where others "

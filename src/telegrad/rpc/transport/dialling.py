@@ -8,9 +8,10 @@ import selectors
 import socket
 import time
 
-from telegrad.errors import Refused, UsageError, WorkerLost
+from telegrad.errors import WorkerLost
 from telegrad.rpc.introduction import Side
-from telegrad.rpc.transport.address import UNIX_SOCKETS, Address, parse_address
+from telegrad.rpc.tls import Credentials
+from telegrad.rpc.transport.address import Address, parse_address
 from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.transport.identity import Identity
 from telegrad.rpc.transport.opening import Opening
@@ -37,13 +38,14 @@ def connect(
     `patience` seconds, as a cluster's workers start in any order.
     """
     wanted = parse_address(address)
-    _check(wanted, identity)
+    wanted.check()
+    credentials = identity.credentials_for(wanted)
     began = time.monotonic()
     pause, attempts = _FIRST_PAUSE, 0
     while True:
         attempts += 1
         try:
-            return _open(_begin(wanted, identity, expect, timeout))
+            return _open(_begin(wanted, identity, credentials, expect, timeout))
         except _Unreachable as error:
             waited = time.monotonic() - began
             if waited + pause > (max(patience, timeout) if error.is_busy else patience):
@@ -65,28 +67,17 @@ class _Unreachable(Exception):
         self.is_busy = is_busy
 
 
-def _check(address: Address, identity: Identity) -> None:
-    if address.scheme == "tcp":
-        address.check_loopback()
-    if address.scheme == "tls" and identity.credentials is None:
-        raise Refused(
-            f"{address.text} needs certificates: mint them with `telegrad keygen DIR --workers "
-            f"{identity.name},...` and set TELEGRAD_CREDENTIALS to DIR/{identity.name}"
-        )
-    if address.scheme == "unix" and not UNIX_SOCKETS:
-        raise UsageError(f"{address.text}: this system has no Unix sockets: use tcp://127.0.0.1")
-
-
-def _begin(address: Address, identity: Identity, expect: str | None, timeout: float) -> Opening:
+def _begin(
+    address: Address,
+    identity: Identity,
+    credentials: Credentials | None,
+    expect: str | None,
+    timeout: float,
+) -> Opening:
     """Return a connected socket on its way to a connection."""
     deadline = time.monotonic() + timeout
-    places: list[tuple[int, str | tuple[str, int]]]
-    if address.scheme == "unix":
-        places = [(socket.AF_UNIX, address.path)]
-    else:
-        places = list(address.resolve())
     unreachable = _Unreachable("it has no address", is_busy=False)
-    for family, where in places:
+    for family, where in address.resolve():
         sock: socket.socket | None = None
         try:
             # Fails where the kernel lacks the family: a name may have addresses of another.
@@ -102,7 +93,7 @@ def _begin(address: Address, identity: Identity, expect: str | None, timeout: fl
                 identity,
                 deadline=deadline,
                 expect=expect,
-                credentials=identity.credentials if address.scheme == "tls" else None,
+                credentials=credentials,
             )
         except OSError as error:
             if sock is not None:

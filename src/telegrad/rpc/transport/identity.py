@@ -5,9 +5,11 @@ It opens nothing. Invariant: its representation shows no secret.
 
 import msgspec
 
+from telegrad.errors import Refused
 from telegrad.rpc.introduction import Limits, check_worker_name
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.tls import Credentials
+from telegrad.rpc.transport.address import Address
 
 __all__ = ["Identity"]
 
@@ -28,3 +30,14 @@ class Identity(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         check_worker_name(self.name)
+
+    def credentials_for(self, address: Address) -> Credentials | None:
+        """Return the certificate where the wire is TLS, None where it is not."""
+        if address.scheme != "tls":
+            return None
+        if self.credentials is None:
+            raise Refused(
+                f"{address.text} needs certificates: mint them with `telegrad keygen DIR --workers "
+                f"{self.name},...` and set TELEGRAD_CREDENTIALS to DIR/{self.name}"
+            )
+        return self.credentials

@@ -16,10 +16,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from telegrad.errors import PeerError, Refused, UsageError
+from telegrad.errors import PeerError, UsageError
 from telegrad.rpc.introduction import Side
 from telegrad.rpc.tls import Credentials
-from telegrad.rpc.transport.address import UNIX_SOCKETS, Address, parse_address
+from telegrad.rpc.transport.address import Address, parse_address
 from telegrad.rpc.transport.connection import Connection, peer_process
 from telegrad.rpc.transport.directory import check_private_directory, remove_abandoned_socket
 from telegrad.rpc.transport.identity import Identity
@@ -48,12 +48,8 @@ def listen(
     address: port 0 becomes the port that was free.
     """
     wanted = parse_address(address)
-    credentials = identity.credentials if wanted.scheme == "tls" else None
-    if wanted.scheme == "tls" and credentials is None:
-        raise Refused(
-            f"{address} needs certificates: mint them with `telegrad keygen DIR --workers "
-            f"{identity.name},...` and set TELEGRAD_CREDENTIALS to DIR/{identity.name}"
-        )
+    wanted.check()
+    credentials = identity.credentials_for(wanted)
     sock, bound = _bind(wanted)
     return Listener(
         sock, bound, identity, on_connection, handshake_timeout, most_unproved, credentials
@@ -212,9 +208,8 @@ class Listener:
 
 def _bind(address: Address) -> tuple[socket.socket, Address]:
     if address.scheme == "unix":
-        return _bind_unix(address), address
-    if address.scheme == "tcp":
-        address.check_loopback()
+        check_private_directory(os.path.dirname(address.path))
+        remove_abandoned_socket(address.path)
     family, where = address.resolve()[0]
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -227,23 +222,9 @@ def _bind(address: Address) -> tuple[socket.socket, Address]:
     except OSError as error:
         sock.close()
         raise UsageError(_explain_bind(address, error)) from None
+    if address.scheme == "unix":
+        return sock, address
     return sock, Address(address.scheme, host=address.host, port=sock.getsockname()[1])
-
-
-def _bind_unix(address: Address) -> socket.socket:
-    if not UNIX_SOCKETS:
-        raise UsageError(f"{address.text}: this system has no Unix sockets: use tcp://127.0.0.1:0")
-    check_private_directory(os.path.dirname(address.path))
-    remove_abandoned_socket(address.path)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        sock.bind(address.path)
-        sock.listen(_BACKLOG)
-        sock.setblocking(False)
-    except OSError as error:
-        sock.close()
-        raise UsageError(_explain_bind(address, error)) from None
-    return sock
 
 
 def _explain_bind(address: Address, error: OSError) -> str:
