@@ -140,7 +140,6 @@ def test_a_notice_that_finds_no_room_is_left_for_later_and_the_next_does_not_wai
         try:
             for i in range(1, 4):
                 a.notify_service("b", "news", i)
-            a.notify_service("b", "news", "unreliable", reliable=False)
             assert len(link.outbox) == 3
             # Those who look after the links try in vain, and don't wait either.
             a.run_timers(a.host.now() + 1.0)

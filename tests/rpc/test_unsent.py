@@ -6,8 +6,7 @@ from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import UsageError
-from telegrad.rpc import outgoing
-from telegrad.rpc.segments import SEGMENTS, SMALLEST_SEGMENT, TURNS_UP_TO
+from telegrad.rpc.segments import SEGMENTS, SMALLEST_SEGMENT
 from telegrad.rpc.transport.connection import Unsent
 from telegrad.rpc.wire.frames import CALL
 
@@ -31,25 +30,6 @@ def test_too_many_arrays_for_one_message_are_an_error_that_takes_no_shared_memor
         assert a.rpc_sync("b", len, ([LARGE, *np.ones((1 << 15, 1))],)) == 1 + (1 << 15)
         assert a.peers.get("b").lost is None
         assert eventually(lambda: all_free(a))
-
-
-@shares_memory
-def test_a_large_notice_that_finds_no_room_is_left_for_later_with_its_arrays(monkeypatch):
-    monkeypatch.setattr(outgoing, "_LONGEST_NOTICE", 0.05)
-    came = []
-    with neighbours("a", "b") as (a, b):
-        b.register_service("news", lambda request: came.append(request.arrays[0][-1]), inline=True)
-        content = np.arange(TURNS_UP_TO // 8 + 1.0)
-        a.notify_service("b", "news", None, [content])
-        link = a.peers.get("b").outgoing
-        link._write.acquire()
-        try:
-            a.notify_service("b", "news", None, [content])
-        finally:
-            link._write.release()
-        a.run_timers(a.host.now() + 1.0)
-        assert eventually(lambda: len(came) == 2)
-        assert came == [content[-1]] * 2
 
 
 def test_a_frame_whose_rest_nobody_can_send_ends_the_connection_and_not_all_others():

@@ -1,6 +1,7 @@
 """The simulated network: one seed, one run; every fault; nothing hangs and nothing runs twice."""
 
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -249,7 +250,8 @@ def test_services_and_notices_work_over_bad_networks():
             answers = 0
             for number in range(20):
                 try:
-                    call = a.send_service("b", "sum", number, [np.ones(2)] * 2, timeout=5)
+                    content = [np.ones(2)] * 2
+                    call = a.outgoing.service("b", "sum", number, content, 5, waits=False)
                     header, (array,) = call.wait()
                     answers += header == number and array.tolist() == [2.0, 2.0]
                 except CallTimeout:
@@ -259,7 +261,8 @@ def test_services_and_notices_work_over_bad_networks():
         assert simulation.run("a", program) >= 10
         simulation.settle(200)
         assert sorted(got) == list(range(100))
-        call = simulation.run("a", lambda: a.send_service("b", "late", timeout=1000))
+        late = partial(a.outgoing.service, "b", "late", None, (), 1000, waits=False)
+        call = simulation.run("a", late)
         simulation.settle(10)
         assert not call.done()
 

@@ -1,6 +1,6 @@
 """What a worker asks of others: calls and services, until each is settled.
 
-Everything here may run on any thread. Nothing is ever sent twice but reliable notices. A peer that
+Everything here may run on any thread. Nothing is ever sent twice but notices. A peer that
 does not read keeps a call's sender until the call's deadline, and a notice's for a moment.
 """
 
@@ -210,48 +210,38 @@ class Outgoing:
         self._begin(call, SERVICE, WAITING if waits else 0, 0, data, buffers)
         return call
 
-    def notify(
-        self, to: "str | int | WorkerInfo", name: str, header: Any, arrays: Arrays, reliable: bool
-    ) -> None:
+    def notify(self, to: "str | int | WorkerInfo", name: str, header: Any) -> None:
         """Send a service's message that is not answered."""
         worker = self._worker
         peer = worker.find(to)
-        data, buffers = seal_message(name, header, arrays)
         endpoint = peer.outgoing
         if endpoint is None or endpoint.closed:
             endpoint = worker.path_to(peer, self.deadline(None))
-        self._notify_on(endpoint, data, buffers, reliable)
+        self.notify_on(endpoint, name, header)
 
     def notify_on(self, endpoint: Endpoint, name: str, header: Any) -> None:
-        """Send a reliable notice on a certain path, because it is about that path."""
-        data, buffers = seal_message(name, header, ())
-        self._notify_on(endpoint, data, buffers, True)
-
-    def _notify_on(
-        self, endpoint: Endpoint, data: bytes, buffers: Sequence[Any], reliable: bool
-    ) -> None:
+        """Send a notice on a certain path, because it is about that path."""
         worker, host, outbox = self._worker, self._worker.host, endpoint.outbox
-        # They may be needed again: whoever sends a list may empty it.
-        buffers = tuple(buffers)
+        data, _ = seal_message(name, header, ())
         flags = number = 0
         now = host.now()
         # Where one waits already, the next is not to wait for the same peer again.
         deadline = now if outbox.entries else now + _LONGEST_NOTICE
         # A stream that delivers all or breaks needs no acknowledgement, which would cost a wake-up.
-        is_posted = reliable and not host.is_lossless
+        is_posted = not host.is_lossless
         if is_posted:
             flags = RELIABLE
-            number = outbox.post((data, buffers), now)
+            number = outbox.post(data, now)
         try:
-            went = endpoint.send(NOTICE, flags, number, 0, data, buffers, deadline)
+            went = endpoint.send(NOTICE, flags, number, 0, data, (), deadline)
         except (OSError, EOFError) as error:
             worker.endpoint_lost(endpoint, error)
             return
-        if reliable and not went and not is_posted:
+        if not went and not is_posted:
             # The stream delivers what was sent, and this was not: it is sent when there is room,
             # unless the peer is lost before.
             is_posted = True
-            outbox.post((data, buffers), now)
+            outbox.post(data, now)
         if is_posted:
             endpoint.read_on()
             host.rouse(outbox.next_due())

@@ -41,7 +41,7 @@ from telegrad.rpc.protocol.budget import Budget
 from telegrad.rpc.protocol.liveness import Verdict
 from telegrad.rpc.references import References, forget_frames
 from telegrad.rpc.rref import RRef
-from telegrad.rpc.service import Arrays, Service, ServiceRequest
+from telegrad.rpc.service import Service, ServiceRequest
 from telegrad.rpc.wire import frames
 from telegrad.rpc.wire.codec import Codec
 
@@ -141,41 +141,20 @@ class Worker:
         """Serve messages of another protocol; an inline handler must not wait for anything."""
         self.incoming.register(Service(name, handler, inline))
 
-    def send_service(
-        self,
-        to: str | int | WorkerInfo,
-        name: str,
-        header: Any = None,
-        arrays: Arrays = (),
-        *,
-        timeout: float | None = None,
-    ) -> Call:
-        """Send a message; the future's value is the answer, (header, arrays)."""
-        return self.outgoing.service(to, name, header, arrays, timeout, waits=False)
-
     def ask_service(
         self,
         to: str | int | WorkerInfo,
         name: str,
         header: Any = None,
-        arrays: Arrays = (),
         *,
         timeout: float | None = None,
     ) -> Any:
-        """Send a message and wait for the answer: cheaper than send_service and wait."""
-        return self.outgoing.service(to, name, header, arrays, timeout, waits=True).wait()
+        """Send a message and wait for the answer, (header, arrays)."""
+        return self.outgoing.service(to, name, header, (), timeout, waits=True).wait()
 
-    def notify_service(
-        self,
-        to: str | int | WorkerInfo,
-        name: str,
-        header: Any = None,
-        arrays: Arrays = (),
-        *,
-        reliable: bool = True,
-    ) -> None:
-        """Send a message that wants no answer; a reliable one is repeated until it arrived."""
-        self.outgoing.notify(to, name, header, arrays, reliable)
+    def notify_service(self, to: str | int | WorkerInfo, name: str, header: Any = None) -> None:
+        """Send a message that wants no answer, repeated until it has arrived."""
+        self.outgoing.notify(to, name, header)
 
     def on_worker_lost(self, callback: Callable[[WorkerInfo, BaseException], object]) -> None:
         """Call `callback(who, why)` when a worker was lost or has left; it must not wait."""
@@ -358,9 +337,9 @@ class Worker:
     def _look_after(self, endpoint: Endpoint, now: float) -> None:
         self.outgoing.expire(endpoint, now)
         try:
-            for number, (header, buffers) in endpoint.outbox.due(now):
+            for number, header in endpoint.outbox.due(now):
                 # What does not go out at once is due again later: timers wait for nobody.
-                endpoint.send(frames.NOTICE, frames.RELIABLE, number, 0, header, buffers, now)
+                endpoint.send(frames.NOTICE, frames.RELIABLE, number, 0, header, (), now)
             if endpoint.next_tick > now:
                 return
             endpoint.next_tick = now + endpoint.liveness.interval
