@@ -111,7 +111,7 @@ class Incoming:
         elif kind == frames.HELLO:
             worker.greeted(endpoint, frame.header)
         elif kind == frames.BYE:
-            worker.left(endpoint)
+            worker.endpoint_lost(endpoint, ConnectionResetError("it has shut down"))
         elif kind == frames.REFUSED:
             self._refuse(endpoint, frame)
         return None

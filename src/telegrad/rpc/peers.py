@@ -1,7 +1,6 @@
 """Which workers there are, where they listen, and the paths that are open to them."""
 
 import threading
-from collections.abc import Callable
 
 import msgspec
 
@@ -33,8 +32,7 @@ class Peer(msgspec.Struct):
 class Peers:
     """The table, by name and by id. Its lock guards the table and the peers in it."""
 
-    def __init__(self, me: WorkerInfo) -> None:
-        self.me = me
+    def __init__(self) -> None:
         self.lock = threading.RLock()
         # For looking up; entering is `add`'s.
         self.by_name: dict[str, Peer] = {}
@@ -83,9 +81,7 @@ class Peers:
         with self.lock:
             return sorted(self.by_name.values(), key=lambda peer: (peer.info.id, peer.info.name))
 
-    def each_endpoint(self, visit: Callable[[Endpoint], None]) -> None:
-        """Call `visit` for every open path."""
+    def endpoints(self) -> list[Endpoint]:
+        """Return every open path."""
         with self.lock:
-            endpoints = [e for peer in self.by_name.values() for e in peer.endpoints()]
-        for endpoint in endpoints:
-            visit(endpoint)
+            return [path for peer in self.by_name.values() for path in peer.endpoints()]

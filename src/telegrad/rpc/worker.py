@@ -64,7 +64,7 @@ class Worker:
         self.id = info.id
         self.options = options or Options()
         self.host = host
-        self.peers = Peers(info)
+        self.peers = Peers()
         self.codec = Codec(strict=self.options.strict)
         self.budget = Budget(
             self.options.in_flight_bytes, self.options.in_flight_bytes_of_peer, threading.Lock()
@@ -129,9 +129,9 @@ class Worker:
 
     # The seam for layers above.
 
-    def install(self, interceptor: Interceptor | None) -> None:
+    def install(self, interceptor: Interceptor) -> None:
         """Let the interceptor see what goes out and comes in; there is one at most."""
-        if interceptor is not None and self.interceptor is not None:
+        if self.interceptor is not None:
             raise UsageError(f"worker {self.name!r} has an interceptor already")
         self.interceptor = interceptor
 
@@ -269,10 +269,6 @@ class Worker:
         endpoint.peer = WorkerInfo(name, number, endpoint.peer.incarnation)
         self.peers.add(endpoint.peer, address)
 
-    def left(self, endpoint: Endpoint) -> None:
-        """A peer has shut down on purpose."""
-        self.endpoint_lost(endpoint, ConnectionResetError("it has shut down"))
-
     def endpoint_lost(self, endpoint: Endpoint, cause: BaseException) -> None:
         """A path broke: its peer is lost, as far as this worker can tell."""
         forget_frames(cause)
@@ -317,21 +313,17 @@ class Worker:
         """Return when run_timers has something to do."""
         if self.references.needs_flush:
             return -math.inf
-        times = [self._loopback.calls.next_deadline()]
-
-        def ask(endpoint: Endpoint) -> None:
-            times.append(endpoint.calls.next_deadline())
-            times.append(endpoint.outbox.next_due())
-            times.append(endpoint.next_tick)
-
-        self.peers.each_endpoint(ask)
-        return min(times, default=math.inf)
+        due = self._loopback.calls.next_deadline()
+        for path in self.peers.endpoints():
+            due = min(due, path.calls.next_deadline(), path.outbox.next_due(), path.next_tick)
+        return due
 
     def run_timers(self, now: float) -> None:
         """Fail late calls, repeat notices, look after peers."""
         self.references.flush_soon()
         self.outgoing.expire(self._loopback, now)
-        self.peers.each_endpoint(lambda endpoint: self._look_after(endpoint, now))
+        for endpoint in self.peers.endpoints():
+            self._look_after(endpoint, now)
         self.host.tidy()
 
     def _look_after(self, endpoint: Endpoint, now: float) -> None:
@@ -379,14 +371,8 @@ class Worker:
         return True
 
     def _busy(self) -> bool:
-        open_calls: list[int] = []
-
-        def count(endpoint: Endpoint) -> None:
-            open_calls.append(len(endpoint.calls) + len(endpoint.serving))
-
-        count(self._loopback)
-        self.peers.each_endpoint(count)
-        return any(open_calls)
+        paths = [self._loopback, *self.peers.endpoints()]
+        return any(path.calls.open or path.serving for path in paths)
 
     def close(self, timeout: float = 5.0) -> None:
         """Leave at once: open calls fail, peers are told. May be called again."""
@@ -394,7 +380,7 @@ class Worker:
             if self.closed:
                 return
             self.closed = True
-            endpoints = [e for peer in self.peers.all() for e in peer.endpoints()]
+            endpoints = self.peers.endpoints()
         for endpoint in endpoints:
             try:
                 # A courtesy, for which nobody waits.

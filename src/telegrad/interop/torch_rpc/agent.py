@@ -67,15 +67,11 @@ class TensorPipeAgent(RpcAgent):
 
 
 def _open_calls(worker: Worker) -> int:
-    found: list[int] = []
-    worker.peers.each_endpoint(lambda endpoint: found.append(len(endpoint.calls)))
-    return sum(found)
+    return sum(len(endpoint.calls) for endpoint in worker.peers.endpoints())
 
 
 def _served_calls(worker: Worker) -> int:
-    found: list[int] = []
-    worker.peers.each_endpoint(lambda endpoint: found.append(len(endpoint.serving)))
-    return sum(found)
+    return sum(len(endpoint.serving) for endpoint in worker.peers.endpoints())
 
 
 def get_rpc_timeout() -> float:

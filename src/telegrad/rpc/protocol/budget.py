@@ -33,30 +33,26 @@ class Budget:
         self.on_release: Callable[[], object] = lambda: None
         """Called after each release: there may be room for what waits."""
         self._lock = lock or nullcontext()
-        self._held = 0
-        self._of_peers: dict[str, int] = {}
-
-    @property
-    def held(self) -> int:
+        self.held = 0
         """How many bytes are held now."""
-        return self._held
+        self._of_peers: dict[str, int] = {}
 
     def admit(self, peer: str, nbytes: int) -> bool:
         """Say whether there is room for a request, and take it."""
         with self._lock:
             own = self._of_peers.get(peer, 0)
-            if self._held and self._held + nbytes > self.most:
+            if self.held and self.held + nbytes > self.most:
                 return False
             if own and own + nbytes > self.most_of_peer:
                 return False
-            self._held += nbytes
+            self.held += nbytes
             self._of_peers[peer] = own + nbytes
             return True
 
     def release(self, peer: str, nbytes: int) -> None:
         """A request was served: its bytes are free, as far as this worker is concerned."""
         with self._lock:
-            self._held -= nbytes
+            self.held -= nbytes
             left = self._of_peers.get(peer, 0) - nbytes
             if left > 0:
                 self._of_peers[peer] = left

@@ -23,31 +23,27 @@ class Verdict(enum.Enum):
 class Liveness:
     """One connection's view of its peer."""
 
-    __slots__ = ("_count", "_heard", "_ticked", "interval", "lost_after")
+    __slots__ = ("_count", "_ticked", "heard", "interval", "lost_after")
 
     def __init__(self, now: float, lost_after: float) -> None:
         self.lost_after = lost_after
         self.interval = lost_after / 5
         self._count = -1
-        self._heard = now
-        self._ticked = now
-
-    @property
-    def heard(self) -> float:
+        self.heard = now
         """When something was last known to have come."""
-        return self._heard
+        self._ticked = now
 
     def tick(self, count: int, now: float) -> Verdict:
         """Judge the peer, of which `count` signs of life have come in all."""
         overslept = now - self._ticked - self.interval
         if overslept > self.interval:
             # We were not running: what the peer sent meanwhile may still lie unread.
-            self._heard += overslept
+            self.heard += overslept
         self._ticked = now
         if count != self._count:
             self._count = count
-            self._heard = now
+            self.heard = now
             return Verdict.ALIVE
-        if now - self._heard >= self.lost_after:
+        if now - self.heard >= self.lost_after:
             return Verdict.LOST
         return Verdict.QUIET

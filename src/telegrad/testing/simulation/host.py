@@ -109,11 +109,12 @@ class SimulatedHost:
     def _make_room(self) -> None:
         """Read on, as the next event, where something waited for room."""
 
-        def read(endpoint: Endpoint) -> None:
-            if isinstance(endpoint, SimulatedEndpoint):
-                endpoint.inbox.read()
+        def read() -> None:
+            for endpoint in self.worker.peers.endpoints():
+                if isinstance(endpoint, SimulatedEndpoint):
+                    endpoint.inbox.read()
 
-        self.simulation.at(self.now(), self, "room", lambda: self.worker.peers.each_endpoint(read))
+        self.simulation.at(self.now(), self, "room", read)
 
     def ended(self, endpoint: Endpoint) -> None:
         """Hang up."""
