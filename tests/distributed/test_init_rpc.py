@@ -12,7 +12,7 @@ import pytest
 
 from telegrad.distributed import rpc
 from telegrad.errors import CallTimeout, UsageError, WorkerLost
-from telegrad.rpc import face
+from telegrad.rpc import membership
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.minting import mint
 from telegrad.rpc.transport import Address
@@ -173,7 +173,7 @@ def test_a_master_that_no_way_leads_to_is_an_error_that_names_it(host, said, mon
 def test_a_name_that_has_only_an_address_of_ipv6_leads_to_the_own_one(monkeypatch):
     found = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 29500, 0, 0))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-    assert face._own_host(Address("tls", host="six", port=29500)) == "::1"
+    assert membership.own_host(Address("tls", host="six", port=29500)) == "::1"
 
 
 def test_a_port_in_use_is_an_error(monkeypatch, tmp_path):
@@ -191,8 +191,8 @@ def test_a_worker_that_cant_be_started_leaves_no_directory(monkeypatch, tmp_path
     ClusterKey.fresh().save(tmp_path / "key")
     monkeypatch.setenv("TELEGRAD_KEY_FILE", str(tmp_path / "key"))
     monkeypatch.setenv("MASTER_PORT", "0")
-    directory = face.PrivateDirectory.make()
-    monkeypatch.setattr(face.PrivateDirectory, "make", lambda: directory)
+    directory = membership.PrivateDirectory.make()
+    monkeypatch.setattr(membership.PrivateDirectory, "make", lambda: directory)
     with pytest.raises(UsageError, match="expected a worker's name"):
         rpc.init_rpc("no name", rank=0, world_size=1)
     assert not os.path.exists(directory.path)

@@ -10,8 +10,8 @@ from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.distributed.equipment import equip
 from telegrad.errors import ProtocolViolation
-from telegrad.rpc.face import _Membership
 from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.membership import Membership
 from telegrad.rpc.names import UNKNOWN_ID
 from telegrad.rpc.options import Options
 from telegrad.rpc.rendezvous import Meeting
@@ -105,7 +105,7 @@ def members():
         meeting = Meeting(f"tcp://127.0.0.1:{probe.getsockname()[1]}", ClusterKey.fresh())
     with ThreadPoolExecutor() as threads:
         joining = [
-            threads.submit(_Membership, name, rank, 3, Options(), meeting, lambda _: None)
+            threads.submit(Membership, name, rank, 3, Options(), meeting, lambda _: None)
             for rank, name in enumerate(["ps", "t0", "t1"])
         ]
         met = [each.result(60) for each in joining]
@@ -118,8 +118,8 @@ def test_nobody_but_rank_0_says_that_a_worker_is_back(members):
     ps, t0, t1 = members
     for name, rank in (("ps", 0), ("t0", 1), ("new", 2)):
         with pytest.raises(ProtocolViolation, match="'t0' announces who is back; only rank 0 does"):
-            t0.ask_service("t1", "telegrad.returned", [name, rank, "unix:///elsewhere", 5])
+            t0.ask_service("t1", "telegrad.returned", [name, rank, 3, "unix:///elsewhere", 5])
     with pytest.raises(Exception, match="Expected `str`"):
-        ps.ask_service("t1", "telegrad.returned", [None, None, None, None])
+        ps.ask_service("t1", "telegrad.returned", [None] * 5)
     assert [peer.info.name for peer in t1.peers.all()] == ["ps", "t0", "t1"]
     assert t1.rpc_sync("ps", simulated.who) == "ps"

@@ -1,0 +1,193 @@
+"""A process's part in a cluster whose workers met at rank 0: joining it, and leaving it.
+
+Rank 0 keeps the meeting place and counts those who want to go (leaving.py); the others ask it.
+Invariant: what was opened is closed, however joining or leaving ends.
+"""
+
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from telegrad.errors import PeerError, ProtocolViolation, WorkerLost
+from telegrad.rpc.future import Future
+from telegrad.rpc.leaving import Leaving, Round
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.options import Options
+from telegrad.rpc.rendezvous import Joining, Meeting, Rendezvous, join
+from telegrad.rpc.service import ServiceRequest
+from telegrad.rpc.starting import start_worker
+from telegrad.rpc.transport import (
+    UNIX_SOCKETS,
+    Address,
+    Identity,
+    PrivateDirectory,
+    parse_address,
+)
+from telegrad.rpc.worker import Worker
+
+__all__ = ["Membership", "own_host"]
+
+_LEAVE: Final = "telegrad.leave"
+_RETURNED: Final = "telegrad.returned"
+
+
+class Membership:
+    """This process's part in a cluster that met at rank 0."""
+
+    def __init__(
+        self,
+        name: str,
+        rank: int,
+        size: int,
+        options: Options,
+        meeting: Meeting,
+        on_start: Callable[[Worker], object],
+    ) -> None:
+        master, key, credentials = meeting
+        self._directory: PrivateDirectory | None = None
+        self._rendezvous: Rendezvous | None = None
+        self.members: list[Joining] = []
+        self._lock = threading.Lock()
+        # Before the members are known: a quick worker may leave while rank 0 still counts them.
+        self._leaving = Leaving(size)
+        if credentials is not None:
+            address = f"tls://{options.host or own_host(parse_address(master))}:0"
+        elif UNIX_SOCKETS and options.unix_sockets:
+            self._directory = PrivateDirectory.make()
+            address = self._directory.socket_address(name)
+        else:
+            address = "tcp://127.0.0.1:0"
+        try:
+            self.worker = start_worker(name, rank, address, key, options, credentials)
+        except BaseException:
+            self._close_directory()
+            raise
+        try:
+            # Before the others know of this worker, and may call it.
+            joined = self.worker.joined = Future()
+            on_start(self.worker)
+            self.worker.register_service(_LEAVE, self._on_leave, inline=True)
+            self.worker.register_service(_RETURNED, self._on_returned, inline=True)
+            self.worker.on_worker_lost(self._on_lost)
+            info = self.worker.info
+            me = Joining(name, rank, size, self.worker.address, info.incarnation)
+            identity = Identity(name, info.incarnation, key, credentials=credentials)
+            if rank == 0:
+                self._rendezvous = Rendezvous(master, identity, me, self._announce)
+                members = self._rendezvous.wait(options.join_timeout)
+            else:
+                members = join(master, identity, me, options.join_timeout)
+        except BaseException:
+            self.close()
+            raise
+        self.members = members
+        for member in members:
+            if member.name != name:
+                self.worker.add_peer(member.info, member.address)
+        self.worker.joined = None
+        joined.set_result(None)
+
+    def _announce(self, returned: Joining) -> None:
+        """Rank 0 tells everyone that a worker is back, with another address."""
+        # First, since it may find out that the one before was lost.
+        self.worker.add_peer(returned.info, returned.address)
+        with self._lock:
+            self._leaving.returned(returned.name)
+        for member in self.members:
+            if member.name not in (self.worker.name, returned.name):
+                try:
+                    self.worker.notify_service(member.name, _RETURNED, returned)
+                except PeerError:
+                    continue
+
+    def _on_returned(self, request: ServiceRequest) -> None:
+        if request.frm.id != 0:
+            # Anyone else could send calls for another worker wherever it likes.
+            raise ProtocolViolation(f"{request.frm.name!r} announces who is back; only rank 0 does")
+        returned = msgspec.convert(request.header, Joining)
+        self.worker.add_peer(returned.info, returned.address)
+
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
+        peer = self.worker.peers.get(who.name)
+        # That an old incarnation is gone may be noticed after the new one has come.
+        if peer is None or peer.info.incarnation == who.incarnation:
+            with self._lock:
+                ended = self._leaving.lost(who.name)
+            self._answer(ended)
+
+    def _on_leave(self, request: ServiceRequest) -> None:
+        with self._lock:
+            ended = self._leaving.report(request.frm.name, int(request.header), request.reply)
+        self._answer(ended)
+
+    def _answer(self, ended: Round | None) -> None:
+        """Tell those who reported in a round whether they may go."""
+        if ended is None:
+            return
+        if ended.is_last and self._rendezvous is not None:
+            # Before anyone goes: who meets again at this address must not meet the old cluster.
+            self._rendezvous.close()
+        for reply in ended.tokens:
+            reply(ended.is_last)
+
+    def leave(self, timeout: float) -> None:
+        """Return when all have come to the end of their work, or the time is over."""
+        end = time.monotonic() + timeout
+        while self.worker.is_quiet(max(0.0, end - time.monotonic())):
+            if self._may_go(max(0.01, end - time.monotonic())):
+                return
+
+    def _may_go(self, timeout: float) -> bool:
+        """Report that this worker is quiet; wait for the others, but not longer than that."""
+        served = self.worker.incoming.served
+        if self._rendezvous is None:
+            try:
+                is_last, _ = self.worker.ask_service(0, _LEAVE, served, timeout=timeout)
+            except PeerError:
+                # Rank 0 has gone, or keeps us waiting too long: either way it is time to go.
+                return True
+            return bool(is_last)
+        told: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        with self._lock:
+            ended = self._leaving.report(self.worker.name, served, told.put)
+        self._answer(ended)
+        try:
+            return told.get(timeout=timeout)
+        except queue.Empty:
+            return True
+
+    def close(self) -> None:
+        """Free everything, even if Ctrl-C comes meanwhile."""
+        try:
+            if self._rendezvous is not None:
+                self._rendezvous.close()
+        finally:
+            try:
+                self.worker.close()
+            finally:
+                self._close_directory()
+
+    def _close_directory(self) -> None:
+        if self._directory is not None:
+            self._directory.close()
+
+
+def own_host(master: Address) -> str:
+    """Return this machine's address on the way to rank 0."""
+    reason = ""
+    for family, there in master.resolve():
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect(there)
+                return str(probe.getsockname()[0])
+        except OSError as error:
+            reason = str(error.strerror)
+    raise WorkerLost(
+        f"no way leads from this machine to {master.text} ({reason}): check MASTER_ADDR, or say "
+        "which address of this machine others reach by rpc.Options(host=...)"
+    )
