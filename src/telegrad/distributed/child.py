@@ -46,10 +46,8 @@ class Plan(msgspec.Struct):
     imports: list[str]
 
 
-class Directory(msgspec.Struct):
-    """Everybody: (name, id, incarnation, address)."""
-
-    workers: list[tuple[str, int, int, str]]
+Directory = list[tuple[str, int, int, str]]
+"""Everybody: (name, id, incarnation, address)."""
 
 
 class Line:
@@ -110,7 +108,7 @@ def main(fd: int) -> None:
         traceback.print_exc()
         line.send((f"error: {error}", -1))
         os._exit(1)
-    for name, number, incarnation, address in directory.workers:
+    for name, number, incarnation, address in directory:
         if name != plan.name:
             worker.add_peer(WorkerInfo(name, number, incarnation), address)
     line.send(True)

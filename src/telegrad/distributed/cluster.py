@@ -181,7 +181,7 @@ class LocalCluster:
         self._before = set_default_worker(worker)
 
     def _introduce(self, worker: Worker, end: float) -> None:
-        everyone = [(self._me, 0, worker.info.incarnation, worker.address)]
+        everyone: Directory = [(self._me, 0, worker.info.incarnation, worker.address)]
         for number, name in enumerate(self._names, 1):
             child = self._children[name]
             left = max(0.1, end - time.monotonic())
@@ -192,7 +192,7 @@ class LocalCluster:
             everyone.append((name, number, incarnation, address))
             worker.add_peer(WorkerInfo(name, number, incarnation), address)
         for child in self._children.values():
-            child.send(Directory(everyone))
+            child.send(everyone)
         for child in self._children.values():
             child.receive(bool)
 

@@ -67,28 +67,24 @@ def gather(context_id: int, describe: Callable[..., Any], *here: Any) -> dict[st
     return found
 
 
-def _known(context_id: int) -> list[str]:
-    context = autograd_of(current_worker()).recorder.contexts.find(context_id)
-    return [] if context is None else list(context.known)
-
-
 @expose
 def describe_gradients(context_id: int) -> tuple[list[Any], list[str]]:
     """This worker's gradients in a context, and the workers it knows there."""
     context = autograd_of(current_worker()).recorder.contexts.find(context_id)
+    if context is None:
+        return [], []
+    with context.lock:
+        gradients = dict(context.gradients)
     rows = []
-    if context is not None:
-        with context.lock:
-            gradients = dict(context.gradients)
-        for i, (leaf, gradient) in enumerate(gradients.items()):
-            name = _name(leaf) or f"leaf {i}"
-            owner = None if isinstance(gradient, Tensor) else foreign.framework_of(gradient)
-            shown = gradient if owner is None else owner.as_gradient(gradient)
-            raw = shown.detach().numpy()
-            norm = float(np.linalg.norm(raw))
-            rows.append((name, tuple(raw.shape), str(raw.dtype), norm))
+    for i, (leaf, gradient) in enumerate(gradients.items()):
+        name = _name(leaf) or f"leaf {i}"
+        owner = None if isinstance(gradient, Tensor) else foreign.framework_of(gradient)
+        shown = gradient if owner is None else owner.as_gradient(gradient)
+        raw = shown.detach().numpy()
+        norm = float(np.linalg.norm(raw))
+        rows.append((name, tuple(raw.shape), str(raw.dtype), norm))
     rows.sort(key=lambda row: row[0])
-    return rows, _known(context_id)
+    return rows, list(context.known)
 
 
 @expose
@@ -111,7 +107,7 @@ def describe_graph(context_id: int, roots: Sequence[Any] = ()) -> tuple[list[Any
         rows.append(
             (numbers[node], _label(node), kind, edges, message_id, getattr(node, "peer", ""))
         )
-    return rows, _known(context_id)
+    return rows, list(context.known)
 
 
 def _edges_by_node(starts: Sequence[Any], joined: Mapping[Any, Sequence[Any]]) -> dict[Any, Any]:
