@@ -195,7 +195,7 @@ def test_a_path_that_breaks_under_a_call_keeps_nothing_of_its_caller(uncollected
             raise BrokenPipeError("broken")
 
         def program(reference):
-            a.peers.get("b").outgoing.send_by = broken
+            a.peers.get("b").outgoing.send = broken
             with pytest.raises(WorkerLost, match="broken"):
                 a.rpc_sync("b", simulated.fetch, (reference,))
 

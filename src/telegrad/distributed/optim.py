@@ -60,10 +60,8 @@ class DistributedOptimizer:
             raise UsageError("expected at least one RRef to a parameter, got none")
         self._local: dict[str, RRef] = _ask_all(
             "build the optimiser",
-            {
-                owner: (local.make, (optimizer_class, references, args, kwargs))
-                for owner, references in by_owner.items()
-            },
+            local.make,
+            {owner: (optimizer_class, chosen, args, kwargs) for owner, chosen in by_owner.items()},
         )
 
     def __dir__(self) -> list[str]:
@@ -91,11 +89,8 @@ class DistributedOptimizer:
         _replace(self.state_dict()["owners"], owners, self._load)
 
     def _load(self, owners: Mapping[str, Any]) -> None:
-        asked = {
-            owner: (local.load_state_dict, (reference, owners[owner]))
-            for owner, reference in self._local.items()
-        }
-        _ask_all("restore the state of the optimiser", asked)
+        asked = {owner: (reference, owners[owner]) for owner, reference in self._local.items()}
+        _ask_all("restore the state of the optimiser", local.load_state_dict, asked)
 
     def schedule(
         self, scheduler_class: Callable[..., Any], *args: Any, **kwargs: Any
@@ -120,8 +115,8 @@ class DistributedOptimizer:
         return norm
 
     def _everywhere(self, function: Callable[..., Any], what: str, *args: Any) -> dict[str, Any]:
-        asked = {owner: (function, (reference, *args)) for owner, reference in self._local.items()}
-        return _ask_all(what, asked)
+        asked = {owner: (reference, *args) for owner, reference in self._local.items()}
+        return _ask_all(what, function, asked)
 
 
 class DistributedScheduler:
@@ -136,10 +131,8 @@ class DistributedScheduler:
     ) -> None:
         self._local: dict[str, RRef] = _ask_all(
             "build the scheduler",
-            {
-                owner: (local.make_scheduler, (reference, scheduler_class, args, kwargs))
-                for owner, reference in optimizers.items()
-            },
+            local.make_scheduler,
+            {owner: (each, scheduler_class, args, kwargs) for owner, each in optimizers.items()},
         )
 
     def step(self, *args: Any) -> None:
@@ -167,17 +160,13 @@ class DistributedScheduler:
 
     def _load(self, owners: Mapping[str, Any]) -> None:
         asked = {
-            owner: (local.call_scheduler, (reference, "load_state_dict", owners[owner]))
-            for owner, reference in self._local.items()
+            owner: (each, "load_state_dict", owners[owner]) for owner, each in self._local.items()
         }
-        _ask_all("restore the state of the scheduler", asked)
+        _ask_all("restore the state of the scheduler", local.call_scheduler, asked)
 
     def _everywhere(self, method: str, what: str, *args: Any) -> dict[str, Any]:
-        asked = {
-            owner: (local.call_scheduler, (reference, method, *args))
-            for owner, reference in self._local.items()
-        }
-        return _ask_all(what, asked)
+        asked = {owner: (reference, method, *args) for owner, reference in self._local.items()}
+        return _ask_all(what, local.call_scheduler, asked)
 
 
 def _check_live(context_id: int) -> None:
@@ -213,9 +202,9 @@ def _states_of(state: Any, owners: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _ask_all(
-    what: str, asked: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]]
+    what: str, function: Callable[..., Any], asked: Mapping[str, tuple[Any, ...]]
 ) -> dict[str, Any]:
-    """Calls a function on each owner, all at once; the results by owner.
+    """Calls a function on each owner, all at once, with its arguments; the results by owner.
 
     If one failed, its error, with notes on what the others did.
     """
@@ -223,7 +212,7 @@ def _ask_all(
     calls: dict[str, Call] = {}
     done: dict[str, Any] = {}
     failed: dict[str, Exception] = {}
-    for owner, (function, args) in asked.items():
+    for owner, args in asked.items():
         try:
             calls[owner] = worker.rpc_async(owner, function, args)
         except Exception as error:
