@@ -147,40 +147,13 @@ def grad(
     chosen_outputs = listed(foreign.adopted(outputs), "outputs")
     starts = checked_roots(chosen_outputs, weights, "grad_outputs", create_graph)
     chosen = [x.local_value() if isinstance(x, RRef) and x.is_owner() else x for x in chosen]
-    targets: dict[Any, Any] = {}
-    remote: list[tuple[int, int]] = []
-    for i, x in enumerate(chosen):
-        if isinstance(x, RRef):
-            remote.append((x.owner().id, x._rref))
-        elif isinstance(x, Tensor) or foreign.framework_of(x) is not None:
-            targets.setdefault(foreign.node_of_input(x, f"inputs[{i}]"), len(targets))
-        else:
-            raise DTypeError(
-                f"expected a Tensor or an RRef to one as inputs[{i}], got {type(x).__name__}"
-            )
+    targets, remote = _targets_of(chosen)
     _make_known([x for x in chosen if isinstance(x, RRef)])
     results: list[Any] = []
 
     def collect(part: Part) -> None:
-        place = Place(found, (AFTER, *part.plan.path, AFTER + 2))
-        token = CURRENT.set(place)
-        # In whatever mode the caller is, the owners are told the context, and a recorded gradient
-        # comes with its history.
-        scope: AbstractContextManager[Any] = Recording(True)
-        try:
-            with foreign.known[0].serving(scope) if foreign.known else scope:
-                asked: list[Any] = []
-                for x in chosen:
-                    if isinstance(x, RRef):
-                        how = (as_rrefs, materialize_grads, create_graph)
-                        args = (found.id, part.plan.pass_id, x._rref, *how)
-                        asked.append(current_worker().rpc_async(x.owner(), _captured_here, args))
-                    else:
-                        node = foreign.node_of_input(x, "inputs")
-                        asked.append(part.captured.get(targets[node]))
-                results.extend(each.wait() if isinstance(each, Call) else each for each in asked)
-        finally:
-            CURRENT.reset(token)
+        how = (as_rrefs, materialize_grads, create_graph)
+        results.extend(_collected(found, part, chosen, targets, how))
 
     _here().runner.run(
         found,
@@ -203,6 +176,49 @@ def grad(
             "materialize_grads=True to get zeros"
         )
     return tuple(results)
+
+
+def _targets_of(inputs: list[Any]) -> tuple[dict[Any, int], list[tuple[int, int]]]:
+    """The nodes to ask for of the inputs here, numbered, and (owner, reference) of the others."""
+    targets: dict[Any, int] = {}
+    remote: list[tuple[int, int]] = []
+    for i, x in enumerate(inputs):
+        if isinstance(x, RRef):
+            remote.append((x.owner().id, x._rref))
+        elif isinstance(x, Tensor) or foreign.framework_of(x) is not None:
+            targets.setdefault(foreign.node_of_input(x, f"inputs[{i}]"), len(targets))
+        else:
+            raise DTypeError(
+                f"expected a Tensor or an RRef to one as inputs[{i}], got {type(x).__name__}"
+            )
+    return targets, remote
+
+
+def _collected(
+    context: Context,
+    part: Part,
+    inputs: list[Any],
+    targets: dict[Any, int],
+    how: tuple[bool, bool, bool],
+) -> list[Any]:
+    """What a pass captured for each input; `how` is for ``_captured_here``."""
+    token = CURRENT.set(Place(context, (AFTER, *part.plan.path, AFTER + 2)))
+    # In whatever mode the caller is, the owners are told the context, and a recorded gradient comes
+    # with its history.
+    scope: AbstractContextManager[Any] = Recording(True)
+    asked: list[Any] = []
+    try:
+        with foreign.known[0].serving(scope) if foreign.known else scope:
+            for x in inputs:
+                if isinstance(x, RRef):
+                    args = (context.id, part.plan.pass_id, x._rref, *how)
+                    asked.append(current_worker().rpc_async(x.owner(), _captured_here, args))
+                else:
+                    node = foreign.node_of_input(x, "inputs")
+                    asked.append(part.captured.get(targets[node]))
+            return [each.wait() if isinstance(each, Call) else each for each in asked]
+    finally:
+        CURRENT.reset(token)
 
 
 def _make_known(references: Sequence[RRef]) -> None:
