@@ -325,8 +325,8 @@ def test_the_interceptor_sees_and_replaces_values_at_all_four_points(pair):
         def __exit__(self, *_):
             seen.append((self.name, "exit"))
 
-        def outgoing_result(self, to, extra, values):
-            seen.append((self.name, "outgoing result", extra, len(values)))
+        def outgoing_result(self, to, values):
+            seen.append((self.name, "outgoing result", to.name, len(values)))
             return "back"
 
         def incoming_result(self, frm, call_extra, extra, values):
@@ -344,7 +344,7 @@ def test_the_interceptor_sees_and_replaces_values_at_all_four_points(pair):
         ("a", "outgoing call", "b", 1),
         ("b", "incoming call", "a", {"id": 7}),
         ("b", "enter"),
-        ("b", "outgoing result", {"id": 7}, 1),
+        ("b", "outgoing result", "a", 1),
         ("b", "exit"),
         ("a", "incoming result", {"id": 7}, "back"),
     ]
@@ -460,7 +460,7 @@ def test_code_of_a_call_that_failed_before_it_was_opened_is_sent_again(pair):
                 raise ContextError("not here")
             return contextlib.nullcontext()
 
-        def outgoing_result(self, to, extra, values):
+        def outgoing_result(self, to, values):
             return None
 
     pair[1].install(RefusesFirst())

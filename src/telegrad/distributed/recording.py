@@ -146,7 +146,7 @@ class Recorder:
             self._take(context, frm.name, message_id, values, slots, path, duals)
         return _Inside(Place(context, path), open_levels, served)
 
-    def outgoing_result(self, to: WorkerInfo, extra: Any, values: list[Any]) -> Any:
+    def outgoing_result(self, to: WorkerInfo, values: list[Any]) -> Any:
         place = CURRENT.get()
         if place is None:
             self._carry_duals(to.name, values)

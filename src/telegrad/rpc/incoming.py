@@ -256,7 +256,7 @@ class Incoming:
         else:
             result = self._call(endpoint, frame, function, args, kwargs)
         if is_async_execution(function):
-            self._answer_later(endpoint, frame.ident, result, sealed.extra)
+            self._answer_later(endpoint, frame.ident, result)
             return None
         if isinstance(result, Future):
             raise TypeError(
@@ -264,7 +264,7 @@ class Incoming:
                 "Future, which can't travel; return what its wait() gives, or mark the function "
                 "with @rpc.async_execution to answer when it is there"
             )
-        return self._seal_answer(endpoint, frame.ident, result, sealed.extra)
+        return self._seal_answer(endpoint, frame.ident, result)
 
     def _call(self, endpoint: Endpoint, frame: Frame, function: Any, args: Any, kwargs: Any) -> Any:
         observer = self._worker.observer
@@ -304,7 +304,7 @@ class Incoming:
             del value
 
     def _seal_answer(
-        self, endpoint: Endpoint, number: int, result: Any, call_extra: Any
+        self, endpoint: Endpoint, number: int, result: Any
     ) -> tuple[bytes, list[Buffer]] | None:
         worker = self._worker
         if number in endpoint.unwanted:
@@ -316,7 +316,7 @@ class Incoming:
         extra = None
         if interceptor is not None:
             try:
-                extra = interceptor.outgoing_result(endpoint.peer, call_extra, slots)
+                extra = interceptor.outgoing_result(endpoint.peer, slots)
             except Unserializable:
                 if parcel is not None:
                     refuse_by_place(parcel)
@@ -340,7 +340,7 @@ class Incoming:
         else:
             self._worker.references.unanswered(endpoint, number)
 
-    def _answer_later(self, endpoint: Endpoint, number: int, result: Any, call_extra: Any) -> None:
+    def _answer_later(self, endpoint: Endpoint, number: int, result: Any) -> None:
         _check_future(result)
         # What is current now must be current when the answer is packed: the interceptor's context.
         context = contextvars.copy_context()
@@ -352,7 +352,7 @@ class Incoming:
                 self.answer_failure(endpoint, number, failure)
                 return
             try:
-                sealed = context.run(self._seal_answer, endpoint, number, done.value(), call_extra)
+                sealed = context.run(self._seal_answer, endpoint, number, done.value())
                 if sealed is not None:
                     self._send_answer(endpoint, number, sealed)
             except BaseException as error:

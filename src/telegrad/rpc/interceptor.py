@@ -30,8 +30,8 @@ class Interceptor(Protocol):
     ) -> AbstractContextManager[Any]:
         """On the callee, before the function runs, inside the context that is returned."""
 
-    def outgoing_result(self, to: WorkerInfo, extra: Any, values: list[Any]) -> Any:
-        """On the callee, inside that context too, given the call's extra. Return the result's."""
+    def outgoing_result(self, to: WorkerInfo, values: list[Any]) -> Any:
+        """On the callee, inside that context too. Return the result's extra."""
 
     def incoming_result(
         self, frm: WorkerInfo, call_extra: Any, extra: Any, values: list[Any]
