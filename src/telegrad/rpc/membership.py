@@ -74,23 +74,27 @@ class Membership:
             self.worker.register_service(_LEAVE, self._on_leave, inline=True)
             self.worker.register_service(_RETURNED, self._on_returned, inline=True)
             self.worker.on_worker_lost(self._on_lost)
-            info = self.worker.info
-            me = Joining(name, rank, size, self.worker.address, info.incarnation)
-            identity = Identity(name, info.incarnation, key, credentials=credentials)
-            if rank == 0:
-                self._rendezvous = Rendezvous(master, identity, me, self._announce)
-                members = self._rendezvous.wait(options.join_timeout)
-            else:
-                members = join(master, identity, me, options.join_timeout)
+            self.members = self._meet(size, meeting)
         except BaseException:
             self.close()
             raise
-        self.members = members
-        for member in members:
+        for member in self.members:
             if member.name != name:
                 self.worker.add_peer(member.info, member.address)
         self.worker.joined = None
         joined.set_result(None)
+
+    def _meet(self, size: int, meeting: Meeting) -> list[Joining]:
+        """Return everybody when all are in."""
+        info, patience = self.worker.info, self.worker.options.join_timeout
+        me = Joining(info.name, info.id, size, self.worker.address, info.incarnation)
+        identity = Identity(
+            info.name, info.incarnation, meeting.key, credentials=meeting.credentials
+        )
+        if info.id:
+            return join(meeting.address, identity, me, patience)
+        self._rendezvous = Rendezvous(meeting.address, identity, me, self._announce)
+        return self._rendezvous.wait(patience)
 
     def _announce(self, returned: Joining) -> None:
         """Rank 0 tells everyone that a worker is back, with another address."""
