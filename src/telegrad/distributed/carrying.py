@@ -64,8 +64,8 @@ class Carrier:
         plan: Plan,
         targets: dict[Any, Any],
         mode: str,
-        finish: Callable[[Part], None] | None = None,
-    ) -> Part:
+        finish: Callable[[Part], None] | None,
+    ) -> None:
         """Runs a pass to its end everywhere; `finish` is called before it is settled."""
         part = self._new_part(context, plan)
         part.targets.update(targets)
@@ -85,7 +85,6 @@ class Carrier:
             self._settling.settle_everywhere(context, plan.pass_id, context.known, False)
             raise
         self._settling.settle_everywhere(context, plan.pass_id, report.workers, True)
-        return part
 
     def _correct(self, part: Part, waiting: list[str], report: Report) -> None:
         """Step 6: find what is live, everywhere; only then run on from the waiting nodes."""

@@ -35,11 +35,11 @@ class Leases:
         worker.register_service(HELD, self._on_held, inline=True)
         worker.on_worker_lost(self._on_lost)
 
-    def release(self, context_id: int, heard_from: str | None = None) -> bool:
+    def release(self, context_id: int, heard_from: str | None = None) -> None:
         """Forgets a context here and on every worker it reached from here."""
         context = self._recorder.contexts.drop(context_id)
         if context is None:
-            return False
+            return
         with context.lock:
             # Whoever comes later sees that it is released: no part is left that nobody settles.
             parts = list(context.passes.values())
@@ -49,7 +49,6 @@ class Leases:
         # A copy in one step: handlers of this context may still meet others.
         others = [name for name in list(context.known) if name not in heard]
         pass_on(self._worker, others, RELEASE, context_id)
-        return True
 
     def _on_release(self, request: ServiceRequest) -> None:
         self.release(convert(request.header, int), request.frm.name)

@@ -37,7 +37,7 @@ class Endpoint(abc.ABC):
         self.calls: Calls[Call] = Calls()
         self.requests = Arrivals()
         self.notices = Arrivals()
-        self.outbox: Outbox[bytes] = Outbox()
+        self.outbox = Outbox()
         self.liveness = Liveness(now, lost_after)
         self.next_tick = now + self.liveness.interval
         # How many frames have come, now and at the last tick.

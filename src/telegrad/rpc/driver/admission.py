@@ -65,8 +65,6 @@ class Admission:
     def decide(self, nbytes: int, deadline: float | None) -> bool | None:
         """Return whether the request is admitted; None if the deadline passed before that."""
         if self._until is None:
-            if self.admit(nbytes):
-                return True
             self._until = time.monotonic() + self._room.patience
         until = self._until if deadline is None else min(deadline, self._until)
         admitted = False

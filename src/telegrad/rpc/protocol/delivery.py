@@ -6,24 +6,23 @@ as long as its peer lives. The pause between repetitions doubles. Safe for sever
 
 import itertools
 import math
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 import msgspec
 
 __all__ = ["Outbox"]
 
-M = TypeVar("M")
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 8.0
 
 
 class _Entry(msgspec.Struct):
-    message: object
+    message: bytes
     due: float
     pause: float
 
 
-class Outbox(Generic[M]):
+class Outbox:
     """What was posted to one peer and is not acknowledged."""
 
     __slots__ = ("_numbers", "entries")
@@ -36,7 +35,7 @@ class Outbox(Generic[M]):
     def __len__(self) -> int:
         return len(self.entries)
 
-    def post(self, message: M, now: float) -> int:
+    def post(self, message: bytes, now: float) -> int:
         """Return the number under which the caller sends the message now."""
         number = next(self._numbers)
         self.entries[number] = _Entry(message, now + _FIRST_PAUSE, _FIRST_PAUSE)
@@ -46,16 +45,16 @@ class Outbox(Generic[M]):
         """Forget a message that has arrived."""
         self.entries.pop(number, None)
 
-    def due(self, now: float) -> list[tuple[int, M]]:
+    def due(self, now: float) -> list[tuple[int, bytes]]:
         """Return what to send again now, oldest first."""
-        again: list[tuple[int, M]] = []
+        again: list[tuple[int, bytes]] = []
         # Not a list of the items, which others might change meanwhile; see `Calls._numbers_now`.
         for number in list(self.entries):
             entry = self.entries.get(number)
             if entry is not None and entry.due <= now:
                 entry.pause = min(2 * entry.pause, _LONGEST_PAUSE)
                 entry.due = now + entry.pause
-                again.append((number, entry.message))  # type: ignore[arg-type]
+                again.append((number, entry.message))
         return again
 
     def next_due(self) -> float:
