@@ -39,17 +39,13 @@ def equip(worker: Worker) -> None:
     """Attach the layers above RPC to a new worker."""
     travelling.register()
     for framework, module in FRAMEWORKS.items():
-        kinds.register_lazily(framework, partial(_load, module))
+        kinds.register_lazily(framework, partial(import_module, module))
     recorder = Recorder(worker)
     carrier = Carrier(recorder)
     runner = Runner(worker, carrier)
     recorder.contexts.take_over = runner.take_over
     recorder.autograd = Autograd(recorder, carrier, Leases(recorder), runner, Recording(worker))
     worker.install(recorder)
-
-
-def _load(module: str) -> None:
-    import_module(module)
 
 
 def autograd_of(worker: Worker) -> Autograd:

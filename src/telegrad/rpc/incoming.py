@@ -128,16 +128,19 @@ class Incoming:
         )
         error = Refused(f"worker {worker.name!r} {why}")
         header = dump_failure(error, worker.name, strict=worker.codec.strict)
-        try:
-            endpoint.send(frames.FAILURE, frames.UNOPENED, frame.ident, 0, header)
-        except (OSError, EOFError) as lost:
-            worker.endpoint_lost(endpoint, lost)
+        self._send(endpoint, frames.FAILURE, frame.ident, header, flags=frames.UNOPENED)
 
     def _send(
-        self, endpoint: Endpoint, kind: int, ident: int, header: bytes = b"", buffers: Any = ()
+        self,
+        endpoint: Endpoint,
+        kind: int,
+        ident: int,
+        header: bytes = b"",
+        buffers: Any = (),
+        flags: int = 0,
     ) -> None:
         try:
-            endpoint.send(kind, 0, ident, 0, header, buffers)
+            endpoint.send(kind, flags, ident, 0, header, buffers)
         except (OSError, EOFError) as error:
             self._worker.endpoint_lost(endpoint, error)
 
@@ -186,7 +189,7 @@ class Incoming:
             with observer.handling(request.frm.name, request.number, service.name, size):
                 service.handler(request)
         except BaseException as error:
-            if request.wants_reply:
+            if request.number is not None:
                 request.fail(error)
             elif service.inline and isinstance(error, ProtocolViolation | ValidationError):
                 # A frame that no worker sends; nobody can be told so but by the connection's end.
@@ -209,9 +212,8 @@ class Incoming:
         request = Request(worker, endpoint, number, bool(frame.flags & frames.WAITING))
         current_request.set(request)
         try:
-            accept = endpoint.accept or worker.references.acceptor(endpoint)
             sealed, slots = worker.codec.unseal(
-                frame.header, frame.buffers, endpoint.limits, accept
+                frame.header, frame.buffers, endpoint.limits, endpoint.accept
             )
             interceptor = worker.interceptor
             context = (
@@ -279,9 +281,8 @@ class Incoming:
         worker = self._worker
         current_request.set(Request(worker, endpoint, frame.ident, False))
         try:
-            accept = endpoint.accept or worker.references.acceptor(endpoint)
             sealed, slots = worker.codec.unseal(
-                frame.header, frame.buffers, endpoint.limits, accept
+                frame.header, frame.buffers, endpoint.limits, endpoint.accept
             )
             interceptor = worker.interceptor
             with (

@@ -273,11 +273,11 @@ class Outgoing:
             elif frame.header == self._worker.codec.nothing and not frame.buffers:
                 call._settle(None, None)
             else:
-                worker = self._worker
-                codec = worker.codec
-                accept = endpoint.accept or worker.references.acceptor(endpoint)
-                sealed, slots = codec.unseal(frame.header, frame.buffers, endpoint.limits, accept)
-                interceptor = worker.interceptor
+                codec = self._worker.codec
+                sealed, slots = codec.unseal(
+                    frame.header, frame.buffers, endpoint.limits, endpoint.accept
+                )
+                interceptor = self._worker.interceptor
                 if interceptor is not None:
                     interceptor.incoming_result(endpoint.peer, call.extra, sealed.extra, slots)
                 call._settle(codec.open_result(sealed, slots, frame.buffers), None)

@@ -15,7 +15,8 @@ class Peer(msgspec.Struct):
     """One worker as another sees it.
 
     `outgoing` carries this side's requests; `incoming` are the endpoints of the peer's. `lost` is
-    why it can't be reached at the moment, if that is known.
+    why it can't be reached at the moment, if that is known. `dialling` is held by who dials it, so
+    that it is done once.
     """
 
     info: WorkerInfo
@@ -23,6 +24,7 @@ class Peer(msgspec.Struct):
     outgoing: Endpoint | None = None
     incoming: list[Endpoint] = msgspec.field(default_factory=list)
     lost: BaseException | None = None
+    dialling: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     def endpoints(self) -> list[Endpoint]:
         """Return all open paths, the outgoing first."""
@@ -37,7 +39,6 @@ class Peers:
         # For looking up; entering is `add`'s.
         self.by_name: dict[str, Peer] = {}
         self._by_id: dict[int, Peer] = {}
-        self._dialling: dict[str, threading.Lock] = {}
 
     def add(self, info: WorkerInfo, address: str) -> Peer:
         """Enter a worker, or what is newly known of one."""
@@ -45,7 +46,6 @@ class Peers:
             peer = self.by_name.get(info.name)
             if peer is None:
                 peer = self.by_name[info.name] = Peer(info, address)
-                self._dialling[info.name] = threading.Lock()
             else:
                 self._by_id.pop(peer.info.id, None)
                 peer.info, peer.address = info, address or peer.address
@@ -71,10 +71,6 @@ class Peers:
             known = ", ".join(repr(name) for name in sorted(self.by_name))
             raise UnknownWorker(f"there is no worker {to!r}; the workers are {known}")
         return peer
-
-    def dialling(self, peer: Peer) -> threading.Lock:
-        """Return the lock under which the peer is dialled, so that it is done once."""
-        return self._dialling[peer.info.name]
 
     def all(self) -> list[Peer]:
         """Return everyone, this worker included, in the order of ids."""

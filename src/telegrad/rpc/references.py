@@ -216,10 +216,9 @@ class References:
         owner = reference._owner
         return [reference._rref, fork, owner.name, owner.id, owner.incarnation, is_early]
 
-    def acceptor(self, endpoint: Endpoint) -> Callable[[list[Any]], Any]:
-        """Return what turns descriptors into references, made once for each path."""
-        endpoint.accept = partial(self._accept, endpoint)
-        return endpoint.accept
+    def acceptor(self, endpoint: Endpoint) -> Callable[[list[Any]], RRef]:
+        """Return what turns descriptors that come on a path into references."""
+        return partial(self._accept, endpoint)
 
     def _accept(self, endpoint: Endpoint, fields: list[Any]) -> RRef:
         match fields:

@@ -80,9 +80,12 @@ class Service(msgspec.Struct, frozen=True):
 
 
 class ServiceRequest:
-    """One message that came, `via` a path from `frm`. Replying to a notice does nothing."""
+    """One message that came, `via` a path from `frm`. Replying to a notice does nothing.
 
-    __slots__ = ("_number", "_worker", "arrays", "frm", "header", "name", "via")
+    `number` is the sender's for this message; None for a notice, or once it is answered.
+    """
+
+    __slots__ = ("_worker", "arrays", "frm", "header", "name", "number", "via")
 
     def __init__(
         self,
@@ -96,36 +99,26 @@ class ServiceRequest:
     ) -> None:
         self._worker = worker
         self.via = via
-        self._number = number
+        self.number = number
         self.frm = frm
         self.name = name
         self.header = header
         self.arrays = content
 
-    @property
-    def wants_reply(self) -> bool:
-        """Whether the sender waits and was not answered yet."""
-        return self._number is not None
-
-    @property
-    def number(self) -> int | None:
-        """The sender's number for this message; None for a notice, or once it is answered."""
-        return self._number
-
     def reply(self, header: Any = None, content: Arrays = ()) -> None:
         """Answer the message."""
-        number, self._number = self._number, None
+        number, self.number = self.number, None
         if number is None:
             return
         try:
             self._worker.incoming.answer_service(self.via, number, header, content)
         except BaseException:
             # Too large, most likely: the sender still waits, and can be told of this.
-            self._number = number
+            self.number = number
             raise
 
     def fail(self, error: BaseException) -> None:
         """Answer with an exception, which is raised at the sender."""
-        number, self._number = self._number, None
+        number, self.number = self.number, None
         if number is not None:
             self._worker.incoming.answer_failure(self.via, number, error)

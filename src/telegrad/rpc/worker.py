@@ -82,6 +82,7 @@ class Worker:
         self._ids = itertools.count((info.incarnation << 24) % (1 << 47) + 1)
         self._gone_callbacks: list[Callable[[WorkerInfo, BaseException], object]] = []
         self._loopback = Loopback(self)
+        self._loopback.accept = self.references.acceptor(self._loopback)
         self.address = host.begin(self)
         self.peers.add(info, self.address)
 
@@ -196,7 +197,7 @@ class Worker:
             # A send was interrupted, and whoever made it is about to say so: of what the old path
             # has counted nothing may be left when there is a new one.
             self.endpoint_lost(endpoint, ConnectionAbortedError("a send was interrupted"))
-        with self.peers.dialling(peer):
+        with peer.dialling:
             if peer.outgoing is not None and not peer.outgoing.closed:
                 return peer.outgoing
             if not peer.address:
@@ -215,6 +216,7 @@ class Worker:
             except (OSError, EOFError) as error:
                 self.host.ended(endpoint)
                 raise self._loss(peer.info, error, error) from error
+            endpoint.accept = self.references.acceptor(endpoint)
             with self.peers.lock:
                 if endpoint.peer.incarnation != peer.info.incarnation:
                     self.peers.add(endpoint.peer, peer.address)
@@ -230,6 +232,7 @@ class Worker:
 
     def accepted(self, endpoint: Endpoint) -> None:
         """A peer has opened a path for its requests."""
+        endpoint.accept = self.references.acceptor(endpoint)
         name = endpoint.peer.name
         with self.peers.lock:
             peer = self.peers.get(name)

@@ -26,6 +26,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -288,12 +289,12 @@ class Link(Outlet):
         """If nobody leads, let somebody: a follower, the pool, or whoever the monitor starts."""
         if self._lead.locked():
             return
-        while self._followers:
+        if self._followers:
             try:
                 wake(self._followers.popleft())
                 return
             except IndexError:
-                break
+                pass
         if not self.closed and (self.served or self.expects()):
             if self._unread is not None or self._reader.has_frame():
                 self.start_attending()
@@ -432,11 +433,9 @@ class Link(Outlet):
         self.closed = True
         self._admission.close()
         self.connection.shutdown()
-        while self._followers:
-            try:
+        with suppress(IndexError):
+            while True:
                 wake(self._followers.popleft())
-            except IndexError:
-                break
 
     def free(self) -> bool:
         """Close the descriptors if nobody uses them any more; say whether that was so."""

@@ -34,7 +34,7 @@ _lock = threading.Lock()
 _loading = threading.RLock()
 _by_type: dict[type, Kind] = {}
 _by_tag: dict[str, Kind] = {}
-_lazy: dict[str, Callable[[], None]] = {}
+_lazy: dict[str, Callable[[], object]] = {}
 # What `find` has looked up before, including the types that are no kind.
 _found: dict[type, Kind | None] = {}
 
@@ -65,7 +65,7 @@ def register(
         _found.clear()
 
 
-def register_lazily(module: str, loader: Callable[[], None]) -> None:
+def register_lazily(module: str, loader: Callable[[], object]) -> None:
     """Call `loader`, which registers, when a type of the top-level module is first met."""
     with _lock:
         _lazy[module] = loader
