@@ -256,6 +256,14 @@ def test_a_keyword_that_cannot_travel_is_named_too():
 
 
 @pytest.mark.parametrize("strict", [True, False])
+def test_no_positional_arguments_may_be_none_whatever_those_by_name_are(strict):
+    codec = Codec(strict=strict)
+    for named in (None, {"x": 1}, {"x": [1, 2]}):
+        _, got, kwargs = travel_call(exposed, None, named, codec)
+        assert (list(got), dict(kwargs)) == ([], named or {})
+
+
+@pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize(
     ("kwargs", "got"), [([1], "got list"), ("ab", "got str"), (np.ones(2), "got nd"), ({1: 2}, "1")]
 )

@@ -96,14 +96,16 @@ class Codec:
         self.nothing = self.seal(self.pack_result(None), None)[0]
 
     def pack_call(
-        self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+        self, function: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
     ) -> Parcel:
         """Take a call apart."""
-        if args is not None and not isinstance(args, (tuple, list)):
-            raise UsageError(
-                f"expected args as a tuple, got {type(args).__name__}; one argument alone is "
-                "written with a comma: (x,)"
-            )
+        if not isinstance(args, (tuple, list)):
+            if args is not None:
+                raise UsageError(
+                    f"expected args as a tuple, got {type(args).__name__}; one argument alone is "
+                    "written with a comma: (x,)"
+                )
+            args = ()
         reference: str | bytes | None = naming.importable_name(function)
         code = None
         if reference is None:
