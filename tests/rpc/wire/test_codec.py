@@ -344,15 +344,15 @@ def test_random_headers_are_refused_and_nothing_else(header, buffers):
         codec.open_call(sealed, slots, buffers)
 
 
-@pytest.mark.parametrize("entry", [5, [0], [0, 1, 2], ["0", 1], [None, 1]])
+@pytest.mark.parametrize("entry", [[], [77], ["0", 1], [6, 0], [6, None], [3, [0, 1]]])
 def test_a_damaged_argument_by_name_is_a_violation(entry):
     codec = Codec(strict=True)
     header, buffers = codec.seal(codec.pack_call(exposed, ({"a": [1]},), {"k": [1]}), None)
     fields = msgspec.msgpack.decode(header)
-    assert fields[-1] == {"k": [0, [0, 1]]}
+    assert fields[-1] == {"k": [0, 1]}
     fields[-1] = {"k": entry}
     sealed, slots = codec.unseal(msgspec.msgpack.encode(fields), buffers, LIMITS)
-    with pytest.raises(ProtocolViolation, match="the argument k"):
+    with pytest.raises(ProtocolViolation, match="expected"):
         codec.open_call(sealed, slots, buffers)
 
 

@@ -124,28 +124,15 @@ class Codec:
             if flat is not None and (not names or _all_atoms(names.values())):
                 return Parcel(reference, _FLAT, flat[0], flat[1], names, None, flat[2], code)
         if self.strict:
-            tree, slots = plain.dump(tuple(args), "args")
-            named, slots = self._plain_names(names, slots)
-            return Parcel(reference, _PLAIN, tree, [], named, None, slots)
+            slots: list[Any] = []
+            tree = plain.dump(tuple(args), "args", slots)
+            named = {k: plain.dump(v, f"kwargs[{k!r}]", slots) for k, v in (names or {}).items()}
+            return Parcel(reference, _PLAIN, tree, [], named or None, None, slots)
         if reference is not None:
             stream, slots = _dump_call(args, names or {})
         else:
             stream, slots = pickling.dumps((function, tuple(args), names or {}), "(func, args)")
         return Parcel(reference, _PICKLE, None, [], None, stream, slots, code)
-
-    def _plain_names(
-        self, names: dict[str, Any] | None, slots: list[Any]
-    ) -> tuple[dict[str, Any] | None, list[Any]]:
-        if not names:
-            return None, slots
-        # One tree for all keyword arguments, whose slots follow those of the positional ones.
-        named = {}
-        for key, value in names.items():
-            before = len(slots)
-            tree, more = plain.dump(value, f"kwargs[{key!r}]")
-            named[key] = [before, tree]
-            slots = slots + more
-        return named, slots
 
     def pack_result(self, value: Any) -> Parcel:
         """Take a result apart."""
@@ -157,7 +144,8 @@ class Codec:
         if flat is not None:
             return Parcel(None, form, flat[0], flat[1], None, None, flat[2])
         if self.strict:
-            tree, slots = plain.dump(value, "result")
+            slots: list[Any] = []
+            tree = plain.dump(value, "result", slots)
             return Parcel(None, _PLAIN, tree, [], None, None, slots)
         stream, slots = pickling.dumps(value, "result")
         return Parcel(None, _PICKLE, None, [], None, stream, slots)
@@ -264,11 +252,7 @@ class Codec:
         if sealed.form == _PICKLE:
             args, kwargs = pickling.loads(buffers[0], slots)
             return function, args, kwargs
-        kwargs = {}
-        for key, entry in (sealed.names or {}).items():
-            if type(entry) is not list or len(entry) != 2 or type(entry[0]) is not int:
-                raise ProtocolViolation(f"the argument {key} came without its first slot")
-            kwargs[key] = plain.load(entry[1], slots[entry[0] :])
+        kwargs = {key: plain.load(tree, slots) for key, tree in (sealed.names or {}).items()}
         return function, plain.load(sealed.items, slots), kwargs
 
     def open_result(self, sealed: Sealed, slots: list[Any], buffers: Sequence[Buffer]) -> Any:

@@ -29,11 +29,10 @@ _BUILDERS: Final[dict[int, Callable[[Any], Any]]] = {
 }
 
 
-def dump(value: Any, name: str) -> tuple[Any, list[Any]]:
-    """Return the tree and the slots."""
-    slots: list[Any] = []
+def dump(value: Any, name: str, slots: list[Any]) -> Any:
+    """Return the tree; what has a slot is appended to `slots`."""
     try:
-        return _dump(value, name, slots, _MOST_DEPTH), slots
+        return _dump(value, name, slots, _MOST_DEPTH)
     except RecursionError:
         # The caller has used up the stack, or nearly so.
         raise _too_deep(name) from None
