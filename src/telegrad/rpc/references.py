@@ -1,7 +1,7 @@
 """A worker's references: the table of the protocol, its lock, and the messages it asks for.
 
 It ties the pure table to calls: a reference that travelled in a call that was given up is taken
-back if the other side says that it never came (CANCEL and UNSEEN), and so is one in an answer that
+back if the other side, asked by a cancel, says that it never came, and so is one in an answer that
 the caller no longer wants. Handles are released from finalizers, which run at any moment and on
 any thread: they only note what is due, and the worker's timers do it.
 """
@@ -260,11 +260,11 @@ class References:
             self._worker.host.start(cancel)
 
     def undelivered(self, call: Call) -> None:
-        """A call could not be sent at all."""
+        """A call was not sent at all, or refused unopened: take back what it carried."""
         self._take_back(call.forks or [])
 
     def unanswered(self, endpoint: Endpoint, number: int) -> None:
-        """An answer could not be sealed after all."""
+        """An answer won't be sent, or is not wanted: take back what it carried."""
         with self._lock:
             forks = self._forget_answer((endpoint, number))
         self._take_back(forks)
