@@ -112,15 +112,10 @@ def main(fd: int) -> None:
         if name != plan.name:
             worker.add_peer(WorkerInfo(name, number, incarnation), address)
     line.send(True)
-    _wait_for_the_end(line)
-    _leave(worker)
-
-
-def _wait_for_the_end(line: Line) -> None:
-    try:
+    # Until the end: nothing more comes.
+    with contextlib.suppress(EOFError, OSError):
         line.receive()
-    except (EOFError, OSError):
-        pass
+    _leave(worker)
 
 
 def _leave(worker: Worker) -> None:

@@ -333,14 +333,6 @@ class Incoming:
             worker.references.unanswered(endpoint, number)
             raise
 
-    def _send_answer(
-        self, endpoint: Endpoint, number: int, answer: tuple[bytes, list[Buffer]]
-    ) -> None:
-        if endpoint.is_wanted(number):
-            self._send(endpoint, frames.ANSWER, number, *answer)
-        else:
-            self._worker.references.unanswered(endpoint, number)
-
     def _answer_later(self, endpoint: Endpoint, number: int, result: Any) -> None:
         _check_future(result)
         # What is current now must be current when the answer is packed: the interceptor's context.
@@ -354,8 +346,12 @@ class Incoming:
                 return
             try:
                 sealed = context.run(self._seal_answer, endpoint, number, done.value())
-                if sealed is not None:
-                    self._send_answer(endpoint, number, sealed)
+                if sealed is None:
+                    return
+                if endpoint.is_wanted(number):
+                    self._send(endpoint, frames.ANSWER, number, *sealed)
+                else:
+                    self._worker.references.unanswered(endpoint, number)
             except BaseException as error:
                 self.answer_failure(endpoint, number, error)
 

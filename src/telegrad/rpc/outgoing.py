@@ -132,11 +132,9 @@ class Outgoing:
         worker = self._worker
         owner = worker.find(to).info
         number = worker.next_id()
-        if owner.name == worker.name:
-            handle = worker.references.reserve(number)
-            self.call(to, function, args, kwargs, timeout, waits=False, creates=number, said=said)
-            return handle
-        handle = worker.references.ask_for(number, owner)
+        references = worker.references
+        is_own = owner.name == worker.name
+        handle = references.reserve(number) if is_own else references.ask_for(number, owner)
         try:
             call = self.call(
                 to, function, args, kwargs, timeout, waits=False, creates=number, said=said
@@ -144,9 +142,10 @@ class Outgoing:
         except BaseException as error:
             # It was not sent: nobody will ever confirm it. The error's traceback holds this frame.
             del handle
-            worker.references.asked(number, error)
+            references.asked(number, error)
             raise
-        call.add_done_callback(Quick(lambda done: worker.references.asked(number, done._error)))
+        if not is_own:
+            call.add_done_callback(Quick(lambda done: references.asked(number, done._error)))
         return handle
 
     def _begin(
