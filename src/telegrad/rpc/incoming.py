@@ -145,7 +145,7 @@ class Incoming:
             self._worker.endpoint_lost(endpoint, error)
 
     def _notice(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
-        if frame.flags & frames.RELIABLE:
+        if frame.ident:
             # Also for a repetition: the first acknowledgement may have been lost.
             self._send(endpoint, frames.ACK, frame.ident)
             if not endpoint.notices.accept(frame.ident):

@@ -24,7 +24,6 @@ from telegrad.rpc.wire.frames import (
     CREATES,
     FAILURE,
     NOTICE,
-    RELIABLE,
     SERVICE,
     UNOPENED,
     WAITING,
@@ -222,26 +221,21 @@ class Outgoing:
         """Send a notice on a certain path, because it is about that path."""
         worker, host, outbox = self._worker, self._worker.host, endpoint.outbox
         data, _ = seal_message(name, header, ())
-        flags = number = 0
         now = host.now()
         # Where one waits already, the next is not to wait for the same peer again.
         deadline = now if outbox.entries else now + _LONGEST_NOTICE
         # A stream that delivers all or breaks needs no acknowledgement, which would cost a wake-up.
-        is_posted = not host.is_lossless
-        if is_posted:
-            flags = RELIABLE
-            number = outbox.post(data, now)
+        number = 0 if host.is_lossless else outbox.post(data, now)
         try:
-            went = endpoint.send(NOTICE, flags, number, 0, data, (), deadline)
+            went = endpoint.send(NOTICE, 0, number, 0, data, (), deadline)
         except (OSError, EOFError) as error:
             worker.endpoint_lost(endpoint, error)
             return
-        if not went and not is_posted:
+        if not went and not number:
             # The stream delivers what was sent, and this was not: it is sent when there is room,
             # unless the peer is lost before.
-            is_posted = True
-            outbox.post(data, now)
-        if is_posted:
+            number = outbox.post(data, now)
+        if number:
             endpoint.read_on()
             host.rouse(outbox.next_due())
 

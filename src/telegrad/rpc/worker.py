@@ -334,7 +334,7 @@ class Worker:
         try:
             for number, header in endpoint.outbox.due(now):
                 # What does not go out at once is due again later: timers wait for nobody.
-                endpoint.send(frames.NOTICE, frames.RELIABLE, number, 0, header, (), now)
+                endpoint.send(frames.NOTICE, 0, number, 0, header, (), now)
             if endpoint.next_tick > now:
                 return
             endpoint.next_tick = now + endpoint.liveness.interval

@@ -37,7 +37,6 @@ __all__ = [
     "PONG",
     "PREFIX",
     "REFUSED",
-    "RELIABLE",
     "SERVICE",
     "UNOPENED",
     "WAITING",
@@ -58,8 +57,8 @@ CALL: Final = 1  # run a function; answered
 ANSWER: Final = 2  # the result of CALL or SERVICE
 FAILURE: Final = 3  # the exception of CALL or SERVICE
 SERVICE: Final = 4  # a message of another protocol; answered
-NOTICE: Final = 5  # the same, one way
-ACK: Final = 6  # a reliable NOTICE has come
+NOTICE: Final = 5  # the same, one way; with an id it is repeated until it is acknowledged
+ACK: Final = 6  # the NOTICE of that id has come
 PING: Final = 7
 PONG: Final = 8
 BYE: Final = 9  # this worker leaves on purpose
@@ -69,7 +68,6 @@ _KINDS = range(CALL, HELLO + 1)
 # Flags.
 PLACED: Final = 1  # some buffers lie in shared memory
 WAITING: Final = 2  # a thread of the caller waits for the answer and can run nested calls
-RELIABLE: Final = 4  # acknowledge; repeated until then
 CREATES: Final = 8  # the call's result stays there, as the reference numbered `parent`
 UNOPENED: Final = 16  # with FAILURE: nothing of the request was looked at
 
