@@ -64,7 +64,8 @@ def resources():
 def meet(names):
     """Open this worker's links to all of these."""
     for name in names:
-        rpc.rpc_sync(name, who)
+        # Not rpc_sync: to the worker that waits for this one it would go back by that one's link.
+        rpc.rpc_async(name, who).wait()
 
 
 def counts():
