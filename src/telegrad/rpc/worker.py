@@ -142,6 +142,10 @@ class Worker:
         """Serve messages of another protocol; an inline handler must not wait for anything."""
         self.incoming.register(Service(name, handler, inline))
 
+    def send_service(self, to: str | int | WorkerInfo, name: str, header: Any = None) -> Call:
+        """Send a message; the call's value is the answer, (header, arrays)."""
+        return self.outgoing.service(to, name, header, (), None, waits=False)
+
     def ask_service(
         self,
         to: str | int | WorkerInfo,
