@@ -20,6 +20,7 @@ from telegrad.interop.torch_optim import DistributedOptimizer
 from telegrad.interop.torch_rpc import failures, joining
 from telegrad.interop.torch_rpc.futures import CallFuture, outcome_of
 from telegrad.rpc.future import Future
+from telegrad.rpc.keys import ClusterKey
 
 
 @pytest.fixture
@@ -35,7 +36,8 @@ def own_temporary(tmp_path, monkeypatch):
 
 def test_workers_meet_at_the_address_in_the_url(own_temporary):
     place = joining.find_place("tcp://127.0.0.1:4711?rank=1&world_size=3", -1, None)
-    assert (place.meeting.address, place.rank, place.world_size) == ("tcp://127.0.0.1:4711", 1, 3)
+    met_at = f"unix://{joining.user_directory()}/port-4711.sock"
+    assert (place.meeting.address, place.rank, place.world_size) == (met_at, 1, 3)
     given = joining.find_place("tcp://127.0.0.1:4711?rank=1&world_size=3", 2, 4)
     assert (given.rank, given.world_size) == (2, 4)
 
@@ -44,7 +46,35 @@ def test_workers_meet_at_the_address_in_the_environment(own_temporary, monkeypat
     for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "4711"}.items():
         monkeypatch.setenv(name, value)
     place = joining.find_place("env://", -1, None)
-    assert (place.meeting.address, place.rank, place.world_size) == ("tcp://127.0.0.1:4711", 1, 2)
+    met_at = f"unix://{joining.user_directory()}/port-4711.sock"
+    assert (place.meeting.address, place.rank, place.world_size) == (met_at, 1, 2)
+
+
+def test_workers_with_a_key_of_their_own_meet_at_the_port_itself(own_temporary, monkeypatch):
+    ClusterKey.fresh().save(own_temporary / "key")
+    monkeypatch.setenv("TELEGRAD_KEY_FILE", str(own_temporary / "key"))
+    place = joining.find_place("tcp://localhost:4711", 0, 1)
+    assert place.meeting.address == "tcp://localhost:4711"
+
+
+def test_an_address_beyond_this_machine_needs_certificates(own_temporary):
+    with pytest.raises(RuntimeError, match="telegrad keygen"):
+        rpc.init_rpc(
+            "a",
+            rank=0,
+            world_size=1,
+            rpc_backend_options=rpc.TensorPipeRpcBackendOptions(init_method="tcp://192.0.2.1:4711"),
+        )
+
+
+def test_a_store_of_pytorchs_may_be_at_the_address_of_the_meeting():
+    store = torch.distributed.TCPStore("localhost", 0, 1, True)
+    where = rpc.TensorPipeRpcBackendOptions(init_method=f"tcp://localhost:{store.port}")
+    rpc.init_rpc("alone", rank=0, world_size=1, rpc_backend_options=where)
+    try:
+        assert rpc.rpc_sync("alone", len, ("abc",)) == 3
+    finally:
+        rpc.shutdown()
 
 
 def test_a_path_names_a_meeting_place_and_is_left_alone(own_temporary):

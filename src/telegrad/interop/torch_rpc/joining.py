@@ -4,8 +4,10 @@
 workers name alike: telegrad meets at a socket that is found by it, and leaves the file alone.
 
 Programs written for PyTorch know of no key. On one machine telegrad finds one for them: the
-*user's key*, made once, in a directory that only this user can enter. Beyond it they need
-certificates, as every cluster does.
+*user's key*, made once, in a directory that only this user can enter. Those workers meet in that
+directory, too, at a socket named after the port: the port itself may be taken by PyTorch's own
+store, which process groups and ``torchrun`` have at the same address. Beyond one machine programs
+need certificates, as every cluster does.
 """
 
 import contextlib
@@ -20,7 +22,6 @@ from telegrad.errors import UsageError
 from telegrad.rpc import environment
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.rendezvous import Meeting
-from telegrad.rpc.tls import Credentials
 from telegrad.rpc.transport import Address
 from telegrad.rpc.transport.directory import check_private_directory, remove_abandoned_socket
 
@@ -73,19 +74,28 @@ def _number(scheme: str, asked: dict[str, str], name: str) -> int:
 
 
 def _meeting_at(host: str, port: int) -> Meeting:
-    key, credentials = _secrets()
+    if not _names_secrets():
+        Address("tcp", host=host, port=port).check_loopback()
+        return _meeting_named(f"port-{port}", users_key())
+    key, credentials = environment.find_secrets(os.environ)
     scheme = "tcp" if credentials is None else "tls"
     return Meeting(Address(scheme, host=host, port=port).text, key, credentials)
 
 
 def _meeting_by_path(path: str) -> Meeting:
     name = hashlib.sha256(os.path.realpath(path).encode()).hexdigest()[:24]
-    key, credentials = _secrets()
+    key, credentials = (
+        environment.find_secrets(os.environ) if _names_secrets() else (users_key(), None)
+    )
     if credentials is not None:
         raise UsageError(
             "expected tcp://host:port or env:// as init_method of a cluster over several machines, "
             f"got file://{path}"
         )
+    return _meeting_named(name, key)
+
+
+def _meeting_named(name: str, key: ClusterKey) -> Meeting:
     directory = user_directory()
     _sweep(directory)
     return Meeting(f"unix://{os.path.join(directory, name)}.sock", key)
@@ -100,10 +110,9 @@ def _sweep(directory: str) -> None:
                 remove_abandoned_socket(path)
 
 
-def _secrets() -> tuple[ClusterKey, Credentials | None]:
-    if os.environ.get(environment.KEY_FILE) or os.environ.get(environment.CREDENTIALS):
-        return environment.find_secrets(os.environ)
-    return users_key(), None
+def _names_secrets() -> bool:
+    """Whether the environment names a key or certificates."""
+    return bool(os.environ.get(environment.KEY_FILE) or os.environ.get(environment.CREDENTIALS))
 
 
 def user_directory() -> str:

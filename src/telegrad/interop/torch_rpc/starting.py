@@ -43,8 +43,8 @@ def init_rpc(
     options = _checked(backend, rpc_backend_options)
     if _is_current_rpc_agent_set():
         raise RuntimeError("RPC is already initialized")
-    place = find_place(options.init_method, rank, world_size)
     with as_torch_raises():
+        place = find_place(options.init_method, rank, world_size)
         worker = face.init_rpc(
             name,
             rank=place.rank,
