@@ -8,7 +8,7 @@ Nothing here knows a framework. `known` is the process's, as types are, and empt
 one is met, so a program without pays for a look at an empty list.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -91,8 +91,14 @@ class Framework(Protocol):
     def accumulate(self, leaf: Any, gradient: Any) -> None:
         """Adds to what the framework keeps at a leaf."""
 
-    def completed(self, leaf: Any, gradient: Any) -> Any:
-        """A leaf's gradient as the hooks that see it whole leave it; None if they used it up."""
+    def completed(
+        self, leaf: Any, gradient: Any, context: Mapping[Any, Any], lent: dict[Any, Any]
+    ) -> Any:
+        """A leaf's gradient as the hooks that see it whole leave it; None if they used it up.
+
+        None, too, if the framework goes on with it and the gradients of the context itself: then it
+        puts into `lent` what has a ``give_back``, called at the end of the pass, for the result.
+        """
 
     def changed(self, leaf: Any) -> None:
         """Notes that a leaf was changed in place: what was saved of it before is out of date."""

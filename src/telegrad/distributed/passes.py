@@ -115,6 +115,8 @@ class Part:
         self._departures: list[Departure] = []
         self._kept: list[Callable[[], None]] = []
         """Takes back, one by one, the gradients that values retained in this pass."""
+        self._lent: dict[Any, Any] = {}
+        """What the other framework has been lent for this pass, and has the gradients of."""
         self._foreign_leaves: dict[Any, Any] = {}
         self._first_input = -1
         """The key of the oldest input, where all are here: older recv nodes lead to none."""
@@ -300,7 +302,8 @@ class Part:
     def stage(self, leaf: Any, gradient: Any) -> None:
         """Holds a leaf's complete gradient until the pass has succeeded."""
         if not isinstance(leaf, Tensor):
-            gradient = foreign.known[0].completed(leaf, gradient)
+            gradients = self.context.gradients
+            gradient = foreign.known[0].completed(leaf, gradient, gradients, self._lent)
         if gradient is not None:
             self.staged[leaf] = gradient
 
@@ -346,6 +349,8 @@ class Part:
         if succeeded:
             with self._turns:
                 self.context.add_gradients(self.staged)
+                if self._lent:
+                    self.context.gradients.update(self._given_back())
                 if not self.plan.keep_graph:
                     self._forget_spent()
                 self._task.end()
@@ -360,8 +365,25 @@ class Part:
         self.asked.clear()
         self.ended._settle(None, None)
 
+    @property
+    def has_lent(self) -> bool:
+        """Whether gradients of this part are known only when it is settled."""
+        return bool(self._lent)
+
+    def _given_back(self) -> dict[Any, Any]:
+        """The whole gradients that the other framework has made of the context's and this pass's.
+
+        Whoever runs and whoever settles may both ask.
+        """
+        found: dict[Any, Any] = {}
+        while self._lent:
+            with suppress(KeyError):
+                found.update(self._lent.popitem()[1].give_back())
+        return found
+
     def _take_back(self) -> None:
         """Leaves every retained gradient as it was; whoever runs and whoever settles may both."""
+        self._given_back()
         while self._kept:
             with suppress(IndexError):
                 self._kept.pop()()

@@ -9,7 +9,7 @@ from telegrad.distributed.carrying import Carrier
 from telegrad.distributed.contexts import AFTER, CURRENT, SERVED, Context
 from telegrad.distributed.nodes import Path
 from telegrad.distributed.passes import Part, Plan
-from telegrad.errors import UsageError
+from telegrad.errors import GradientError, UsageError
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor
 from telegrad.tensors.modes import MODE
@@ -100,6 +100,13 @@ class Runner:
         here: dict[Tensor, Tensor] = {}
 
         def finish(part: Part) -> None:
+            if part.has_lent:
+                raise GradientError(
+                    "expected leaves whose gradients are known when the pass ends, got some that "
+                    "another framework averages with those in the context; call "
+                    "telegrad.distributed.autograd.backward(context_id, [loss]) instead of "
+                    "loss.backward()"
+                )
             if targets is None:
                 here.update(part.staged)
                 return

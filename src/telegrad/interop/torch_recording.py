@@ -4,7 +4,7 @@ Loaded when a worker first meets a value of PyTorch's (``distributed/equipment.p
 has one: types are the process's.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, Final, cast
@@ -29,6 +29,7 @@ from telegrad.interop.torch_modes import (
     is_recording,
     run_ordinarily,
 )
+from telegrad.interop.torch_replicas import lend, module_of
 from telegrad.rpc.environment import usable_cores
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor, wrap
@@ -111,8 +112,20 @@ class Torch:
     def accumulate(self, leaf: torch.Tensor, gradient: torch.Tensor) -> None:
         accumulate(leaf, gradient)
 
-    def completed(self, leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None:
-        return completed(leaf, gradient) if leaf.is_leaf else gradient
+    def completed(
+        self,
+        leaf: torch.Tensor,
+        gradient: torch.Tensor,
+        context: Mapping[Any, Any],
+        lent: dict[Any, Any],
+    ) -> torch.Tensor | None:
+        if not leaf.is_leaf:
+            return gradient
+        module = module_of(leaf)
+        if module is None:
+            return completed(leaf, gradient)
+        lend(module, leaf, gradient, context, lent)
+        return None
 
     def changed(self, leaf: torch.Tensor) -> None:
         # PyTorch's fused optimisers don't tell.

@@ -7,6 +7,7 @@ from telegrad.engine import OrderedTask, keep_retained
 from telegrad.errors import InternalError
 from telegrad.interop.torch_accumulating import accumulate, completed
 from telegrad.interop.torch_cut import cut_walk
+from telegrad.interop.torch_replicas import accumulate_replicated, module_of
 from telegrad.interop.torch_walk import Walk
 from telegrad.tensors.modes import ModeScope
 
@@ -53,6 +54,10 @@ def run_joined(
         keep_retained(task.retained)
     if targets is None:
         for leaf, gradient in foreign:
+            module = module_of(leaf)
+            if module is not None:
+                accumulate_replicated(module, leaf, gradient)
+                continue
             final = completed(leaf, gradient)
             if final is not None:
                 accumulate(leaf, final)
