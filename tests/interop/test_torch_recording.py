@@ -284,6 +284,17 @@ def test_a_sparse_tensor_is_differentiated():
 
 
 @on_workers("main", "b")
+def test_a_sparse_tensor_without_dimensions_has_a_sparse_gradient():
+    value = torch.tensor(3.0, dtype=torch.float64).to_sparse().requires_grad_()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.same, (value,)).to_dense()
+        autograd.backward(context_id, [y * y])
+        gradient = autograd.get_gradients(context_id)[value]
+        assert gradient.is_sparse
+        assert gradient.to_dense().item() == 6
+
+
+@on_workers("main", "b")
 def test_the_gradient_of_a_sparse_tensor_is_differentiated_again_over_the_same_wire():
     value = torch.tensor([[0.0, 2.0], [3.0, 0.0]], dtype=torch.float64).to_sparse()
     value.requires_grad_()

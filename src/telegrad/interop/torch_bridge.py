@@ -84,8 +84,8 @@ class Entry(_Fields, Hooked, eq=False):
     leaf: torch.Tensor | None
     dtype: torch.dtype
     device: torch.device
-    sparse_dim: int
-    """How many dimensions of the tensor are sparse, as those of its cotangents are: 0 if dense."""
+    sparse_dim: int | None
+    """How many dimensions of the tensor are sparse, as those of its cotangents are; None: dense."""
     tensor: torch.Tensor | None
     """The torch tensor, for a graph of PyTorch's that comes back to it; None for messages."""
     owner: Any
@@ -111,7 +111,7 @@ class Entry(_Fields, Hooked, eq=False):
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         if not isinstance(cotangent, Tensor):
             made = cooked(cotangent, self.dtype, self.device)
-            return (made.to_sparse(self.sparse_dim) if self.sparse_dim else made,)
+            return (made if self.sparse_dim is None else made.to_sparse(self.sparse_dim),)
         primal = cooked(cotangent.array, self.dtype, self.device)
         if not cotangent.tangents:
             return (primal,)
@@ -121,7 +121,7 @@ class Entry(_Fields, Hooked, eq=False):
     def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         if not cotangent.tangents:
             made = to_torch(cotangent).to(self.device, self.dtype)
-            return (made.to_sparse(self.sparse_dim) if self.sparse_dim else made,)
+            return (made if self.sparse_dim is None else made.to_sparse(self.sparse_dim),)
         tangent = to_torch(_bound_tangent(cotangent)).to(self.device, self.dtype)
         primal = to_torch(wrap(cotangent.array, cotangent.node)).to(self.device, self.dtype)
         return (make_dual(primal, tangent),)
@@ -164,7 +164,7 @@ def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
     place = None if node is None else (node, tensor.output_nr)
     leaf = tensor if node is None else None
     device = CPU if tensor.is_cpu else tensor.device
-    sparse_dim = tensor.sparse_dim() if tensor.is_sparse else 0
+    sparse_dim = tensor.sparse_dim() if tensor.is_sparse else None
     kept = tensor if keeps else None
     owner: Any = None
     if isinstance(node, _PYTHON_NODE):
