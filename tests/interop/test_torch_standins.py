@@ -307,6 +307,18 @@ def test_a_worker_that_is_there_already_is_not_made_again(alone):
         rpc.init_rpc("again", rank=0, world_size=1)
 
 
+def test_a_timeout_holds_for_calls_to_oneself(alone):
+    gate = rpc.RRef(threading.Event())
+    late = threading.Timer(5, gate.local_value().set)
+    late.start()
+    with pytest.raises(RuntimeError, match="RPC ran for more than set timeout"):
+        gate.rpc_sync(timeout=0.05).wait()
+    assert not gate.local_value().is_set()
+    gate.local_value().set()
+    late.cancel()
+    assert gate.rpc_sync().wait()
+
+
 def test_calls_without_a_worker_say_what_to_do():
     with pytest.raises(RuntimeError, match="RPC has not been initialized"):
         rpc.rpc_sync("b", len, args=("x",))

@@ -56,6 +56,27 @@ def test_any_number_of_seconds_is_taken(timeout):
         assert a.remote("b", simulated.who, timeout=timeout).to_here(timeout) == "b"
 
 
+EVENT = threading.Event()
+
+
+def wait_for_event():
+    return EVENT.wait()
+
+
+def test_a_call_to_oneself_is_given_up_after_its_timeout():
+    EVENT.clear()
+    # Without the timeout it ends all the same, by itself.
+    late = threading.Timer(5, EVENT.set)
+    late.start()
+    with neighbours("a") as (a,):
+        with pytest.raises(CallTimeout, match="'a' did not answer"):
+            a.rpc_sync("a", wait_for_event, timeout=0.05)
+        assert not EVENT.is_set()
+        EVENT.set()
+        assert a.rpc_sync("a", wait_for_event, timeout=60)
+    late.cancel()
+
+
 # Whoever polls leaves nothing behind.
 
 

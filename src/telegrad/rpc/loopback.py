@@ -15,7 +15,7 @@ __all__ = ["Loopback"]
 
 
 class Loopback(Endpoint):
-    """Both ends in one. A call whose caller waits runs on the caller's own thread."""
+    """Both ends in one. A call whose caller waits without a timeout runs on its thread."""
 
     def __init__(self, worker: "Worker") -> None:
         super().__init__(worker.info, Limits(), 0.0, math.inf)

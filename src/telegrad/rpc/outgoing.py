@@ -74,6 +74,9 @@ class Outgoing:
         worker = self._worker
         peer = worker.find(to)
         deadline = self.deadline(timeout)
+        if waits and timeout is not None and peer.info.name == worker.name:
+            # On this thread it could not be given up.
+            waits = False
         endpoint: Endpoint | None = None
         parent = creates
         if waits:

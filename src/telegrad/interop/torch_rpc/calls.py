@@ -80,6 +80,8 @@ def rpc_sync(
     worker = current()
     callee = _find(worker, to)
     function, args, kwargs = prepared(func, args, kwargs)
+    # A call to oneself without a timeout of its own needs no other thread.
+    timeout = None if timeout is _UNSET else timeout
     try:
         return worker.rpc_sync(callee, function, args, kwargs, timeout)
     except (PeerError, UsageError) as error:
