@@ -307,6 +307,12 @@ def test_a_worker_that_is_there_already_is_not_made_again(alone):
         rpc.init_rpc("again", rank=0, world_size=1)
 
 
+def test_a_timeout_that_is_none_is_a_runtime_error(alone):
+    with pytest.raises(RuntimeError, match="0 or more seconds, got -3"):
+        rpc._set_rpc_timeout(-3)
+    assert rpc.get_rpc_timeout() == 60
+
+
 def test_a_timeout_holds_for_calls_to_oneself(alone):
     gate = rpc.RRef(threading.Event())
     late = threading.Timer(5, gate.local_value().set)
@@ -320,6 +326,8 @@ def test_a_timeout_holds_for_calls_to_oneself(alone):
 
 
 def test_calls_without_a_worker_say_what_to_do():
+    with pytest.raises(RuntimeError, match="RPC has not been initialized"):
+        rpc._set_rpc_timeout(5)
     with pytest.raises(RuntimeError, match="RPC has not been initialized"):
         rpc.rpc_sync("b", len, args=("x",))
     with pytest.raises(RuntimeError, match="Did you initialize the RPC framework"):

@@ -84,8 +84,9 @@ def get_rpc_timeout() -> float:
 
 def set_rpc_timeout(seconds: float) -> None:
     """Changes them, for calls from now on."""
-    worker = current_worker()
-    worker.options = msgspec.structs.replace(worker.options, rpc_timeout=float(seconds))
+    with as_torch_raises():
+        worker = current_worker()
+        worker.options = msgspec.structs.replace(worker.options, rpc_timeout=float(seconds))
 
 
 def reference_counts() -> dict[str, str]:
