@@ -32,10 +32,20 @@ CLASSES = {
     "ReinforcementLearningRpcTest": "rpc.examples.reinforcement_learning_rpc_test",
     "RemoteModuleTest": "nn.api.remote_module_test",
     "ThreeWorkersRemoteModuleTest": "nn.api.remote_module_test",
+    "DdpUnderDistAutogradTest": "ddp_under_dist_autograd_test",
+    "DdpComparisonTest": "ddp_under_dist_autograd_test",
 }
 """The classes whose tests can be run here, and the modules they are in."""
-CALLS = {"RpcTest", "TensorPipeAgentRpcTest", "ParameterServerTest", "ReinforcementLearningRpcTest"}
-"""Those about remote calls alone."""
+_SIZES = {"DdpUnderDistAutogradTest": 6}
+"""How many workers a class needs, if not as many as the others."""
+CALLS = {
+    "RpcTest",
+    "TensorPipeAgentRpcTest",
+    "ParameterServerTest",
+    "ReinforcementLearningRpcTest",
+    "DdpUnderDistAutogradTest",
+}
+"""Those about remote calls, or with many workers: ``--quick`` runs a few."""
 
 
 def substitute() -> None:
@@ -127,7 +137,8 @@ def load() -> dict[str, type]:
         made: dict[str, type] = {}
         for name, module in CLASSES.items():
             found = getattr(importlib.import_module(f"{_PACKAGE}.{module}"), name)
-            made[name] = type(name, (Fixture, found, TestCase), {})
+            size = _SIZES.get(name, Fixture.world_size)
+            made[name] = type(name, (Fixture, found, TestCase), {"world_size": size})
     finally:
         torch.jit.script = _script
     return made
