@@ -213,6 +213,38 @@ def test_a_function_that_does_something_else_the_second_time_is_an_error():
     assert x.grad is None
 
 
+def test_a_function_that_computes_other_numbers_the_second_time_is_an_error():
+    x = tg.tensor(np.linspace(0.0, 1.0, 1000), requires_grad=True)
+    scale = 1.0
+    out = checkpoint(lambda x: tg.sin(x * scale), x).sum()
+    scale = 2.0
+    with pytest.raises(GradientError, match=r"do the same .* but value 0 has other numbers"):
+        out.backward()
+    assert x.grad is None
+
+
+def test_arguments_that_hooks_keep_in_fewer_bits_are_allowed():
+    x = tg.tensor(np.linspace(0.1, 1.0, 100), requires_grad=True)
+
+    def halves(t):
+        return t.numpy().astype(np.float16)
+
+    def doubles(a):
+        return tg.tensor(a.astype(np.float64))
+
+    with tg.autograd.graph.saved_tensors_hooks(halves, doubles):
+        out = checkpoint(lambda x: tg.sin(tg.exp(x)), x).sum()
+    (found,) = grad(out, x)
+    wide = x.detach().numpy()
+    assert np.allclose(found.numpy(), np.cos(np.exp(wide)) * np.exp(wide), atol=1e-2)
+
+
+def test_a_value_that_is_not_a_number_is_alike_the_second_time():
+    x = tg.tensor([np.nan, np.inf, 1.0], requires_grad=True)
+    out = checkpoint(lambda x: tg.exp(x * x), x).sum()
+    assert grad(out, x)[0].tolist()[2] == 2.0 * np.exp(np.float32(1.0))
+
+
 def test_a_parameter_of_a_closure_that_changed_before_the_backward_pass_is_an_error(values):
     x, w = values
     # Addition saves nothing: that the leaf changed shows nowhere but in what is computed with it.

@@ -58,6 +58,10 @@ CLEAN = {"contexts": 0, "sends": 0, "recvs": 0, "passes": 0, "levels": 0}
 # Computing.
 
 
+def noisy(x):
+    return x * tg.rand(x.shape, dtype=x.dtype)
+
+
 def scale(x, name="w"):
     return x * parameter(name)
 

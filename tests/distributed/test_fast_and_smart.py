@@ -227,6 +227,16 @@ def test_fast_says_that_what_a_checkpoint_calls_again_is_not_used():
         assert gradients(context_id, one, "b") == expected
 
 
+@on_workers("main", "b")
+def test_a_checkpoint_whose_remote_call_gives_other_numbers_the_second_time_is_an_error():
+    one = x()
+    with autograd.context() as context_id:
+        y = tg.autograd.checkpoint(lambda v: tg.sin(rpc.rpc_sync("b", handlers.noisy, (v,))), one)
+        with pytest.raises(GradientError, match="value 0 has other numbers"):
+            autograd.backward(context_id, [y.sum()])
+        assert len(autograd.get_gradients(context_id)) == 0
+
+
 @on_workers("main", "b", "c", "d")
 def test_smart_sends_no_more_than_fast_where_every_call_was_used(simulation):
     sent = {}

@@ -10,7 +10,9 @@
 
 The graph itself is that of the first run, so nothing changes for hooks, ``create_graph`` or duals.
 Arguments are kept as they were. What else the function uses it finds as it is by then, so the
-leaves that its graph ends in are noted, and one that was changed since is an error.
+leaves that its graph ends in are noted, and one that was changed since is an error. A few numbers
+of each value are kept, too: where the second run has others (it asked another worker, who drew
+random numbers or has new parameters), its values don't belong to the graph, which is an error.
 A checkpoint inside a checkpoint keeps its own arguments by the rules of the outer one.
 """
 
@@ -18,6 +20,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from telegrad.autograd.samples import Sample, alike, sample
 from telegrad.autograd.trees import flatten, unflatten
 from telegrad.errors import GradientError
 from telegrad.graph import next_key
@@ -37,9 +40,10 @@ def checkpoint(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
 
     The backward pass runs the function a second time. It must then do the same: no side effects
     that matter, and parameters that it uses without having them as arguments change after the
-    backward pass only (else that raises). Random numbers are the same in both runs, wherever they
-    come from, and the second run leaves their generators alone; other threads must not draw from
-    the same ones meanwhile.
+    backward pass only. Where it computes other numbers, that raises. Random numbers of this
+    process's generators are the same in both runs, and the second run leaves the generators alone;
+    other threads must not draw from the same ones meanwhile. Calls to other workers are made again,
+    and those keep what they save: there, put the checkpoint into the function that is called.
     """
     mode = MODE.get()
     if not mode.recording:
@@ -59,11 +63,12 @@ class _Enough(BaseException):
 class _KeptArgument:
     """A tensor argument as it was at the call, kept by the rules around the checkpoint."""
 
-    __slots__ = ("history", "kept", "tangents")
+    __slots__ = ("history", "kept", "sample", "tangents")
 
     def __init__(self, tensor: Tensor, mode: Mode) -> None:
         self.history = tensor if tensor.node is LEAF else tensor.node
         self.tangents = _lasting(tensor.tangents)
+        self.sample = sample(tensor.array)
         self.kept = stored(tensor, mode, "checkpoint")
 
     def restore(self, levels: dict[Level, Level]) -> Tensor:
@@ -109,8 +114,8 @@ class _Segment:
         self._leaves = [_KeptArgument(x, mode) if isinstance(x, Tensor) else x for x in leaves]
         self._function = function
         self._mode = mode
-        self._saved: list[tuple[Any, Any]] = []
-        """(shape, dtype) of each value that the first run saved, in order."""
+        self._saved: list[tuple[Any, Any, Sample]] = []
+        """(shape, dtype, sample) of each value that the first run saved, in order."""
         self._used: dict[Any, Any] = {}
         """The leaves that the first run used beside its arguments, each with its array then."""
         self._caught: dict[int, Tensor] = {}
@@ -119,7 +124,7 @@ class _Segment:
 
     def count(self, tensor: Tensor) -> int:
         """The pack hook of the first run."""
-        self._saved.append((tensor.shape, tensor.dtype))
+        self._saved.append((tensor.shape, tensor.dtype, sample(tensor.array)))
         return len(self._saved) - 1
 
     def note_leaves(self, result: Any, start: int) -> None:
@@ -164,8 +169,11 @@ class _Segment:
             place = len(caught)
             if place == len(self._saved):
                 return place  # The function caught what was to end it, and runs to its own end.
-            if (tensor.shape, tensor.dtype) != self._saved[place]:
+            *kind, numbers = self._saved[place]
+            if kind != [tensor.shape, tensor.dtype]:
                 raise self._differs(f"value {place} has shape {tensor.shape} of {tensor.dtype}")
+            if exact and not alike(sample(tensor.array), numbers, tensor.dtype):
+                raise self._differs(f"value {place} has other numbers")
             caught.append(tensor)
             if len(caught) == len(self._saved):
                 raise _Enough
@@ -173,6 +181,12 @@ class _Segment:
 
         levels = self._levels()
         leaves = [x.restore(levels) if isinstance(x, _KeptArgument) else x for x in self._leaves]
+        # Hooks around the checkpoint may have kept its arguments in fewer bits.
+        exact = all(
+            sample(x.array) == kept.sample
+            for x, kept in zip(leaves, self._leaves)
+            if isinstance(kept, _KeptArgument)
+        )
         args, options = unflatten(self._structure, leaves)
         mode = self._mode
         scope = ModeScope(
