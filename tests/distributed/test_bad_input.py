@@ -105,6 +105,16 @@ def test_a_gradient_of_the_wrong_shape_dtype_or_number_is_refused():
             autograd.backward(context_id, [y], grad_tensors=[None, None])
 
 
+@on_workers("main")
+def test_gradients_in_the_place_of_retain_graph_are_refused():
+    one, two = x(), tg.tensor(2.0, dtype=tg.float64)
+    with autograd.context() as context_id:
+        for misplaced in (two, [two]):
+            with pytest.raises(UsageError, match="given by name, grad_tensors="):
+                autograd.backward(context_id, [one.sum()], misplaced)
+        assert len(autograd.get_gradients(context_id)) == 0
+
+
 @on_workers("main", "b")
 def test_a_root_recorded_in_another_context_is_refused_with_both_ids():
     with autograd.context() as first:

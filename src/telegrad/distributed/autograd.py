@@ -75,6 +75,12 @@ def backward(
     """
     here = _here()
     found = _live(context_id, here)
+    if retain_graph is not None and not isinstance(retain_graph, int):
+        # In the place where torch.autograd.backward has the gradients of its roots.
+        raise UsageError(
+            f"expected True or False as retain_graph, got {type(retain_graph).__name__}; gradients "
+            "of the roots are given by name, grad_tensors=..."
+        )
     weights = foreign.adopted(grad_tensors, are_gradients=True)
     chosen_roots = listed(foreign.adopted(roots), "roots")
     starts = checked_roots(chosen_roots, weights, "grad_tensors", create_graph)
