@@ -124,6 +124,39 @@ def test_what_is_advised_for_stacks_of_vectors_gives_them() -> None:
         assert mine.tolist() == getattr(np, name)([x.numpy() for x in pair]).tolist()
 
 
+ADVISED: list[tuple[str, dict[str, Any]]] = [
+    ("logdet", {"x": [[2.0, 1.0], [1.0, 3.0]]}),
+    ("cov", {"x": MATRIX}),
+    ("bincount", {"x": [0, 2, 2, 1, 2]}),
+    ("trapezoid", {"y": [1.0, 3.0, -1.0], "x": [0.0, 1.0, 3.0]}),
+    ("lerp", {"x": [1.0, 2.0], "y": [3.0, 5.0], "weight": 0.25}),
+    ("nansum", {"x": [1.0, float("nan"), 3.0]}),
+    ("logspace", {"start": 0.0, "stop": 2.0, "count": 5}),
+    ("complex", {"x": [1.0, 2.0], "y": [3.0, -4.0]}),
+    ("polar", {"x": [1.0, 2.0], "y": [0.5, -2.0]}),
+    ("angle", {"x": [1.0 + 2.0j, -1.0j]}),
+    ("view_as_real", {"x": [1.0 + 2.0j, -1.0j]}),
+    ("view_as_complex", {"x": [[1.0, 2.0], [0.0, -1.0]]}),
+]
+
+
+@pytest.mark.parametrize(("name", "given"), ADVISED)
+def test_what_is_advised_gives_what_pytorch_gives(name: str, given: dict[str, Any]) -> None:
+    written = familiar.FUNCTIONS[name].removeprefix("write ")
+    written, _, definition = written.partition(", with d = ")
+    mine: dict[str, Any] = {
+        key: tg.tensor(value) if isinstance(value, list) else value for key, value in given.items()
+    }
+    known = {"telegrad": tg, "count": 3, **mine}
+    if definition:
+        known["d"] = eval(definition, known)
+    found = eval(written, known)
+    theirs = [torch.tensor(x) if isinstance(x, list) else x for x in given.values()]
+    expected = getattr(torch, name)(*theirs)
+    assert str(found.dtype) == str(expected.dtype).removeprefix("torch.")
+    assert np.allclose(found.numpy(), expected.numpy())
+
+
 def test_a_name_that_nobody_expects_gets_the_usual_error() -> None:
     with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'nonsense'"):
         _ = matrix().nonsense

@@ -22,6 +22,8 @@ CLASSES: dict[str, str] = {
     "Flatten": "write x.flatten(1) in forward",
     "Identity": "write nn.Sequential()",
     "LeakyReLU": "write telegrad.where(x > 0, x, slope * x) in forward",
+    "ELU": "write telegrad.where(x > 0, x, telegrad.expm1(x.clamp(None, 0.0))) in forward",
+    "LogSoftmax": "write telegrad.log_softmax(x, axis=...) in forward",
     "Softplus": "write telegrad.softplus(x) in forward",
     "LSTM": "there is nn.GRU",
     "RNN": "there is nn.GRU",
@@ -37,7 +39,7 @@ CLASSES: dict[str, str] = {
 
 FUNCTIONS: dict[str, str] = {
     "leaky_relu": "write telegrad.where(x > 0, x, slope * x)",
-    "elu": "write telegrad.where(x > 0, x, telegrad.expm1(x.clamp(None, 0.0)))",
+    "elu": CLASSES["ELU"].removesuffix(" in forward"),
     "one_hot": "write telegrad.eye(classes)[labels]",
     "normalize": "write x / x.norm(axis=1, keepdims=True)",
     "l1_loss": CLASSES["L1Loss"],

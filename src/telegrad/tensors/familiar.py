@@ -132,7 +132,10 @@ FUNCTIONS: dict[str, str] = {
     "cumprod": "write telegrad.cumulative_prod(x, axis=...)",
     "norm": "write telegrad.linalg.vector_norm(x)",
     "det": "write telegrad.linalg.det(x)",
+    "logdet": "write telegrad.linalg.slogdet(x).logabsdet",
     "inverse": "write telegrad.linalg.inv(x)",
+    "cholesky": "write telegrad.linalg.cholesky(x)",
+    "cholesky_solve": "write telegrad.linalg.solve_triangular twice, with x and with x.mT",
     "svd": "write telegrad.linalg.svd(x), which gives V transposed",
     "flatten": "write x.flatten()",
     "ravel": "write x.flatten()",
@@ -149,10 +152,23 @@ FUNCTIONS: dict[str, str] = {
     "unique": "write telegrad.unique_values(x)",
     "argwhere": "write telegrad.stack(telegrad.nonzero(x), axis=1)",
     "average": "write telegrad.mean(x, axis=...)",
+    "median": "write telegrad.sort(x, axis=...) and take the middle",
+    "quantile": "write telegrad.sort(x, axis=...) and take the place",
+    "cov": "write d @ d.T / (d.shape[1] - 1), with d = x - x.mean(1, keepdims=True)",
+    "bincount": "write telegrad.zeros(count, dtype=telegrad.int64).at[x].add(1)",
+    "trapezoid": "write (telegrad.diff(x) * (y[1:] + y[:-1])).sum() / 2",
+    "lerp": "write x + weight * (y - x)",
+    "nansum": "write telegrad.where(telegrad.isnan(x), 0.0, x).sum()",
     "nan_to_num": "write telegrad.where(telegrad.isnan(x), 0.0, x)",
     "index_select": "write telegrad.take(x, indices, axis=...)",
     "masked_select": "write x[mask]",
     "rsqrt": "write 1 / telegrad.sqrt(x)",
+    "logspace": "write 10 ** telegrad.linspace(start, stop, count)",
+    "complex": "write x + 1j * y",
+    "polar": "write x * telegrad.exp(1j * y)",
+    "angle": "write telegrad.atan2(telegrad.imag(x), telegrad.real(x))",
+    "view_as_real": "write telegrad.stack([telegrad.real(x), telegrad.imag(x)], axis=-1)",
+    "view_as_complex": "write x[..., 0] + 1j * x[..., 1]",
     "randperm": "write telegrad.permutation(n)",
     "normal": "write mean + std * telegrad.randn(shape)",
     "seed": "write telegrad.manual_seed(seed)",
@@ -166,6 +182,7 @@ FUNCTIONS: dict[str, str] = {
     "LongTensor": "write telegrad.tensor(data, dtype=telegrad.int64)",
     "is_tensor": "write isinstance(x, telegrad.Tensor)",
     "allclose": "write numpy.allclose(x.detach(), y.detach())",
+    "isclose": "write numpy.isclose(x.detach(), y.detach())",
     "Size": "a shape is a tuple",
     "device": "a device is a string: leave it out, or compare x.device",
     "cuda": _ON_CPU,
@@ -181,10 +198,12 @@ FUNCTIONS: dict[str, str] = {
     "func": "see telegrad.autograd.functional",
     "jacrev": "write telegrad.autograd.functional.jacobian(f)",
     "jacfwd": "write telegrad.autograd.functional.jacobian(f, mode='forward')",
+    "vmap": "functions take stacks along leading axes: write it for those",
     "special": "its functions are telegrad's own, as telegrad.erf(x)",
     "jit": "nothing is compiled: leave it out",
     "compile": "nothing is compiled: leave it out",
-    "utils": "checkpoint is telegrad.autograd.checkpoint, the rest is in telegrad.nn.utils",
+    "utils": "checkpoint is telegrad.autograd.checkpoint, batches are slices of x and of "
+    "telegrad.permutation(len(x)), the rest is in telegrad.nn.utils",
     **dict.fromkeys(_TRANSFORMS, "write telegrad.autograd.functional.{0}"),
     **{f"arc{name}": f"write telegrad.a{name}(x)" for name in ("cos", "sin", "tan")},
     **{f"arc{name}h": f"write telegrad.a{name}h(x)" for name in ("cos", "sin", "tan")},
@@ -207,5 +226,5 @@ AUTOGRAD: dict[str, str] = {
 }
 """Of the module `telegrad.autograd`."""
 
-FUNCTIONAL: dict[str, str] = {name: FUNCTIONS[name] for name in ("jacrev", "jacfwd")}
+FUNCTIONAL: dict[str, str] = {name: FUNCTIONS[name] for name in ("jacrev", "jacfwd", "vmap")}
 """Of the module `telegrad.autograd.functional`."""
