@@ -20,7 +20,13 @@ from tests.rpc.connected import (
     receive_exactly,
 )
 
-from telegrad.errors import AuthenticationFailed, Refused, UsageError, WorkerLost
+from telegrad.errors import (
+    AuthenticationFailed,
+    ProtocolViolation,
+    Refused,
+    UsageError,
+    WorkerLost,
+)
 from telegrad.rpc.introduction import Limits
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.transport import (
@@ -408,6 +414,36 @@ def test_a_full_queue_is_tried_again_within_the_timeout(directory: PrivateDirect
                 waiting.connect(path)
         with pytest.raises(WorkerLost, match=r"tried [2-9] times"):
             connect(f"unix://{path}", identity=trainer, timeout=0.3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "doubt"),
+    [
+        pytest.param("unix", "does it still run", marks=needs_unix),
+        ("tcp", r"have both sides certificates \(TELEGRAD_CREDENTIALS\), or neither"),
+    ],
+)
+def test_a_listener_that_ends_during_the_handshake_is_doubted_for_what_can_be(
+    kind: str, doubt: str, directory: PrivateDirectory
+) -> None:
+    _, trainer = identities()
+    path = os.path.join(directory.path, "ending.sock")
+    with socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET) as ending:
+        ending.bind(path if kind == "unix" else ("127.0.0.1", 0))
+        ending.listen()
+
+        def end() -> None:
+            accepted, _ = ending.accept()
+            accepted.recv(1)
+            accepted.close()  # with bytes unread: the other side sees a reset
+
+        thread, _ = in_thread(end)
+        address = (
+            f"unix://{path}" if kind == "unix" else f"tcp://127.0.0.1:{ending.getsockname()[1]}"
+        )
+        with pytest.raises(ProtocolViolation, match=f"is it a worker, and {doubt}\\?"):
+            connect(address, identity=trainer, timeout=PATIENCE)
+        joined(thread)
 
 
 def test_a_listener_that_never_answers_is_left_at_the_timeout() -> None:

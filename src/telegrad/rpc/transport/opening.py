@@ -107,9 +107,15 @@ class Opening:
             )
         if isinstance(error, PeerError):
             return type(error)(f"{self.address}: {error}")
+        # No Unix socket has TLS; there it is, as a rule, a worker that ended while we called.
+        doubt = (
+            "does it still run"
+            if self._is_unix
+            else "have both sides certificates (TELEGRAD_CREDENTIALS), or neither"
+        )
         return ProtocolViolation(
             f"{self.address}: the connection broke during the handshake ({error}): is it a worker, "
-            "and have both sides certificates (TELEGRAD_CREDENTIALS), or neither?"
+            f"and {doubt}?"
         )
 
     def _was_hung_up_on_after_tls(self, error: PeerError | OSError) -> bool:
