@@ -336,6 +336,9 @@ def test_matrices_of_the_wrong_shape_are_refused() -> None:
         ShapeError, match=r"expected a right side with 2 rows in solve, got .*\(3,\)"
     ):
         tg.linalg.solve(tg.eye(2), vector)
+    for right in (tg.tensor(1.0), vector, tg.ones((3, 1))):
+        with pytest.raises(ShapeError, match="a right side with 2 rows in solve_triangular"):
+            tg.linalg.solve_triangular(tg.eye(2), right, upper=False)
     with pytest.raises(ShapeError, match="expected two vectors in outer"):
         tg.linalg.outer(wide, vector)
     with pytest.raises(ShapeError, match="expected vectors of 3 elements in cross, got 2 and 2"):

@@ -68,6 +68,16 @@ def test_solve_triangular(draw: Any, upper: bool, n: int) -> None:
     )
 
 
+@pytest.mark.parametrize("stack", [(), (2,)])
+def test_solve_triangular_takes_a_right_side_with_one_axis_as_a_vector(stack: Any) -> None:
+    assert_twins(
+        lambda a, b: tg.linalg.solve_triangular(a, b, upper=False),
+        lambda a, b: torch.linalg.solve_triangular(a, b[:, None], upper=False)[..., 0],
+        normals(*stack, 3, 3) + 3.0 * np.eye(3),
+        normals(3),
+    )
+
+
 @REAL_AND_COMPLEX
 @SHAPES
 def test_pinv(draw: Any, shape: Any) -> None:

@@ -142,10 +142,12 @@ def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 
 def solve_triangular(x1: ArrayLike, x2: ArrayLike, /, *, upper: bool) -> Tensor:
-    """The solution of ``x1 @ x = x2`` for matrices x2, reading only one triangle of x1."""
+    """The solution of ``x1 @ x = x2`` as of ``solve``, reading only one triangle of x1."""
     name = "solve_triangular"
-    a, b = promoted(name, (_square(x1, name), _matrix(x2, name)))
-    if b.shape[-2] != a.shape[-1]:
+    a, b = promoted(name, (_square(x1, name), _floating(x2, name)))
+    if b.ndim == 1:
+        return solve_triangular(a, b[:, None], upper=upper)[..., 0]
+    if not b.ndim or b.shape[-2] != a.shape[-1]:
         raise ShapeError(
             f"expected a right side with {a.shape[-1]} rows in {name}, got shape {b.shape}"
         )
