@@ -285,7 +285,8 @@ class Part:
         if recv.context is not self.context:
             raise ContextError(
                 f"expected tensors recorded in context {self.context.id}, got one that arrived in "
-                f"context {recv.context.id}; use one context for the whole of a forward pass"
+                f"context {recv.context.id}; use one context for the whole of a forward pass, and "
+                "detach() what one step keeps for the next"
             )
 
     def _deliver(self, node: Any, gradient: Any, is_alone: bool) -> None:

@@ -365,5 +365,5 @@ def freed_error(node: Any) -> Exception:
     return GraphFreedError(
         f"expected a graph that still has its saved values, got {node.name()} whose values were "
         "freed by an earlier backward pass; pass retain_graph=True to that earlier call to go "
-        "through the same graph twice"
+        "through the same graph twice, or detach() what one step keeps for the next"
     )
