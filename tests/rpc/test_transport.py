@@ -340,13 +340,22 @@ def test_a_port_in_use_is_an_error_that_says_so() -> None:
         listen(host.address, identity=ps, on_connection=lambda connection: None)
 
 
-def test_an_unreachable_worker_is_an_error_with_what_was_tried() -> None:
+@pytest.mark.parametrize(
+    ("expect", "where", "advice"),
+    [
+        ("ps", ", where ps should be", r"waits in rpc\.shutdown\(\) until everyone has finished"),
+        (None, "", r"is the address right \(MASTER_ADDR, MASTER_PORT\)"),
+    ],
+)
+def test_an_unreachable_worker_is_an_error_with_what_was_tried(
+    expect: str | None, where: str, advice: str
+) -> None:
     _, trainer = identities()
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{unused.getsockname()[1]}"
-        with pytest.raises(WorkerLost, match=r"where ps should be: tried [2-9] times") as caught:
-            connect(address, identity=trainer, expect="ps", patience=0.1)
+        with pytest.raises(WorkerLost, match=rf"{where}: tried [2-9] times.*{advice}") as caught:
+            connect(address, identity=trainer, expect=expect, patience=0.1)
     assert address in str(caught.value)
     assert "refused" in str(caught.value)
 

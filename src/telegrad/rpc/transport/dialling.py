@@ -22,6 +22,10 @@ __all__ = ["connect"]
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.25
 
+_ADVICE_ON_MEETING = "Is it running, and is the address right (MASTER_ADDR, MASTER_PORT)?"
+# One whose name is known has told its address, so it was there.
+_ADVICE_ON_WORKER = "Did it end? A script waits in rpc.shutdown() until everyone has finished."
+
 
 def connect(
     address: str,
@@ -52,8 +56,8 @@ def connect(
                 raise WorkerLost(
                     f"no worker could be reached at {address}"
                     f"{f', where {expect} should be' if expect else ''}: tried {attempts} "
-                    f"time{'s' if attempts > 1 else ''} in {waited:.1f} s, at last: {error}. Is it "
-                    "running, and is the address right (MASTER_ADDR, MASTER_PORT)?"
+                    f"time{'s' if attempts > 1 else ''} in {waited:.1f} s, at last: {error}. "
+                    + (_ADVICE_ON_MEETING if expect is None else _ADVICE_ON_WORKER)
                 ) from None
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
