@@ -273,7 +273,7 @@ def test_a_cluster_that_does_not_start_leaves_the_one_around_it_as_it_was():
         ("ps", "expected a list of names"),
         (2, "expected a list of names"),
         (["a", "a"], "a came twice"),
-        (["main"], "main came twice"),
+        (["main"], "main came twice; this process is 'main' itself, me="),
     ],
 )
 def test_names_that_make_no_sense_are_refused(names, message):

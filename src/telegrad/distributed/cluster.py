@@ -102,7 +102,10 @@ class LocalCluster:
             check_worker_name(name)
         twice = sorted({name for name in everyone if everyone.count(name) > 1})
         if twice:
-            raise UsageError(f"expected different names, {', '.join(twice)} came twice")
+            raise UsageError(
+                f"expected different names, {', '.join(twice)} came twice; this process is {me!r} "
+                "itself, me=... gives it another name"
+            )
         self._names = list(names)
         self._me = me
         self._options = options or Options()
