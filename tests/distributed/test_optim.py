@@ -346,6 +346,18 @@ def test_a_reference_to_something_else_is_refused_by_its_owner(model, maker, cam
     assert "worker 'c' could not build the optimiser; these did: b" in caught.value.__notes__
 
 
+def test_a_frozen_parameter_stays_as_it_is_until_it_is_thawed(model):
+    rpc.rpc_sync("b", training.freeze, (model[0],))
+    optimizer = DistributedOptimizer(optim.SGD, model, lr=0.1, weight_decay=0.5)
+    train(model, optimizer, inputs(1))
+    frozen, stepped = values_of(model)
+    assert frozen.tolist() == START["b"]
+    assert stepped.tolist() != START["c"]
+    rpc.rpc_sync("b", training.freeze, (model[0], False))
+    train(model, optimizer, inputs(1))
+    assert values_of(model)[0].tolist() != START["b"]
+
+
 def test_a_parameter_twice_is_refused(model):
     with pytest.raises(UsageError, match="each parameter once"):
         DistributedOptimizer(optim.SGD, [model[0], model[0]], lr=0.1)

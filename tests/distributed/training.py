@@ -25,6 +25,10 @@ def weigh(reference, x):
     return reference.local_value() * x
 
 
+def freeze(reference, is_frozen=True):
+    reference.local_value().requires_grad_(not is_frozen)
+
+
 def total(reference):
     return reference.local_value().sum()
 

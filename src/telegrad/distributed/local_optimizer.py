@@ -16,6 +16,7 @@ from telegrad.distributed.autograd import get_gradients
 from telegrad.distributed.equipment import autograd_of
 from telegrad.distributed.locks import locks_of
 from telegrad.errors import DTypeError
+from telegrad.nn.parameter import Parameter
 from telegrad.optim.optimizer import Optimizer
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.rref import RRef
@@ -92,6 +93,9 @@ def make(
     for reference, parameter in zip(references, params):
         if foreign.framework_of(parameter) is not None:
             # Its optimiser has rules of its own, e.g. that a constant is never stepped.
+            continue
+        # A Parameter that is frozen has no gradient, and so is never stepped.
+        if isinstance(parameter, Parameter):
             continue
         if not getattr(parameter, "requires_grad", False) or not parameter.is_leaf:
             raise DTypeError(
