@@ -14,8 +14,9 @@ import telegrad as tg
 import telegrad.distributed
 import telegrad.profiler
 import telegrad.testing
-from telegrad import nn
+from telegrad import nn, optim
 from telegrad.nn import familiar as of_modules
+from telegrad.optim import familiar as of_optimisers
 from telegrad.tensors import familiar
 
 torch = pytest.importorskip("torch")
@@ -30,6 +31,8 @@ NAMES = (
     (tg.autograd.functional, familiar.FUNCTIONAL),
     (nn, of_modules.CLASSES),
     (nn.functional, of_modules.FUNCTIONS),
+    (optim, of_optimisers.OPTIMIZERS),
+    (optim.lr_scheduler, of_optimisers.SCHEDULERS),
 )
 
 
@@ -155,6 +158,24 @@ def test_what_is_advised_gives_what_pytorch_gives(name: str, given: dict[str, An
     expected = getattr(torch, name)(*theirs)
     assert str(found.dtype) == str(expected.dtype).removeprefix("torch.")
     assert np.allclose(found.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("ExponentialLR", {"gamma": 0.5}), ("MultiStepLR", {"milestones": [2, 3], "gamma": 0.5})],
+)
+def test_an_advised_schedule_has_the_rates_of_pytorchs(name: str, options: dict[str, Any]) -> None:
+    mine = optim.SGD([nn.Parameter(tg.ones(1))], lr=0.1)
+    theirs = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    written = of_optimisers.SCHEDULERS[name].removeprefix("write ")
+    known = {"LambdaLR": optim.lr_scheduler.LambdaLR, "optimizer": mine, **options}
+    schedule = eval(written, known)
+    expected = getattr(torch.optim.lr_scheduler, name)(theirs, **options)
+    for _ in range(5):
+        assert schedule.get_last_lr() == pytest.approx(expected.get_last_lr())
+        for optimizer, rates in ((mine, schedule), (theirs, expected)):
+            optimizer.step()
+            rates.step()
 
 
 def test_a_name_that_nobody_expects_gets_the_usual_error() -> None:

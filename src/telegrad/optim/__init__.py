@@ -1,10 +1,19 @@
 """Optimisers with the names, defaults and numbers of ``torch.optim``."""
 
+import typing as _typing
+
 from telegrad.optim import lr_scheduler
 from telegrad.optim.adagrad import Adagrad
 from telegrad.optim.adam import Adam, AdamW
+from telegrad.optim.familiar import OPTIMIZERS as _OPTIMIZERS
 from telegrad.optim.optimizer import Optimizer
 from telegrad.optim.rmsprop import RMSprop
 from telegrad.optim.sgd import SGD
+from telegrad.tensors.habits import advice_on_name as _advice_on_name
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "lr_scheduler"]
+
+if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
+
+    def __getattr__(name: str) -> None:
+        raise _advice_on_name(__name__, _OPTIMIZERS, name)

@@ -7,10 +7,12 @@ Each scheduler is a formula: the rate of a group after so many epochs, from the 
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from telegrad.errors import UsageError
+from telegrad.optim.familiar import SCHEDULERS
 from telegrad.optim.optimizer import Optimizer
+from telegrad.tensors.habits import advice_on_name
 
 __all__ = [
     "CosineAnnealingLR",
@@ -20,6 +22,11 @@ __all__ = [
     "SequentialLR",
     "StepLR",
 ]
+
+if not TYPE_CHECKING:  # or a type checker would take every name for known
+
+    def __getattr__(name: str) -> None:
+        raise advice_on_name(__name__, SCHEDULERS, name)
 
 
 class LRScheduler:
