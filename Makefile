@@ -4,6 +4,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed-$(shell cksum < pyproject.toml | tr ' ' '-')
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+# Bytecode is kept whatever the caller's environment says: the tests start hundreds of processes,
+# and each would compile all of telegrad again.
+BYTECODE := PYTHONDONTWRITEBYTECODE=
 
 .PHONY: demo test soak bench examples lint clean
 
@@ -11,11 +14,11 @@ demo: $(STAMP)
 	$(BIN)/python -m telegrad.demo
 
 test: lint
-	$(THREADS) $(BIN)/python -m pytest
+	$(THREADS) $(BYTECODE) $(BIN)/python -m pytest
 
 # Hours instead of minutes: many more seeds of the simulations, a thousand contexts a trainer.
 soak: $(STAMP)
-	$(THREADS) TELEGRAD_SOAK=1 $(BIN)/python -m pytest --timeout 36000 --hypothesis-profile=large -s tests
+	$(THREADS) $(BYTECODE) TELEGRAD_SOAK=1 $(BIN)/python -m pytest --timeout 36000 --hypothesis-profile=large -s tests
 
 lint: $(STAMP)
 	$(BIN)/ruff check src tests benchmarks examples
