@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 
 import numpy as np
 import psutil
@@ -131,12 +130,11 @@ def test_a_killed_worker_is_lost_at_once_with_its_name():
     with LocalCluster(["victim", "other"]) as small:
         rpc.rpc_sync("other", rpc.rpc_sync, ("victim", functions.who))
         held = rpc.rpc_async("victim", functions.hold)
-        began = time.monotonic()
-        with pytest.raises(WorkerLost, match="worker 'victim' was lost"):
+        with pytest.raises(WorkerLost, match="worker 'victim' was lost") as caught:
             rpc.rpc_sync("victim", functions.kill_yourself)
+        assert "nothing was heard" not in str(caught.value), "it should not take a heartbeat"
         with pytest.raises(WorkerLost):
             held.wait(10)
-        assert time.monotonic() - began < 5
         with pytest.raises(WorkerLost, match="victim"):
             rpc.rpc_sync("victim", functions.who, timeout=5)
         with pytest.raises(WorkerLost):
@@ -155,10 +153,8 @@ def test_a_dead_worker_is_lost_although_a_fork_keeps_its_sockets():
 def test_a_stopped_worker_is_lost_by_heartbeat_and_does_not_hinder_the_end():
     with LocalCluster(["sleeper"], options=Options(lost_after=1.0)) as small:
         process = small.process("sleeper")
-        began = time.monotonic()
         with pytest.raises(WorkerLost, match=r"'sleeper' was lost: nothing was heard"):
             rpc.rpc_sync("sleeper", functions.stop_yourself)
-        assert time.monotonic() - began < 10
     assert process.returncode == -signal.SIGKILL
 
 

@@ -5,7 +5,6 @@ import contextlib
 import operator
 import socket
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -124,10 +123,8 @@ def test_handlers_that_block_run_side_by_side(pair):
 
 
 def test_a_deadline_fires_although_the_callee_never_answers(pair):
-    began = time.monotonic()
     with pytest.raises(CallTimeout, match="worker 'b' did not answer 'never'"):
         pair[0].rpc_sync("b", simulated.never, timeout=0.2)
-    assert time.monotonic() - began < 5
 
 
 def test_a_deadline_of_a_call_nobody_waits_for_fires_too(pair):
