@@ -18,7 +18,11 @@ import pytest
 from telegrad.distributed.rpc import Options
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTED_ELSEWHERE = {"docs/security.md": "tests/cli/test_security_page.py"}
+TESTED_ELSEWHERE = {
+    "docs/calling-another-worker.md": "tests/rpc/test_documents.py",
+    "docs/failures.md": "tests/rpc/test_documents.py",
+    "docs/security.md": "tests/cli/test_security_page.py",
+}
 """Pages whose examples need more than a namespace, and the test that runs them."""
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+WITH_PICTURES = ("char_transformer", "digits_cnn")
 
 pytestmark = pytest.mark.processes
 
@@ -28,8 +29,9 @@ def test_the_examples_of_training_over_workers_are_there():
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_ends_well_when_it_is_quick(path, tmp_path):
     environment = {**os.environ, "PYTHONWARNINGS": "error::RuntimeWarning"}
+    has_picture = path.stem in WITH_PICTURES
     done = subprocess.run(
-        [sys.executable, str(path), "--quick"],
+        [sys.executable, str(path), "--quick", *(["--out", "pictures"] if has_picture else [])],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
@@ -39,6 +41,9 @@ def test_an_example_ends_well_when_it_is_quick(path, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert len(done.stdout.splitlines()) >= 3
+    if has_picture:
+        assert "largest difference of the losses" in done.stdout
+        assert (tmp_path / "pictures" / f"{path.stem}.svg").read_text().startswith("<svg")
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -12,9 +12,9 @@ pytestmark = pytest.mark.processes
 DOCS = Path(__file__).parents[2] / "docs"
 EXAMPLES = [
     pytest.param(code, id=f"{name} {number}")
-    for name in ("calling-another-worker", "failures")
+    for name in ("calling-another-worker.md", "failures.md")
     for number, code in enumerate(
-        re.findall(r"```python\n(.*?)```", (DOCS / f"{name}.md").read_text(), re.DOTALL), 1
+        re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL), 1
     )
 ]
 
