@@ -193,13 +193,13 @@ def test_a_foreign_region_is_one_node_that_waits_for_all_its_entries(run: Any) -
 
 
 @both_ways
-def test_a_chain_of_a_million_nodes_runs_without_recursion(run: Any) -> None:
+def test_a_long_chain_runs_without_recursion(run: Any) -> None:
     log = Log()
     node: Any = FakeLeaf("x")
-    for _ in range(1_000_000):
+    for _ in range(100_000):
         node = FakeNode("link", (node,))
     run(GraphTask(log.deliver), {node: 1})
     assert log.delivered == {"x": 1}
-    # Taken apart link by link: a million nodes that own each other in a row are Python's to free.
+    # Taken apart link by link: so many nodes that own each other in a row are Python's to free.
     while node.edges:
         node, node.edges = node.edges[0], ()
