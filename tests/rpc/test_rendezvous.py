@@ -86,8 +86,9 @@ def test_whoever_does_not_fit_is_told_why(place, name, rank, size, message):
 
 def test_a_rank_that_is_taken_is_refused_while_the_first_goes_on_waiting(place):
     _, waiting = go(place, "t0", 1)
+    assert eventually(lambda: "t0" in place._members)
     with pytest.raises(CallTimeout):
-        place.wait(0.2)
+        place.wait(0.0)
     with pytest.raises(UsageError, match="rank 1 is taken by 't0'"):
         join(place.address, identity("t1"), joining("t1", 1), 10)
     assert waiting.is_alive()
