@@ -6,6 +6,7 @@ all runs all. ``--document`` writes what differs, and why, into docs/coming-from
 """
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -25,6 +26,8 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "coming-from-torch.md"
 def run(wanted: list[tuple[type, str]], jobs: int, deadline: float, show: bool) -> list[Outcome]:
     """Runs tests, so many at a time."""
     outcomes: list[Outcome] = []
+    # Else the first collection in each process would go through, and so copy, all of PyTorch.
+    gc.freeze()
     waiting = list(reversed(wanted))
     running: list[Group] = []
     try:
