@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 
 import numpy as np
 import psutil
@@ -41,20 +40,6 @@ def is_clean(*names):
 def resident(name):
     """The resident memory of a worker's process, in bytes."""
     return rpc.rpc_sync(name, lambda: psutil.Process().memory_info().rss)
-
-
-def test_idle_workers_are_not_taken_for_lost():
-    lost = []
-    with LocalCluster(["busy", "idle"], options=Options(lost_after=0.4)) as cluster:
-        cluster.worker.on_worker_lost(lambda who, error: lost.append((who.name, error)))
-        rpc.rpc_sync("idle", functions.who)
-        # Several times as long as the others need to be given up.
-        rpc.rpc_sync("busy", time.sleep, (1.5,))
-        assert lost == []
-        with autograd.context() as context_id:
-            y = rpc.rpc_sync("idle", handlers.scale, (x(),))
-            autograd.backward(context_id, [y.sum()])
-            assert rpc.rpc_sync("idle", handlers.gradient, (context_id,)) == X.tolist()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])

@@ -1,12 +1,16 @@
-"""A link on which nothing passes any more although nobody closed it, over TCP and over TLS."""
+"""A link on which nothing passes any more although nobody closed it, over TCP and over TLS.
+
+And two that look like one: a link that is slow, and one over which nobody has anything to say.
+"""
 
 import contextlib
+import time
 
 import numpy as np
 import pytest
 from tests.rpc import simulated
 from tests.rpc.connected import mint_cluster
-from tests.rpc.neighbours import eventually
+from tests.rpc.neighbours import eventually, neighbours
 from tests.rpc.proxy import Proxy
 
 from telegrad.errors import CallTimeout, WorkerLost
@@ -105,3 +109,18 @@ def test_a_slow_link_is_not_taken_for_a_dead_one(scheme, tmp_path):
         # 2 MB take more than half a second: no frame ends for longer than the peer may be silent.
         proxy.slow_down(0.02)
         assert a.rpc_sync("b", len, (np.ones(2 << 17),)) == 2 << 17
+
+
+def test_idle_workers_are_not_taken_for_lost():
+    lost = []
+    # In one process, which stops for all at once where it does not get the processor: that is held
+    # against nobody.
+    with neighbours("a", "busy", "idle", options=Options(lost_after=0.4)) as workers:
+        for worker in workers:
+            worker.on_worker_lost(lambda who, error: lost.append((who.name, str(error))))
+        a = workers[0]
+        assert a.rpc_sync("idle", simulated.who) == "idle"
+        # Several times as long as the others need to be given up.
+        a.rpc_sync("busy", time.sleep, (1.5,))
+        assert lost == []
+        assert a.rpc_sync("idle", simulated.who) == "idle"
