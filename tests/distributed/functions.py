@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 
@@ -62,10 +63,13 @@ def resources():
 
 
 def meet(names):
-    """Open this worker's links to all of these."""
-    for name in names:
-        # Not rpc_sync: to the worker that waits for this one it would go back by that one's link.
-        rpc.rpc_async(name, who).wait()
+    """Open this worker's links to all of these.
+
+    On a thread of its own: what a handler calls its caller with goes over the caller's link.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        for name in names:
+            thread.submit(rpc.rpc_sync, name, who).result()
 
 
 def counts():
