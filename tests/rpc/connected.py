@@ -25,6 +25,19 @@ def mint_cluster(directory: Path, *names: str) -> dict[str, Identity]:
     }
 
 
+class Clock:
+    """Time that passes by sleeping alone, however busy the machine is."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds
+
+
 class Host:
     """A listening worker and the connections that came to it."""
 

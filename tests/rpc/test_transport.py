@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from tests.rpc.connected import (
     PATIENCE,
+    Clock,
     connected,
     hosting,
     identities,
@@ -339,19 +340,6 @@ def test_a_port_in_use_is_an_error_that_says_so() -> None:
         pytest.raises(UsageError, match=r"in use by another process.*MASTER_PORT"),
     ):
         listen(host.address, identity=ps, on_connection=lambda connection: None)
-
-
-class Clock:
-    """Time that passes by sleeping alone, however busy the machine is."""
-
-    def __init__(self) -> None:
-        self._now = 0.0
-
-    def monotonic(self) -> float:
-        return self._now
-
-    def sleep(self, seconds: float) -> None:
-        self._now += seconds
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.rpc.connected import PATIENCE, Host, hosting, identities, receive_exactly
+from tests.rpc.connected import PATIENCE, Clock, Host, hosting, identities, receive_exactly
 
 from telegrad.rpc.introduction import Introduction, Side
-from telegrad.rpc.transport import Connection, connect, listen
+from telegrad.rpc.transport import Connection, connect, listen, listener
 
 PS, TRAINER = identities()
 INTRODUCTION = Introduction(Side.DIALLER, "eve", 1, b"e" * 32).encode()
@@ -94,8 +94,10 @@ def test_a_stranger_that_hangs_up_midway_is_logged_once(
 
 
 def test_a_silent_stranger_is_closed_at_the_deadline_while_workers_get_through(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    clock = Clock()
+    monkeypatch.setattr(listener, "time", clock)
     with (
         hosting("tcp://127.0.0.1:0", PS, handshake_timeout=0.2) as host,
         caplog.at_level(logging.WARNING, "telegrad.rpc"),
@@ -104,6 +106,7 @@ def test_a_silent_stranger_is_closed_at_the_deadline_while_workers_get_through(
     ):
         slow.sendall(INTRODUCTION)
         a_worker_gets_through(host)
+        clock.sleep(0.2)
         assert is_closed(silent)
         assert is_closed(slow)
     assert [record.getMessage().count("deadline") for record in caplog.records] == [1, 1]
