@@ -44,7 +44,7 @@ def resident(name):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_a_worker_lost_before_the_pass_fails_it_by_name_and_another_can_go_on(number):
-    with LocalCluster(["victim", "b", "c"], options=Options(lost_after=1.0)) as cluster:
+    with LocalCluster(["victim", "b", "c"], options=Options(lost_after=2.0)) as cluster:
         one = x()
         with autograd.context() as context_id:
             y = rpc.rpc_sync("victim", handlers.scale, (one,))
