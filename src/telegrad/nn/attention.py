@@ -11,9 +11,13 @@ from telegrad.nn.functional.attention import attention_weights, blind_queries, c
 from telegrad.nn.linear import Linear
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
-from telegrad.ops import empty, matmul, mean, permute_dims, reshape, where, zeros
 from telegrad.ops.arguments import check_device
+from telegrad.ops.filling import empty, zeros
+from telegrad.ops.products import matmul
 from telegrad.ops.random import Generator
+from telegrad.ops.reductions import mean
+from telegrad.ops.selection import where
+from telegrad.ops.shaping import permute_dims, reshape
 from telegrad.rules.attention import SELF_ATTENTION
 from telegrad.tensors import Tensor, apply, wrap
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from telegrad.errors import GradientError, UsageError
 from telegrad.nn.module import Module
-from telegrad.ops import tensor
+from telegrad.ops.creation import tensor
 from telegrad.tensors import Tensor, wrap
 
 __all__ = ["clip_grad_norm_"]

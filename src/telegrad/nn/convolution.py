@@ -9,8 +9,9 @@ from telegrad.nn import functional, init
 from telegrad.nn.functional.convolution import pads_of, pair
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
-from telegrad.ops import empty, pad
 from telegrad.ops.arguments import check_device
+from telegrad.ops.filling import empty
+from telegrad.ops.windows import pad
 from telegrad.tensors import Tensor
 
 __all__ = ["Conv2d"]

@@ -11,8 +11,8 @@ from telegrad.nn import functional, init
 from telegrad.nn.functional.linear import checked_padding
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
-from telegrad.ops import empty
 from telegrad.ops.arguments import check_device
+from telegrad.ops.filling import empty
 from telegrad.tensors import Tensor
 from telegrad.tensors.modes import no_grad
 

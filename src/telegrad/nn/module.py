@@ -16,7 +16,7 @@ from telegrad.graph import Handle
 from telegrad.nn.familiar import METHODS
 from telegrad.nn.parameter import Parameter
 from telegrad.nn.state import KeyReport, collect_state, restore_state
-from telegrad.ops import zeros_like
+from telegrad.ops.filling import zeros_like
 from telegrad.tensors import Tensor
 from telegrad.tensors.habits import advises, without_advice
 

@@ -9,8 +9,9 @@ from telegrad.errors import ShapeError
 from telegrad.nn import functional
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
-from telegrad.ops import ones, tensor, zeros
 from telegrad.ops.arguments import check_device
+from telegrad.ops.creation import tensor
+from telegrad.ops.filling import ones, zeros
 from telegrad.tensors import Tensor
 
 __all__ = ["BatchNorm2d", "LayerNorm"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.arrays.reuse import keep_freed_memory
-from telegrad.ops import tensor
+from telegrad.ops.creation import tensor
 from telegrad.tensors import LEAF, Tensor
 from telegrad.tensors.printing import tensor_text
 

@@ -7,9 +7,12 @@ from telegrad.errors import ShapeError, UsageError
 from telegrad.nn import functional, init
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
-from telegrad.ops import concat, empty, flip, permute_dims, stack, zeros
 from telegrad.ops.arguments import check_device
+from telegrad.ops.arranging import flip
+from telegrad.ops.filling import empty, zeros
+from telegrad.ops.joining import concat, stack
 from telegrad.ops.random import Generator
+from telegrad.ops.shaping import permute_dims
 from telegrad.tensors import Tensor
 
 __all__ = ["GRU"]

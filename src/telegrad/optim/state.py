@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from telegrad.errors import ShapeError, UsageError
-from telegrad.ops import tensor
+from telegrad.ops.creation import tensor
 from telegrad.optim.kernels import flat
 from telegrad.tensors import Tensor, wrap
 

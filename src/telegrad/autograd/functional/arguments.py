@@ -7,11 +7,11 @@ derivative has the same form. Each may be a tensor or a nesting of tuples, lists
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from telegrad import ops
 from telegrad.autograd.functional.variables import as_variable
 from telegrad.autograd.tangents import check_tangent
 from telegrad.autograd.trees import Tree, flatten, leaves_along, unflatten
 from telegrad.errors import DTypeError, UsageError
+from telegrad.ops.filling import full
 from telegrad.tensors import Tensor
 
 __all__ = [
@@ -120,7 +120,7 @@ def as_tensors(tree: Tree, like: Sequence[Tensor], structure: Tree, name: str) -
 def _beside(value: Tensor, leaf: Any, name: str) -> Tensor:
     """A cotangent or tangent of `value`; a plain number takes its dtype."""
     if isinstance(leaf, (int, float, complex)):
-        return ops.full((), leaf, dtype=value.dtype, device=value.device)
+        return full((), leaf, dtype=value.dtype, device=value.device)
     return as_variable(leaf, name)
 
 

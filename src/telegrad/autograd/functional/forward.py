@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from telegrad import ops
 from telegrad.autograd.functional.arguments import (
     Chosen,
     as_tensors,
@@ -14,6 +13,7 @@ from telegrad.autograd.functional.arguments import (
 )
 from telegrad.autograd.functional.variables import Variables
 from telegrad.autograd.trees import Tree, map_leaves, unflatten
+from telegrad.ops.filling import ones_like, zeros_like
 from telegrad.tensors import Tensor
 from telegrad.tensors.duals import join, split
 from telegrad.tensors.levels import Level
@@ -44,7 +44,7 @@ def jvp(
     finally:
         level.close()
     value = unflatten(out_structure, [primal for primal, _ in parts])
-    tangent = unflatten(out_structure, [ops.zeros_like(p) if t is None else t for p, t in parts])
+    tangent = unflatten(out_structure, [zeros_like(p) if t is None else t for p, t in parts])
     return (value, tangent, aux) if has_aux else (value, tangent)
 
 
@@ -64,7 +64,7 @@ def linearize(
         result = function(*chosen.arguments(variables.tensors))
         output, aux = with_aux(function, result, has_aux)
         outputs, structure = outputs_of(function, output)
-        weights = Variables([ops.ones_like(y) for y in outputs])
+        weights = Variables([ones_like(y) for y in outputs])
         transposed = variables.pull(outputs, weights.tensors, again=True)
     argument_structure = tuple(chosen.shaped(range(len(chosen.values))))
 

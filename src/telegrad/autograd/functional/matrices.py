@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from telegrad import ops
 from telegrad.arrays import backend_of
 from telegrad.autograd.functional.arguments import (
     Argnums,
@@ -24,6 +23,10 @@ from telegrad.autograd.functional.forward import jvp
 from telegrad.autograd.functional.variables import Variables
 from telegrad.autograd.trees import unflatten
 from telegrad.errors import NotDifferentiable, UsageError
+from telegrad.ops.filling import zeros, zeros_like
+from telegrad.ops.joining import stack
+from telegrad.ops.magnitude import conj
+from telegrad.ops.shaping import reshape
 from telegrad.tensors import Tensor, wrap
 
 __all__ = ["hessian", "jacobian"]
@@ -115,7 +118,7 @@ def _by_columns(
     for i, x in enumerate(values):
         columns.append([])
         for unit in _units(x):
-            tangents = [ops.zeros_like(v) for v in values]
+            tangents = [zeros_like(v) for v in values]
             tangents[i] = unit
             outputs, pushed, aux = jvp(flat, tuple(values), tuple(tangents), has_aux=True)
             columns[-1].append(pushed)
@@ -147,13 +150,13 @@ def _units(x: Tensor) -> list[Tensor]:
 
 def _stacked(parts: Sequence[Tensor], shape: tuple[int, ...], like: Tensor, *, axis: int) -> Tensor:
     if not parts:
-        return ops.zeros(shape, dtype=like.dtype)
-    return ops.reshape(ops.stack(list(parts), axis=axis), shape)
+        return zeros(shape, dtype=like.dtype)
+    return reshape(stack(list(parts), axis=axis), shape)
 
 
 def _conjugated(matrix: Tensor) -> Tensor:
     # A pull gives J^H g; the rows of J are the conjugates.
-    return ops.conj(matrix) if matrix.dtype.kind == "c" else matrix
+    return conj(matrix) if matrix.dtype.kind == "c" else matrix
 
 
 def _check_turns(

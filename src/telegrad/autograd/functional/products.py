@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any
 
-from telegrad import ops
 from telegrad.autograd.functional.arguments import name_of, paired
 from telegrad.autograd.functional.forward import jvp
 from telegrad.autograd.functional.reverse import check_scalar, value_and_grad
 from telegrad.autograd.functional.variables import Variables
 from telegrad.autograd.trees import Tree, flatten, unflatten
+from telegrad.ops.filling import zeros_like
 from telegrad.tensors import Tensor
 from telegrad.tensors.duals import join, split
 from telegrad.tensors.levels import Level
@@ -55,7 +55,7 @@ def _unrecorded_hvp(
         value = split(variables.settle(output), level)[0]
     finally:
         level.close()
-    zeros = [ops.zeros_like(x) if p is None else p for x, p in zip(values, product)]
+    zeros = [zeros_like(x) if p is None else p for x, p in zip(values, product)]
     return value, unflatten(structure, zeros)
 
 

@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from telegrad import ops
 from telegrad.autograd.backward import grad
 from telegrad.autograd.trees import Tree, map_leaves
 from telegrad.errors import DTypeError
 from telegrad.graph import reachable
+from telegrad.ops.creation import asarray
+from telegrad.ops.filling import zeros_like
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.duals import alias_node
 from telegrad.tensors.levels import Tangents
@@ -41,7 +42,7 @@ def as_variable(value: Any, name: str) -> Tensor:
     made = value if isinstance(value, Tensor) else None
     if made is None:
         try:
-            made = ops.asarray(value)
+            made = asarray(value)
         except (TypeError, ValueError) as error:
             raise DTypeError(
                 f"expected tensors or numbers, in tuples, lists or dicts, as {name}, got "
@@ -94,7 +95,7 @@ class Variables:
         """
         pairs = [(y, g) for y, g in zip(outputs, cotangents) if y.node is not None]
         if not pairs:
-            return [ops.zeros_like(x) for x in self._roots]
+            return [zeros_like(x) for x in self._roots]
         create = any(
             self.reach_outside(y) or (g is not None and self.reach_outside(g)) for y, g in pairs
         )
@@ -106,7 +107,7 @@ class Variables:
             create_graph=create,
             allow_unused=True,
         )
-        full = [ops.zeros_like(x) if g is None else g for x, g in zip(self._roots, found)]
+        full = [zeros_like(x) if g is None else g for x, g in zip(self._roots, found)]
         return [self._settled(g) for g in full] if create else full
 
     def reach_outside(self, output: Tensor) -> bool:

@@ -6,8 +6,10 @@ import numpy as np
 
 from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.nn.functional.dropout import dropout
-from telegrad.ops import matmul, softmax, where
+from telegrad.ops.products import matmul
 from telegrad.ops.random import Generator
+from telegrad.ops.selection import where
+from telegrad.ops.softmax import softmax
 from telegrad.tensors import Tensor, wrap
 
 __all__ = ["attention_weights", "scaled_dot_product_attention"]

@@ -4,7 +4,9 @@ from numbers import Integral
 from typing import Any
 
 from telegrad.errors import ShapeError, UsageError
-from telegrad.ops import concat, convolution, reshape
+from telegrad.ops import convolution
+from telegrad.ops.joining import concat
+from telegrad.ops.shaping import reshape
 from telegrad.tensors import Tensor
 
 __all__ = ["conv2d", "pads_of", "pair"]

@@ -1,8 +1,8 @@
 """Dropout."""
 
 from telegrad.errors import UsageError
-from telegrad.ops import bernoulli, zeros_like
-from telegrad.ops.random import Generator
+from telegrad.ops.filling import zeros_like
+from telegrad.ops.random import Generator, bernoulli
 from telegrad.tensors import Tensor
 
 __all__ = ["dropout"]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.errors import DTypeError, ShapeError, UsageError
-from telegrad.ops import getitem, index_set
+from telegrad.ops.indexing import getitem, index_set
 from telegrad.rules.affine import AFFINE, AFFINE_BIASED
 from telegrad.tensors import Tensor, apply
 

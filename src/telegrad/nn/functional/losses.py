@@ -5,10 +5,13 @@ from typing import Any
 import numpy as np
 
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
-from telegrad.ops import abs as absolute
-from telegrad.ops import log_softmax, reshape, softplus, where
-from telegrad.ops import mean as mean_of
-from telegrad.ops import sum as sum_of
+from telegrad.ops.activations import softplus
+from telegrad.ops.magnitude import abs as absolute
+from telegrad.ops.reductions import mean as mean_of
+from telegrad.ops.reductions import sum as sum_of
+from telegrad.ops.selection import where
+from telegrad.ops.shaping import reshape
+from telegrad.ops.softmax import log_softmax
 from telegrad.tensors import Tensor, wrap
 
 __all__ = [

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.errors import ShapeError, UsageError
-from telegrad.ops import reshape
+from telegrad.ops.shaping import reshape
 from telegrad.rules.normalization import LAYER_NORM, NORMALIZE
 from telegrad.tensors import Tensor, apply
 
