@@ -25,7 +25,7 @@ from telegrad.autograd.trees import flatten, unflatten
 from telegrad.errors import GradientError
 from telegrad.graph import next_key
 from telegrad.ops.drawing import Drawn
-from telegrad.tensors import LEAF, Tensor, wrap
+from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.levels import Level, Tangents
 from telegrad.tensors.modes import MODE, Mode, ModeScope
 from telegrad.tensors.saving import restored, stored
@@ -66,7 +66,7 @@ class _KeptArgument:
     __slots__ = ("history", "kept", "sample", "tangents")
 
     def __init__(self, tensor: Tensor, mode: Mode) -> None:
-        self.history = tensor if tensor.node is LEAF else tensor.node
+        self.history = history_of(tensor)
         self.tangents = _lasting(tensor.tangents)
         self.sample = sample(tensor.array)
         self.kept = stored(tensor, mode, "checkpoint")
@@ -78,7 +78,7 @@ class _KeptArgument:
 def _lasting(tangents: dict[Level, Tensor] | None) -> _Lasting:
     """Tangents in a form that the closing of their levels leaves alone."""
     return {
-        level: (t.array, t if t.node is LEAF else t.node, _lasting(t.tangents))
+        level: (t.array, history_of(t), _lasting(t.tangents))
         for level, t in (tangents or {}).items()
     }
 

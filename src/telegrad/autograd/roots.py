@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from telegrad.arrays import backend_of
 from telegrad.errors import DeviceError, DTypeError, GradientError, ShapeError, UsageError
-from telegrad.tensors import LEAF, Tensor, wrap
+from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.shared import unshared
 
 __all__ = ["Gradients", "Tensors", "checked_roots", "listed", "node_of"]
@@ -35,7 +35,7 @@ def node_of(x: Tensor, name: str) -> Any:
             f"expected tensors that require grad as {name}, got one that does not; call "
             "requires_grad_() on it before computing with it"
         )
-    return x if x.node is LEAF else x.node
+    return history_of(x)
 
 
 def checked_roots(
@@ -68,7 +68,7 @@ def checked_roots(
                 "expected a tensor that requires grad to differentiate, got one that does not and "
                 "has no grad_fn; was it computed under no_grad, or from constants only?"
             )
-        node = x if x.node is LEAF else x.node
+        node = history_of(x)
         start = _start(x, gradient, f"{name}[{i}]", recorded)
         roots[node] = roots[node] + start if node in roots else start
     return roots

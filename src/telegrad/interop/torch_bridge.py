@@ -29,7 +29,7 @@ from telegrad.interop import torch_version
 from telegrad.interop.torch_arrays import CPU, cooked, is_transformed, raw
 from telegrad.interop.torch_levels import bind, make_dual, tangent_of
 from telegrad.interop.torch_modes import is_recording, run_ordinarily
-from telegrad.tensors import LEAF, Tensor, wrap
+from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.accumulating import accumulate
 from telegrad.tensors.hooked import Hooked
 from telegrad.tensors.modes import MODE, ModeScope
@@ -267,7 +267,7 @@ def to_torch(tensor: Any) -> Any:
         else:
             array = array.copy()
     value = cooked(array, torch.from_numpy(np.empty(0, tensor.dtype)).dtype)
-    node = tensor if tensor.node is LEAF else tensor.node
+    node = history_of(tensor)
     behind = [each for each in reachable([node]) if isinstance(each, Entry)]
     return join(value, node, [each for each in behind if each.tensor is not None])
 

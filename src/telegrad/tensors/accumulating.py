@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.arrays.ownership import HELD
-from telegrad.tensors.tensor import LEAF, Tensor, wrap
+from telegrad.tensors.tensor import Tensor, history_of, wrap
 
 __all__ = ["accumulate", "own"]
 
@@ -26,8 +26,7 @@ def own(gradient: Any, is_alone: bool) -> Any:
     """
     if type(gradient) is not np.ndarray:
         if isinstance(gradient, Tensor):
-            history = gradient if gradient.node is LEAF else gradient.node
-            return wrap(gradient.array, history, gradient.tangents)
+            return wrap(gradient.array, history_of(gradient), gradient.tangents)
         return np.array(gradient) if isinstance(gradient, np.generic) else gradient
     base = gradient.base
     if is_alone and base is not None:

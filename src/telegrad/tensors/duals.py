@@ -25,7 +25,7 @@ from telegrad.tensors.levels import Level, Tangents
 from telegrad.tensors.modes import MODE, no_grad
 from telegrad.tensors.recorded import OutputNode, RowNode, variant
 from telegrad.tensors.saving import stored_result
-from telegrad.tensors.tensor import LEAF, Tensor, wrap
+from telegrad.tensors.tensor import Tensor, history_of, wrap
 
 __all__ = [
     "alias",
@@ -51,7 +51,7 @@ def alias(x: Tensor, tangents: dict[Level, Tensor]) -> Tensor:
     """The value of `x` with these tangents instead of its own; recorded where `x` requires grad."""
     node = None
     if x.node is not None and MODE.get().recording:
-        node = alias_node(x if x.node is LEAF else x.node)
+        node = alias_node(history_of(x))
     return wrap(x.array, node, Tangents(tangents) if tangents else None)
 
 
@@ -99,7 +99,7 @@ def restricted(x: Tensor, level: Level) -> Tensor:
     if x.tangents is None:
         return x
     outer = {at: t for at, t in x.tangents.items() if at.depth < level.depth}
-    return wrap(x.array, x if x.node is LEAF else x.node, Tangents(outer) if outer else None)
+    return wrap(x.array, history_of(x), Tangents(outer) if outer else None)
 
 
 def without_history(x: Tensor) -> Tensor:

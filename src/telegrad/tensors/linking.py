@@ -15,7 +15,7 @@ from telegrad.arrays import backend_of
 from telegrad.graph import Cotangent, NodeHooks, next_key
 from telegrad.tensors.hooked import Hooked
 from telegrad.tensors.lent import lent
-from telegrad.tensors.tensor import LEAF, Tensor, wrap
+from telegrad.tensors.tensor import Tensor, history_of, wrap
 
 __all__ = ["LinkNode", "link"]
 
@@ -53,7 +53,7 @@ class LinkNode(msgspec.Struct, Hooked, eq=False, weakref=True):
 
 def link(gradient: Tensor, edge: Any, origin: str, gives_zeros: bool) -> Tensor:
     """`gradient`, of an input whose node is `edge`, as one that refers to that input."""
-    history = gradient if gradient.node is LEAF else gradient.node
+    history = history_of(gradient)
     edges = (edge,) if history is None else (history, edge)
     node = LinkNode(edges, next_key(), origin, gives_zeros)
     return wrap(gradient.array, node, gradient.tangents)

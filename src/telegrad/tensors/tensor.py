@@ -32,7 +32,7 @@ from telegrad.tensors.modes import MODE
 from telegrad.tensors.numpy_protocols import NumpyProtocols
 from telegrad.tensors.operators import Operators
 
-__all__ = ["LEAF", "Tensor", "wrap"]
+__all__ = ["LEAF", "Tensor", "history_of", "wrap"]
 
 LEAF: Final = Primitive("leaf", vjp=())
 """In the place of a node: this tensor is its own."""
@@ -239,7 +239,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
             raise GradientError(
                 "expected a tensor that requires grad, got a constant; no gradient will pass here"
             )
-        return Handle(hooks_of(self if self.node is LEAF else self.node).tensor, hook)
+        return Handle(hooks_of(history_of(self)).tensor, hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[["Tensor"], None]) -> Handle:
         """Calls ``hook(tensor)`` after a pass has added to this leaf's ``.grad``."""
@@ -446,6 +446,11 @@ def wrap(array: Any, node: Any = None, tangents: dict[Any, Tensor] | None = None
     tensor.tangents = tangents
     tensor.state = None
     return tensor
+
+
+def history_of(x: Tensor) -> Any:
+    """The node that gradients of `x` go to, which may be `x` itself; None for a constant."""
+    return x if x.node is LEAF else x.node
 
 
 def rebuild(array: Any, requires_grad: bool) -> Tensor:

@@ -18,9 +18,8 @@ from telegrad.autograd.function.context import (
     savings_of,
 )
 from telegrad.autograd.function.node import FunctionNode, describe
-from telegrad.autograd.function.savings import history_of
 from telegrad.errors import DTypeError, NotDifferentiable, ShapeError, UsageError
-from telegrad.tensors import Tensor, wrap
+from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.anomaly import where_recorded
 from telegrad.tensors.duals import attach, restricted
 from telegrad.tensors.lent import lent

@@ -6,9 +6,8 @@ from typing import Any
 
 from telegrad.autograd.function.context import savings_of
 from telegrad.autograd.function.node import RefusingNode
-from telegrad.autograd.function.savings import history_of
 from telegrad.errors import NotDifferentiable
-from telegrad.tensors import Tensor, wrap
+from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.modes import MODE, no_grad
 
 __all__ = ["once_differentiable"]

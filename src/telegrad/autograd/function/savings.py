@@ -10,16 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from telegrad.errors import GraphFreedError
-from telegrad.tensors import LEAF, Tensor, wrap
+from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.modes import Mode
 from telegrad.tensors.saving import has_tangents, restored, stored
 
-__all__ = ["Savings", "history_of"]
-
-
-def history_of(x: Tensor) -> Any:
-    """The node that gradients of `x` go to, or None."""
-    return x if x.node is LEAF else x.node
+__all__ = ["Savings"]
 
 
 class Saved:

@@ -20,7 +20,7 @@ from telegrad.errors import DTypeError
 from telegrad.graph import reachable
 from telegrad.ops.creation import asarray
 from telegrad.ops.filling import zeros_like
-from telegrad.tensors import LEAF, Tensor, wrap
+from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.duals import alias_node
 from telegrad.tensors.levels import Tangents
 from telegrad.tensors.modes import MODE, Recording
@@ -70,7 +70,7 @@ class Variables:
 
     def _fresh(self, value: Tensor) -> Tensor:
         if value.node is not None and self._records_outside:
-            node = alias_node(value if value.node is LEAF else value.node)
+            node = alias_node(history_of(value))
         else:
             node = alias_node()
             self._free.add(node)
@@ -114,7 +114,7 @@ class Variables:
         """Whether something outside may want the derivative of what `output` leads to."""
         if not self._records_outside:
             return False
-        node = output if output.node is LEAF else output.node
+        node = history_of(output)
         if node is not None and self._reaches_outside(node):
             return True
         return any(map(self.reach_outside, (output.tangents or {}).values()))
@@ -124,7 +124,7 @@ class Variables:
         return map_leaves(lambda x: self._settled(x) if isinstance(x, Tensor) else x, tree)
 
     def _settled(self, x: Tensor) -> Tensor:
-        node = x if x.node is LEAF else x.node
+        node = history_of(x)
         if x.tangents:
             tangents = Tangents({level: self._settled(t) for level, t in x.tangents.items()})
         else:
