@@ -7,7 +7,7 @@ compute that factor again: it costs less than the memory.
 import math
 from typing import Any
 
-from telegrad.rules.primitive import Primitive
+from telegrad.rules.primitive import of_slopes
 from telegrad.rules.special import normal_density
 
 __all__ = [
@@ -22,42 +22,17 @@ __all__ = [
 ]
 
 
-RELU = Primitive(
-    "relu",
-    saves=("out",),
-    vjp=(lambda xp, g, s: xp.where_nonzero(g, s.out),),
-    jvp=(lambda xp, t, s: xp.where_nonzero(t, s.out),),
-    elementwise=True,
-    floating=True,
-)
+RELU = of_slopes("relu", ("out",), lambda xp, v, s: xp.where_nonzero(v, s.out))
+SIGMOID = of_slopes("sigmoid", ("out",), lambda xp, v, s: v * (s.out - s.out * s.out))
 
-SIGMOID = Primitive(
-    "sigmoid",
-    saves=("out",),
-    vjp=(lambda xp, g, s: g * (s.out - s.out * s.out),),
-    jvp=(lambda xp, t, s: t * (s.out - s.out * s.out),),
-    elementwise=True,
-    floating=True,
-)
-
-LOG_SIGMOID = Primitive(
+LOG_SIGMOID = of_slopes(
     "log_sigmoid",
+    ("x",),
+    lambda xp, v, s: v * xp.sigmoid(-s.x),
     forward=lambda xp, x: -xp.softplus(-x),
-    saves=("x",),
-    vjp=(lambda xp, g, s: g * xp.sigmoid(-s.x),),
-    jvp=(lambda xp, t, s: t * xp.sigmoid(-s.x),),
-    elementwise=True,
-    floating=True,
 )
 
-SOFTPLUS = Primitive(
-    "softplus",
-    saves=("x",),
-    vjp=(lambda xp, g, s: g * xp.sigmoid(s.x),),
-    jvp=(lambda xp, t, s: t * xp.sigmoid(s.x),),
-    elementwise=True,
-    floating=True,
-)
+SOFTPLUS = of_slopes("softplus", ("x",), lambda xp, v, s: v * xp.sigmoid(s.x))
 
 
 def _silu_rule(xp: Any, v: Any, s: Any) -> Any:
@@ -65,30 +40,14 @@ def _silu_rule(xp: Any, v: Any, s: Any) -> Any:
     return v * (gate + s.x * (gate - gate * gate))
 
 
-SILU = Primitive(
-    "silu",
-    forward=lambda xp, x: x * xp.sigmoid(x),
-    saves=("x",),
-    vjp=(_silu_rule,),
-    jvp=(_silu_rule,),
-    elementwise=True,
-    floating=True,
-)
+SILU = of_slopes("silu", ("x",), _silu_rule, forward=lambda xp, x: x * xp.sigmoid(x))
 
 
 def _gelu_rule(xp: Any, v: Any, s: Any) -> Any:
     return v * (xp.ndtr(s.x) + s.x * normal_density(xp, s.x))
 
 
-GELU = Primitive(
-    "gelu",
-    forward=lambda xp, x: x * xp.ndtr(x),
-    saves=("x",),
-    vjp=(_gelu_rule,),
-    jvp=(_gelu_rule,),
-    elementwise=True,
-    floating=True,
-)
+GELU = of_slopes("gelu", ("x",), _gelu_rule, forward=lambda xp, x: x * xp.ndtr(x))
 
 _ROOT = math.sqrt(2 / math.pi)
 _CUBE = 0.044715
@@ -101,14 +60,11 @@ def _gelu_tanh_rule(xp: Any, v: Any, s: Any) -> Any:
     return v * ((bend + 1) * 0.5 + s.x * slope * 0.5)
 
 
-GELU_TANH = Primitive(
+GELU_TANH = of_slopes(
     "gelu_tanh",
+    ("x",),
+    _gelu_tanh_rule,
     forward=lambda xp, x: x * (xp.tanh(x * (x * x * (_ROOT * _CUBE) + _ROOT)) + 1) * 0.5,
-    saves=("x",),
-    vjp=(_gelu_tanh_rule,),
-    jvp=(_gelu_tanh_rule,),
-    elementwise=True,
-    floating=True,
 )
 
 ROWS = (RELU, SIGMOID, LOG_SIGMOID, SOFTPLUS, SILU, GELU, GELU_TANH)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from telegrad.rules.primitive import LINEAR, SAME, ZERO, Primitive
+from telegrad.rules.primitive import LINEAR, SAME, ZERO, Primitive, of_slopes
 
 __all__ = [
     "ADD",
@@ -60,31 +60,12 @@ def _times(xp: Any, s: Any) -> Any:
     return xp.where(beyond, xp.floor(xp.sign(s.x) * xp.sign(s.y) / 2), xp.floor_divide(s.x, s.y))
 
 
-REMAINDER = Primitive(
-    "remainder",
-    saves=("", "x y"),
-    vjp=(SAME, lambda xp, g, s: -g * _times(xp, s)),
-    jvp=(SAME, lambda xp, t, s: -t * _times(xp, s)),
-    elementwise=True,
+REMAINDER = of_slopes(
+    "remainder", ("", "x y"), SAME, lambda xp, v, s: -v * _times(xp, s), floating=False
 )
 
-SQUARE = Primitive(
-    "square",
-    saves=("x",),
-    vjp=(lambda xp, g, s: g * (s.x + s.x),),
-    jvp=(lambda xp, t, s: t * (s.x + s.x),),
-    elementwise=True,
-)
-
-RECIPROCAL = Primitive(
-    "reciprocal",
-    saves=("out",),
-    vjp=(lambda xp, g, s: -g * s.out * s.out,),
-    jvp=(lambda xp, t, s: -t * s.out * s.out,),
-    elementwise=True,
-    floating=True,
-    poles=True,
-)
+SQUARE = of_slopes("square", ("x",), lambda xp, v, s: v * (s.x + s.x), floating=False)
+RECIPROCAL = of_slopes("reciprocal", ("out",), lambda xp, v, s: -v * s.out * s.out, poles=True)
 
 
 def _pow_by_base(xp: Any, v: Any, s: Any) -> Any:
@@ -119,13 +100,8 @@ def _pow_by_exponent(xp: Any, v: Any, s: Any) -> Any:
     return v * xp.where(at_zero, xp.zeros_like(s.out), s.out * log)
 
 
-POW = Primitive(
-    "pow",
-    saves=("x y", "x y out"),
-    vjp=(_pow_by_base, _pow_by_exponent),
-    jvp=(_pow_by_base, _pow_by_exponent),
-    elementwise=True,
-    poles=True,
+POW = of_slopes(
+    "pow", ("x y", "x y out"), _pow_by_base, _pow_by_exponent, floating=False, poles=True
 )
 
 ROWS = (

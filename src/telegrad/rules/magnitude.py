@@ -7,7 +7,7 @@ themselves: the vjp is the adjoint of the jvp for the inner product Re(conj(a) b
 from typing import Any
 
 from telegrad.rules.hermitian import is_complex
-from telegrad.rules.primitive import ZERO, Primitive
+from telegrad.rules.primitive import ZERO, Primitive, of_slopes
 
 __all__ = ["ABS", "COPYSIGN", "ROWS", "SIGN", "real_product"]
 
@@ -55,13 +55,6 @@ def _copysign_slope(xp: Any, v: Any, s: Any) -> Any:
     return v * xp.sign(s.x) * xp.copysign(xp.ones_like(s.y), s.y)
 
 
-COPYSIGN = Primitive(
-    "copysign",
-    saves=("x y", ""),
-    vjp=(_copysign_slope, ZERO),
-    jvp=(_copysign_slope, ZERO),
-    elementwise=True,
-    floating=True,
-)
+COPYSIGN = of_slopes("copysign", ("x y", ""), _copysign_slope, ZERO)
 
 ROWS = (ABS, SIGN, COPYSIGN)

@@ -32,7 +32,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
-__all__ = ["LINEAR", "NOT_DIFFERENTIABLE", "SAME", "ZERO", "Primitive", "Rule"]
+__all__ = ["LINEAR", "NOT_DIFFERENTIABLE", "SAME", "ZERO", "Primitive", "Rule", "of_slopes"]
 
 Rule: TypeAlias = Callable[[Any, Any, Any], Any]
 
@@ -154,3 +154,28 @@ class Primitive:
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
+
+
+def of_slopes(
+    name: str,
+    saves: Sequence[str],
+    *slopes: Rule,
+    forward: Callable[..., Any] | None = None,
+    inputs: Sequence[str] | None = None,
+    options: Sequence[str] = (),
+    floating: bool = True,
+    poles: bool = False,
+) -> Primitive:
+    """The row of an elementwise function: a rule an input, ``slope(xp, v, s)``, for both modes."""
+    return Primitive(
+        name,
+        forward=forward,
+        saves=saves,
+        vjp=slopes,
+        jvp=slopes,
+        inputs=inputs,
+        options=options,
+        elementwise=True,
+        floating=floating,
+        poles=poles,
+    )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from telegrad.rules.primitive import LINEAR, ZERO, Primitive
+from telegrad.rules.primitive import LINEAR, ZERO, Primitive, of_slopes
 
 __all__ = [
     "CLIP_HIGH",
@@ -54,53 +54,41 @@ def _larger(xp: Any, v: Any, a: Any, b: Any) -> Any:
     return xp.where(a < b, xp.zeros_like(v), xp.where(a == b, v * 0.5, v))
 
 
-MAXIMUM = Primitive(
+MAXIMUM = of_slopes(
     "maximum",
-    saves=("x y", "x y"),
-    vjp=(lambda xp, g, s: _larger(xp, g, s.x, s.y), lambda xp, g, s: _larger(xp, g, s.y, s.x)),
-    jvp=(lambda xp, t, s: _larger(xp, t, s.x, s.y), lambda xp, t, s: _larger(xp, t, s.y, s.x)),
-    elementwise=True,
+    ("x y", "x y"),
+    lambda xp, v, s: _larger(xp, v, s.x, s.y),
+    lambda xp, v, s: _larger(xp, v, s.y, s.x),
+    floating=False,
 )
 
-MINIMUM = Primitive(
+MINIMUM = of_slopes(
     "minimum",
-    saves=("x y", "x y"),
-    vjp=(lambda xp, g, s: _larger(xp, g, s.y, s.x), lambda xp, g, s: _larger(xp, g, s.x, s.y)),
-    jvp=(lambda xp, t, s: _larger(xp, t, s.y, s.x), lambda xp, t, s: _larger(xp, t, s.x, s.y)),
-    elementwise=True,
+    ("x y", "x y"),
+    lambda xp, v, s: _larger(xp, v, s.y, s.x),
+    lambda xp, v, s: _larger(xp, v, s.x, s.y),
+    floating=False,
 )
 
 # Unlike maximum and minimum, a value on the bound keeps the whole gradient, as in PyTorch's clamp.
-CLIP_LOW = Primitive(
+CLIP_LOW = of_slopes(
     "clip_low",
+    ("x low", "x low"),
+    lambda xp, v, s: _chosen(xp, v, s.x >= s.low),
+    lambda xp, v, s: _chosen(xp, v, s.x < s.low),
     forward=lambda xp, x, low: xp.maximum(x, low),
     inputs=("x", "low"),
-    saves=("x low", "x low"),
-    vjp=(
-        lambda xp, g, s: _chosen(xp, g, s.x >= s.low),
-        lambda xp, g, s: _chosen(xp, g, s.x < s.low),
-    ),
-    jvp=(
-        lambda xp, t, s: _chosen(xp, t, s.x >= s.low),
-        lambda xp, t, s: _chosen(xp, t, s.x < s.low),
-    ),
-    elementwise=True,
+    floating=False,
 )
 
-CLIP_HIGH = Primitive(
+CLIP_HIGH = of_slopes(
     "clip_high",
+    ("x high", "x high"),
+    lambda xp, v, s: _chosen(xp, v, s.x <= s.high),
+    lambda xp, v, s: _chosen(xp, v, s.x > s.high),
     forward=lambda xp, x, high: xp.minimum(x, high),
     inputs=("x", "high"),
-    saves=("x high", "x high"),
-    vjp=(
-        lambda xp, g, s: _chosen(xp, g, s.x <= s.high),
-        lambda xp, g, s: _chosen(xp, g, s.x > s.high),
-    ),
-    jvp=(
-        lambda xp, t, s: _chosen(xp, t, s.x <= s.high),
-        lambda xp, t, s: _chosen(xp, t, s.x > s.high),
-    ),
-    elementwise=True,
+    floating=False,
 )
 
 TRIL = Primitive(
