@@ -91,10 +91,10 @@ def setitem(x: Tensor, index: Any, value: ArrayLike) -> None:
     x.rebind(index_set(x, astype(value, x.dtype, copy=False), index=index))
 
 
-def in_place(x: Tensor, symbol: str, compute: Callable[[Tensor], Tensor]) -> Tensor:
-    """``x += y`` and its kin: x gets the result as its new value and history."""
+def in_place(x: Tensor, symbol: str, compute: Callable[[Any, Any], Tensor], other: Any) -> Tensor:
+    """``x += other`` and its kin: x gets the result as its new value and history."""
     refuse_in_place(x, symbol)
-    result = compute(x)
+    result = compute(x, other)
     if result.shape != x.shape:
         raise ShapeError(
             f"expected a result of shape {x.shape} for {symbol}, got {result.shape}; the left side "

@@ -4,7 +4,9 @@ In-place operators give the Tensor a new value and a new history (``Tensor.rebin
 saw the old value sees the new one.
 """
 
-from typing import TYPE_CHECKING, Any, Self
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from telegrad.errors import DTypeError
 from telegrad.rules.arithmetic import (
@@ -34,6 +36,13 @@ if TYPE_CHECKING:
     from telegrad.tensors.tensor import Tensor
 
 __all__ = ["Operators"]
+
+
+def _in_place(symbol: str, compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def call(self: Any, other: Any, /) -> Any:
+        return lent.namespace.in_place(self, symbol, compute, other)
+
+    return call
 
 
 class Operators:
@@ -102,44 +111,19 @@ class Operators:
     def __contains__(self, value: Any, /) -> bool:
         return bool(lent.namespace.any(self == value))
 
-    def __iadd__(self, other: Any, /) -> Self:
-        return lent.namespace.in_place(self, "+=", lambda x: x + other)  # type: ignore[no-any-return]
-
-    def __isub__(self, other: Any, /) -> Self:
-        return lent.namespace.in_place(self, "-=", lambda x: x - other)  # type: ignore[no-any-return]
-
-    def __imul__(self, other: Any, /) -> Self:
-        return lent.namespace.in_place(self, "*=", lambda x: x * other)  # type: ignore[no-any-return]
-
-    def __itruediv__(self, other: Any, /) -> Self:
-        return lent.namespace.in_place(self, "/=", lambda x: x / other)  # type: ignore[no-any-return]
-
-    def __ipow__(self, other: Any, /) -> Self:
-        return lent.namespace.in_place(self, "**=", lambda x: x**other)  # type: ignore[no-any-return]
-
-    def __ifloordiv__(self, other: Any, /) -> Self:
-        return lent.namespace.in_place(self, "//=", lambda x: x // other)  # type: ignore[no-any-return]
-
-    def __imod__(self, other: Any, /) -> Self:
-        return lent.namespace.in_place(self, "%=", lambda x: x % other)  # type: ignore[no-any-return]
-
-    def __imatmul__(self, other: Any, /) -> Self:
-        return lent.namespace.in_place(self, "@=", lambda x: x @ other)  # type: ignore[no-any-return]
-
-    def __iand__(self, other: Any, /) -> Self:
-        return lent.namespace.in_place(self, "&=", lambda x: x & other)  # type: ignore[no-any-return]
-
-    def __ior__(self, other: Any, /) -> Self:
-        return lent.namespace.in_place(self, "|=", lambda x: x | other)  # type: ignore[no-any-return]
-
-    def __ixor__(self, other: Any, /) -> Self:
-        return lent.namespace.in_place(self, "^=", lambda x: x ^ other)  # type: ignore[no-any-return]
-
-    def __ilshift__(self, other: Any, /) -> Self:
-        return lent.namespace.in_place(self, "<<=", lambda x: x << other)  # type: ignore[no-any-return]
-
-    def __irshift__(self, other: Any, /) -> Self:
-        return lent.namespace.in_place(self, ">>=", lambda x: x >> other)  # type: ignore[no-any-return]
+    __iadd__ = _in_place("+=", operator.add)
+    __isub__ = _in_place("-=", operator.sub)
+    __imul__ = _in_place("*=", operator.mul)
+    __itruediv__ = _in_place("/=", operator.truediv)
+    __ipow__ = _in_place("**=", operator.pow)
+    __ifloordiv__ = _in_place("//=", operator.floordiv)
+    __imod__ = _in_place("%=", operator.mod)
+    __imatmul__ = _in_place("@=", operator.matmul)
+    __iand__ = _in_place("&=", operator.and_)
+    __ior__ = _in_place("|=", operator.or_)
+    __ixor__ = _in_place("^=", operator.xor)
+    __ilshift__ = _in_place("<<=", operator.lshift)
+    __irshift__ = _in_place(">>=", operator.rshift)
 
 
 _EQUAL = binary(EQUAL)
