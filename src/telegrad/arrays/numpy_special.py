@@ -18,10 +18,6 @@ def erfc(x: Any) -> Any:
     return scipy_special().erfc(x)
 
 
-def lgamma(x: Any) -> Any:
-    return host_lgamma(x)
-
-
 def digamma(x: Any) -> Any:
     return scipy_special().digamma(x)
 
@@ -111,7 +107,7 @@ OVERRIDES: dict[str, Any] = {
     "digamma": digamma,
     "erf": erf,
     "erfc": erfc,
-    "lgamma": lgamma,
+    "lgamma": host_lgamma,
     "log_softmax": log_softmax,
     "logsumexp": logsumexp,
     "ndtr": ndtr,

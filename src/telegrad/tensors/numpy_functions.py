@@ -17,36 +17,28 @@ from telegrad.tensors.numpy_linalg import FFT, LINALG
 __all__ = ["FUNCTIONS"]
 
 
-def _max(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return lent.namespace.max(a, axis=axis, keepdims=keepdims)
+def _reduction(name: str) -> Callable[..., Any]:
+    def reduce(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+        return getattr(lent.namespace, name)(a, axis=axis, keepdims=keepdims)
+
+    return reduce
 
 
-def _min(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return lent.namespace.min(a, axis=axis, keepdims=keepdims)
+def _total(name: str) -> Callable[..., Any]:
+    def total(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+        return getattr(lent.namespace, name)(a, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    return total
 
 
-def _sum(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
-    return lent.namespace.sum(a, axis=axis, dtype=dtype, keepdims=keepdims)
+def _spread(name: str) -> Callable[..., Any]:
+    def spread(
+        a: Any, axis: Any = None, *, ddof: float = 0, correction: float = 0, keepdims: bool = False
+    ) -> Any:
+        function = getattr(lent.namespace, name)
+        return function(a, axis=axis, correction=correction or ddof, keepdims=keepdims)
 
-
-def _prod(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
-    return lent.namespace.prod(a, axis=axis, dtype=dtype, keepdims=keepdims)
-
-
-def _mean(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return lent.namespace.mean(a, axis=axis, keepdims=keepdims)
-
-
-def _var(
-    a: Any, axis: Any = None, *, ddof: float = 0, correction: float = 0, keepdims: bool = False
-) -> Any:
-    return lent.namespace.var(a, axis=axis, correction=correction or ddof, keepdims=keepdims)
-
-
-def _std(
-    a: Any, axis: Any = None, *, ddof: float = 0, correction: float = 0, keepdims: bool = False
-) -> Any:
-    return lent.namespace.std(a, axis=axis, correction=correction or ddof, keepdims=keepdims)
+    return spread
 
 
 def _running(name: str) -> Callable[..., Any]:
@@ -55,19 +47,6 @@ def _running(name: str) -> Callable[..., Any]:
         return getattr(lent.namespace, name)(values, axis=axis or 0, dtype=dtype)
 
     return running
-
-
-def _flag(name: str) -> Callable[..., Any]:
-    def flag(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-        return getattr(lent.namespace, name)(a, axis=axis, keepdims=keepdims)
-
-    return flag
-
-
-def _squeeze(a: Any, axis: Any = None) -> Any:
-    if axis is None:
-        axis = tuple(i for i, length in enumerate(a.shape) if length == 1)
-    return lent.namespace.squeeze(a, axis=axis)
 
 
 def _axes(axis: Any) -> Any:
@@ -86,12 +65,6 @@ def _expand_dims(a: Any, axis: Any) -> Any:
 def _transpose(a: Any, axes: Any = None) -> Any:
     order = tuple(reversed(range(a.ndim))) if axes is None else tuple(axes)
     return lent.namespace.permute_dims(a, order)
-
-
-def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
-    order = list(range(a.ndim))
-    order[axis1], order[axis2] = order[axis2], order[axis1]
-    return lent.namespace.permute_dims(a, tuple(order))
 
 
 def _reshape(a: Any, /, shape: Any) -> Any:
@@ -160,23 +133,18 @@ def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     return lent.namespace.take_along_axis(values, indices, axis=axis or 0)
 
 
-def _where(condition: Any, x: Any, y: Any, /) -> Any:
-    return lent.namespace.where(condition, x, y)
-
-
 def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
     low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
     return lent.namespace.clip(a, low, high)
 
 
-def _sort(a: Any, axis: int | None = -1, *, stable: bool = True) -> Any:
-    values = lent.namespace.reshape(a, (-1,)) if axis is None else a
-    return lent.namespace.sort(values, axis=-1 if axis is None else axis, stable=stable)
+def _ordering(name: str) -> Callable[..., Any]:
+    def order(a: Any, axis: int | None = -1, *, stable: bool = True) -> Any:
+        values = lent.namespace.reshape(a, (-1,)) if axis is None else a
+        at = -1 if axis is None else axis
+        return getattr(lent.namespace, name)(values, axis=at, stable=stable)
 
-
-def _argsort(a: Any, axis: int | None = -1, *, stable: bool = True) -> Any:
-    values = lent.namespace.reshape(a, (-1,)) if axis is None else a
-    return lent.namespace.argsort(values, axis=-1 if axis is None else axis, stable=stable)
+    return order
 
 
 def _round(a: Any, decimals: int = 0) -> Any:
@@ -213,22 +181,22 @@ def _values(x: Any) -> Any:
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     # Many values to fewer
-    np.all: _flag("all"),
-    np.amax: _max,
-    np.amin: _min,
-    np.any: _flag("any"),
-    np.argmax: _flag("argmax"),
-    np.argmin: _flag("argmin"),
-    np.count_nonzero: _flag("count_nonzero"),
+    np.all: _reduction("all"),
+    np.amax: _reduction("max"),
+    np.amin: _reduction("min"),
+    np.any: _reduction("any"),
+    np.argmax: _reduction("argmax"),
+    np.argmin: _reduction("argmin"),
+    np.count_nonzero: _reduction("count_nonzero"),
     np.cumprod: _running("cumulative_prod"),
     np.cumsum: _running("cumulative_sum"),
-    np.max: _max,
-    np.mean: _mean,
-    np.min: _min,
-    np.prod: _prod,
-    np.std: _std,
-    np.sum: _sum,
-    np.var: _var,
+    np.max: _reduction("max"),
+    np.mean: _reduction("mean"),
+    np.min: _reduction("min"),
+    np.prod: _total("prod"),
+    np.std: _spread("std"),
+    np.sum: _total("sum"),
+    np.var: _spread("var"),
     # The same values in another shape or order
     np.astype: lambda x, dtype, /: x.to(dtype),
     np.atleast_1d: _atleast(1),
@@ -251,9 +219,9 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.reshape: _reshape,
     np.roll: lambda a, shift, axis=None: lent.namespace.roll(a, _axes(shift), axis=_axes(axis)),
     np.split: _split,
-    np.squeeze: _squeeze,
+    np.squeeze: lambda a, axis=None: lent.namespace.squeeze(a, axis=axis),
     np.stack: _stack,
-    np.swapaxes: _swapaxes,
+    np.swapaxes: lambda a, axis1, axis2: a.transpose(axis1, axis2),
     np.tile: lambda A, reps: lent.namespace.tile(A, (reps,) if isinstance(reps, int) else reps),
     np.transpose: _transpose,
     np.tril: lambda m, k=0: lent.namespace.tril(m, k=k),
@@ -261,7 +229,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.unstack: lambda x, /, *, axis=0: lent.namespace.unstack(x, axis=axis),
     np.vstack: _vstack,
     # Choosing, finding and filling
-    np.argsort: _argsort,
+    np.argsort: _ordering("argsort"),
     np.clip: _clip,
     np.diff: _diff,
     np.empty_like: lambda prototype, dtype=None: lent.namespace.empty_like(prototype, dtype=dtype),
@@ -276,10 +244,10 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.searchsorted: lambda a, v, side="left": lent.namespace.searchsorted(
         lent.namespace.asarray(a), lent.namespace.asarray(v), side=side
     ),
-    np.sort: _sort,
+    np.sort: _ordering("sort"),
     np.take: _take,
     np.take_along_axis: _take_along_axis,
-    np.where: _where,
+    np.where: lambda condition, x, y, /: lent.namespace.where(condition, x, y),
     np.zeros_like: lambda a, dtype=None: lent.namespace.zeros_like(a, dtype=dtype),
     # Parts and rounding
     np.around: _round,
