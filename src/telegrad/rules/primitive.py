@@ -69,6 +69,7 @@ class Primitive:
         "differentiable",
         "elementwise",
         "exact",
+        "facts",
         "floating",
         "forward",
         "gaps",
@@ -114,6 +115,9 @@ class Primitive:
         count = 1 if isinstance(vjp, Word) else len(vjp)
         self.inputs = tuple(inputs) if inputs is not None else _INPUT_NAMES[count]
         self.saves = tuple(saves) or ("",) * count
+        named = {word for words in self.saves for word in words.split() if "." in word}
+        self.facts = tuple((f.replace(".", "_"), *f.split(".")) for f in sorted(named))
+        """The attributes of inputs that ``saves`` names: (as rules read it, input, attribute)."""
         self.options = tuple(options)
         self.outputs = tuple(outputs)
         self.holomorphic = holomorphic

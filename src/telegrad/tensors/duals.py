@@ -12,6 +12,7 @@ stored.
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -131,7 +132,8 @@ def carry_tangents(
         nodes = [node]
     outputs = [wrap(part, n) for part, n in zip(parts, nodes)]
     for level in sorted(levels, key=lambda each: each.depth):
-        tangents = _at_level(row, inputs, outputs, options, level)
+        with nullcontext() if level.records else no_grad():
+            tangents = _at_level(row, inputs, outputs, options, level)
         for output, tangent in zip(outputs, tangents):
             if tangent is not None:
                 attach(output, level, tangent)
@@ -144,6 +146,7 @@ def carry_tangents(
     return tuple(outputs) if row.outputs else outputs[0]
 
 
+@silent
 def _at_level(
     row: Primitive,
     inputs: Sequence[Tensor],
@@ -152,29 +155,14 @@ def _at_level(
     level: Level,
 ) -> Sequence[Tensor | None]:
     """The tangents of all outputs at one level: the sum over the inputs that have one."""
-    if level.records:
-        return _by_rules(row, inputs, outputs, options, level)
-    with no_grad():
-        return _by_rules(row, inputs, outputs, options, level)
-
-
-@silent
-def _by_rules(
-    row: Primitive,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    options: dict[str, Any],
-    level: Level,
-) -> Sequence[Tensor | None]:
     xp = lent.namespace
     primals = [restricted(x, level) for x in inputs]
     results = [restricted(out, level) for out in outputs]
     s = SimpleNamespace(**options, **dict(zip(row.inputs, primals)))
     for name, out in zip(row.outputs or ("out",), results):
         setattr(s, name, out)
-    for fact in {f for saves in row.saves for f in saves.split() if "." in f}:
-        name, _, what = fact.partition(".")
-        setattr(s, f"{name}_{what}", getattr(getattr(s, name), what))
+    for slot, name, what in row.facts:
+        setattr(s, slot, getattr(getattr(s, name), what))
     total: list[Tensor | None] = [None] * len(outputs)
     for i, x in enumerate(inputs):
         tangent = (x.tangents or {}).get(level)

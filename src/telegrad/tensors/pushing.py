@@ -199,8 +199,7 @@ def _points(row: Primitive) -> Callable[..., Any]:
 
 
 def _point_type(row: Primitive) -> Callable[..., Any]:
-    named = sorted({f for saves in row.saves for f in saves.split() if "." in f})
-    facts = [(f.replace(".", "_"), *f.split(".")) for f in named]
+    facts = row.facts
     values = [(name, Any) for name in (*row.inputs, "out")]
     others = [(name, Any, None) for name in (*row.options, *(slot for slot, _, _ in facts))]
     struct = msgspec.defstruct(f"{row.name}_point", [*values, *others])

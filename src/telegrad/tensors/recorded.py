@@ -60,6 +60,7 @@ class RowNode(_Optional, Hooked, eq=False):
     plan: ClassVar[tuple[int, ...]]
     """Which of (inputs, results) each slot for a value holds."""
     facts_plan: ClassVar[tuple[tuple[int, str], ...]]
+    """Where each fact comes from: an input and its attribute, or -1 and an option."""
     saves: ClassVar[int]
     """A bit for each input and, last, one for the result: what the slots hold, in that order."""
     conjugates: ClassVar[bool]
@@ -258,7 +259,8 @@ def _make_variant(row: Primitive, mask: int, is_complex: bool) -> type[RowNode]:
     if row.outputs:
         read |= set(row.outputs)
     values = tuple(n for n in (*row.inputs, "out", *row.outputs) if n in read)
-    facts = tuple(sorted(n.replace(".", "_") for n in read if "." in n)) + row.options
+    facts = {slot: (row.inputs.index(n), a) for slot, n, a in row.facts if f"{n}.{a}" in read}
+    facts |= {option: (-1, option) for option in row.options}
     conjugates = is_complex and row.holomorphic
     base: type[RowNode] = RowNode
     extra: dict[str, Any] = {}
@@ -279,7 +281,7 @@ def _make_variant(row: Primitive, mask: int, is_complex: bool) -> type[RowNode]:
             "rules": rules,
             "wanted": wanted,
             "saved_values": values,
-            "saved_facts": facts,
+            "saved_facts": tuple(facts),
             "conjugates": conjugates,
             **extra,
         },
@@ -289,17 +291,9 @@ def _make_variant(row: Primitive, mask: int, is_complex: bool) -> type[RowNode]:
     order = (*row.inputs, *(row.outputs or ("out",)))
     kind.plan = tuple(order.index(name) for name in values)
     kind.saves = sum(1 << place for place in kind.plan)
-    kind.facts_plan = tuple(_fact(row, fact) for fact in facts)
+    kind.facts_plan = tuple(facts.values())
     made: type[RowNode] = kind
     return made
-
-
-def _fact(row: Primitive, fact: str) -> tuple[int, str]:
-    """Where a fact comes from: an attribute of an input, or (with -1) an option."""
-    if fact in row.options:
-        return (-1, fact)
-    name, _, what = fact.rpartition("_")
-    return (row.inputs.index(name), what)
 
 
 class OutputNode(_Optional, Hooked, eq=False):
