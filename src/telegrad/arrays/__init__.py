@@ -3,9 +3,9 @@
 Knows nothing of graphs or Tensors.
 """
 
-from telegrad.arrays.backend import Backend, backend_of, backend_of_type, serve
+from telegrad.arrays.backend import backend_of, backend_of_type
 from telegrad.arrays.broadcasting import fit
 from telegrad.arrays.scalars import scalar_like
 from telegrad.arrays.silence import silent
 
-__all__ = ["Backend", "backend_of", "backend_of_type", "fit", "scalar_like", "serve", "silent"]
+__all__ = ["backend_of", "backend_of_type", "fit", "scalar_like", "silent"]

@@ -18,7 +18,7 @@ from telegrad.arrays import cupy_namespace, extras, numpy_extras, numpy_standard
 from telegrad.arrays.standard import CREATION, DTYPED, ELEMENTWISE, FFT, LINALG, OTHER
 from telegrad.errors import DTypeError
 
-__all__ = ["Backend", "backend_of", "backend_of_type", "serve"]
+__all__ = ["Backend", "backend_of", "backend_of_type"]
 
 
 class Backend:
@@ -88,11 +88,6 @@ _BY_TYPE: dict[type, Any] = {np.ndarray: NUMPY, np.bool_: NUMPY}
 _BY_TYPE.update((kind, NUMPY) for kind in np.sctypeDict.values())
 
 
-def serve(kind: type, backend: Any) -> None:
-    """Has `backend` serve raw arrays of the type `kind`, and of nothing else."""
-    _BY_TYPE[kind] = backend
-
-
 def backend_of_type(kind: type) -> Any:
     """The backend that serves this type, or None."""
     return _BY_TYPE.get(kind)
@@ -115,5 +110,5 @@ def backend_of(array: Any) -> Any:
             f"expected an array of the array API standard, got {type(array).__name__}; convert it "
             "with telegrad.asarray first"
         )
-    serve(type(array), found)
+    _BY_TYPE[type(array)] = found
     return found

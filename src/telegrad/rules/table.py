@@ -1,4 +1,4 @@
-"""All rows, by name: the table that tests go through and that NumPy's protocols look into."""
+"""All rows, by name: the table that tests go through."""
 
 from telegrad.rules import (
     activations,

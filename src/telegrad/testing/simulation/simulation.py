@@ -9,7 +9,6 @@ the order in which they were entered. Same seed, same trace.
 """
 
 import heapq
-import math
 import random
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -346,8 +345,3 @@ class Simulation:
 
     def _note(self, what: str) -> None:
         self.trace.append(f"{self.now:.9f} {what}")
-
-    @property
-    def next_event(self) -> float:
-        """When something happens next; infinity if nothing does."""
-        return self._events[0][0] if self._events else math.inf
