@@ -92,7 +92,7 @@ def test_put_along_axis_stretches_indices_and_values() -> None:
 
 def test_indices_that_make_no_sense_are_refused() -> None:
     x = tg.zeros((2, 3))
-    with pytest.raises(DTypeError, match="expected indices of an integer dtype in gather"):
+    with pytest.raises(DTypeError, match="expected integers as indices in gather"):
         tg.gather(x, tg.asarray([[0.0]]), axis=1)
     with pytest.raises(ShapeError, match="expected indices with 2 axes in gather"):
         tg.gather(x, np.asarray([0]), axis=1)

@@ -16,6 +16,8 @@ __all__ = [
     "ArrayLike",
     "Axis",
     "as_dtype",
+    "as_indices",
+    "as_matrix",
     "as_tensor",
     "check_device",
     "check_keepdims",
@@ -33,6 +35,24 @@ Axis: TypeAlias = int | tuple[int, ...] | None
 def as_tensor(x: Any, name: str) -> Tensor:
     """`x` itself if it is a Tensor; a number or NumPy array as a constant; else an error."""
     return x if isinstance(x, Tensor) else as_inputs(name, (x,))[0]
+
+
+def as_matrix(x: Any, name: str) -> Tensor:
+    """`x` as a Tensor with at least two axes."""
+    matrix = as_tensor(x, name)
+    if matrix.ndim < 2:
+        raise ShapeError(
+            f"expected a matrix or a stack of matrices in {name}, got shape {matrix.shape}"
+        )
+    return matrix
+
+
+def as_indices(x: Any, name: str) -> Tensor:
+    """`x` as a Tensor of integers."""
+    indices = as_tensor(x, name)
+    if indices.dtype.kind not in "iu":
+        raise DTypeError(f"expected integers as indices in {name}, got {indices.dtype}")
+    return indices
 
 
 def check_device(device: Any) -> None:

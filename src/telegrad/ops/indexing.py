@@ -7,7 +7,7 @@ import numpy as np
 
 from telegrad.arrays import backend_of
 from telegrad.errors import DTypeError, ShapeError
-from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis
+from telegrad.ops.arguments import ArrayLike, as_indices, as_tensor, normalized_axis
 from telegrad.ops.shaping import astype, broadcast_to, reshape
 from telegrad.rules import indexing as _rows
 from telegrad.tensors import Tensor, apply
@@ -119,7 +119,7 @@ def take(x: ArrayLike, indices: ArrayLike, /, axis: int | None = None, **unknown
             raise ShapeError(f"expected one axis, or the axis to take from, got shape {x.shape}")
         axis = 0
     axis = normalized_axis(axis, x.ndim, "take")
-    return getitem(x, (*(slice(None),) * axis, _integers(indices, "take")))
+    return getitem(x, (*(slice(None),) * axis, as_indices(indices, "take")))
 
 
 def take_along_axis(
@@ -129,7 +129,7 @@ def take_along_axis(
     if unknown:
         raise unexpected("take_along_axis", unknown)
     x = as_tensor(x, "take_along_axis")
-    indices = _integers(indices, "take_along_axis")
+    indices = as_indices(indices, "take_along_axis")
     if indices.ndim != x.ndim:
         raise ShapeError(
             f"expected as many axes in indices as in x, {x.ndim}, in take_along_axis, got "
@@ -137,10 +137,3 @@ def take_along_axis(
         )
     axis = normalized_axis(axis, x.ndim, "take_along_axis")
     return apply(_rows.TAKE_ALONG_AXIS, x, indices, axis=axis)  # type: ignore[no-any-return]
-
-
-def _integers(indices: ArrayLike, name: str) -> Tensor:
-    indices = as_tensor(indices, name)
-    if indices.dtype.kind not in "iu":
-        raise DTypeError(f"expected integers as indices in {name}, got {indices.dtype}")
-    return indices  # type: ignore[no-any-return]

@@ -7,7 +7,7 @@ derivatives are undefined (equal eigenvalues, phases of complex vectors) says ``
 from typing import Any, Literal, NamedTuple, Never
 
 from telegrad.errors import DTypeError, ShapeError, UsageError
-from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, normalized_axes, promoted
+from telegrad.ops.arguments import ArrayLike, Axis, as_matrix, as_tensor, normalized_axes, promoted
 from telegrad.ops.filling import eye
 from telegrad.ops.magnitude import abs
 from telegrad.ops.products import (
@@ -103,12 +103,7 @@ def _floating(x: ArrayLike, name: str) -> Tensor:
 
 
 def _matrix(x: ArrayLike, name: str) -> Tensor:
-    matrix = _floating(x, name)
-    if matrix.ndim < 2:
-        raise ShapeError(
-            f"expected a matrix or a stack of matrices in {name}, got shape {matrix.shape}"
-        )
-    return matrix
+    return as_matrix(_floating(x, name), name)
 
 
 def _square(x: ArrayLike, name: str) -> Tensor:

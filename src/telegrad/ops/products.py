@@ -5,7 +5,7 @@ from string import ascii_letters
 from typing import Any
 
 from telegrad.errors import ShapeError
-from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axes, promoted
+from telegrad.ops.arguments import ArrayLike, as_matrix, as_tensor, normalized_axes, promoted
 from telegrad.ops.filling import zeros
 from telegrad.ops.indexing import index_set
 from telegrad.ops.shaping import astype, reshape
@@ -45,10 +45,7 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 def matrix_transpose(x: ArrayLike, /) -> Tensor:
     """The last two axes exchanged."""
-    x = as_tensor(x, "matrix_transpose")
-    if x.ndim < 2:
-        raise ShapeError(f"expected at least two axes in matrix_transpose, got shape {x.shape}")
-    return apply(_rows.MATRIX_TRANSPOSE, x)  # type: ignore[no-any-return]
+    return apply(_rows.MATRIX_TRANSPOSE, as_matrix(x, "matrix_transpose"))  # type: ignore[no-any-return]
 
 
 def tensordot(
@@ -148,25 +145,16 @@ def kron(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 def diagonal(x: ArrayLike, /, offset: int = 0) -> Tensor:
     """The diagonals of matrices; a positive offset counts above the main one."""
-    x = _matrix(x, "diagonal")
+    x = as_matrix(x, "diagonal")
     return apply(_rows.DIAGONAL, x, offset=offset)  # type: ignore[no-any-return]
 
 
 def trace(x: ArrayLike, /, offset: int = 0, *, dtype: Any = None) -> Tensor:
     """The sums of the diagonals of matrices."""
-    x = _matrix(x, "trace")
+    x = as_matrix(x, "trace")
     if dtype is not None:
         x = astype(x, dtype, copy=False)
     return apply(_rows.TRACE, x, offset=offset)  # type: ignore[no-any-return]
-
-
-def _matrix(x: ArrayLike, name: str) -> Tensor:
-    matrix = as_tensor(x, name)
-    if matrix.ndim < 2:
-        raise ShapeError(
-            f"expected a matrix or a stack of matrices in {name}, got shape {matrix.shape}"
-        )
-    return matrix
 
 
 def diagonal_matrix(x: ArrayLike, /) -> Tensor:

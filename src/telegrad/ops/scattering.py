@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.errors import DTypeError, ShapeError
-from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis
+from telegrad.errors import ShapeError
+from telegrad.ops.arguments import ArrayLike, as_indices, as_tensor, normalized_axis
 from telegrad.ops.indexing import getitem
 from telegrad.ops.updates import at
 from telegrad.tensors import Tensor
@@ -50,7 +50,7 @@ def put_along_axis(
     """
     tensor = as_tensor(x, "put_along_axis")
     along = normalized_axis(axis, tensor.ndim, "put_along_axis")
-    raw = _whole_numbers(indices, "put_along_axis")
+    raw = np.asarray(as_indices(indices, "put_along_axis").array)
     if raw.ndim == tensor.ndim:
         shape = (*tensor.shape[:along], raw.shape[along], *tensor.shape[along + 1 :])
         try:
@@ -65,7 +65,7 @@ def put_along_axis(
 def _grid(x: Tensor, indices: Any, axis: int, name: str) -> tuple[Any, ...]:
     """The index that names, for each of `indices`, its place in x."""
     along = normalized_axis(axis, x.ndim, name)
-    raw = _whole_numbers(indices, name)
+    raw = np.asarray(as_indices(indices, name).array)
     fits = raw.ndim == x.ndim and all(
         a == along or short <= long for a, (short, long) in enumerate(zip(raw.shape, x.shape))
     )
@@ -84,10 +84,3 @@ def _grid(x: Tensor, indices: Any, axis: int, name: str) -> tuple[Any, ...]:
         raw if a == along else np.arange(n).reshape([-1 if b == a else 1 for b in range(raw.ndim)])
         for a, n in enumerate(raw.shape)
     )
-
-
-def _whole_numbers(indices: Any, name: str) -> np.ndarray[Any, Any]:
-    raw = np.asarray(as_tensor(indices, name).array)
-    if raw.dtype.kind not in "iu":
-        raise DTypeError(f"expected indices of an integer dtype in {name}, got {raw.dtype}")
-    return raw

@@ -4,6 +4,7 @@ from typing import Never
 
 from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, as_tensor, check_keepdims, normalized_axis
+from telegrad.rules import Primitive
 from telegrad.rules import searching as _rows
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.habits import unexpected
@@ -11,30 +12,30 @@ from telegrad.tensors.habits import unexpected
 __all__ = ["argmax", "argmin", "nonzero", "searchsorted"]
 
 
+def _place(
+    row: Primitive, x: ArrayLike, axis: int | None, keepdims: bool, unknown: dict[str, Never]
+) -> Tensor:
+    if unknown:
+        raise unexpected(row.name, unknown)
+    check_keepdims(keepdims, row.name)
+    x = as_tensor(x, row.name)
+    if axis is not None:
+        axis = normalized_axis(axis, x.ndim, row.name)
+    return apply(row, x, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+
 def argmax(
     x: ArrayLike, /, axis: int | None = None, keepdims: bool = False, **unknown: Never
 ) -> Tensor:
     """Where the largest element along an axis is; the first of equal ones."""
-    if unknown:
-        raise unexpected("argmax", unknown)
-    check_keepdims(keepdims, "argmax")
-    x = as_tensor(x, "argmax")
-    if axis is not None:
-        axis = normalized_axis(axis, x.ndim, "argmax")
-    return apply(_rows.ARGMAX, x, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+    return _place(_rows.ARGMAX, x, axis, keepdims, unknown)
 
 
 def argmin(
     x: ArrayLike, /, axis: int | None = None, keepdims: bool = False, **unknown: Never
 ) -> Tensor:
     """Where the smallest element along an axis is; the first of equal ones."""
-    if unknown:
-        raise unexpected("argmin", unknown)
-    check_keepdims(keepdims, "argmin")
-    x = as_tensor(x, "argmin")
-    if axis is not None:
-        axis = normalized_axis(axis, x.ndim, "argmin")
-    return apply(_rows.ARGMIN, x, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+    return _place(_rows.ARGMIN, x, axis, keepdims, unknown)
 
 
 def nonzero(x: ArrayLike, /) -> tuple[Tensor, ...]:

@@ -2,8 +2,7 @@
 
 from typing import Any, Never
 
-from telegrad.errors import ShapeError
-from telegrad.ops.arguments import ArrayLike, as_tensor, promoted
+from telegrad.ops.arguments import ArrayLike, as_matrix, as_tensor, promoted
 from telegrad.rules import selection as _rows
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.habits import unexpected
@@ -51,18 +50,11 @@ def tril(x: ArrayLike, /, k: int = 0, **unknown: Never) -> Tensor:
     """The part of each matrix on and below diagonal `k`, zeros above."""
     if unknown:
         raise unexpected("tril", unknown)
-    return apply(_rows.TRIL, _matrices(x, "tril"), k=k)  # type: ignore[no-any-return]
+    return apply(_rows.TRIL, as_matrix(x, "tril"), k=k)  # type: ignore[no-any-return]
 
 
 def triu(x: ArrayLike, /, k: int = 0, **unknown: Never) -> Tensor:
     """The part of each matrix on and above diagonal `k`, zeros below."""
     if unknown:
         raise unexpected("triu", unknown)
-    return apply(_rows.TRIU, _matrices(x, "triu"), k=k)  # type: ignore[no-any-return]
-
-
-def _matrices(x: Any, name: str) -> Tensor:
-    x = as_tensor(x, name)
-    if x.ndim < 2:
-        raise ShapeError(f"expected matrices, at least two axes, in {name}, got shape {x.shape}")
-    return x  # type: ignore[no-any-return]
+    return apply(_rows.TRIU, as_matrix(x, "triu"), k=k)  # type: ignore[no-any-return]
