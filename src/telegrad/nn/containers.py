@@ -12,33 +12,28 @@ __all__ = ["ModuleDict", "ModuleList", "Sequential"]
 class _Numbered(Module):
     """Children under the names "0", "1", …: what Sequential and ModuleList share."""
 
-    def _held(self) -> list[Module]:
-        return [value for value in vars(self).values() if isinstance(value, Module)]
-
     def _hold(self, modules: Iterable[Module]) -> None:
-        for name in [name for name, value in vars(self).items() if isinstance(value, Module)]:
+        for name in self.own_modules():
             delattr(self, name)
         for i, module in enumerate(modules):
             self.add_module(str(i), _module(module))
 
     def __len__(self) -> int:
-        return len(self._held())
+        return len(self.own_modules())
 
     def __iter__(self) -> Iterator[Module]:
-        return iter(self._held())
+        return iter(self.own_modules().values())
 
     def __getitem__(self, index: Any) -> Any:
         if not isinstance(index, slice):
-            return self._held()[index]
-        named = [(name, value) for name, value in vars(self).items() if isinstance(value, Module)]
-        return type(self)._of(dict(named[index]))
+            return list(self)[index]
+        return type(self)._of(dict(list(self.own_modules().items())[index]))
 
     def __setitem__(self, index: int, module: Module) -> None:
-        names = [name for name, value in vars(self).items() if isinstance(value, Module)]
-        setattr(self, names[index], _module(module))
+        setattr(self, list(self.own_modules())[index], _module(module))
 
     def __delitem__(self, index: int | slice) -> None:
-        held = self._held()
+        held = list(self)
         del held[index]
         self._hold(held)
 
@@ -59,7 +54,7 @@ class _Numbered(Module):
 
     def insert(self, index: int, module: Module) -> Any:
         """Puts a module before the one at `index`."""
-        held = self._held()
+        held = list(self)
         held.insert(index, _module(module))
         self._hold(held)
         return self
@@ -89,7 +84,7 @@ class Sequential(_Numbered):
         return cls(modules)
 
     def forward(self, x: Any) -> Any:
-        for module in self._held():
+        for module in self.own_modules().values():
             x = module(x)
         return x
 
@@ -144,15 +139,15 @@ class ModuleDict(Module):
 
     def keys(self) -> list[str]:
         """The names, in order of insertion."""
-        return [name for name, value in vars(self).items() if isinstance(value, Module)]
+        return list(self.own_modules())
 
     def values(self) -> list[Module]:
         """The modules."""
-        return [value for value in vars(self).values() if isinstance(value, Module)]
+        return list(self.own_modules().values())
 
     def items(self) -> list[tuple[str, Module]]:
         """Names and modules."""
-        return [(name, value) for name, value in vars(self).items() if isinstance(value, Module)]
+        return list(self.own_modules().items())
 
     def pop(self, name: str) -> Module:
         """Takes a module out and gives it back."""

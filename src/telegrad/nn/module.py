@@ -131,13 +131,17 @@ class Module:
                 found[name] = value
         return found
 
+    def own_modules(self) -> dict[str, "Module"]:
+        """The modules directly in this one, by name; under all of its names, if one has several."""
+        return {name: v for name, v in vars(self).items() if isinstance(v, Module)}
+
     def named_children(self) -> Iterator[tuple[str, "Module"]]:
         """The modules directly in this one, each once, with their names."""
         seen: set[Module] = set()
-        for name, value in list(vars(self).items()):
-            if isinstance(value, Module) and value not in seen:
-                seen.add(value)
-                yield name, value
+        for name, module in self.own_modules().items():
+            if module not in seen:
+                seen.add(module)
+                yield name, module
 
     def children(self) -> Iterator["Module"]:
         """The modules directly in this one."""
@@ -156,8 +160,8 @@ class Module:
                 continue
             seen.add(module)
             yield path, module
-            parts = [(n, v) for n, v in vars(module).items() if isinstance(v, Module)]
-            stack.extend((f"{path}.{name}" if path else name, v) for name, v in reversed(parts))
+            parts = reversed(module.own_modules().items())
+            stack.extend((f"{path}.{name}" if path else name, part) for name, part in parts)
 
     def modules(self) -> Iterator["Module"]:
         """This module and all inside it, each once."""
@@ -284,7 +288,7 @@ class Module:
     def __repr__(self) -> str:
         own = self.extra_repr()
         # Each under all of its names: what stands twice in a sequence is called twice.
-        parts = [(name, value) for name, value in vars(self).items() if isinstance(value, Module)]
+        parts = self.own_modules().items()
         lines = [f"({name}): {_indented(repr(child))}" for name, child in parts]
         if not lines:
             return f"{type(self).__name__}({own})"
