@@ -1,8 +1,8 @@
-"""How a Tensor shows itself to other array libraries: the standard's namespace, and DLPack.
+"""How the value of a Tensor leaves telegrad: for Python's numbers, NumPy and other array libraries.
 
-What leaves by DLPack is a constant. It leaves without a copy if nothing else holds its memory, no
-saved value in particular, and counts as shared from then on (``shared.py``), since not every
-consumer keeps to the flag that calls it read-only.
+An array that leaves is a constant. By DLPack it leaves without a copy if nothing else holds its
+memory, no saved value in particular, and counts as shared from then on (``shared.py``), since not
+every consumer keeps to the flag that calls it read-only.
 """
 
 import sys
@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.host import in_host_memory
 from telegrad.arrays.ownership import HELD
-from telegrad.errors import GradientError, UsageError
+from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.tensors.shared import SharedArray, share
 
 __all__ = ["Exchange"]
@@ -35,6 +36,58 @@ class Exchange:
             )
         return sys.modules["telegrad"]
 
+    def numpy(self: Any) -> np.ndarray[Any, Any]:
+        """A read-only view of the value as a NumPy array; of one on a device, a copy."""
+        _refuse_derivatives(self, "NumPy", "detach().numpy()")
+        view = in_host_memory(self.array).view()
+        view.flags.writeable = False
+        return view
+
+    def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array: np.ndarray[Any, Any] = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"expected dtype {array.dtype} without a copy, got {dtype}")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def item(self: Any) -> Any:
+        """The only element as a Python number."""
+        if self.size != 1:
+            raise ShapeError(f"expected a tensor with one element, got shape {self.shape}")
+        return in_host_memory(self.array).item()
+
+    def tolist(self: Any) -> Any:
+        """The elements as nested Python lists."""
+        return in_host_memory(self.array).tolist()
+
+    def __bool__(self: Any) -> bool:
+        return bool(self._only_element("bool"))
+
+    def __int__(self: Any) -> int:
+        return int(self._only_element("int"))
+
+    def __float__(self: Any) -> float:
+        return float(self._only_element("float"))
+
+    def __complex__(self: Any) -> complex:
+        return complex(self._only_element("complex"))
+
+    def __index__(self: Any) -> int:
+        if self.ndim or self.dtype.kind not in "iu":
+            raise DTypeError(
+                f"expected a 0-d integer tensor as an index, got shape {self.shape} of {self.dtype}"
+            )
+        return int(self.array)
+
+    def _only_element(self: Any, kind: str) -> Any:
+        if self.ndim:
+            raise DTypeError(
+                f"expected a 0-d tensor for {kind}(), got shape {self.shape}; use .item(), or "
+                "all() and any() for conditions"
+            )
+        return self.array.item() if hasattr(self.array, "item") else self.array
+
     def __dlpack__(
         self: Any,
         /,
@@ -45,16 +98,7 @@ class Exchange:
         copy: bool | None = None,
     ) -> Any:
         """The value as a DLPack capsule."""
-        if self.node is not None:
-            raise GradientError(
-                "expected a tensor that does not require grad for DLPack, got one that does; use "
-                "detach() to leave the graph on purpose"
-            )
-        if self.is_dual:
-            raise GradientError(
-                "expected a tensor without tangents for DLPack, got one that carries some; use "
-                "detach() to leave them behind on purpose"
-            )
+        _refuse_derivatives(self, "DLPack", "detach()")
         array = self.array
         if not isinstance(array, np.ndarray):
             return array.__dlpack__(
@@ -76,3 +120,17 @@ class Exchange:
         """The kind of device and its number, as DLPack counts them."""
         device: tuple[Any, int] = self.array.__dlpack_device__()
         return device
+
+
+def _refuse_derivatives(tensor: Any, where: str, instead: str) -> None:
+    """Raises where a history or a tangent would be lost."""
+    if tensor.node is not None:
+        raise GradientError(
+            f"expected a tensor that does not require grad for {where}, got one that does; use "
+            f"{instead} to leave the graph on purpose"
+        )
+    if tensor.is_dual:
+        raise GradientError(
+            f"expected a tensor without tangents for {where}, got one that carries some; use "
+            f"{instead} to leave them behind on purpose"
+        )

@@ -18,12 +18,12 @@ from typing import Any, Final, Self
 import numpy as np
 
 from telegrad.arrays import backend_of
-from telegrad.arrays.host import in_host_memory
 from telegrad.arrays.ownership import HELD
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.graph import Handle, NodeHooks
 from telegrad.rules import Primitive
 from telegrad.tensors import printing
+from telegrad.tensors.accumulate_grad import AccumulateGrad
 from telegrad.tensors.exchange import Exchange
 from telegrad.tensors.hooked import hooks_of, run_before
 from telegrad.tensors.lent import lent
@@ -267,76 +267,15 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         """What the engine calls a leaf."""
         return "AccumulateGrad"
 
-    def as_function(self) -> "AccumulateGrad":
+    def as_function(self) -> AccumulateGrad:
         """What stands for a leaf where nodes are shown."""
         return AccumulateGrad(self)
 
-    def as_input(self) -> "tuple[AccumulateGrad, int]":
+    def as_input(self) -> tuple[AccumulateGrad, int]:
         """What ``next_functions`` shows for a leaf."""
         return AccumulateGrad(self), 0
 
-    # The value, outside of telegrad
-
-    def numpy(self) -> np.ndarray[Any, Any]:
-        """A read-only view of the value as a NumPy array; of one on a device, a copy."""
-        if self.node is not None:
-            raise GradientError(
-                "expected a tensor that does not require grad, got one that does; use "
-                "detach().numpy() to leave the graph on purpose"
-            )
-        if self.is_dual:
-            raise GradientError(
-                "expected a tensor without tangents, got one that carries some; use "
-                "detach().numpy() to leave them behind on purpose"
-            )
-        view = in_host_memory(self.array).view()
-        view.flags.writeable = False
-        return view
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        array = self.numpy()
-        if dtype is not None and array.dtype != dtype:
-            if copy is False:
-                raise ValueError(f"expected dtype {array.dtype} without a copy, got {dtype}")
-            return array.astype(dtype)
-        return array.copy() if copy else array
-
-    def item(self) -> Any:
-        """The only element as a Python number."""
-        if self.size != 1:
-            raise ShapeError(f"expected a tensor with one element, got shape {self.shape}")
-        return in_host_memory(self.array).item()
-
-    def tolist(self) -> Any:
-        """The elements as nested Python lists."""
-        return in_host_memory(self.array).tolist()
-
-    def __bool__(self) -> bool:
-        return bool(self._only_element("bool"))
-
-    def __int__(self) -> int:
-        return int(self._only_element("int"))
-
-    def __float__(self) -> float:
-        return float(self._only_element("float"))
-
-    def __complex__(self) -> complex:
-        return complex(self._only_element("complex"))
-
-    def __index__(self) -> int:
-        if self.ndim or self.dtype.kind not in "iu":
-            raise DTypeError(
-                f"expected a 0-d integer tensor as an index, got shape {self.shape} of {self.dtype}"
-            )
-        return int(self.array)
-
-    def _only_element(self, kind: str) -> Any:
-        if self.ndim:
-            raise DTypeError(
-                f"expected a 0-d tensor for {kind}(), got shape {self.shape}; use .item(), or "
-                "all() and any() for conditions"
-            )
-        return self.array.item() if hasattr(self.array, "item") else self.array
+    # How it looks to Python
 
     def __len__(self) -> int:
         if not self.ndim:
@@ -402,37 +341,6 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
             hooks = self.node.hooks
             hooks_of(other.node).retain, hooks.retain = hooks.retain, None
         self.node = other.node
-
-
-class AccumulateGrad:
-    """A leaf as ``next_functions`` shows it: the place where its gradient accumulates."""
-
-    __slots__ = ("variable",)
-
-    def __init__(self, variable: Tensor) -> None:
-        self.variable = variable
-
-    def name(self) -> str:
-        return "AccumulateGrad"
-
-    @property
-    def next_functions(self) -> tuple[()]:
-        return ()
-
-    def register_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook((), (gradient,))`` after the leaf has accumulated."""
-        leaf = self.variable
-        return leaf.register_post_accumulate_grad_hook(lambda _: hook((), (leaf.grad,)))
-
-    def register_prehook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook((gradient,))`` before the leaf accumulates."""
-        return Handle(hooks_of(self.variable).before, hook)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AccumulateGrad) and other.variable is self.variable
-
-    def __hash__(self) -> int:
-        return hash(self.variable)
 
 
 _new = object.__new__
