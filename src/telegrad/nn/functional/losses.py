@@ -122,33 +122,10 @@ def _by_classes(
     smoothing: float,
 ) -> Tensor:
     axis = 0 if logs.ndim == 1 else 1
-    classes = np.asarray(target.array)
-    if classes.dtype.kind not in "iu":
-        raise DTypeError(f"expected integers as classes in {name}, got {target.dtype}")
-    if classes.shape != logs.shape[:axis] + logs.shape[axis + 1 :]:
-        raise ShapeError(
-            f"expected a target of shape {logs.shape[:axis] + logs.shape[axis + 1 :]} for input "
-            f"of shape {logs.shape} in {name}, got {target.shape}"
-        )
     count = logs.shape[axis]
+    classes = _checked_classes(name, logs, target, ignore_index, axis)
+    by_class = _raw_weights(name, weight, count, logs.dtype)
     counted = classes != ignore_index
-    wrong = counted & ((classes < 0) | (classes >= count))
-    if wrong.any():
-        raise UsageError(
-            f"expected classes from 0 to {count - 1} (or ignore_index {ignore_index}) for input of "
-            f"shape {logs.shape} in {name}, got {classes[wrong][0]}"
-        )
-    if weight is not None and (weight.requires_grad or weight.is_dual):
-        raise GradientError(
-            f"expected a constant weight of classes in {name}, got one that is differentiated; "
-            "take its detach(), or give the target as probabilities"
-        )
-    _check_class_weights(name, weight, count)
-    by_class = (
-        np.ones(count, logs.dtype)
-        if weight is None
-        else np.asarray(weight.array).astype(logs.dtype, copy=False)
-    )
     safe = np.where(counted, classes, 0)
     of_item = by_class[safe] * counted
     # What each log-probability is weighed with: a constant, so all that is recorded is one product.
@@ -172,6 +149,42 @@ def _by_classes(
     elif reduction != "sum":
         reduced(logs, reduction)  # which refuses it
     return -sum_of(logs * wrap(share))
+
+
+def _checked_classes(
+    name: str, logs: Tensor, target: Tensor, ignore_index: int, axis: int
+) -> np.ndarray[Any, Any]:
+    classes = np.asarray(target.array)
+    if classes.dtype.kind not in "iu":
+        raise DTypeError(f"expected integers as classes in {name}, got {target.dtype}")
+    if classes.shape != logs.shape[:axis] + logs.shape[axis + 1 :]:
+        raise ShapeError(
+            f"expected a target of shape {logs.shape[:axis] + logs.shape[axis + 1 :]} for input "
+            f"of shape {logs.shape} in {name}, got {target.shape}"
+        )
+    count = logs.shape[axis]
+    wrong = (classes != ignore_index) & ((classes < 0) | (classes >= count))
+    if wrong.any():
+        raise UsageError(
+            f"expected classes from 0 to {count - 1} (or ignore_index {ignore_index}) for input of "
+            f"shape {logs.shape} in {name}, got {classes[wrong][0]}"
+        )
+    return classes
+
+
+def _raw_weights(
+    name: str, weight: Tensor | None, count: int, dtype: np.dtype[Any]
+) -> np.ndarray[Any, Any]:
+    """The weights of the classes: constants, since they go into one."""
+    if weight is None:
+        return np.ones(count, dtype)
+    if weight.requires_grad or weight.is_dual:
+        raise GradientError(
+            f"expected a constant weight of classes in {name}, got one that is differentiated; "
+            "take its detach(), or give the target as probabilities"
+        )
+    _check_class_weights(name, weight, count)
+    return np.asarray(weight.array).astype(dtype, copy=False)
 
 
 def _by_probabilities(
