@@ -54,10 +54,10 @@ def conv2d(
             )
     how = {"strides": strides, "pads": pads, "dilations": dilations}
     if groups == 1:
-        out = convolution.convolve(input, weight, **how)  # type: ignore[arg-type]
+        out = convolution.convolve(input, weight, **how)
     else:
         parts = zip(_cut(input, 1, groups), _cut(weight, 0, groups))
-        out = concat([convolution.convolve(x, w, **how) for x, w in parts], axis=1)  # type: ignore[arg-type]
+        out = concat([convolution.convolve(x, w, **how) for x, w in parts], axis=1)
     return out if bias is None else out + reshape(bias, (bias.shape[0], 1, 1))
 
 
