@@ -94,7 +94,6 @@ class Entry(_Fields, Hooked, eq=False):
     edges: ClassVar[tuple[Any, ...]] = ()
     # For a pass that has not cut PyTorch's graph it can't run.
     freed: ClassVar[bool] = True
-    is_leaf: ClassVar[bool] = False
     is_boundary: ClassVar[bool] = True
 
     @property
@@ -125,9 +124,6 @@ class Entry(_Fields, Hooked, eq=False):
         tangent = to_torch(_bound_tangent(cotangent)).to(self.device, self.dtype)
         primal = to_torch(wrap(cotangent.array, cotangent.node)).to(self.device, self.dtype)
         return (make_dual(primal, tangent),)
-
-    def release(self) -> None:
-        return
 
     def take_over(self, *pass_: Any) -> None:
         """Runs a pass that began as one of telegrad's graph alone."""

@@ -189,7 +189,6 @@ class Landing(End, Hooked):
     __slots__ = ("_node", "crossing", "key", "tap")
 
     hooks: ClassVar[None] = None
-    is_leaf: ClassVar[bool] = False
 
     def __init__(self, node: Any) -> None:
         End.__init__(self)
@@ -233,6 +232,3 @@ class Landing(End, Hooked):
             return (went_over,)
         # A copy of its own: what went over may share the memory.
         return went_over, cotangent if recorded else cotangent.clone()
-
-    def release(self) -> None:
-        return

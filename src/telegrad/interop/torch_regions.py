@@ -55,8 +55,6 @@ class Region(Hooked):
 
     hooks: ClassVar[None] = None
     freed: ClassVar[bool] = False
-    is_leaf: ClassVar[bool] = False
-    is_boundary: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.key = next_key()
@@ -131,9 +129,6 @@ class Region(Hooked):
     def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         with torch.enable_grad():
             return self._run(cotangent, True)
-
-    def release(self) -> None:
-        return
 
     def add_exit(self, place: Place, node: Any, which: int, goal: Any) -> None:
         """Notes an edge from a node inside to a place outside that belongs to the goal."""

@@ -1,7 +1,7 @@
 """How a node runs the hooks that hang on it. Users see Tensors; the engine may carry raw arrays."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from telegrad.errors import DTypeError, GradientError, ShapeError
 from telegrad.graph import Bundle, Cotangent, Handle, NodeHooks
@@ -12,9 +12,15 @@ __all__ = ["Hooked", "hooks_of", "run_before"]
 
 
 class Hooked:
-    """Mixed into every kind of node; needs only a writable ``hooks``."""
+    """Mixed into every kind of node that is no leaf; needs only a writable ``hooks``."""
 
     __slots__ = ()
+
+    is_leaf: ClassVar[bool] = False
+    is_boundary: ClassVar[bool] = False
+
+    def release(self) -> None:
+        """Drops the saved values; many a node has none."""
 
     def before_capture(self: Any, cotangent: Cotangent) -> Cotangent:
         """Runs the hooks of the value; what they leave is the gradient that is asked for here."""

@@ -32,8 +32,6 @@ class LinkNode(msgspec.Struct, Hooked, eq=False, weakref=True):
     metadata: dict[str, Any] | None = None
 
     freed: ClassVar[bool] = False
-    is_leaf: ClassVar[bool] = False
-    is_boundary: ClassVar[bool] = False
 
     def name(self) -> str:
         return f"{self.origin}Backward"
@@ -46,9 +44,6 @@ class LinkNode(msgspec.Struct, Hooked, eq=False, weakref=True):
         return (cotangent, echo)[-len(self.edges) :]
 
     pull_recorded = pull
-
-    def release(self) -> None:
-        return
 
 
 def link(gradient: Tensor, edge: Any, origin: str, gives_zeros: bool) -> Tensor:

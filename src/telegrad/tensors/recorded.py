@@ -64,8 +64,6 @@ class RowNode(_Optional, Hooked, eq=False):
     saves: ClassVar[int]
     """A bit for each input and, last, one for the result: what the slots hold, in that order."""
     conjugates: ClassVar[bool]
-    is_leaf: ClassVar[bool] = False
-    is_boundary: ClassVar[bool] = False
 
     def output_count(self) -> int:
         """How many results the call has."""
@@ -304,9 +302,6 @@ class OutputNode(_Optional, Hooked, eq=False):
     index: int
     size: int
 
-    is_leaf: ClassVar[bool] = False
-    is_boundary: ClassVar[bool] = False
-
     @classmethod
     def of(cls, node: Any, index: int) -> "OutputNode":
         """The node of output `index`; newer than the node itself, so it runs before.
@@ -336,6 +331,3 @@ class OutputNode(_Optional, Hooked, eq=False):
         return (Bundle.single(self.size, self.index, cotangent),)
 
     pull_recorded = pull
-
-    def release(self) -> None:
-        return

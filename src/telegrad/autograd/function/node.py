@@ -39,9 +39,6 @@ class FunctionNode(Hooked):
         "wanted",
     )
 
-    is_leaf = False
-    is_boundary = False
-
     def __init__(
         self,
         function: Any,
@@ -166,8 +163,6 @@ class RefusingNode(Hooked):
 
     __slots__ = ("__weakref__", "_message", "edges", "hooks", "key", "metadata")
 
-    is_leaf = False
-    is_boundary = False
     freed = False
 
     def __init__(self, edges: tuple[Any, ...], message: str) -> None:
@@ -184,6 +179,3 @@ class RefusingNode(Hooked):
         raise NotDifferentiable(self._message)
 
     pull_recorded = pull
-
-    def release(self) -> None:
-        return
