@@ -12,20 +12,16 @@ __all__ = [
     "ROWS",
 ]
 
-EQUAL = Primitive("equal", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), elementwise=True)
-NOT_EQUAL = Primitive("not_equal", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), elementwise=True)
-LESS = Primitive("less", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), elementwise=True)
-LESS_EQUAL = Primitive("less_equal", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), elementwise=True)
-GREATER = Primitive("greater", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), elementwise=True)
-GREATER_EQUAL = Primitive(
-    "greater_equal", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), elementwise=True
-)
 
-ROWS = (
-    EQUAL,
-    NOT_EQUAL,
-    LESS,
-    LESS_EQUAL,
-    GREATER,
-    GREATER_EQUAL,
-)
+def _row(name: str) -> Primitive:
+    return Primitive(name, vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), elementwise=True)
+
+
+EQUAL = _row("equal")
+NOT_EQUAL = _row("not_equal")
+LESS = _row("less")
+LESS_EQUAL = _row("less_equal")
+GREATER = _row("greater")
+GREATER_EQUAL = _row("greater_equal")
+
+ROWS = (EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL)

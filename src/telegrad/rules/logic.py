@@ -20,26 +20,25 @@ __all__ = [
     "SIGNBIT",
 ]
 
-BITWISE_AND = Primitive("bitwise_and", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), elementwise=True)
-BITWISE_OR = Primitive("bitwise_or", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), elementwise=True)
-BITWISE_XOR = Primitive("bitwise_xor", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), elementwise=True)
-BITWISE_LEFT_SHIFT = Primitive(
-    "bitwise_left_shift", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), elementwise=True
-)
-BITWISE_RIGHT_SHIFT = Primitive(
-    "bitwise_right_shift", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), elementwise=True
-)
-BITWISE_INVERT = Primitive(
-    "bitwise_invert", vjp=NOT_DIFFERENTIABLE, inputs=("x",), elementwise=True
-)
-LOGICAL_AND = Primitive("logical_and", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), elementwise=True)
-LOGICAL_OR = Primitive("logical_or", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), elementwise=True)
-LOGICAL_XOR = Primitive("logical_xor", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), elementwise=True)
-LOGICAL_NOT = Primitive("logical_not", vjp=NOT_DIFFERENTIABLE, inputs=("x",), elementwise=True)
-ISFINITE = Primitive("isfinite", vjp=NOT_DIFFERENTIABLE, inputs=("x",), elementwise=True)
-ISINF = Primitive("isinf", vjp=NOT_DIFFERENTIABLE, inputs=("x",), elementwise=True)
-ISNAN = Primitive("isnan", vjp=NOT_DIFFERENTIABLE, inputs=("x",), elementwise=True)
-SIGNBIT = Primitive("signbit", vjp=NOT_DIFFERENTIABLE, inputs=("x",), elementwise=True)
+
+def _row(name: str, *inputs: str) -> Primitive:
+    return Primitive(name, vjp=NOT_DIFFERENTIABLE, inputs=inputs, elementwise=True)
+
+
+BITWISE_AND = _row("bitwise_and", "x", "y")
+BITWISE_OR = _row("bitwise_or", "x", "y")
+BITWISE_XOR = _row("bitwise_xor", "x", "y")
+BITWISE_LEFT_SHIFT = _row("bitwise_left_shift", "x", "y")
+BITWISE_RIGHT_SHIFT = _row("bitwise_right_shift", "x", "y")
+BITWISE_INVERT = _row("bitwise_invert", "x")
+LOGICAL_AND = _row("logical_and", "x", "y")
+LOGICAL_OR = _row("logical_or", "x", "y")
+LOGICAL_XOR = _row("logical_xor", "x", "y")
+LOGICAL_NOT = _row("logical_not", "x")
+ISFINITE = _row("isfinite", "x")
+ISINF = _row("isinf", "x")
+ISNAN = _row("isnan", "x")
+SIGNBIT = _row("signbit", "x")
 
 ROWS = (
     BITWISE_AND,

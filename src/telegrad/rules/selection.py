@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from telegrad.rules.primitive import LINEAR, ZERO, Primitive, of_slopes
+from telegrad.rules.primitive import LINEAR, ZERO, Primitive, Rule, of_slopes
 
 __all__ = [
     "CLIP_HIGH",
@@ -21,20 +21,18 @@ def _chosen(xp: Any, v: Any, chosen: Any) -> Any:
     return xp.where(chosen, v, xp.zeros_like(v))
 
 
+_WHERE: tuple[Rule | None, ...] = (
+    None,
+    lambda xp, v, s: _chosen(xp, v, s.condition),
+    lambda xp, v, s: _chosen(xp, v, xp.logical_not(s.condition)),
+)
+
 WHERE = Primitive(
     "where",
     inputs=("condition", "x", "y"),
     saves=("", "condition", "condition"),
-    vjp=(
-        None,
-        lambda xp, g, s: _chosen(xp, g, s.condition),
-        lambda xp, g, s: _chosen(xp, g, xp.logical_not(s.condition)),
-    ),
-    jvp=(
-        None,
-        lambda xp, t, s: _chosen(xp, t, s.condition),
-        lambda xp, t, s: _chosen(xp, t, xp.logical_not(s.condition)),
-    ),
+    vjp=_WHERE,
+    jvp=_WHERE,
 )
 
 
