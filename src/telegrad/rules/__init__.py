@@ -1,12 +1,5 @@
 """Derivatives: one row a primitive, by family. Rules see a namespace and values, nothing else."""
 
-from telegrad.rules.primitive import (
-    LINEAR,
-    NOT_DIFFERENTIABLE,
-    SAME,
-    ZERO,
-    Primitive,
-    Rule,
-)
+from telegrad.rules.primitive import LINEAR, NOT_DIFFERENTIABLE, SAME, ZERO, Primitive
 
-__all__ = ["LINEAR", "NOT_DIFFERENTIABLE", "SAME", "ZERO", "Primitive", "Rule"]
+__all__ = ["LINEAR", "NOT_DIFFERENTIABLE", "SAME", "ZERO", "Primitive"]
