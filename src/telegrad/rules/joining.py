@@ -5,6 +5,7 @@ made when first used. The table shows those of three parts for all.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from telegrad.rules.primitive import Primitive, Rule
@@ -16,8 +17,8 @@ _KEPT = 256
 """How many rows of each kind are kept; programs join the same few numbers of parts again."""
 
 
-def _names(stem: str, count: int) -> tuple[str, ...]:
-    return tuple(f"{stem}{i}" for i in range(count))
+def _names(count: int) -> tuple[str, ...]:
+    return tuple(f"part{i}" for i in range(count))
 
 
 def _stretch(s: Any, i: int) -> tuple[Any, ...]:
@@ -26,60 +27,53 @@ def _stretch(s: Any, i: int) -> tuple[Any, ...]:
     return (*(slice(None),) * s.axis, slice(start, s.bounds[i]), Ellipsis)
 
 
-def _concat(xp: Any, *parts: Any, axis: int, bounds: tuple[int, ...]) -> Any:
-    return xp.concat(parts, axis=axis)
+def _layer(s: Any, i: int) -> tuple[Any, ...]:
+    """Where part `i` lies in the result, of which it is one layer."""
+    return (*(slice(None),) * s.axis, i, Ellipsis)
 
 
-def _concat_rules(i: int) -> tuple[Rule, Rule]:
+def _rules(place: Callable[[Any, int], tuple[Any, ...]], i: int) -> tuple[Rule, Rule]:
+    """Part `i` is taken out of a gradient, and put into a tangent, where its `place` is."""
+
     def vjp(xp: Any, g: Any, s: Any) -> Any:
-        return xp.getitem(g, index=_stretch(s, i))
+        return xp.getitem(g, index=place(s, i))
 
     def jvp(xp: Any, t: Any, s: Any) -> Any:
-        return xp.index_set(xp.zeros_like(s.out), xp.astype(t, s.out.dtype), index=_stretch(s, i))
+        return xp.index_set(xp.zeros_like(s.out), xp.astype(t, s.out.dtype), index=place(s, i))
 
     return vjp, jvp
+
+
+def _concat(xp: Any, *parts: Any, axis: int, bounds: tuple[int, ...]) -> Any:
+    return xp.concat(parts, axis=axis)
 
 
 @functools.lru_cache(_KEPT)
 def concat_of(count: int) -> Primitive:
     """The row that joins `count` values along an axis they have."""
-    rules = [_concat_rules(i) for i in range(count)]
+    rules = [_rules(_stretch, i) for i in range(count)]
     return Primitive(
         "concat",
         forward=_concat,
-        inputs=_names("part", count),
+        inputs=_names(count),
         vjp=[vjp for vjp, _ in rules],
         jvp=[jvp for _, jvp in rules],
         options=("axis", "bounds"),
     )
 
 
-def _layer(s: Any, i: int) -> tuple[Any, ...]:
-    return (*(slice(None),) * s.axis, i, Ellipsis)
-
-
 def _stack(xp: Any, *parts: Any, axis: int) -> Any:
     return xp.stack(parts, axis=axis)
-
-
-def _stack_rules(i: int) -> tuple[Rule, Rule]:
-    def vjp(xp: Any, g: Any, s: Any) -> Any:
-        return xp.getitem(g, index=_layer(s, i))
-
-    def jvp(xp: Any, t: Any, s: Any) -> Any:
-        return xp.index_set(xp.zeros_like(s.out), xp.astype(t, s.out.dtype), index=_layer(s, i))
-
-    return vjp, jvp
 
 
 @functools.lru_cache(_KEPT)
 def stack_of(count: int) -> Primitive:
     """The row that joins `count` values of one shape along a new axis."""
-    rules = [_stack_rules(i) for i in range(count)]
+    rules = [_rules(_layer, i) for i in range(count)]
     return Primitive(
         "stack",
         forward=_stack,
-        inputs=_names("part", count),
+        inputs=_names(count),
         vjp=[vjp for vjp, _ in rules],
         jvp=[jvp for _, jvp in rules],
         options=("axis",),
@@ -91,7 +85,7 @@ def unstack_of(count: int) -> Primitive:
     """The row that gives the `count` layers along an axis."""
     return Primitive(
         "unstack",
-        outputs=_names("part", count),
+        outputs=_names(count),
         vjp=(lambda xp, g, s: xp.stack(list(g), axis=s.axis),),
         jvp=(lambda xp, t, s: xp.unstack(t, axis=s.axis),),
         options=("axis",),
