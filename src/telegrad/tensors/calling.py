@@ -12,6 +12,7 @@ from telegrad.arrays.backend import NUMPY
 from telegrad.errors import DTypeError, ShapeError, TelegradError
 from telegrad.graph import next_key
 from telegrad.rules import Primitive
+from telegrad.tensors.anomaly import where_recorded
 from telegrad.tensors.duals import carry_tangents
 from telegrad.tensors.inputs import as_inputs, common_backend, joint_dtype
 from telegrad.tensors.lent import lent
@@ -22,7 +23,7 @@ from telegrad.tensors.saving import restorer, stored
 from telegrad.tensors.shared import SharedArray, plain, shared_as
 from telegrad.tensors.tensor import LEAF, Tensor, wrap
 
-__all__ = ["apply", "record"]
+__all__ = ["apply"]
 
 _mode = MODE.get
 _ndarray = np.ndarray
@@ -52,7 +53,7 @@ def apply(row: Primitive, *inputs: Any, **options: Any) -> Any:
             result = shared_as(result, [x.array for x in tensors])
     node = None
     if mode.recording and row.differentiable:
-        node = record(row, tensors, arrays, result, options, mode)
+        node = _record(row, tensors, arrays, result, options, mode)
     if row.differentiable and any(x.tangents for x in tensors):
         return carry_tangents(row, tensors, result, node, options)
     made = _wrapped(row, result if row.outputs else (result,), node)
@@ -145,13 +146,13 @@ def _promoted(row: Primitive, tensors: list[Tensor], xp: Any) -> list[Tensor]:
     ]
 
 
-def record(
+def _record(
     row: Primitive,
     tensors: Sequence[Tensor],
     arrays: Sequence[Any],
     result: Any,
     options: dict[str, Any],
-    mode: Mode = PLAIN,
+    mode: Mode,
 ) -> RowNode | None:
     """The node for a call, or None where no input needs a gradient."""
     mask = 0
@@ -172,8 +173,6 @@ def record(
         setattr(node, fact, options[what] if i < 0 else getattr(tensors[i], what))
     _save(row, kind, node, tensors, arrays, result, mode)
     if mode.anomaly:
-        from telegrad.tensors.anomaly import where_recorded
-
         node.metadata = {"traceback": where_recorded()}
     return node
 
