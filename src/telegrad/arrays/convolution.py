@@ -9,6 +9,8 @@ functions are bilinear, and each is an adjoint of the others:
 from math import prod
 from typing import Any
 
+from telegrad.arrays.sliding import inner
+
 __all__ = ["convolve", "convolve_input", "convolve_weight"]
 
 
@@ -45,8 +47,7 @@ def convolve_input(
     out = xp.overlap_add(
         taken, (*shape[:2], *padded), axes=axes, strides=strides, dilations=dilations
     )
-    inside = tuple(slice(before, before + n) for n, (before, _) in zip(shape[2:], pads))
-    return out[(slice(None), slice(None), *inside)]
+    return out[(slice(None), slice(None), *inner(shape[2:], pads))]
 
 
 def convolve_weight(

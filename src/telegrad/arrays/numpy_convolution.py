@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.arrays.scratch import scratch
-from telegrad.arrays.sliding import offsets, places
+from telegrad.arrays.sliding import inner, offsets, places
 
 __all__ = ["OVERRIDES"]
 
@@ -29,8 +29,7 @@ def _padded(x: Any, pads: Any) -> Any:
     shape = (x.shape[0], *lengths, x.shape[1])
     out = scratch("padded", prod(shape), x.dtype).reshape(shape)
     out.fill(0)
-    inside = tuple(slice(before, before + n) for n, (before, _) in zip(x.shape[2:], pads))
-    out[(slice(None), *inside)] = np.moveaxis(x, 1, -1)
+    out[(slice(None), *inner(x.shape[2:], pads))] = np.moveaxis(x, 1, -1)
     return out
 
 
@@ -110,8 +109,7 @@ def convolve_input(g: Any, w: Any, *, shape: Any, strides: Any, pads: Any, dilat
     axes = tuple(range(1, 1 + len(sizes)))
     for at, offset in offsets((*taken.shape,), axes, strides, dilations):
         out[at] += taken[(..., *offset)]
-    inside = tuple(slice(before, before + n) for n, (before, _) in zip(shape[2:], pads))
-    return np.moveaxis(out[(slice(None), *inside)], -1, 1)
+    return np.moveaxis(out[(slice(None), *inner(shape[2:], pads))], -1, 1)
 
 
 OVERRIDES: dict[str, Any] = {
