@@ -19,7 +19,7 @@ from telegrad.tensors.lent import lent
 from telegrad.tensors.modes import MODE, PLAIN, QUIET, Mode
 from telegrad.tensors.raw_duals import apply_raw_dual
 from telegrad.tensors.recorded import OutputNode, RowNode, variant
-from telegrad.tensors.saving import restorer, stored
+from telegrad.tensors.saving import needs_storing, stored
 from telegrad.tensors.shared import SharedArray, plain, shared_as
 from telegrad.tensors.tensor import LEAF, Tensor, wrap
 
@@ -194,15 +194,15 @@ def _save(
         plain_values["out"] = result
     # A saved result has a tangent if any input has.
     saves_result = any(name not in values for name in kind.saved_values)
-    node.rare = restorer(
+    node.is_stored = needs_storing(
         [x for name, x in values.items() if saves_result or name in kind.saved_values], mode
     )
     for name in kind.saved_values:
-        if node.rare is None:
-            setattr(node, name, plain_values[name])
-        else:
+        if node.is_stored:
             tensor = values[name] if name in values else wrap(plain_values[name])
             setattr(node, name, stored(tensor, mode, row.name))
+        else:
+            setattr(node, name, plain_values[name])
 
 
 def _dtype(array: Any) -> np.dtype[Any]:

@@ -137,7 +137,7 @@ def carry_tangents(
         for output, tangent in zip(outputs, tangents):
             if tangent is not None:
                 attach(output, level, tangent)
-    if node is not None and node.rare is not None:
+    if node is not None and node.is_stored:
         mode = MODE.get()
         for name, output in zip(row.outputs or ("out",), outputs):
             if name in node.saved_values:

@@ -18,7 +18,6 @@ from telegrad.rules import Primitive
 from telegrad.rules.primitive import Word
 from telegrad.tensors.pushing import push_any
 from telegrad.tensors.recorded import RowNode, variant
-from telegrad.tensors.saving import restored
 from telegrad.tensors.tensor import LEAF, Tensor, wrap
 
 __all__ = ["apply_raw_dual"]
@@ -95,6 +94,6 @@ def _node(
     for i, what in kind.facts_plan:
         saved.append(options[what] if i < 0 else getattr(arrays[i], what))
     node: RowNode = kind(edges, next_key(), *saved)
-    node.rare = restored
+    node.is_stored = True
     node.fits = tuple([(arrays[i].shape, arrays[i].dtype) for i in wanted])
     return node

@@ -8,8 +8,8 @@ Saved values are raw arrays. Their history need not be saved: an input's is the 
 the result's is the node itself, so a saved result makes no reference cycle. ``pull_recorded`` puts
 values and histories together again and runs the same rules on Tensors.
 
-``rare`` is None on the hot path. Otherwise it restores a saved value: it was packed by a hook,
-carries tangents, or lies in memory that others may write to.
+Where a value was packed by a hook, carries tangents or lies in memory that others may write to, all
+are kept in another form (``is_stored``; see ``saving.py``), away from the hot path.
 """
 
 import weakref
@@ -28,6 +28,7 @@ from telegrad.rules import SAME, ZERO, Primitive
 from telegrad.tensors.hooked import Hooked
 from telegrad.tensors.lent import lent
 from telegrad.tensors.linking import link
+from telegrad.tensors.saving import restored
 from telegrad.tensors.tensor import Tensor, wrap
 
 __all__ = ["OutputNode", "RowNode", "variant"]
@@ -37,7 +38,8 @@ class _Optional(msgspec.Struct, eq=False, kw_only=True, weakref=True):
     fits: Any = None
     """For each edge (shape, dtype) of its input, or None where the rule's result fits already."""
     hooks: NodeHooks | None = None
-    rare: Callable[[Any], Tensor] | None = None
+    is_stored: bool = False
+    """Whether values are kept as ``saving.stored`` gives them, not as bare references."""
     freed: bool = False
     metadata: dict[str, Any] | None = None
     """What users and ``detect_anomaly`` attach to a node."""
@@ -74,7 +76,7 @@ class RowNode(_Optional, Hooked, eq=False):
         return "".join(part.capitalize() for part in self.row.name.split("_")) + "Backward"
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        if self.rare is None:
+        if not self.is_stored:
             xp = _server(cotangent)
             if xp is not None:
                 return self._run_rules(xp, cotangent, self)
@@ -150,8 +152,8 @@ class RowNode(_Optional, Hooked, eq=False):
             setattr(s, name, getattr(self, name))
         for name in self.saved_values:
             value = getattr(self, name)
-            if self.rare is not None:
-                value = self.rare(value)
+            if self.is_stored:
+                value = restored(value)
             setattr(s, name, finish(name, value))
         return s
 
@@ -202,7 +204,7 @@ class OneEdge(RowNode, eq=False):
     rule: ClassVar[Any]
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        if self.rare is None and type(cotangent) is _ndarray:
+        if not self.is_stored and type(cotangent) is _ndarray:
             contribution = self.rule(NUMPY, cotangent, self)
             if self.fits is not None:
                 contribution = fit(NUMPY, contribution, *self.fits[0])
@@ -214,7 +216,7 @@ class TwoEdges(RowNode, eq=False):
     """Two edges, a rule each, a real result."""
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        if self.rare is not None or type(cotangent) is not _ndarray:
+        if self.is_stored or type(cotangent) is not _ndarray:
             return RowNode.pull(self, cotangent)
         first, second = self.rules
         left = cotangent if first is SAME else first(NUMPY, cotangent, self)

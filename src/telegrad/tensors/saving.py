@@ -15,7 +15,7 @@ from telegrad.tensors.modes import Mode
 from telegrad.tensors.shared import SharedArray, plain
 from telegrad.tensors.tensor import Tensor, wrap
 
-__all__ = ["has_tangents", "restored", "restorer", "stored", "stored_result"]
+__all__ = ["has_tangents", "needs_storing", "restored", "stored", "stored_result"]
 
 
 class _Packed:
@@ -58,13 +58,11 @@ class _Watched:
         self.digest = _digest(tensor)
 
 
-def restorer(inputs: Sequence[Tensor], mode: Mode) -> Callable[[Any], Tensor] | None:
-    """How to restore what ``stored`` kept, or None where bare references will do."""
+def needs_storing(inputs: Sequence[Tensor], mode: Mode) -> bool:
+    """Whether bare references will not do."""
     if mode.pack is not None:
-        return restored
-    if any(x.tangents or type(x.array) is SharedArray for x in inputs):
-        return restored
-    return None
+        return True
+    return any(x.tangents or type(x.array) is SharedArray for x in inputs)
 
 
 def stored(tensor: Tensor, mode: Mode, name: str) -> Any:
