@@ -362,7 +362,9 @@ def test_an_unreachable_worker_is_an_error_with_what_was_tried(
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{unused.getsockname()[1]}"
-        with pytest.raises(WorkerLost, match=rf"{where}: tried 4 times in 0\.1 s.*{advice}") as caught:
+        with pytest.raises(
+            WorkerLost, match=rf"{where}: tried 4 times in 0\.1 s.*{advice}"
+        ) as caught:
             connect(address, identity=trainer, expect=expect, patience=0.1)
     assert address in str(caught.value)
     assert "refused" in str(caught.value)

@@ -75,7 +75,7 @@ def _number(scheme: str, asked: dict[str, str], name: str) -> int:
 
 def _meeting_at(host: str, port: int) -> Meeting:
     if not _names_secrets():
-        Address("tcp", host=host, port=port).check_loopback()
+        Address("tcp", host=host, port=port).check()
         return _meeting_named(f"port-{port}", users_key())
     key, credentials = environment.find_secrets(os.environ)
     scheme = "tcp" if credentials is None else "tls"
