@@ -232,7 +232,7 @@ class Recorder:
         flat: list[Tensor] = []
         for i, value in enumerate(came):
             if isinstance(value, Tensor):
-                flat.extend(duals[i].came if i in duals else flatten(value))
+                flat.extend(duals[i].flattened(value) if i in duals else flatten(value))
         recorded = flat if len(flat) == len(slots) else [flat[i] for i in slots]
         context.recvs[message_id] = RecvNode.join(recorded, message_id, path, frm, context)
         if context.released:

@@ -24,11 +24,7 @@ __all__ = ["CarriedDual", "flatten", "held", "rebuilt", "register"]
 
 
 class CarriedDual:
-    """A dual tensor between two workers.
-
-    `came`, once it arrived: what was flattened where it left, tangents whose level has closed
-    meanwhile included.
-    """
+    """A dual tensor between two workers."""
 
     __slots__ = ("arrays", "came", "facts", "requires_grad")
 
@@ -50,6 +46,10 @@ class CarriedDual:
         tensor = rebuilt(iter(self.arrays), self.facts, book, self.came)
         tensor.node = LEAF if self.requires_grad else None
         return tensor
+
+    def flattened(self, arrived: Tensor) -> Sequence[Tensor]:
+        """What was flattened where it left: tangents whose level has closed meanwhile included."""
+        return self.came
 
 
 def rebuilt(
