@@ -44,8 +44,14 @@ CALLS = {
     "ParameterServerTest",
     "ReinforcementLearningRpcTest",
     "DdpUnderDistAutogradTest",
+    "DdpComparisonTest",
 }
-"""Those about remote calls, or with many workers: ``--quick`` runs a few."""
+"""Those about remote calls, of which ``--quick`` runs a few, and those with process groups.
+
+Of the latter it runs none: where a replicated module is the last to hold a group, PyTorch's
+ProcessGroupGloo waits for its threads without giving the interpreter up, which they may need to
+end. That is seen in one of twenty runs.
+"""
 
 
 def substitute() -> None:
