@@ -17,7 +17,7 @@ from telegrad.interop import from_torch, torch_replicas
 from telegrad.interop.torch_optim import DistributedOptimizer
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def group():
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     yield
