@@ -222,7 +222,8 @@ class Part:
         served = SERVED.set(self._served)
         try:
             clock = self._host.now
-            pause_at = math.inf if self._is_ahead() else clock() + _LONGEST
+            is_ahead = len(self.asked) == _AT_ONCE and self._is_ahead()
+            pause_at = math.inf if is_ahead else clock() + _LONGEST
             if foreign.known:
                 foreign.known[0].run(partial(self._task.run, _MOST, pause_at, clock))
             else:
@@ -248,8 +249,7 @@ class Part:
 
     def _is_ahead(self) -> bool:
         """Whether others are still at work on all that was last sent."""
-        latest = tuple(self.asked)
-        return len(latest) == _AT_ONCE and not any(each._done for each in latest)
+        return not any(each._done for each in tuple(self.asked))
 
     @property
     def is_paused(self) -> bool:
