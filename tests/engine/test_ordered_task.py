@@ -316,7 +316,7 @@ def test_what_a_crew_runs_is_taken_in_in_any_order_and_summed_in_one() -> None:
     log = Log()
     x = FakeLeaf("x")
     pieces = [FakeNode(f"piece {i}", (x,), log=log) for i in range(4)]
-    task = task_of(log)
+    task = task_of(log, keep_graph=False)
     task.crew = FakeCrew(refuses=(pieces[2],))
     task.count(pieces)
     for piece, value in zip(pieces, (1.0, 1e16, -1e16, 3.0)):
@@ -324,6 +324,7 @@ def test_what_a_crew_runs_is_taken_in_in_any_order_and_summed_in_one() -> None:
     task.run()
     assert log.ran == ["piece 2", "piece 0", "piece 1", "piece 3"]
     assert log.delivered == {"x": ((1.0 + 1e16) + -1e16) + 3.0}
+    assert all(piece.freed for piece in pieces)
 
 
 def test_what_a_crew_raises_is_raised_by_the_pass() -> None:

@@ -238,6 +238,8 @@ class OrderedTask:
                     node, contributions, failure = landed
                     if failure is not None:
                         raise failure
+                    if not keep:
+                        node.release()
                     edges = node.edges
                 elif not ready:
                     return
