@@ -254,6 +254,24 @@ def test_a_handler_whose_context_was_released_has_none():
     looking.wait()
 
 
+@on_workers("main", "b", "c", faults=IN_ORDER)
+def test_what_such_a_handler_is_given_by_others_can_not_be_differentiated():
+    def wait_and_call(context_id, value):
+        simulation = rpc.current_worker().host.simulation
+        while handlers.has_context(context_id):
+            simulation.sleep(0.1)
+        w = handlers.parameter()
+        late = rpc.rpc_sync("c", tg.multiply, (w, w))
+        with pytest.raises(ContextError, match="outside of any context"):
+            late.sum().backward()
+
+    with autograd.context() as context_id:
+        calling = rpc.rpc_async("b", wait_and_call, (context_id, x()))
+        # Answered after the other has begun: they arrive in order.
+        rpc.rpc_sync("b", handlers.scale, (x(),))
+    calling.wait()
+
+
 def shape_of_context(context_id):
     """The messages given away and received on this worker, and who is known."""
     found = autograd._retrieve_context(context_id)

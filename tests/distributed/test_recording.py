@@ -10,7 +10,9 @@ from tests.distributed import handlers
 from tests.distributed.simulated import IN_ORDER, frames_sent, on_workers
 
 import telegrad as tg
+from telegrad.autograd import forward_ad
 from telegrad.distributed import LocalCluster, autograd, rpc
+from telegrad.errors import ContextError
 
 W = [2.0, 3.0]
 Pair = collections.namedtuple("Pair", "left right")
@@ -276,16 +278,70 @@ def test_tensors_that_need_no_grad_make_no_message_and_no_further_frame(simulati
 
 
 @on_workers("main", "b")
-def test_outside_of_a_context_a_tensor_arrives_as_a_new_leaf():
+def test_outside_of_a_context_a_leaf_arrives_as_a_new_leaf():
     one = x()
     arrived = rpc.rpc_sync("b", lambda t: (t.is_leaf, t.requires_grad), (one,))
     assert arrived == (True, True)
-    y = rpc.rpc_sync("b", handlers.scale, (one,))
-    assert y.is_leaf
-    assert y.requires_grad
+    w = rpc.rpc_sync("b", handlers.parameter)
+    assert w.is_leaf
     with autograd.context() as context_id:
-        autograd.backward(context_id, [(y * y).sum()])
-        assert list(autograd.get_gradients(context_id)) == [y]
+        autograd.backward(context_id, [(w * w).sum()])
+        assert list(autograd.get_gradients(context_id)) == [w]
+
+
+# What was computed and travelled outside of every context: an error for whoever differentiates it.
+
+
+def unrecorded():
+    return pytest.raises(ContextError, match=r"outside of any context.*make the call inside of")
+
+
+@on_workers("main", "b")
+@pytest.mark.parametrize("is_dual", [False, True])
+def test_a_backward_pass_through_the_result_of_a_call_outside_of_a_context_raises(is_dual):
+    one = x()
+    with forward_ad.dual_level():
+        sent = forward_ad.make_dual(one, tg.ones_like(one)) if is_dual else one
+        y = rpc.rpc_sync("b", handlers.scale, (sent,))
+    assert y.requires_grad
+    assert not y.is_leaf
+    with unrecorded():
+        y.sum().backward()
+    with unrecorded():
+        tg.autograd.grad((y * one).sum(), one)
+    with autograd.context() as context_id:
+        with unrecorded():
+            autograd.backward(context_id, [y.sum()])
+        recorded = rpc.rpc_sync("b", handlers.scale, (one,))
+        with unrecorded():
+            autograd.backward(context_id, [(recorded * y).sum()], retain_graph=True)
+        assert not autograd.get_gradients(context_id)
+        autograd.backward(context_id, [(recorded * y.detach()).sum()])
+        got = autograd.get_gradients(context_id)[one].numpy()
+    np.testing.assert_array_equal(got, np.array(W) * y.detach().numpy())
+
+
+@on_workers("main", "b")
+def test_its_own_gradient_can_be_asked_for():
+    y = rpc.rpc_sync("b", handlers.scale, (x(),))
+    (gradient,) = tg.autograd.grad((y * y).sum(), y)
+    assert gradient.numpy().tolist() == (2 * y.detach().numpy()).tolist()
+
+
+@on_workers("main", "b")
+def test_a_handler_outside_of_a_context_can_not_differentiate_what_its_caller_computed():
+    def differentiated(value):
+        (value * value).sum().backward()
+
+    with unrecorded():
+        rpc.rpc_sync("b", differentiated, (x() * 2.0,))
+
+
+@on_workers("main", "b")
+def test_nor_can_whoever_fetches_a_computed_value_outside_of_a_context():
+    reference = rpc.remote("b", handlers.scale, (x(),))
+    with unrecorded():
+        reference.to_here().sum().backward()
 
 
 @on_workers("main", "b")

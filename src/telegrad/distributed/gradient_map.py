@@ -42,6 +42,6 @@ def _why_missing(key: Any) -> str:
         )
     return (
         f"{what}: no backward pass of this context has reached it on this worker. A call is "
-        "recorded if it is made inside of `with context()`, on the thread that entered it; made "
-        "elsewhere, its result is a new leaf"
+        "recorded if it is made inside of `with context()`, on the thread that entered it; sent "
+        "elsewhere, it arrives as another leaf"
     )

@@ -4,6 +4,9 @@ A message has one id on both sides. The *send node* stands where tensors were gi
 for it come from outside, and run on to the nodes of those tensors. The *recv node* stands where
 they arrived: its cotangent leaves this worker. Where several arrived, each is an output of it.
 
+What was computed and then travelled outside of every context has no message. Its history stayed
+where it was, and a *cut node* stands for that: whoever differentiates through it gets an error.
+
 Pure data: nothing here sends anything.
 """
 
@@ -12,12 +15,13 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from telegrad.errors import ContextError
 from telegrad.graph import Cotangent, NodeHooks, next_key
 from telegrad.tensors import LEAF, Tensor
 from telegrad.tensors.hooked import Hooked
 from telegrad.tensors.recorded import OutputNode
 
-__all__ = ["Path", "RecvNode", "SendNode"]
+__all__ = ["CutNode", "Path", "RecvNode", "SendNode"]
 
 Path = tuple[int, ...]
 """Where in the program a message was made: the ordinals of the calls that led there."""
@@ -111,3 +115,44 @@ class RecvNode(_Fields, Hooked, eq=False):
     def take_over(self, *pass_: Any) -> None:
         """Runs a pass that began as one of this process alone; see ``Context.take_over``."""
         self.context.take_over(*pass_)
+
+    def stray(self, context_id: int) -> ContextError:
+        """What a pass of another context that reaches it ends with."""
+        return ContextError(
+            f"expected tensors recorded in context {context_id}, got one that arrived in context "
+            f"{self.context.id}; use one context for the whole of a forward pass, and detach() "
+            "what one step keeps for the next"
+        )
+
+
+class CutNode(_Fields, Hooked, eq=False):
+    """A computed tensor that arrived outside of every context, without its history."""
+
+    key: int
+
+    edges: ClassVar[tuple[Any, ...]] = ()
+    freed: ClassVar[bool] = True
+    is_leaf: ClassVar[bool] = False
+    is_boundary: ClassVar[bool] = True
+    context: ClassVar[None] = None
+
+    def name(self) -> str:
+        return "UnrecordedRpcBackward"
+
+    def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        return ()
+
+    pull_recorded = pull
+
+    def take_over(self, *pass_: Any) -> None:
+        """Refuses a pass of this process alone that reached it."""
+        raise self.stray(0)
+
+    def stray(self, context_id: int) -> ContextError:
+        """What any pass that reaches it ends with."""
+        return ContextError(
+            "expected values that were recorded, but the backward pass reached a tensor that came "
+            "from another worker outside of any context, without its history: gradients would be "
+            "missing; make the call inside of `with telegrad.distributed.autograd.context()`, on "
+            "the thread that entered it, or detach() the tensor where it is meant as a constant"
+        )

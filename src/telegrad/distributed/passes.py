@@ -29,7 +29,7 @@ from telegrad.distributed.crew import Crew, Pace
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
 from telegrad.distributed.turns import Turns
 from telegrad.engine import OrderedTask, keep_retained
-from telegrad.errors import ContextError, GraphFreedError, PassAborted
+from telegrad.errors import GraphFreedError, PassAborted
 from telegrad.graph import Bundle
 from telegrad.rpc.future import Future
 from telegrad.rpc.host import Host
@@ -283,11 +283,7 @@ class Part:
 
     def _check_context(self, recv: RecvNode) -> None:
         if recv.context is not self.context:
-            raise ContextError(
-                f"expected tensors recorded in context {self.context.id}, got one that arrived in "
-                f"context {recv.context.id}; use one context for the whole of a forward pass, and "
-                "detach() what one step keeps for the next"
-            )
+            raise recv.stray(self.context.id)
 
     def _deliver(self, node: Any, gradient: Any, is_alone: bool) -> None:
         name = self.targets.get(node)

@@ -78,7 +78,7 @@ class Recorder:
             if VARIABLES.get():
                 _refuse_variables(to.name, values)
             self._carry_duals(to.name, values)
-            return [NO_GRAD, 0, [], (), shared, served]
+            return [NO_CONTEXT, 0, [], (), shared, served]
         message_id, slots = self._give(context, to.name, values, path)
         return [context.id, message_id, slots, path, shared, served]
 

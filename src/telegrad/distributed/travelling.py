@@ -1,7 +1,8 @@
 """How a Tensor travels: its raw array, and whether it requires grad; with tangents, theirs too.
 
-What a context adds to that (messages, nodes) is in ``recording.py``. Without one, a tensor arrives
-as a new leaf with the same ``requires_grad``.
+What a context adds to that (messages, nodes) is in ``recording.py``. Without one, a leaf arrives as
+a new leaf, so that parameters can be fetched and sent; what was computed arrives cut off from its
+history, which is an error for whoever differentiates through it (``nodes.CutNode``).
 
 A dual tensor is sent as a ``CarriedDual``: the arrays of primal and tangents, and a tree that says
 which level each tangent belongs to. Only a worker can name levels, so it is made and undone by the
@@ -9,12 +10,14 @@ worker's recorder, not by the serialiser.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from telegrad.distributed.levels import LevelBook
+from telegrad.distributed.nodes import CutNode
 from telegrad.errors import Unserializable
+from telegrad.graph import next_key
 from telegrad.nn.parameter import Parameter, rebuild_parameter
 from telegrad.rpc.wire import kinds
 from telegrad.tensors import LEAF, Tensor, wrap
@@ -22,29 +25,34 @@ from telegrad.tensors.levels import Tangents
 
 __all__ = ["CarriedDual", "flatten", "held", "rebuilt", "register"]
 
+# What a tensor's node was where it left.
+_CONSTANT: Final = 0
+_LEAF: Final = 1
+_COMPUTED: Final = 2
+
 
 class CarriedDual:
     """A dual tensor between two workers."""
 
-    __slots__ = ("arrays", "came", "facts", "requires_grad")
+    __slots__ = ("arrays", "came", "facts", "history")
 
-    def __init__(self, arrays: list[Any], facts: list[Any], requires_grad: bool) -> None:
+    def __init__(self, arrays: list[Any], facts: list[Any], history: int) -> None:
         self.arrays = arrays
         self.facts = facts
-        self.requires_grad = requires_grad
+        self.history = history
 
     @classmethod
     def of(cls, tensor: Tensor, book: LevelBook, to: str) -> "CarriedDual":
         """The form in which a dual tensor, one that is held, leaves for `to`."""
         arrays = [tensor.array]
         facts = book.facts_of(tensor.tangents, to, arrays)
-        return cls([np.asarray(a) for a in arrays], facts, tensor.node is not None)
+        return cls([np.asarray(a) for a in arrays], facts, _history_of(tensor))
 
     def arrive(self, book: LevelBook) -> Tensor:
         """The dual tensor, its tangents at this worker's levels."""
         self.came: list[Tensor] = []
         tensor = rebuilt(iter(self.arrays), self.facts, book, self.came)
-        tensor.node = LEAF if self.requires_grad else None
+        tensor.node = _node_of(self.history)
         return tensor
 
     def flattened(self, arrived: Tensor) -> Sequence[Tensor]:
@@ -102,8 +110,20 @@ def register() -> None:
     kinds.register(CarriedDual, _dual_to_parts, _dual_from_parts, tag="telegrad.CarriedDual")
 
 
-def _to_parts(tensor: Tensor) -> tuple[list[Any], bool]:
-    return [_in_host_memory(tensor)], tensor.node is not None
+def _to_parts(tensor: Tensor) -> tuple[list[Any], int]:
+    return [_in_host_memory(tensor)], _history_of(tensor)
+
+
+def _history_of(tensor: Tensor) -> int:
+    node = tensor.node
+    return _CONSTANT if node is None else _LEAF if node is LEAF else _COMPUTED
+
+
+def _node_of(history: int) -> Any:
+    """The node of a tensor that arrives; a message of a context puts its own in its place."""
+    if history == _CONSTANT:
+        return None
+    return LEAF if history == _LEAF else CutNode(next_key())
 
 
 def _in_host_memory(tensor: Tensor) -> "np.ndarray[Any, Any]":
@@ -116,19 +136,19 @@ def _in_host_memory(tensor: Tensor) -> "np.ndarray[Any, Any]":
         ) from error
 
 
-def _from_parts(parts: list[Any], requires_grad: bool) -> Tensor:
-    return wrap(parts[0], LEAF if requires_grad else None)
+def _from_parts(parts: list[Any], history: int) -> Tensor:
+    return wrap(parts[0], _node_of(history))
 
 
-def _parameter_from_parts(parts: list[Any], requires_grad: bool) -> Parameter:
+def _parameter_from_parts(parts: list[Any], history: int) -> Parameter:
     """A Parameter stays one where it arrives as a leaf, so that a module keeps its parameters."""
-    return rebuild_parameter(parts[0], requires_grad)
+    return rebuild_parameter(parts[0], history != _CONSTANT)
 
 
 def _dual_to_parts(dual: CarriedDual) -> tuple[list[Any], Any]:
-    return dual.arrays, [dual.facts, dual.requires_grad]
+    return dual.arrays, [dual.facts, dual.history]
 
 
 def _dual_from_parts(parts: list[Any], metadata: Any) -> CarriedDual:
-    facts, requires_grad = metadata
-    return CarriedDual(parts, facts, requires_grad)
+    facts, history = metadata
+    return CarriedDual(parts, facts, history)
