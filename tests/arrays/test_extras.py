@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from tests.rules.calls import tuple_of
 from tests.rules.samples import SAMPLES
 from tests.rules.samples.sample import Sample
+from tests.rules.table import TABLE
 
 from telegrad.arrays.backend import NUMPY, Backend
 from telegrad.arrays.extras import NAMES
 from telegrad.arrays.numpy_extras import OVERRIDES
-from telegrad.rules.table import TABLE
 
 PLAIN = Backend("plain", np)
 """NumPy with no kernel of its own: every extra in its plain form."""

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from tests.random_programs.program import Case, Library
 from tests.rules.samples import SAMPLES
+from tests.rules.table import TABLE
 
 import telegrad
-from telegrad.rules.table import TABLE
 from telegrad.tensors import apply
 
 __all__ = ["PYTORCH", "TELEGRAD"]

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tests.rules.samples import SAMPLES
 from tests.rules.samples.sample import Sample
-
-from telegrad.rules.table import TABLE
+from tests.rules.table import TABLE
 
 __all__ = ["CASES", "STARTS", "Case", "Library", "Step", "run"]
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from tests.rules.samples import SAMPLES
 from tests.rules.samples.sample import Entry, Sample
+from tests.rules.table import TABLE
 
 import telegrad
 from telegrad.rules import Primitive
-from telegrad.rules.table import TABLE
 from telegrad.tensors import Tensor, apply, wrap
 from telegrad.tensors.hot import binary, product, unary
 from telegrad.tensors.modes import ModeScope

@@ -7,13 +7,13 @@ import pytest
 from tests.rules.calls import leaves, tuple_of
 from tests.rules.samples import SAMPLES
 from tests.rules.samples.sample import Sample
+from tests.rules.table import TABLE
 
 import telegrad
 from telegrad.arrays.backend import NUMPY
 from telegrad.graph import Bundle
 from telegrad.rules import LINEAR, NOT_DIFFERENTIABLE, SAME, ZERO, Primitive
 from telegrad.rules.primitive import Word
-from telegrad.rules.table import TABLE
 from telegrad.tensors import apply
 
 ROWS = [row for row in TABLE.values() if row.differentiable and row.name in SAMPLES]

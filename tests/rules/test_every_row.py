@@ -17,9 +17,9 @@ from tests.rules.calls import (
 )
 from tests.rules.samples import SAMPLES
 from tests.rules.samples.sample import Sample
+from tests.rules.table import TABLE
 
 import telegrad
-from telegrad.rules.table import TABLE
 from telegrad.testing import gradient_check
 
 DIFFERENTIABLE = [name for name, row in TABLE.items() if row.differentiable]

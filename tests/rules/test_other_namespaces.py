@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from tests.rules.calls import as_function, cases, gradients, leaves, tangents, tuple_of
 from tests.rules.samples.sample import Sample
+from tests.rules.table import TABLE
 
 from telegrad.arrays import backend_of
-from telegrad.rules.table import TABLE
 from telegrad.tensors import Tensor, wrap
 
 CASES = cases("strict")

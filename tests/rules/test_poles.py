@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.rules.table import TABLE
 
 import telegrad
 from telegrad.autograd import functional
 from telegrad.rules import Primitive
-from telegrad.rules.table import TABLE
 from telegrad.tensors import Tensor, apply
 
 POINTS = (0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -3.0, 1e-300)

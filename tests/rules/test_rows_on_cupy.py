@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.rules.calls import as_function, cases, gradients, leaves, tangents, tuple_of
 from tests.rules.samples.sample import Sample
+from tests.rules.table import TABLE
 
-from telegrad.rules.table import TABLE
 from telegrad.tensors import Tensor
 
 cupy = pytest.importorskip("cupy", reason="needs CuPy, which serves arrays of a CUDA device")

@@ -7,10 +7,10 @@ import pytest
 from tests.rules.calls import as_function, cases, gradients, hot_function, leaves, tuple_of
 from tests.rules.samples import SAMPLES
 from tests.rules.samples.sample import Sample
+from tests.rules.table import TABLE
 
 import telegrad
 from telegrad.rules import Primitive
-from telegrad.rules.table import TABLE
 from telegrad.tensors import Tensor, apply, wrap
 from telegrad.testing import gradient_check
 from telegrad.testing.derivatives import pushed

@@ -10,16 +10,7 @@ from typing import Any
 from telegrad.rules.primitive import of_slopes
 from telegrad.rules.special import normal_density
 
-__all__ = [
-    "GELU",
-    "GELU_TANH",
-    "LOG_SIGMOID",
-    "RELU",
-    "ROWS",
-    "SIGMOID",
-    "SILU",
-    "SOFTPLUS",
-]
+__all__ = ["GELU", "GELU_TANH", "LOG_SIGMOID", "RELU", "SIGMOID", "SILU", "SOFTPLUS"]
 
 
 RELU = of_slopes("relu", ("out",), lambda xp, v, s: xp.where_nonzero(v, s.out))
@@ -66,5 +57,3 @@ GELU_TANH = of_slopes(
     _gelu_tanh_rule,
     forward=lambda xp, x: x * (xp.tanh(x * (x * x * (_ROOT * _CUBE) + _ROOT)) + 1) * 0.5,
 )
-
-ROWS = (RELU, SIGMOID, LOG_SIGMOID, SOFTPLUS, SILU, GELU, GELU_TANH)

@@ -9,7 +9,7 @@ from typing import Any
 
 from telegrad.rules.primitive import SAME, Primitive
 
-__all__ = ["AFFINE", "AFFINE_BIASED", "ROWS"]
+__all__ = ["AFFINE", "AFFINE_BIASED"]
 
 
 def _rows(xp: Any, x: Any) -> Any:
@@ -66,5 +66,3 @@ AFFINE_BIASED = Primitive(
     vjp=(_by_input, _by_weight, _by_bias),
     jvp=(_along_input, _along_weight, SAME),
 )
-
-ROWS = (AFFINE, AFFINE_BIASED)

@@ -14,7 +14,6 @@ __all__ = [
     "POW",
     "RECIPROCAL",
     "REMAINDER",
-    "ROWS",
     "SQUARE",
     "SUBTRACT",
 ]
@@ -102,18 +101,4 @@ def _pow_by_exponent(xp: Any, v: Any, s: Any) -> Any:
 
 POW = of_slopes(
     "pow", ("x y", "x y out"), _pow_by_base, _pow_by_exponent, floating=False, poles=True
-)
-
-ROWS = (
-    ADD,
-    SUBTRACT,
-    MULTIPLY,
-    DIVIDE,
-    NEGATIVE,
-    POSITIVE,
-    FLOOR_DIVIDE,
-    REMAINDER,
-    SQUARE,
-    RECIPROCAL,
-    POW,
 )

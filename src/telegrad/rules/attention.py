@@ -11,7 +11,7 @@ from typing import Any
 
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["ROWS", "SELF_ATTENTION"]
+__all__ = ["SELF_ATTENTION"]
 
 
 def _parts(xp: Any, packed: Any) -> tuple[Any, Any, Any]:
@@ -86,5 +86,3 @@ SELF_ATTENTION = Primitive(
     gaps=True,
     exact=True,
 )
-
-ROWS = (SELF_ATTENTION,)

@@ -2,15 +2,7 @@
 
 from telegrad.rules.primitive import NOT_DIFFERENTIABLE, Primitive
 
-__all__ = [
-    "EQUAL",
-    "GREATER",
-    "GREATER_EQUAL",
-    "LESS",
-    "LESS_EQUAL",
-    "NOT_EQUAL",
-    "ROWS",
-]
+__all__ = ["EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "NOT_EQUAL"]
 
 
 def _row(name: str) -> Primitive:
@@ -23,5 +15,3 @@ LESS = _row("less")
 LESS_EQUAL = _row("less_equal")
 GREATER = _row("greater")
 GREATER_EQUAL = _row("greater_equal")
-
-ROWS = (EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL)

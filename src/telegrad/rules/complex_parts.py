@@ -4,7 +4,7 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, SAME, Primitive
 
-__all__ = ["CONJ", "IMAG", "REAL", "ROWS"]
+__all__ = ["CONJ", "IMAG", "REAL"]
 
 CONJ = Primitive(
     "conj",
@@ -31,5 +31,3 @@ IMAG = Primitive(
     elementwise=True,
     holomorphic=False,
 )
-
-ROWS = (CONJ, REAL, IMAG)

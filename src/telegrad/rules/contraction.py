@@ -5,7 +5,7 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, Primitive
 
-__all__ = ["EINSUM", "EINSUM_ONE", "ROWS"]
+__all__ = ["EINSUM", "EINSUM_ONE"]
 
 
 def _gradient(xp: Any, part: Any, known: str, labels: str, shape: tuple[int, ...]) -> Any:
@@ -78,5 +78,3 @@ EINSUM_ONE = Primitive(
     jvp=(LINEAR,),
     options=("subscripts",),
 )
-
-ROWS = (EINSUM, EINSUM_ONE)

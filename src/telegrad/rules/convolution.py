@@ -7,7 +7,7 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, Primitive
 
-__all__ = ["CONVOLVE", "CONVOLVE_INPUT", "CONVOLVE_WEIGHT", "ROWS"]
+__all__ = ["CONVOLVE", "CONVOLVE_INPUT", "CONVOLVE_WEIGHT"]
 
 
 def _how(s: Any) -> dict[str, Any]:
@@ -50,5 +50,3 @@ CONVOLVE_WEIGHT = Primitive(
     jvp=(LINEAR, LINEAR),
     options=("shape", "strides", "pads", "dilations"),
 )
-
-ROWS = (CONVOLVE, CONVOLVE_INPUT, CONVOLVE_WEIGHT)

@@ -10,7 +10,7 @@ from typing import Any
 from telegrad.rules.primitive import LINEAR, Primitive
 from telegrad.rules.reductions import kept, reduced_axes
 
-__all__ = ["CUMULATIVE_PROD", "CUMULATIVE_SUM", "PROD", "ROWS"]
+__all__ = ["CUMULATIVE_PROD", "CUMULATIVE_SUM", "PROD"]
 
 
 def _along(axis: int, part: slice) -> tuple[Any, ...]:
@@ -113,5 +113,3 @@ PROD = Primitive(
     jvp=(lambda xp, t, s: xp.sum(t * _others(xp, s), axis=s.axis, keepdims=s.keepdims),),
     options=("axis", "keepdims"),
 )
-
-ROWS = (CUMULATIVE_SUM, CUMULATIVE_PROD, PROD)

@@ -10,7 +10,7 @@ from telegrad.errors import NotDifferentiable
 from telegrad.rules.hermitian import adjoint, diagonal_part, hermitian_part, lower_half
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["CHOLESKY", "QR", "ROWS"]
+__all__ = ["CHOLESKY", "QR"]
 
 
 def _cholesky_vjp(xp: Any, g: Any, s: Any) -> Any:
@@ -113,5 +113,3 @@ QR = Primitive(
     options=("mode",),
     holomorphic=False,
 )
-
-ROWS = (CHOLESKY, QR)

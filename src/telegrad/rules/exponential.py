@@ -2,7 +2,7 @@
 
 from telegrad.rules.primitive import of_slopes
 
-__all__ = ["EXP", "EXPM1", "LOG", "LOG1P", "LOG2", "LOG10", "LOGADDEXP", "ROWS", "SQRT"]
+__all__ = ["EXP", "EXPM1", "LOG", "LOG1P", "LOG2", "LOG10", "LOGADDEXP", "SQRT"]
 
 _LN_2 = 0.6931471805599453
 _LN_10 = 2.302585092994046
@@ -22,5 +22,3 @@ LOGADDEXP = of_slopes(
     lambda xp, v, s: v * xp.sigmoid(s.x - s.y),
     lambda xp, v, s: v * xp.sigmoid(s.y - s.x),
 )
-
-ROWS = (EXP, EXPM1, LOG, LOG1P, LOG2, LOG10, SQRT, LOGADDEXP)

@@ -14,7 +14,7 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, Primitive
 
-__all__ = ["EXCHANGED", "FFTN", "FFTSHIFT", "IFFTN", "IFFTSHIFT", "IRFFTN", "RFFTN", "ROWS"]
+__all__ = ["EXCHANGED", "FFTN", "FFTSHIFT", "IFFTN", "IFFTSHIFT", "IRFFTN", "RFFTN"]
 
 EXCHANGED = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 """The norm of the other direction that takes a transform's scale away."""
@@ -117,5 +117,3 @@ IFFTSHIFT = Primitive(
     options=("axes",),
     exact=True,
 )
-
-ROWS = (FFTN, IFFTN, RFFTN, IRFFTN, FFTSHIFT, IFFTSHIFT)

@@ -10,7 +10,7 @@ from typing import Any
 from telegrad.rules.primitive import Primitive
 from telegrad.rules.special import normal_density
 
-__all__ = ["GELU_WITH_SLOPE", "ROWS"]
+__all__ = ["GELU_WITH_SLOPE"]
 
 
 def _forward(xp: Any, x: Any) -> tuple[Any, Any]:
@@ -44,5 +44,3 @@ GELU_WITH_SLOPE = Primitive(
     gaps=True,
     exact=True,
 )
-
-ROWS = (GELU_WITH_SLOPE,)

@@ -4,7 +4,7 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, SAME, Primitive
 
-__all__ = ["GETITEM", "INDEX_ADD", "INDEX_SET", "ROWS", "TAKE_ALONG_AXIS", "places_along"]
+__all__ = ["GETITEM", "INDEX_ADD", "INDEX_SET", "TAKE_ALONG_AXIS", "places_along"]
 
 GETITEM = Primitive(
     "getitem",
@@ -62,5 +62,3 @@ TAKE_ALONG_AXIS = Primitive(
     jvp=(LINEAR, None),
     options=("axis",),
 )
-
-ROWS = (GETITEM, INDEX_ADD, INDEX_SET, TAKE_ALONG_AXIS)

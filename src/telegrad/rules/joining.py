@@ -1,7 +1,7 @@
 """Joining values, and taking them apart again.
 
 A row has a fixed number of inputs and outputs, so there is one row for each number of parts,
-made when first used. The table shows those of three parts for all.
+made when first used.
 """
 
 import functools
@@ -10,7 +10,7 @@ from typing import Any
 
 from telegrad.rules.primitive import Primitive, Rule
 
-__all__ = ["ROWS", "concat_of", "stack_of", "unstack_of"]
+__all__ = ["concat_of", "stack_of", "unstack_of"]
 
 
 _KEPT = 256
@@ -91,6 +91,3 @@ def unstack_of(count: int) -> Primitive:
         options=("axis",),
         exact=True,
     )
-
-
-ROWS = (concat_of(3), stack_of(3), unstack_of(3))

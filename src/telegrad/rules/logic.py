@@ -16,7 +16,6 @@ __all__ = [
     "LOGICAL_NOT",
     "LOGICAL_OR",
     "LOGICAL_XOR",
-    "ROWS",
     "SIGNBIT",
 ]
 
@@ -39,20 +38,3 @@ ISFINITE = _row("isfinite", "x")
 ISINF = _row("isinf", "x")
 ISNAN = _row("isnan", "x")
 SIGNBIT = _row("signbit", "x")
-
-ROWS = (
-    BITWISE_AND,
-    BITWISE_OR,
-    BITWISE_XOR,
-    BITWISE_LEFT_SHIFT,
-    BITWISE_RIGHT_SHIFT,
-    BITWISE_INVERT,
-    LOGICAL_AND,
-    LOGICAL_OR,
-    LOGICAL_XOR,
-    LOGICAL_NOT,
-    ISFINITE,
-    ISINF,
-    ISNAN,
-    SIGNBIT,
-)

@@ -9,7 +9,7 @@ from typing import Any
 from telegrad.rules.hermitian import is_complex
 from telegrad.rules.primitive import ZERO, Primitive, of_slopes
 
-__all__ = ["ABS", "COPYSIGN", "ROWS", "SIGN", "real_product"]
+__all__ = ["ABS", "COPYSIGN", "SIGN", "real_product"]
 
 
 def real_product(xp: Any, a: Any, b: Any) -> Any:
@@ -56,5 +56,3 @@ def _copysign_slope(xp: Any, v: Any, s: Any) -> Any:
 
 
 COPYSIGN = of_slopes("copysign", ("x y", ""), _copysign_slope, ZERO)
-
-ROWS = (ABS, SIGN, COPYSIGN)

@@ -11,7 +11,7 @@ from typing import Any
 
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["LAYER_NORM", "NORMALIZE", "ROWS"]
+__all__ = ["LAYER_NORM", "NORMALIZE"]
 
 
 def _normalize(xp: Any, x: Any, *, axes: tuple[int, ...], eps: float) -> tuple[Any, Any]:
@@ -149,5 +149,3 @@ LAYER_NORM = Primitive(
     exact=True,
     gaps=True,
 )
-
-ROWS = (NORMALIZE, LAYER_NORM)

@@ -6,7 +6,7 @@ from telegrad.rules.hermitian import conj, real
 from telegrad.rules.primitive import Primitive
 from telegrad.rules.reductions import kept
 
-__all__ = ["ROWS", "VECTOR_NORM"]
+__all__ = ["VECTOR_NORM"]
 
 
 def _direction(xp: Any, s: Any, norm: Any) -> Any:
@@ -56,5 +56,3 @@ VECTOR_NORM = Primitive(
     options=("axis", "keepdims", "ord"),
     holomorphic=False,
 )
-
-ROWS = (VECTOR_NORM,)

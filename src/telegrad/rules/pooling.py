@@ -8,7 +8,7 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, ZERO, Primitive
 
-__all__ = ["POOL_MAX", "POOL_PUT", "POOL_SPREAD", "POOL_SUM", "POOL_TAKE", "ROWS"]
+__all__ = ["POOL_MAX", "POOL_PUT", "POOL_SPREAD", "POOL_SUM", "POOL_TAKE"]
 
 _OPTIONS = ("sizes", "strides", "pads", "dilations")
 
@@ -77,5 +77,3 @@ POOL_SPREAD = Primitive(
     options=("shape", *_OPTIONS),
     exact=True,
 )
-
-ROWS = (POOL_MAX, POOL_TAKE, POOL_PUT, POOL_SUM, POOL_SPREAD)

@@ -12,7 +12,6 @@ __all__ = [
     "MATMUL",
     "MATRIX_PRODUCT",
     "MATRIX_TRANSPOSE",
-    "ROWS",
     "TRACE",
     "VECDOT",
 ]
@@ -125,15 +124,4 @@ TRACE = Primitive(
     vjp=(_trace_vjp,),
     jvp=(LINEAR,),
     options=("offset",),
-)
-
-ROWS = (
-    MATMUL,
-    MATRIX_PRODUCT,
-    MATRIX_TRANSPOSE,
-    VECDOT,
-    CROSS,
-    DIAGONAL,
-    DIAGONAL_MATRIX,
-    TRACE,
 )

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["GRU_SCAN", "ROWS"]
+__all__ = ["GRU_SCAN"]
 
 
 class _Parts(NamedTuple):
@@ -139,5 +139,3 @@ GRU_SCAN = Primitive(
     gaps=True,
     exact=True,
 )
-
-ROWS = (GRU_SCAN,)

@@ -5,7 +5,7 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, Primitive
 
-__all__ = ["AMAX", "AMIN", "MEAN", "ROWS", "SUM", "kept", "reduced_axes", "reduced_count", "spread"]
+__all__ = ["AMAX", "AMIN", "MEAN", "SUM", "kept", "reduced_axes", "reduced_count", "spread"]
 
 
 def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -92,5 +92,3 @@ AMIN = Primitive(
     jvp=(_extreme_jvp,),
     options=("axis", "keepdims"),
 )
-
-ROWS = (SUM, MEAN, AMAX, AMIN)

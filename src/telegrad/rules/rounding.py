@@ -2,7 +2,7 @@
 
 from telegrad.rules.primitive import SAME, ZERO, Primitive
 
-__all__ = ["CEIL", "FLOOR", "NEXTAFTER", "ROUND", "ROWS", "TRUNC"]
+__all__ = ["CEIL", "FLOOR", "NEXTAFTER", "ROUND", "TRUNC"]
 
 CEIL = Primitive("ceil", vjp=(ZERO,), jvp=(ZERO,), elementwise=True)
 
@@ -14,5 +14,3 @@ TRUNC = Primitive("trunc", vjp=(ZERO,), jvp=(ZERO,), elementwise=True)
 
 # The neighbour is as far away wherever x is (but for powers of two); y only says on which side.
 NEXTAFTER = Primitive("nextafter", vjp=(SAME, ZERO), jvp=(SAME, ZERO), elementwise=True)
-
-ROWS = (CEIL, FLOOR, ROUND, TRUNC, NEXTAFTER)

@@ -2,17 +2,7 @@
 
 from telegrad.rules.primitive import NOT_DIFFERENTIABLE, Primitive
 
-__all__ = [
-    "ALL",
-    "ANY",
-    "ARGMAX",
-    "ARGMIN",
-    "ARGSORT",
-    "COUNT_NONZERO",
-    "NONZERO",
-    "ROWS",
-    "SEARCHSORTED",
-]
+__all__ = ["ALL", "ANY", "ARGMAX", "ARGMIN", "ARGSORT", "COUNT_NONZERO", "NONZERO", "SEARCHSORTED"]
 
 ALL = Primitive("all", vjp=NOT_DIFFERENTIABLE, options=("axis", "keepdims"))
 ANY = Primitive("any", vjp=NOT_DIFFERENTIABLE, options=("axis", "keepdims"))
@@ -27,5 +17,3 @@ NONZERO = Primitive("nonzero", vjp=NOT_DIFFERENTIABLE, outputs=("indices",))
 SEARCHSORTED = Primitive(
     "searchsorted", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), options=("side", "sorter")
 )
-
-ROWS = (ALL, ANY, ARGMAX, ARGMIN, ARGSORT, COUNT_NONZERO, NONZERO, SEARCHSORTED)

@@ -4,17 +4,7 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, ZERO, Primitive, Rule, of_slopes
 
-__all__ = [
-    "CLIP_HIGH",
-    "CLIP_LOW",
-    "MAXIMUM",
-    "MINIMUM",
-    "ROWS",
-    "TRIL",
-    "TRIU",
-    "WHERE",
-    "WHERE_NONZERO",
-]
+__all__ = ["CLIP_HIGH", "CLIP_LOW", "MAXIMUM", "MINIMUM", "TRIL", "TRIU", "WHERE", "WHERE_NONZERO"]
 
 
 def _chosen(xp: Any, v: Any, chosen: Any) -> Any:
@@ -104,5 +94,3 @@ TRIU = Primitive(
     options=("k",),
     exact=True,
 )
-
-ROWS = (WHERE, WHERE_NONZERO, MAXIMUM, MINIMUM, CLIP_LOW, CLIP_HIGH, TRIL, TRIU)

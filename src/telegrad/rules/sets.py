@@ -2,12 +2,10 @@
 
 from telegrad.rules.primitive import NOT_DIFFERENTIABLE, Primitive
 
-__all__ = ["ROWS", "UNIQUE_ALL"]
+__all__ = ["UNIQUE_ALL"]
 
 UNIQUE_ALL = Primitive(
     "unique_all",
     vjp=NOT_DIFFERENTIABLE,
     outputs=("values", "indices", "inverse_indices", "counts"),
 )
-
-ROWS = (UNIQUE_ALL,)

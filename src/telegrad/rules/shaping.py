@@ -4,7 +4,7 @@ from typing import Any
 
 from telegrad.rules.primitive import LINEAR, SAME, Primitive
 
-__all__ = ["ASTYPE", "BROADCAST_TO", "CLONE", "FLIP", "PERMUTE_DIMS", "RESHAPE", "ROLL", "ROWS"]
+__all__ = ["ASTYPE", "BROADCAST_TO", "CLONE", "FLIP", "PERMUTE_DIMS", "RESHAPE", "ROLL"]
 
 RESHAPE = Primitive(
     "reshape",
@@ -75,5 +75,3 @@ ROLL = Primitive(
     options=("shift", "axis"),
     exact=True,
 )
-
-ROWS = (CLONE, RESHAPE, PERMUTE_DIMS, BROADCAST_TO, ASTYPE, FLIP, ROLL)

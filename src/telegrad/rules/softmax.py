@@ -8,7 +8,7 @@ from typing import Any
 from telegrad.rules.primitive import Primitive
 from telegrad.rules.reductions import kept
 
-__all__ = ["LOGSUMEXP", "LOG_SOFTMAX", "ROWS", "SOFTMAX"]
+__all__ = ["LOGSUMEXP", "LOG_SOFTMAX", "SOFTMAX"]
 
 
 def _softmax_rule(xp: Any, v: Any, s: Any) -> Any:
@@ -55,5 +55,3 @@ LOGSUMEXP = Primitive(
     options=("axis", "keepdims"),
     exact=True,
 )
-
-ROWS = (SOFTMAX, LOG_SOFTMAX, LOGSUMEXP)

@@ -12,7 +12,6 @@ __all__ = [
     "INV",
     "MATRIX_RANK",
     "PINV",
-    "ROWS",
     "SLOGDET",
     "SOLVE",
     "SOLVE_TRIANGULAR",
@@ -229,5 +228,3 @@ EXPM = Primitive(
     vjp=(lambda xp, g, s: _expm_derivative(xp, s.x.mT, g),),
     jvp=(lambda xp, t, s: _expm_derivative(xp, s.x, t),),
 )
-
-ROWS = (INV, SOLVE, SOLVE_TRIANGULAR, DET, COFACTOR, SLOGDET, PINV, MATRIX_RANK, EXPM)

@@ -4,7 +4,7 @@ from typing import Any
 
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["ROWS", "SORT"]
+__all__ = ["SORT"]
 
 
 def _order(xp: Any, s: Any) -> Any:
@@ -25,5 +25,3 @@ SORT = Primitive(
     options=("axis", "descending", "stable"),
     exact=True,
 )
-
-ROWS = (SORT,)

@@ -5,7 +5,7 @@ from typing import Any
 
 from telegrad.rules.primitive import of_slopes
 
-__all__ = ["DIGAMMA", "ERF", "ERFC", "LGAMMA", "NDTR", "POLYGAMMA", "ROWS", "normal_density"]
+__all__ = ["DIGAMMA", "ERF", "ERFC", "LGAMMA", "NDTR", "POLYGAMMA", "normal_density"]
 
 _SLOPE_AT_0 = 2 / math.sqrt(math.pi)
 
@@ -31,5 +31,3 @@ POLYGAMMA = of_slopes(
     forward=lambda xp, x, *, n: xp.polygamma(n, x),
     options=("n",),
 )
-
-ROWS = (ERF, ERFC, NDTR, LGAMMA, DIGAMMA, POLYGAMMA)

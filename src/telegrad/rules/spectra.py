@@ -26,7 +26,7 @@ from telegrad.rules.hermitian import (
 )
 from telegrad.rules.primitive import Primitive
 
-__all__ = ["EIGH", "EIGVALSH", "ROWS", "SVD", "SVDVALS", "SVD_FULL"]
+__all__ = ["EIGH", "EIGVALSH", "SVD", "SVDVALS", "SVD_FULL"]
 
 _PHASE_TOLERANCE = 1e-2
 """PyTorch's; beside it, what rounding may leave of large cotangents."""
@@ -243,5 +243,3 @@ SVD_FULL = Primitive(
     holomorphic=False,
     gaps=True,
 )
-
-ROWS = (EIGH, EIGVALSH, SVD, SVD_FULL, SVDVALS)

@@ -6,7 +6,7 @@ from telegrad.rules.magnitude import real_product
 from telegrad.rules.primitive import Primitive
 from telegrad.rules.reductions import kept, reduced_count
 
-__all__ = ["ROWS", "STD", "VAR"]
+__all__ = ["STD", "VAR"]
 
 
 def _per_degree(s: Any) -> float:
@@ -63,5 +63,3 @@ STD = Primitive(
     floating=True,
     holomorphic=False,
 )
-
-ROWS = (VAR, STD)

@@ -15,7 +15,6 @@ __all__ = [
     "COS",
     "COSH",
     "HYPOT",
-    "ROWS",
     "SIN",
     "SINH",
     "TAN",
@@ -64,21 +63,4 @@ HYPOT = of_slopes(
     lambda xp, v, s: v * (s.x / s.out),
     lambda xp, v, s: v * (s.y / s.out),
     poles=True,
-)
-
-ROWS = (
-    SIN,
-    COS,
-    TAN,
-    ASIN,
-    ACOS,
-    ATAN,
-    SINH,
-    COSH,
-    TANH,
-    ASINH,
-    ACOSH,
-    ATANH,
-    ATAN2,
-    HYPOT,
 )

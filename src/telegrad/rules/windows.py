@@ -8,7 +8,7 @@ from typing import Any
 from telegrad.arrays.sliding import inner
 from telegrad.rules.primitive import LINEAR, Primitive
 
-__all__ = ["OVERLAP_ADD", "PAD", "ROWS", "WINDOWS"]
+__all__ = ["OVERLAP_ADD", "PAD", "WINDOWS"]
 
 PAD = Primitive(
     "pad",
@@ -47,5 +47,3 @@ OVERLAP_ADD = Primitive(
     options=("shape", "axes", "strides", "dilations"),
     exact=True,
 )
-
-ROWS = (PAD, WINDOWS, OVERLAP_ADD)

@@ -1,4 +1,4 @@
-"""Sample inputs for every row of ``rules.table.TABLE``, for ``tests/rules/test_every_row.py``.
+"""Sample inputs for every row of ``tests.rules.table``, for ``tests/rules/test_every_row.py``.
 
 A module here for each family of rows (``samples/arithmetic.py`` for ``rules/arithmetic.py``), with
 one dictionary ``SAMPLES: dict[str, Entry]`` by the name of the row; ``FAMILIES`` below lists the
