@@ -1,5 +1,6 @@
 """Lends the public functions to Tensor's methods and, as a namespace, to rules on Tensors."""
 
+from functools import partial
 from types import SimpleNamespace
 
 from telegrad.ops import (
@@ -8,7 +9,6 @@ from telegrad.ops import (
     arranging,
     constants,
     contraction,
-    convolution,
     creation,
     cumulative,
     devices,
@@ -20,7 +20,6 @@ from telegrad.ops import (
     linalg,
     logic,
     magnitude,
-    pooling,
     products,
     random,
     reductions,
@@ -37,6 +36,8 @@ from telegrad.ops import (
     updates,
     windows,
 )
+from telegrad.rules import convolution, pooling
+from telegrad.tensors import apply
 from telegrad.tensors.lent import lent
 
 __all__ = ["NAMESPACE"]
@@ -47,7 +48,6 @@ _FAMILIES = (
     arranging,
     constants,
     contraction,
-    convolution,
     creation,
     cumulative,
     devices,
@@ -57,7 +57,6 @@ _FAMILIES = (
     joining,
     logic,
     magnitude,
-    pooling,
     products,
     random,
     reductions,
@@ -75,8 +74,15 @@ _FAMILIES = (
     windows,
 )
 
+_FOR_RULES = (
+    *(convolution.CONVOLVE, convolution.CONVOLVE_INPUT, convolution.CONVOLVE_WEIGHT),
+    *(pooling.POOL_MAX, pooling.POOL_TAKE, pooling.POOL_PUT, pooling.POOL_SUM, pooling.POOL_SPREAD),
+)
+"""Rows that rules call and that have no public function here: those are in ``nn``."""
+
 NAMESPACE = SimpleNamespace(
     **{name: getattr(family, name) for family in _FAMILIES for name in family.__all__},
+    **{row.name: partial(apply, row) for row in _FOR_RULES},
     linalg=linalg,
     fft=fft,
     cofactor=linalg.cofactor,

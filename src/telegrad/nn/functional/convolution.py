@@ -4,10 +4,10 @@ from numbers import Integral
 from typing import Any
 
 from telegrad.errors import ShapeError, UsageError
-from telegrad.ops import convolution
 from telegrad.ops.joining import concat
 from telegrad.ops.shaping import reshape
-from telegrad.tensors import Tensor
+from telegrad.rules.convolution import CONVOLVE
+from telegrad.tensors import Tensor, apply
 
 __all__ = ["conv2d", "pads_of", "pair"]
 
@@ -54,10 +54,10 @@ def conv2d(
             )
     how = {"strides": strides, "pads": pads, "dilations": dilations}
     if groups == 1:
-        out = convolution.convolve(input, weight, **how)
+        out: Tensor = apply(CONVOLVE, input, weight, **how)
     else:
         parts = zip(_cut(input, 1, groups), _cut(weight, 0, groups))
-        out = concat([convolution.convolve(x, w, **how) for x, w in parts], axis=1)
+        out = concat([apply(CONVOLVE, x, w, **how) for x, w in parts], axis=1)
     return out if bias is None else out + reshape(bias, (bias.shape[0], 1, 1))
 
 

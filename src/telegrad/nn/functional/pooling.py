@@ -6,8 +6,8 @@ import numpy as np
 
 from telegrad.errors import ShapeError, UsageError
 from telegrad.nn.functional.convolution import pair
-from telegrad.ops import pooling
-from telegrad.tensors import Tensor, wrap
+from telegrad.rules.pooling import POOL_MAX, POOL_SUM
+from telegrad.tensors import Tensor, apply, wrap
 
 __all__ = ["avg_pool2d", "max_pool2d"]
 
@@ -24,7 +24,7 @@ def max_pool2d(
     if input.ndim == 3:
         return max_pool2d(input[None], kernel_size, stride, padding, dilation, ceil_mode)[0]
     how = _windows("max_pool2d", input, kernel_size, stride, padding, dilation, ceil_mode)
-    return pooling.pool_max(input, **how)[0]
+    return apply(POOL_MAX, input, **how)[0]  # type: ignore[no-any-return]
 
 
 def avg_pool2d(
@@ -43,7 +43,7 @@ def avg_pool2d(
     if divisor_override == 0:
         raise UsageError("expected a divisor_override other than 0 in avg_pool2d, got 0")
     how = _windows("avg_pool2d", input, kernel_size, stride, padding, 1, ceil_mode)
-    total = pooling.pool_sum(input, **how)
+    total: Tensor = apply(POOL_SUM, input, **how)
     divisor = divisor_override
     even = all(before == after for before, after in how["pads"])
     if divisor is None and even and (count_include_pad or pair(padding, "padding") == (0, 0)):
