@@ -9,7 +9,7 @@ import pytest
 
 from telegrad.arrays import backend_of, backend_of_type
 from telegrad.arrays.backend import NUMPY, Backend
-from telegrad.arrays.extras import NAMES
+from telegrad.arrays.extras import KERNELS
 from telegrad.arrays.standard import CREATION, ELEMENTWISE, FFT, LINALG, OTHER
 from telegrad.errors import DTypeError
 
@@ -41,7 +41,7 @@ def test_what_is_no_array_is_refused() -> None:
 
 @pytest.mark.parametrize("backend", [NUMPY, STRICT], ids=repr)
 def test_a_backend_has_all_of_the_standard_and_the_extras(backend: Backend) -> None:
-    for name in (*ELEMENTWISE, *CREATION, *OTHER, *NAMES):
+    for name in (*ELEMENTWISE, *CREATION, *OTHER, *KERNELS):
         assert callable(getattr(backend, name)), name
     for name in LINALG:
         assert callable(getattr(backend.linalg, name)), name

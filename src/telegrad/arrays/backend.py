@@ -14,7 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.arrays import cupy_namespace, extras, numpy_extras, numpy_standard
+from telegrad.arrays import (
+    cupy_namespace,
+    numpy_attention,
+    numpy_convolution,
+    numpy_gelu,
+    numpy_indexing,
+    numpy_layer_norm,
+    numpy_linalg,
+    numpy_ndtr,
+    numpy_pooling,
+    numpy_recurrence,
+    numpy_rows,
+    numpy_sliding,
+    numpy_special,
+    numpy_standard,
+)
+from telegrad.arrays.extras import KERNELS, kernels_of
 from telegrad.arrays.standard import CREATION, DTYPED, ELEMENTWISE, FFT, LINALG, OTHER
 from telegrad.errors import DTypeError
 
@@ -36,8 +52,8 @@ class Backend:
         self.is_numpy = namespace is np
         if not self.is_numpy:
             self._translate_dtypes(namespace)
-        for each in extras.NAMES:
-            setattr(self, each, functools.partial(getattr(extras, each), self))
+        for each, kernel in KERNELS.items():
+            setattr(self, each, functools.partial(kernel, self))
         for each, function in (overrides or {}).items():
             setattr(self, each, function)
 
@@ -83,7 +99,12 @@ def _as_ours(dtype: Any) -> np.dtype[Any]:
     return np.dtype(str(dtype).rsplit(".", 1)[-1])
 
 
-NUMPY = Backend("numpy", np, {**numpy_standard.OVERRIDES, **numpy_extras.OVERRIDES})
+_OF_NUMPY = kernels_of(
+    *(numpy_standard, numpy_indexing, numpy_linalg, numpy_special, numpy_ndtr, numpy_gelu),
+    *(numpy_sliding, numpy_convolution, numpy_pooling, numpy_recurrence, numpy_layer_norm),
+    *(numpy_rows, numpy_attention),
+)
+NUMPY = Backend("numpy", np, _OF_NUMPY)
 _BY_TYPE: dict[type, Any] = {np.ndarray: NUMPY, np.bool_: NUMPY}
 _BY_TYPE.update((kind, NUMPY) for kind in np.sctypeDict.values())
 

@@ -9,7 +9,7 @@ functions are bilinear, and each is an adjoint of the others:
 from math import prod
 from typing import Any
 
-from telegrad.arrays.sliding import inner
+from telegrad.arrays.placement import bordered_shape, inner
 
 __all__ = ["convolve", "convolve_input", "convolve_weight"]
 
@@ -42,7 +42,7 @@ def convolve_input(
     taken = xp.matmul(rows, xp.reshape(w, (w.shape[0], prod(w.shape[1:]))))
     taken = xp.reshape(taken, (*last.shape[:-1], *w.shape[1:]))
     taken = xp.moveaxis(taken, 1 + count, 1)
-    padded = tuple(n + sum(pad) for n, pad in zip(shape[2:], pads))
+    padded = bordered_shape(shape[2:], pads)
     axes = tuple(range(2, 2 + count))
     out = xp.overlap_add(
         taken, (*shape[:2], *padded), axes=axes, strides=strides, dilations=dilations

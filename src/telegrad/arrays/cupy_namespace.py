@@ -12,12 +12,11 @@ from typing import Any, Final
 import numpy as np
 
 from telegrad.arrays.special import polygamma_from_zeta
-from telegrad.arrays.standard import CREATION, DTYPED
+from telegrad.arrays.standard import CREATION
 
 __all__ = ["BACKEND_NAME", "is_cupy", "namespace_and_extras"]
 
 BACKEND_NAME: Final = "cupy"
-_CREATION: Final = tuple(name for name in DTYPED if name in CREATION)
 
 
 def is_cupy(array: Any) -> bool:
@@ -31,7 +30,7 @@ def namespace_and_extras() -> tuple[Any, dict[str, Any]]:
     from cupyx.scipy import special
 
     functions = {name: getattr(cupy, name) for name in dir(cupy) if not name.startswith("_")}
-    for name in _CREATION:
+    for name in CREATION:
         functions[name] = _on_device(cupy, functions[name])
     functions.update(_rearranged(cupy))
     functions["bool"] = np.dtype(bool)

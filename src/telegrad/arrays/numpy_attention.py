@@ -15,7 +15,7 @@ from telegrad.arrays.numpy_rows import row_dots, row_sums
 from telegrad.arrays.numpy_special import softmax
 from telegrad.arrays.scratch import scratch
 
-__all__ = ["OVERRIDES"]
+__all__ = ["self_attention", "self_attention_pull"]
 
 _NARROW = 30.0
 """Scores this near to zero need not have the largest of their row subtracted first."""
@@ -80,9 +80,3 @@ def self_attention_pull(by_out: Any, packed: Any, weights: Any, scale: float) ->
     np.matmul(by_scores, k, out=by_q)
     np.matmul(by_scores.mT, q, out=by_k)
     return result
-
-
-OVERRIDES: dict[str, Any] = {
-    "self_attention": self_attention,
-    "self_attention_pull": self_attention_pull,
-}

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.placement import bordered_shape, inner, offsets, places
 from telegrad.arrays.scratch import scratch
-from telegrad.arrays.sliding import inner, offsets, places
 
-__all__ = ["OVERRIDES"]
+__all__ = ["convolve", "convolve_input", "convolve_weight"]
 
 _SHORT_RUN = 16
 """Below this many numbers in a run, columns are copied by rows of the image."""
@@ -25,8 +25,7 @@ def _padded(x: Any, pads: Any) -> Any:
     """x with zeros around it and the channels last, in scratch memory or as a view."""
     if not any(before or after for before, after in pads):
         return np.moveaxis(x, 1, -1)
-    lengths = [n + before + after for n, (before, after) in zip(x.shape[2:], pads)]
-    shape = (x.shape[0], *lengths, x.shape[1])
+    shape = (x.shape[0], *bordered_shape(x.shape[2:], pads), x.shape[1])
     out = scratch("padded", prod(shape), x.dtype).reshape(shape)
     out.fill(0)
     out[(slice(None), *inner(x.shape[2:], pads))] = np.moveaxis(x, 1, -1)
@@ -101,7 +100,7 @@ def convolve_input(g: Any, w: Any, *, shape: Any, strides: Any, pads: Any, dilat
     if all(s == 1 for s in strides) and all(a >= 0 and b >= 0 for a, b in borders):
         turned = np.flip(np.swapaxes(w, 0, 1), tuple(range(2, w.ndim)))
         return convolve(g, turned, strides=strides, pads=borders, dilations=dilations)
-    padded = tuple(n + before + after for n, (before, after) in zip(shape[2:], pads))
+    padded = bordered_shape(shape[2:], pads)
     rows = np.moveaxis(g, 1, -1)
     taken = rows.reshape(-1, w.shape[0]) @ _kernel_rows(w).T
     taken = np.moveaxis(taken.reshape(*rows.shape[:-1], *sizes, w.shape[1]), -1, 1 + len(sizes))
@@ -110,10 +109,3 @@ def convolve_input(g: Any, w: Any, *, shape: Any, strides: Any, pads: Any, dilat
     for at, offset in offsets((*taken.shape,), axes, strides, dilations):
         out[at] += taken[(..., *offset)]
     return np.moveaxis(out[(slice(None), *inner(shape[2:], pads))], -1, 1)
-
-
-OVERRIDES: dict[str, Any] = {
-    "convolve": convolve,
-    "convolve_input": convolve_input,
-    "convolve_weight": convolve_weight,
-}

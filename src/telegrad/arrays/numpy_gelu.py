@@ -21,7 +21,7 @@ from telegrad.arrays.numpy_ndtr import ndtr
 from telegrad.arrays.numpy_powers import quickest_power
 from telegrad.arrays.scratch import scratch
 
-__all__ = ["OVERRIDES"]
+__all__ = ["gelu_with_slope"]
 
 _MANY = 2048
 _BLOCK = 1 << 16
@@ -89,6 +89,3 @@ def _fill(x: Any, value: Any, slope: Any, work: Any) -> None:
     np.multiply(x, share, out=value)
     work *= np.float32(_DENSITY_AT_0)
     slope += work
-
-
-OVERRIDES: dict[str, Any] = {"gelu_with_slope": gelu_with_slope}

@@ -5,18 +5,17 @@ from typing import Any
 import numpy as np
 
 from telegrad.arrays.numpy_special import only_where
+from telegrad.arrays.placement import bordered_shape, inner, offsets
 from telegrad.arrays.pooling import result_shape
-from telegrad.arrays.sliding import inner, offsets
 
-__all__ = ["OVERRIDES"]
+__all__ = ["pool_max", "pool_put", "pool_spread", "pool_sum", "pool_take"]
 
 
 def _bordered(x: Any, pads: Any, value: float) -> Any:
     if not any(before or after for before, after in pads):
         return x
     widths = ((0, 0), (0, 0), *pads)
-    shape = tuple(n + before + after for n, (before, after) in zip(x.shape, widths))
-    out = np.full_like(x, value, shape=shape)
+    out = np.full_like(x, value, shape=bordered_shape(x.shape, widths))
     out[inner(x.shape, widths)] = x
     return out
 
@@ -86,8 +85,7 @@ def pool_spread(g: Any, *, shape: Any, **how: Any) -> Any:
 
 def _laid_back(g: Any, shape: Any, how: dict[str, Any], part: Any) -> Any:
     widths = ((0, 0), (0, 0), *how["pads"])
-    padded = tuple(n + before + after for n, (before, after) in zip(shape, widths))
-    out = np.zeros_like(g, shape=padded)
+    out = np.zeros_like(g, shape=bordered_shape(shape, widths))
     apart = all(
         stride >= (size - 1) * dilation + 1
         for size, stride, dilation in zip(how["sizes"], how["strides"], how["dilations"])
@@ -98,12 +96,3 @@ def _laid_back(g: Any, shape: Any, how: dict[str, Any], part: Any) -> Any:
         else:
             out[at] += part(i)
     return out[inner(shape, widths)]
-
-
-OVERRIDES: dict[str, Any] = {
-    "pool_max": pool_max,
-    "pool_put": pool_put,
-    "pool_spread": pool_spread,
-    "pool_sum": pool_sum,
-    "pool_take": pool_take,
-}

@@ -11,7 +11,7 @@ import numpy as np
 
 from telegrad.arrays.scratch import scratch
 
-__all__ = ["OVERRIDES"]
+__all__ = ["gru_pull", "gru_scan"]
 
 Sizes = tuple[int, int, int]
 
@@ -103,6 +103,3 @@ def gru_pull(by_states: Any, packed: Any, states: Any, gates: Any, sizes: Sizes)
     by_weight += later.T @ earlier
     np.add.reduce(products.reshape(length * items, 3 * units), axis=0, out=by_bias)
     return result
-
-
-OVERRIDES: dict[str, Any] = {"gru_pull": gru_pull, "gru_scan": gru_scan}

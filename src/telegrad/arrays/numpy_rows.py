@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["OVERRIDES", "add_to_rows", "column_sums", "row_dots", "row_sums"]
+__all__ = ["add_to_rows", "column_sums", "row_dots", "row_sums"]
 
 _LONG = 4096
 _AT_LEAST = 8192
@@ -70,11 +70,3 @@ def _ones(length: int, dtype: Any) -> Any:
     ones = np.ones(length, dtype)
     ones.flags.writeable = False
     return ones
-
-
-OVERRIDES: dict[str, Any] = {
-    "add_to_rows": add_to_rows,
-    "column_sums": column_sums,
-    "row_dots": row_dots,
-    "row_sums": row_sums,
-}

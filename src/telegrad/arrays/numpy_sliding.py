@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.arrays.sliding import inner, offsets, places
+from telegrad.arrays.placement import bordered_shape, inner, offsets, places
 
-__all__ = ["OVERRIDES"]
+__all__ = ["overlap_add", "pad", "windows"]
 
 
 def pad(x: Any, pad_width: Any, *, constant_values: Any = 0) -> Any:
-    shape = tuple(n + before + after for n, (before, after) in zip(x.shape, pad_width))
+    shape = bordered_shape(x.shape, pad_width)
     if constant_values:
         out = np.full(shape, constant_values, dtype=x.dtype)
     else:
@@ -34,6 +34,3 @@ def overlap_add(x: Any, shape: Any, *, axes: Any, strides: Any, dilations: Any) 
     for at, offset in offsets(x.shape, axes, strides, dilations):
         out[at] += x[(..., *offset)]
     return out
-
-
-OVERRIDES: dict[str, Any] = {"overlap_add": overlap_add, "pad": pad, "windows": windows}

@@ -4,10 +4,24 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.arrays.numpy_ndtr import ndtr
-from telegrad.arrays.special import host_lgamma, host_polygamma, scipy_special, unordered
+from telegrad.arrays.special import host_lgamma as lgamma
+from telegrad.arrays.special import host_polygamma as polygamma
+from telegrad.arrays.special import scipy_special, unordered
 
-__all__ = ["OVERRIDES", "only_where"]
+__all__ = [
+    "digamma",
+    "erf",
+    "erfc",
+    "lgamma",
+    "log_softmax",
+    "logsumexp",
+    "polygamma",
+    "relu",
+    "sigmoid",
+    "softmax",
+    "softplus",
+    "where_nonzero",
+]
 
 
 def erf(x: Any) -> Any:
@@ -101,20 +115,3 @@ def logsumexp(x: Any, *, axis: tuple[int, ...], keepdims: bool = False) -> Any:
         # The sum over nothing, or over minus infinities alone, is zero, and its logarithm right.
         result = np.log(total) + shift
     return result if keepdims else result.squeeze(axis=axis)
-
-
-OVERRIDES: dict[str, Any] = {
-    "digamma": digamma,
-    "erf": erf,
-    "erfc": erfc,
-    "lgamma": host_lgamma,
-    "log_softmax": log_softmax,
-    "logsumexp": logsumexp,
-    "ndtr": ndtr,
-    "polygamma": host_polygamma,
-    "relu": relu,
-    "sigmoid": sigmoid,
-    "softmax": softmax,
-    "softplus": softplus,
-    "where_nonzero": where_nonzero,
-}

@@ -9,7 +9,7 @@ adjoint, as are ``pool_sum`` and ``pool_spread``.
 import math
 from typing import Any
 
-from telegrad.arrays.sliding import inner, offsets, places
+from telegrad.arrays.placement import bordered_shape, inner, offsets, places
 
 __all__ = ["pool_max", "pool_put", "pool_spread", "pool_sum", "pool_take"]
 
@@ -61,8 +61,7 @@ def pool_spread(xp: Any, g: Any, *, shape: Any, **how: Any) -> Any:
 
 def _laid_back(xp: Any, g: Any, shape: Any, s: dict[str, Any], part: Any) -> Any:
     widths = ((0, 0), (0, 0), *s["pads"])
-    padded = tuple(n + before + after for n, (before, after) in zip(shape, widths))
-    out = xp.zeros(padded, dtype=xp.dtype_of(g))
+    out = xp.zeros(bordered_shape(shape, widths), dtype=xp.dtype_of(g))
     axes = tuple(range(2, len(shape)))
     windows = (*g.shape, *s["sizes"])
     for i, (at, _) in enumerate(offsets(windows, axes, s["strides"], s["dilations"])):
@@ -73,8 +72,7 @@ def _laid_back(xp: Any, g: Any, shape: Any, s: dict[str, Any], part: Any) -> Any
 def result_shape(shape: Any, s: dict[str, Any]) -> tuple[int, ...]:
     """The shape of what pooling makes of this one."""
     found = list(shape[:2])
-    for n, size, stride, (before, after), dilation in zip(
-        shape[2:], s["sizes"], s["strides"], s["pads"], s["dilations"]
-    ):
-        found.append(places(n + before + after, size, stride, dilation))
+    lengths = bordered_shape(shape[2:], s["pads"])
+    for how in zip(lengths, s["sizes"], s["strides"], s["dilations"]):
+        found.append(places(*how))
     return tuple(found)

@@ -77,19 +77,20 @@ CREATION = (
     "empty",
     "empty_like",
     "eye",
-    "from_dlpack",
     "full",
     "full_like",
     "linspace",
-    "meshgrid",
     "ones",
     "ones_like",
-    "tril",
-    "triu",
     "zeros",
     "zeros_like",
 )
+"""Those that take `dtype` and `device`."""
 OTHER = (
+    "from_dlpack",
+    "meshgrid",
+    "tril",
+    "triu",
     "astype",
     "can_cast",
     "finfo",
@@ -182,22 +183,5 @@ FFT = (
     "fftshift",
     "ifftshift",
 )
-DTYPED = (
-    "arange",
-    "asarray",
-    "empty",
-    "empty_like",
-    "eye",
-    "full",
-    "full_like",
-    "linspace",
-    "ones",
-    "ones_like",
-    "zeros",
-    "zeros_like",
-    "cumulative_prod",
-    "cumulative_sum",
-    "prod",
-    "sum",
-)
+DTYPED = (*CREATION, "cumulative_prod", "cumulative_sum", "prod", "sum")
 """Functions that take a ``dtype`` keyword."""

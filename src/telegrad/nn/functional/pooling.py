@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.placement import bordered_shape
 from telegrad.errors import ShapeError, UsageError
 from telegrad.nn.functional.convolution import pair
 from telegrad.rules.pooling import POOL_MAX, POOL_SUM
@@ -59,7 +60,7 @@ def _counts(input: Tensor, widths: tuple[int, int], how: Any, count_include_pad:
     by_axis = []
     for length, total, width, size, stride, (before, _) in zip(
         input.shape[2:],
-        total_lengths(input, how),
+        bordered_shape(input.shape[2:], how["pads"]),
         widths,
         how["sizes"],
         how["strides"],
@@ -70,11 +71,6 @@ def _counts(input: Tensor, widths: tuple[int, int], how: Any, count_include_pad:
         by_axis.append(np.minimum(starts + size, high) - np.maximum(starts, low))
     counts = by_axis[0][:, None] * by_axis[1]
     return counts.astype(input.dtype)
-
-
-def total_lengths(input: Tensor, how: Any) -> list[int]:
-    """The lengths of the place axes with their borders."""
-    return [n + before + after for n, (before, after) in zip(input.shape[2:], how["pads"])]
 
 
 def _windows(

@@ -1,0 +1,41 @@
+"""Where borders and windows lie: the arithmetic of their shapes, without any array.
+
+Windows of lengths `sizes` slide over `axes`, `strides` apart, their own elements `dilations`
+apart. Such an axis gets as many elements as a window has places on it; the windows' own axes come
+last, in the order of `axes`.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+__all__ = ["bordered_shape", "inner", "offsets", "places"]
+
+
+def bordered_shape(shape: Sequence[int], pad_width: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """The shape of a value of this shape with its borders."""
+    return tuple(n + before + after for n, (before, after) in zip(shape, pad_width))
+
+
+def inner(shape: Sequence[int], pad_width: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
+    """Where a value of this shape lies inside its borders."""
+    return tuple(slice(before, before + n) for n, (before, _) in zip(shape, pad_width))
+
+
+def places(length: int, size: int, stride: int, dilation: int) -> int:
+    """How many windows fit on an axis."""
+    return max(0, (length - dilation * (size - 1) - 1) // stride + 1)
+
+
+def offsets(
+    shape: Sequence[int], axes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> Iterator[tuple[tuple[slice, ...], tuple[int, ...]]]:
+    """For each element of a window: where it lies in the value for all windows, and which it is."""
+    ndim = len(shape) - len(axes)
+    if not all(shape[axis] for axis in axes):
+        return
+    for offset in product(*(range(size) for size in shape[ndim:])):
+        at = [slice(None)] * ndim
+        for k, axis, stride, dilation in zip(offset, axes, strides, dilations):
+            first = k * dilation
+            at[axis] = slice(first, first + stride * (shape[axis] - 1) + 1, stride)
+        yield tuple(at), offset
