@@ -1,9 +1,11 @@
 """Activations."""
+# mypy: disable-error-code="empty-body"
 
 from typing import Literal
 
 from telegrad.errors import UsageError
 from telegrad.ops.arguments import ArrayLike
+from telegrad.ops.elementwise import elementwise
 from telegrad.rules import activations as _rows
 from telegrad.tensors import Tensor
 from telegrad.tensors.hot import unary
@@ -12,26 +14,22 @@ __all__ = ["gelu", "log_sigmoid", "relu", "sigmoid", "silu", "softplus"]
 
 _gelu = unary(_rows.GELU)
 _gelu_tanh = unary(_rows.GELU_TANH)
-_log_sigmoid = unary(_rows.LOG_SIGMOID)
-_relu = unary(_rows.RELU)
-_sigmoid = unary(_rows.SIGMOID)
-_silu = unary(_rows.SILU)
 _softplus = unary(_rows.SOFTPLUS)
 
 
+@elementwise(_rows.RELU)
 def relu(x: ArrayLike, /) -> Tensor:
     """Each element, or zero where it is negative."""
-    return _relu(x)
 
 
+@elementwise(_rows.SIGMOID)
 def sigmoid(x: ArrayLike, /) -> Tensor:
     """``1 / (1 + exp(-x))`` of each element."""
-    return _sigmoid(x)
 
 
+@elementwise(_rows.LOG_SIGMOID)
 def log_sigmoid(x: ArrayLike, /) -> Tensor:
     """The logarithm of ``sigmoid``, without its underflow."""
-    return _log_sigmoid(x)
 
 
 def softplus(x: ArrayLike, /, beta: float = 1.0) -> Tensor:
@@ -43,9 +41,9 @@ def softplus(x: ArrayLike, /, beta: float = 1.0) -> Tensor:
     return _softplus(x * beta) / beta
 
 
+@elementwise(_rows.SILU)
 def silu(x: ArrayLike, /) -> Tensor:
     """``x * sigmoid(x)`` of each element."""
-    return _silu(x)
 
 
 def gelu(x: ArrayLike, /, *, approximate: Literal["none", "tanh"] = "none") -> Tensor:

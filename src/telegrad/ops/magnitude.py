@@ -1,32 +1,29 @@
 """Magnitudes, signs and the parts of complex values, element by element."""
+# mypy: disable-error-code="empty-body"
 
 from telegrad.ops.arguments import ArrayLike, as_tensor
+from telegrad.ops.elementwise import elementwise
 from telegrad.ops.filling import zeros_like
 from telegrad.rules import complex_parts as _parts
 from telegrad.rules import magnitude as _rows
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.hot import binary, unary
 
 __all__ = ["abs", "conj", "copysign", "imag", "real", "sign"]
 
-_abs = unary(_rows.ABS)
-_sign = unary(_rows.SIGN)
-_copysign = binary(_rows.COPYSIGN)
 
-
+@elementwise(_rows.ABS)
 def abs(x: ArrayLike, /) -> Tensor:
     """The magnitude of each element."""
-    return _abs(x)
 
 
+@elementwise(_rows.SIGN)
 def sign(x: ArrayLike, /) -> Tensor:
     """-1, 0 or 1; for complex elements the number of magnitude 1 in their direction, or 0."""
-    return _sign(x)
 
 
+@elementwise(_rows.COPYSIGN)
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The magnitude of ``x1`` with the sign of ``x2``."""
-    return _copysign(x1, x2)
 
 
 def conj(x: ArrayLike, /) -> Tensor:

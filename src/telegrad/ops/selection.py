@@ -1,17 +1,16 @@
 """Choosing between values, element by element."""
+# mypy: disable-error-code="empty-body"
 
 from typing import Any, Never
 
 from telegrad.ops.arguments import ArrayLike, as_matrix, as_tensor, promoted
+from telegrad.ops.elementwise import elementwise
 from telegrad.rules import selection as _rows
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.habits import unexpected
-from telegrad.tensors.hot import binary
 from telegrad.tensors.inputs import as_inputs
 
 __all__ = ["clip", "tril", "triu", "where", "where_nonzero"]
-
-_where_nonzero = binary(_rows.WHERE_NONZERO)
 
 
 def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -21,9 +20,9 @@ def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     return apply(_rows.WHERE, condition, x1, x2)  # type: ignore[no-any-return]
 
 
+@elementwise(_rows.WHERE_NONZERO)
 def where_nonzero(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """``x1`` where ``x2`` is not zero, zero elsewhere; as the rules need it."""
-    return _where_nonzero(x1, x2)
 
 
 def clip(

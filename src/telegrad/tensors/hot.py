@@ -162,9 +162,9 @@ def unary(row: Primitive) -> Callable[[Any], "tensor.Tensor"]:
     return call
 
 
-def _never_recorded(row: Primitive) -> Callable[..., "tensor.Tensor"]:
-    def call(*inputs: Any) -> "tensor.Tensor":
-        return lent.apply(row, *inputs)  # type: ignore[no-any-return]
+def _never_recorded(row: Primitive) -> Callable[[Any], "tensor.Tensor"]:
+    def call(x: Any, /) -> "tensor.Tensor":
+        return lent.apply(row, x)  # type: ignore[no-any-return]
 
     return call
 
