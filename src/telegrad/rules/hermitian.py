@@ -7,14 +7,12 @@ from typing import Any
 
 __all__ = [
     "adjoint",
-    "conj",
     "diagonal_part",
     "hermitian_part",
     "identity_like",
     "imag",
     "is_complex",
     "lower_half",
-    "real",
     "skew_part",
 ]
 
@@ -24,16 +22,6 @@ def is_complex(xp: Any, x: Any) -> bool:
     return bool(xp.dtype_of(x).kind == "c")
 
 
-def conj(xp: Any, x: Any) -> Any:
-    """The conjugate; a real array itself."""
-    return xp.conj(x) if is_complex(xp, x) else x
-
-
-def real(xp: Any, x: Any) -> Any:
-    """The real part; a real array itself."""
-    return xp.real(x) if is_complex(xp, x) else x
-
-
 def imag(xp: Any, x: Any) -> Any:
     """The imaginary part of a complex array as a complex array: ``1j`` times a real number."""
     return (x - xp.conj(x)) * 0.5
@@ -41,7 +29,7 @@ def imag(xp: Any, x: Any) -> Any:
 
 def adjoint(xp: Any, x: Any) -> Any:
     """The conjugate of the transposed matrix."""
-    return conj(xp, x).mT
+    return xp.conj(x).mT
 
 
 def hermitian_part(xp: Any, x: Any) -> Any:

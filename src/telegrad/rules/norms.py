@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from telegrad.rules.hermitian import conj, real
 from telegrad.rules.primitive import Primitive
 from telegrad.rules.reductions import kept
 
@@ -43,7 +42,7 @@ def _vjp(xp: Any, g: Any, s: Any) -> Any:
 
 
 def _jvp(xp: Any, t: Any, s: Any) -> Any:
-    slope = real(xp, conj(xp, _direction(xp, s, kept(xp, s.out, s))) * t)
+    slope = xp.real(xp.conj(_direction(xp, s, kept(xp, s.out, s))) * t)
     return xp.sum(slope, axis=s.axis, keepdims=s.keepdims)
 
 

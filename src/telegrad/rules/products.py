@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from telegrad.rules.hermitian import conj
 from telegrad.rules.primitive import LINEAR, Primitive
 
 __all__ = [
@@ -63,7 +62,7 @@ VECDOT = Primitive(
     "vecdot",
     saves=("y", "x"),
     vjp=(
-        lambda xp, g, s: xp.expand_dims(conj(xp, g), axis=s.axis) * s.y,
+        lambda xp, g, s: xp.expand_dims(xp.conj(g), axis=s.axis) * s.y,
         lambda xp, g, s: xp.expand_dims(g, axis=s.axis) * s.x,
     ),
     jvp=(LINEAR, LINEAR),

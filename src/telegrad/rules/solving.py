@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from telegrad.rules.hermitian import adjoint, conj, imag, is_complex, real
+from telegrad.rules.hermitian import adjoint, imag, is_complex
 from telegrad.rules.primitive import LINEAR, NOT_DIFFERENTIABLE, Primitive
 
 __all__ = [
@@ -124,7 +124,7 @@ def _singular_cofactor_derivative(xp: Any, v: Any, x: Any) -> Any:
     on_diagonal = xp.matmul(pairs, xp.expand_dims(xp.linalg.diagonal(inner), axis=-1))
     turned = on_diagonal * xp.eye(values.shape[-1], dtype=xp.dtype_of(x)) - pairs * inner.mT
     phase = _over_matrix(xp, xp.linalg.det(u) * xp.linalg.det(vh))
-    return phase * xp.matmul(conj(xp, u), xp.matmul(turned, conj(xp, vh)))
+    return phase * xp.matmul(xp.conj(u), xp.matmul(turned, xp.conj(vh)))
 
 
 def _products_without_two(xp: Any, values: Any) -> Any:
@@ -149,14 +149,14 @@ def _slogdet_vjp(xp: Any, g: Any, s: Any) -> Any:
     g_sign, g_log = g
     if is_complex(xp, s.x):
         # The sign turns by i Im(tr(x^-1 dx)).
-        g_log = xp.astype(g_log, xp.dtype_of(s.x)) - imag(xp, s.sign * conj(xp, g_sign))
+        g_log = xp.astype(g_log, xp.dtype_of(s.x)) - imag(xp, s.sign * xp.conj(g_sign))
     return _over_matrix(xp, g_log) * adjoint(xp, xp.linalg.inv(s.x))
 
 
 def _slogdet_jvp(xp: Any, t: Any, s: Any) -> Any:
     slope = xp.linalg.trace(xp.linalg.solve(s.x, t))
     if is_complex(xp, s.x):
-        return s.sign * imag(xp, slope), real(xp, slope)
+        return s.sign * imag(xp, slope), xp.real(slope)
     return xp.zeros_like(s.sign), slope
 
 

@@ -15,13 +15,11 @@ from typing import Any
 from telegrad.errors import GradientError, NotDifferentiable
 from telegrad.rules.hermitian import (
     adjoint,
-    conj,
     diagonal_part,
     hermitian_part,
     identity_like,
     imag,
     is_complex,
-    real,
     skew_part,
 )
 from telegrad.rules.primitive import Primitive
@@ -70,7 +68,7 @@ def _eigh_jvp(xp: Any, t: Any, s: Any) -> Any:
     inner = xp.matmul(back, xp.matmul(hermitian_part(xp, t), vectors))
     turned = inner - diagonal_part(xp, inner)
     turned = turned / _apart(xp, s.eigenvalues)
-    return real(xp, xp.linalg.diagonal(inner)), xp.matmul(vectors, turned)
+    return xp.real(xp.linalg.diagonal(inner)), xp.matmul(vectors, turned)
 
 
 EIGH = Primitive(
@@ -92,7 +90,7 @@ def _eigvalsh_vjp(xp: Any, g: Any, s: Any) -> Any:
 
 def _eigvalsh_jvp(xp: Any, t: Any, s: Any) -> Any:
     vectors = xp.linalg.eigh(s.x)[1]
-    return real(xp, xp.sum(conj(xp, vectors) * xp.matmul(hermitian_part(xp, t), vectors), axis=-2))
+    return xp.real(xp.sum(xp.conj(vectors) * xp.matmul(hermitian_part(xp, t), vectors), axis=-2))
 
 
 # The vectors are computed only for a derivative.
@@ -177,7 +175,7 @@ def _svd_jvp(xp: Any, t: Any, s: Any) -> Any:
     moved_vh = -xp.matmul(turned_v, vh)
     if vh.shape[-1] > vh.shape[-2]:
         moved_vh = moved_vh + (left - xp.matmul(inner, vh)) / down
-    return moved_u, real(xp, xp.linalg.diagonal(inner)), moved_vh
+    return moved_u, xp.real(xp.linalg.diagonal(inner)), moved_vh
 
 
 SVD = Primitive(
@@ -199,7 +197,7 @@ def _svdvals_vjp(xp: Any, g: Any, s: Any) -> Any:
 
 def _svdvals_jvp(xp: Any, t: Any, s: Any) -> Any:
     u, _, vh = xp.linalg.svd(s.x, full_matrices=False)
-    return real(xp, xp.sum(conj(xp, u) * xp.matmul(t, adjoint(xp, vh)), axis=-2))
+    return xp.real(xp.sum(xp.conj(u) * xp.matmul(t, adjoint(xp, vh)), axis=-2))
 
 
 # The vectors are computed only for a derivative.

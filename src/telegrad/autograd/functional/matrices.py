@@ -88,10 +88,11 @@ def _by_rows(
             rows.append(variables.pull([y], [unit], again=True))
             if y.dtype.kind == "c":
                 _check_turns(function, rows[-1], variables.pull([y], [unit * 1j], again=True))
+        # A pull gives J^H g; the rows of J are the conjugates.
         matrices.append(
             chosen.shaped(
                 [
-                    _conjugated(_stacked([row[i] for row in rows], y.shape + x.shape, x, axis=0))
+                    conj(_stacked([row[i] for row in rows], y.shape + x.shape, x, axis=0))
                     for i, x in enumerate(chosen.values)
                 ]
             )
@@ -152,11 +153,6 @@ def _stacked(parts: Sequence[Tensor], shape: tuple[int, ...], like: Tensor, *, a
     if not parts:
         return zeros(shape, dtype=like.dtype)
     return reshape(stack(list(parts), axis=axis), shape)
-
-
-def _conjugated(matrix: Tensor) -> Tensor:
-    # A pull gives J^H g; the rows of J are the conjugates.
-    return conj(matrix) if matrix.dtype.kind == "c" else matrix
 
 
 def _check_turns(
