@@ -34,11 +34,12 @@ def _silu_rule(xp: Any, v: Any, s: Any) -> Any:
 SILU = of_slopes("silu", ("x",), _silu_rule, forward=lambda xp, x: x * xp.sigmoid(x))
 
 
-def _gelu_rule(xp: Any, v: Any, s: Any) -> Any:
-    return v * (xp.ndtr(s.x) + s.x * normal_density(xp, s.x))
-
-
-GELU = of_slopes("gelu", ("x",), _gelu_rule, forward=lambda xp, x: x * xp.ndtr(x))
+GELU = of_slopes(
+    "gelu",
+    ("x",),
+    lambda xp, v, s: v * (xp.ndtr(s.x) + s.x * normal_density(xp, s.x)),
+    forward=lambda xp, x: x * xp.ndtr(x),
+)
 
 _ROOT = math.sqrt(2 / math.pi)
 _CUBE = 0.044715

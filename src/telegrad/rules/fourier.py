@@ -12,7 +12,7 @@ stand for two.
 
 from typing import Any
 
-from telegrad.rules.primitive import LINEAR, Primitive
+from telegrad.rules.primitive import LINEAR, Primitive, Rule
 
 __all__ = ["EXCHANGED", "FFTN", "FFTSHIFT", "IFFTN", "IFFTSHIFT", "IRFFTN", "RFFTN"]
 
@@ -31,30 +31,27 @@ def _resized(xp: Any, x: Any, shape: tuple[int, ...]) -> Any:
     return xp.index_set(xp.zeros(shape, dtype=xp.dtype_of(x)), x, index=index)
 
 
-def _transposed(name: str) -> Any:
-    def vjp(xp: Any, g: Any, s: Any) -> Any:
-        transform = getattr(xp.fft, name)
-        return _resized(xp, transform(g, axes=s.axes, norm=s.norm), s.x_shape)
+def _transform(name: str, vjp: Rule, *, holomorphic: bool) -> Primitive:
+    return Primitive(
+        name,
+        forward=f"fft.{name}",
+        saves=("x.shape",),
+        vjp=(vjp,),
+        jvp=(LINEAR,),
+        options=("s", "axes", "norm"),
+        holomorphic=holomorphic,
+    )
 
-    return vjp
 
-
-FFTN = Primitive(
+FFTN = _transform(
     "fftn",
-    forward="fft.fftn",
-    saves=("x.shape",),
-    vjp=(_transposed("fftn"),),
-    jvp=(LINEAR,),
-    options=("s", "axes", "norm"),
+    lambda xp, g, s: _resized(xp, xp.fft.fftn(g, axes=s.axes, norm=s.norm), s.x_shape),
+    holomorphic=True,
 )
-
-IFFTN = Primitive(
+IFFTN = _transform(
     "ifftn",
-    forward="fft.ifftn",
-    saves=("x.shape",),
-    vjp=(_transposed("ifftn"),),
-    jvp=(LINEAR,),
-    options=("s", "axes", "norm"),
+    lambda xp, g, s: _resized(xp, xp.fft.ifftn(g, axes=s.axes, norm=s.norm), s.x_shape),
+    holomorphic=True,
 )
 
 
@@ -73,32 +70,14 @@ def _rfftn_vjp(xp: Any, g: Any, s: Any) -> Any:
     return _resized(xp, back, s.x_shape)
 
 
-RFFTN = Primitive(
-    "rfftn",
-    forward="fft.rfftn",
-    saves=("x.shape",),
-    vjp=(_rfftn_vjp,),
-    jvp=(LINEAR,),
-    options=("s", "axes", "norm"),
-    holomorphic=False,
-)
-
-
 def _irfftn_vjp(xp: Any, g: Any, s: Any) -> Any:
     spectrum = xp.fft.rfftn(g, axes=s.axes, norm=EXCHANGED[s.norm])
     weighted = spectrum * _weights(xp, s.s[-1], 2.0, spectrum, s.axes[-1])
     return _resized(xp, weighted, s.x_shape)
 
 
-IRFFTN = Primitive(
-    "irfftn",
-    forward="fft.irfftn",
-    saves=("x.shape",),
-    vjp=(_irfftn_vjp,),
-    jvp=(LINEAR,),
-    options=("s", "axes", "norm"),
-    holomorphic=False,
-)
+RFFTN = _transform("rfftn", _rfftn_vjp, holomorphic=False)
+IRFFTN = _transform("irfftn", _irfftn_vjp, holomorphic=False)
 
 FFTSHIFT = Primitive(
     "fftshift",

@@ -44,26 +44,18 @@ def _rules(place: Callable[[Any, int], tuple[Any, ...]], i: int) -> tuple[Rule, 
     return vjp, jvp
 
 
-def _concat(xp: Any, *parts: Any, axis: int, bounds: tuple[int, ...]) -> Any:
-    return xp.concat(parts, axis=axis)
-
-
 @functools.lru_cache(_KEPT)
 def concat_of(count: int) -> Primitive:
     """The row that joins `count` values along an axis they have."""
     rules = [_rules(_stretch, i) for i in range(count)]
     return Primitive(
         "concat",
-        forward=_concat,
+        forward=lambda xp, *parts, axis, bounds: xp.concat(parts, axis=axis),
         inputs=_names(count),
         vjp=[vjp for vjp, _ in rules],
         jvp=[jvp for _, jvp in rules],
         options=("axis", "bounds"),
     )
-
-
-def _stack(xp: Any, *parts: Any, axis: int) -> Any:
-    return xp.stack(parts, axis=axis)
 
 
 @functools.lru_cache(_KEPT)
@@ -72,7 +64,7 @@ def stack_of(count: int) -> Primitive:
     rules = [_rules(_layer, i) for i in range(count)]
     return Primitive(
         "stack",
-        forward=_stack,
+        forward=lambda xp, *parts, axis: xp.stack(parts, axis=axis),
         inputs=_names(count),
         vjp=[vjp for vjp, _ in rules],
         jvp=[jvp for _, jvp in rules],

@@ -8,9 +8,9 @@ from telegrad.rules.reductions import kept
 __all__ = ["VECTOR_NORM"]
 
 
-def _direction(xp: Any, s: Any, norm: Any) -> Any:
+def _direction(xp: Any, s: Any) -> Any:
     """The gradient of the norm at x; zero, as in PyTorch, where the norm has a kink."""
-    order = s.ord
+    order, norm = s.ord, kept(xp, s.out, s)
     if order == 0:
         return xp.zeros_like(s.x)
     if order == 1:
@@ -37,12 +37,8 @@ def _nonzero(xp: Any, x: Any) -> Any:
     return xp.where(x == 0, xp.ones_like(x), x)
 
 
-def _vjp(xp: Any, g: Any, s: Any) -> Any:
-    return kept(xp, g, s) * _direction(xp, s, kept(xp, s.out, s))
-
-
 def _jvp(xp: Any, t: Any, s: Any) -> Any:
-    slope = xp.real(xp.conj(_direction(xp, s, kept(xp, s.out, s))) * t)
+    slope = xp.real(xp.conj(_direction(xp, s)) * t)
     return xp.sum(slope, axis=s.axis, keepdims=s.keepdims)
 
 
@@ -50,7 +46,7 @@ VECTOR_NORM = Primitive(
     "vector_norm",
     forward="linalg.vector_norm",
     saves=("x out x.shape",),
-    vjp=(_vjp,),
+    vjp=(lambda xp, g, s: kept(xp, g, s) * _direction(xp, s),),
     jvp=(_jvp,),
     options=("axis", "keepdims", "ord"),
     holomorphic=False,

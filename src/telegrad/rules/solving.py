@@ -63,10 +63,6 @@ def _triangle(xp: Any, x: Any, upper: bool) -> Any:
     return xp.triu(x) if upper else xp.tril(x)
 
 
-def _triangular_by_matrix(xp: Any, right: Any, s: Any) -> Any:
-    return -_triangle(xp, xp.matmul(right, s.out.mT), s.upper)
-
-
 def _triangular_jvp_by_matrix(xp: Any, t: Any, s: Any) -> Any:
     moved = xp.matmul(_triangle(xp, t, s.upper), s.out)
     return -xp.solve_triangular(s.x, moved, upper=s.upper)
@@ -77,7 +73,10 @@ SOLVE_TRIANGULAR = Primitive(
     "solve_triangular",
     saves=("x out", "x"),
     begin=lambda xp, g, s: xp.solve_triangular(s.x.mT, g, upper=not s.upper),
-    vjp=(_triangular_by_matrix, lambda xp, right, s: right),
+    vjp=(
+        lambda xp, right, s: -_triangle(xp, xp.matmul(right, s.out.mT), s.upper),
+        lambda xp, right, s: right,
+    ),
     jvp=(_triangular_jvp_by_matrix, LINEAR),
     options=("upper",),
 )

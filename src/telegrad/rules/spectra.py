@@ -10,7 +10,7 @@ The formulas, and what is undefined in them, are PyTorch's:
   its backward pass raises.
 """
 
-from typing import Any
+from typing import Any, NoReturn
 
 from telegrad.errors import GradientError, NotDifferentiable
 from telegrad.rules.hermitian import (
@@ -218,11 +218,7 @@ def _svd_full_vjp(xp: Any, g: Any, s: Any) -> Any:
     return _svdvals_vjp(xp, g_values, s)
 
 
-def _svd_full_jvp(xp: Any, t: Any, s: Any) -> Any:
-    _refuse_full(s)
-
-
-def _refuse_full(s: Any) -> None:
+def _refuse_full(s: Any) -> NoReturn:
     raise NotDifferentiable(
         "the singular vectors of svd(full_matrices=True) of a matrix that is not square, but "
         f"{s.U.shape[-2]} by {s.Vh.shape[-1]}, have no derivative, since the additional ones are "
@@ -236,7 +232,7 @@ SVD_FULL = Primitive(
     forward=lambda xp, x: xp.linalg.svd(x, full_matrices=True),
     saves=("x U S Vh",),
     vjp=(_svd_full_vjp,),
-    jvp=(_svd_full_jvp,),
+    jvp=(lambda xp, t, s: _refuse_full(s),),
     outputs=("U", "S", "Vh"),
     holomorphic=False,
     gaps=True,

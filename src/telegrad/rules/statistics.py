@@ -19,10 +19,6 @@ def _deviation(xp: Any, s: Any) -> Any:
     return s.x - xp.mean(s.x, axis=s.axis, keepdims=True)
 
 
-def _var_vjp(xp: Any, g: Any, s: Any) -> Any:
-    return kept(xp, g, s) * (2.0 * _per_degree(s)) * _deviation(xp, s)
-
-
 def _var_jvp(xp: Any, t: Any, s: Any) -> Any:
     slopes = real_product(xp, _deviation(xp, s), t) * (2.0 * _per_degree(s))
     return xp.sum(slopes, axis=s.axis, keepdims=s.keepdims)
@@ -31,7 +27,7 @@ def _var_jvp(xp: Any, t: Any, s: Any) -> Any:
 VAR = Primitive(
     "var",
     saves=("x x.shape",),
-    vjp=(_var_vjp,),
+    vjp=(lambda xp, g, s: kept(xp, g, s) * (2.0 * _per_degree(s)) * _deviation(xp, s),),
     jvp=(_var_jvp,),
     options=("axis", "correction", "keepdims"),
     floating=True,

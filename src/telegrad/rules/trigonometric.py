@@ -47,15 +47,12 @@ def _around(xp: Any, v: Any, s: Any, side: Any) -> Any:
     return v * (side / distance / distance)
 
 
-def _by_first(xp: Any, v: Any, s: Any) -> Any:
-    return _around(xp, v, s, s.y)
-
-
-def _by_second(xp: Any, v: Any, s: Any) -> Any:
-    return _around(xp, v, s, -s.x)
-
-
-ATAN2 = of_slopes("atan2", ("x y", "x y"), _by_first, _by_second)
+ATAN2 = of_slopes(
+    "atan2",
+    ("x y", "x y"),
+    lambda xp, v, s: _around(xp, v, s, s.y),
+    lambda xp, v, s: _around(xp, v, s, -s.x),
+)
 
 HYPOT = of_slopes(
     "hypot",

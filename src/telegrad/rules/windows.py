@@ -20,29 +20,23 @@ PAD = Primitive(
 )
 
 
-def _laid_back(xp: Any, g: Any, s: Any) -> Any:
-    return xp.overlap_add(g, s.x_shape, axes=s.axes, strides=s.strides, dilations=s.dilations)
+def _how(s: Any) -> dict[str, Any]:
+    return {"axes": s.axes, "strides": s.strides, "dilations": s.dilations}
 
 
 WINDOWS = Primitive(
     "windows",
     saves=("x.shape",),
-    vjp=(_laid_back,),
+    vjp=(lambda xp, g, s: xp.overlap_add(g, s.x_shape, **_how(s)),),
     jvp=(LINEAR,),
     options=("sizes", "axes", "strides", "dilations"),
     exact=True,
 )
 
-
-def _taken_again(xp: Any, g: Any, s: Any) -> Any:
-    sizes = s.x_shape[len(s.shape) :]
-    return xp.windows(g, sizes, axes=s.axes, strides=s.strides, dilations=s.dilations)
-
-
 OVERLAP_ADD = Primitive(
     "overlap_add",
     saves=("x.shape",),
-    vjp=(_taken_again,),
+    vjp=(lambda xp, g, s: xp.windows(g, s.x_shape[len(s.shape) :], **_how(s)),),
     jvp=(LINEAR,),
     options=("shape", "axes", "strides", "dilations"),
     exact=True,
