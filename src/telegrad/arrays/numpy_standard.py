@@ -73,14 +73,11 @@ def sum(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: Any = False) -
 def mean(x: Any, *, axis: Any = None, keepdims: Any = False) -> Any:
     """The average, likewise."""
     result = np.add.reduce(x, axis=axis, keepdims=keepdims)
-    size = x.size if axis is None else math.prod(x.shape[a] for a in _axes(axis))
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    size = x.size if axis is None else math.prod(x.shape[a] for a in axes)
     if not size:
         return np.mean(x, axis=axis, keepdims=keepdims)
     return result / x.dtype.type(size)
-
-
-def _axes(axis: Any) -> tuple[int, ...]:
-    return axis if isinstance(axis, tuple) else (axis,)
 
 
 _SMALL = 1 << 14

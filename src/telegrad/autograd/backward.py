@@ -4,7 +4,6 @@ Here arguments are checked, wholly, before anything runs; then one GraphTask doe
 """
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from typing import Any
 
 from telegrad.autograd.anomaly import watcher
@@ -43,7 +42,12 @@ def backward(
                 "None to reach all leaves"
             )
         targets = {node_of(x, "inputs"): x for x in chosen}
-        deliver = partial(_deliver_at, staging)
+
+        def deliver(node: Any, gradient: Any, is_alone: bool) -> None:
+            # An input that is not a leaf retains its gradient, as in PyTorch.
+            if node.is_leaf:
+                staging.deliver(node, gradient, is_alone)
+
         retained = _run(roots, deliver, retain_graph, create_graph, targets, chosen)
     else:
         retained = _run(roots, staging.deliver, retain_graph, create_graph, None)
@@ -83,8 +87,15 @@ def grad(
         found[node] = owned if isinstance(owned, Tensor) else wrap(owned)
 
     def check_used(reached: Collection[Any]) -> None:
-        if not allow_unused and not materialize_grads:
-            _refuse_unused([i for i, node in enumerate(nodes) if node not in reached])
+        if allow_unused or materialize_grads:
+            return
+        unused = [i for i, node in enumerate(nodes) if node not in reached]
+        if unused:
+            raise GradientError(
+                f"expected outputs that depend on every input, but inputs {unused} were not used "
+                "in computing them; pass allow_unused=True to get None for those, or "
+                "materialize_grads=True to get zeros"
+            )
 
     targets = dict.fromkeys(nodes)
     retained = _run(roots, deliver, retain_graph, create_graph, targets, check=check_used)
@@ -100,15 +111,6 @@ def grad(
             for x, n in zip(chosen, nodes)
         )
     return tuple(found.get(node) for node in nodes)
-
-
-def _refuse_unused(unused: list[int]) -> None:
-    if unused:
-        raise GradientError(
-            f"expected outputs that depend on every input, but inputs {unused} were not used in "
-            "computing them; pass allow_unused=True to get None for those, or "
-            "materialize_grads=True to get zeros"
-        )
 
 
 def _run(
@@ -149,12 +151,6 @@ def _run(
             x.retain_grad()
         met.node.take_over(roots, deliver, keep_graph, create_graph, targets)
         return []
-
-
-def _deliver_at(staging: Staging, node: Any, gradient: Any, is_alone: bool) -> None:
-    # An input that is not a leaf retains its gradient, as in PyTorch.
-    if node.is_leaf:
-        staging.deliver(node, gradient, is_alone)
 
 
 lent.backward = backward

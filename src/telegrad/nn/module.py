@@ -289,7 +289,7 @@ class Module:
         own = self.extra_repr()
         # Each under all of its names: what stands twice in a sequence is called twice.
         parts = self.own_modules().items()
-        lines = [f"({name}): {_indented(repr(child))}" for name, child in parts]
+        lines = [f"({name}): {child!r}".replace("\n", "\n  ") for name, child in parts]
         if not lines:
             return f"{type(self).__name__}({own})"
         inside = "\n  ".join(([own] if own else []) + lines)
@@ -315,7 +315,3 @@ def _moved(tensor: Tensor, where: tuple[Any, ...], dtype: Any, device: Any) -> T
     if moved.dtype.kind not in "fc" and bare.dtype.kind in "fc":
         raise UsageError(f"expected a real or complex dtype for a module, got {moved.dtype}")
     return moved
-
-
-def _indented(text: str) -> str:
-    return text.replace("\n", "\n  ")

@@ -56,8 +56,8 @@ def restore_state(module: "Module", state: Any, strict: bool) -> KeyReport:
     if strict and (report.missing_keys or report.unexpected_keys):
         raise UsageError(
             f"expected the state dict of a {kind}, got another: missing "
-            f"{_listed(report.missing_keys)}; unexpected {_listed(report.unexpected_keys)}; pass "
-            "strict=False to load what fits"
+            f"{', '.join(report.missing_keys) or 'nothing'}; unexpected "
+            f"{', '.join(report.unexpected_keys) or 'nothing'}; pass strict=False to load what fits"
         )
     values = {name: _value(name, state[name]) for name in places if name in state}
     wrong = [
@@ -67,7 +67,7 @@ def restore_state(module: "Module", state: Any, strict: bool) -> KeyReport:
     ]
     if wrong:
         raise ShapeError(
-            f"expected the state dict of this {kind}, got other shapes: {_lines(wrong)}"
+            f"expected the state dict of this {kind}, got other shapes: {'; '.join(wrong)}"
         )
     unfit = [
         f"{name} is {places[name].dtype}, the state's is {value.dtype}"
@@ -76,7 +76,7 @@ def restore_state(module: "Module", state: Any, strict: bool) -> KeyReport:
     ]
     if unfit:
         raise UsageError(
-            f"expected the state dict of this {kind}, got other dtypes: {_lines(unfit)}"
+            f"expected the state dict of this {kind}, got other dtypes: {'; '.join(unfit)}"
         )
     with no_grad():
         for name, value in values.items():
@@ -93,11 +93,3 @@ def _value(name: str, value: Any) -> Any:
     raise UsageError(
         f"expected a Tensor or an array for {name} in the state dict, got {type(value).__name__}"
     )
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names) if names else "nothing"
-
-
-def _lines(problems: list[str]) -> str:
-    return "; ".join(problems)

@@ -1,5 +1,56 @@
-"""What ``torch.nn.utils`` is known for, under its name."""
+"""What ``torch.nn.utils`` is known for, under its name: keeping gradients small."""
 
-from telegrad.nn.clipping import clip_grad_norm_
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from telegrad.errors import GradientError, UsageError
+from telegrad.nn.module import Module
+from telegrad.ops.creation import tensor
+from telegrad.tensors import Tensor, wrap
 
 __all__ = ["clip_grad_norm_"]
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+) -> Tensor:
+    """Makes all gradients together no longer than `max_norm`; gives their norm before."""
+    if isinstance(parameters, Module):
+        raise UsageError(
+            f"expected parameters to clip the gradients of, got {type(parameters).__name__}; pass "
+            "its parameters()"
+        )
+    chosen = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    order = float(norm_type)
+    if order <= 0:
+        raise UsageError(f"expected a positive norm_type in clip_grad_norm_, got {norm_type}")
+    leaves = [p for p in chosen if p.grad is not None]
+    if not leaves:
+        return tensor(0.0)
+    arrays = [np.asarray(p.grad.array) for p in leaves if p.grad is not None]
+    total = _norm(np.array([_norm(array, order) for array in arrays]), order)
+    if error_if_nonfinite and not math.isfinite(total):
+        raise GradientError(
+            f"expected finite gradients, got a total norm of {total}; nothing was changed"
+        )
+    scale = min(1.0, max_norm / (total + 1e-6)) if not math.isnan(total) else total
+    if scale != 1.0:
+        for leaf, array in zip(leaves, arrays):
+            leaf.grad = wrap(np.asarray(array * array.dtype.type(scale)))
+    return wrap(np.asarray(total, np.result_type(*[array.real.dtype for array in arrays])))
+
+
+def _norm(array: Any, order: float) -> float:
+    if not array.size:
+        return 0.0
+    if order == 2:
+        flat = array.reshape(-1)
+        return math.sqrt(float(np.vdot(flat, flat).real))
+    size = np.abs(array)
+    return float(size.max()) if math.isinf(order) else float((size**order).sum()) ** (1 / order)

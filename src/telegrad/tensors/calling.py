@@ -72,11 +72,9 @@ def _apply_plain(
     is_typed = row.elementwise or row.floating
     for x in inputs:
         if not isinstance(x, Tensor):
-            return (
-                None
-                if not _has_tangents(inputs)
-                else apply_raw_dual(row, inputs, options, is_recording)
-            )
+            if any(isinstance(y, Tensor) and y.tangents for y in inputs):
+                return apply_raw_dual(row, inputs, options, is_recording)
+            return None
         if x.tangents is not None:
             return apply_raw_dual(row, inputs, options, is_recording)
         array = x.array
@@ -127,10 +125,6 @@ def _wrapped(row: Primitive, results: Sequence[Any], node: RowNode | None) -> An
     if node is None:
         return tuple([wrap(part) for part in results])
     return tuple([wrap(part, OutputNode.of(node, i)) for i, part in enumerate(results)])
-
-
-def _has_tangents(inputs: tuple[Any, ...]) -> bool:
-    return any(isinstance(x, Tensor) and x.tangents for x in inputs)
 
 
 def _promoted(row: Primitive, tensors: list[Tensor], xp: Any) -> list[Tensor]:

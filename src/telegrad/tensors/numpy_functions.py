@@ -83,10 +83,6 @@ def _concatenate(arrays: Any, axis: int | None = 0) -> Any:
     return lent.namespace.concat(tuple(map(_array, arrays)), axis=axis)
 
 
-def _stack(arrays: Any, axis: int = 0) -> Any:
-    return lent.namespace.stack(tuple(map(_array, arrays)), axis=axis)
-
-
 def _atleast(ndim: int) -> Callable[..., Any]:
     def atleast(*arys: Any) -> Any:
         xp = lent.namespace
@@ -95,10 +91,6 @@ def _atleast(ndim: int) -> Callable[..., Any]:
         return made[0] if len(made) == 1 else tuple(made)
 
     return atleast
-
-
-def _vstack(tup: Any) -> Any:
-    return _concatenate([_atleast(2)(a) for a in tup], axis=0)
 
 
 def _hstack(tup: Any) -> Any:
@@ -220,14 +212,14 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.roll: lambda a, shift, axis=None: lent.namespace.roll(a, _axes(shift), axis=_axes(axis)),
     np.split: _split,
     np.squeeze: lambda a, axis=None: lent.namespace.squeeze(a, axis=axis),
-    np.stack: _stack,
+    np.stack: lambda arrays, axis=0: lent.namespace.stack(tuple(map(_array, arrays)), axis=axis),
     np.swapaxes: lambda a, axis1, axis2: a.transpose(axis1, axis2),
     np.tile: lambda A, reps: lent.namespace.tile(A, (reps,) if isinstance(reps, int) else reps),
     np.transpose: _transpose,
     np.tril: lambda m, k=0: lent.namespace.tril(m, k=k),
     np.triu: lambda m, k=0: lent.namespace.triu(m, k=k),
     np.unstack: lambda x, /, *, axis=0: lent.namespace.unstack(x, axis=axis),
-    np.vstack: _vstack,
+    np.vstack: lambda tup: _concatenate([_atleast(2)(a) for a in tup], axis=0),
     # Choosing, finding and filling
     np.argsort: _ordering("argsort"),
     np.clip: _clip,

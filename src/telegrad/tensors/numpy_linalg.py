@@ -61,10 +61,6 @@ def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     return linalg.svd(a, full_matrices=full_matrices) if compute_uv else linalg.svdvals(a)
 
 
-def _einsum(subscripts: str, *operands: Any, optimize: Any = False) -> Any:
-    return lent.namespace.einsum(subscripts, *operands)
-
-
 def _of_linalg(name: str) -> Callable[..., Any]:
     """A function that takes arrays alone, by position."""
 
@@ -115,7 +111,9 @@ LINALG: dict[Any, Callable[..., Any]] = {
     np.diag: lambda v, k=0: lent.namespace.diag(v, offset=k),
     np.diagonal: _diagonal,
     np.dot: _dot,
-    np.einsum: _einsum,
+    np.einsum: lambda subscripts, *operands, optimize=False: lent.namespace.einsum(
+        subscripts, *operands
+    ),
     np.inner: _inner,
     np.kron: lambda a, b: lent.namespace.kron(a, b),
     np.outer: _outer,

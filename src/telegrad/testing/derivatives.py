@@ -19,7 +19,7 @@ def pulled(
     f: Tensors, inputs: Sequence[Tensor], cotangents: Sequence[Tensor], *, recorded: bool
 ) -> tuple[Tensor, ...]:
     """The transposed Jacobian of `f` at the inputs, times the cotangents."""
-    ends = [x if x.requires_grad else _as_leaf(x) for x in inputs]
+    ends = [x if x.requires_grad else wrap(x.array, LEAF, x.tangents) for x in inputs]
     outputs = f(*ends)
     pairs = [(y, v) for y, v in zip(outputs, cotangents, strict=True) if y.requires_grad]
     if not pairs:
@@ -34,10 +34,6 @@ def pushed(f: Tensors, inputs: Sequence[Tensor], tangents: Sequence[Tensor]) -> 
         duals = [make_dual(x, t) for x, t in zip(inputs, tangents, strict=True)]
         parts = [unpack_dual(y) for y in f(*duals)]
         return tuple(zeros_like(y) if t is None else t for y, t in parts)
-
-
-def _as_leaf(x: Tensor) -> Tensor:
-    return wrap(x.array, LEAF, x.tangents)
 
 
 def names_of_nodes(outputs: Sequence[Tensor]) -> list[str]:
