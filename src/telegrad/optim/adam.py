@@ -44,9 +44,6 @@ class Adam(Optimizer):
 
     def update(self, value: Any, gradient: Any, state: dict[str, Any], group: ParamGroup) -> None:
         g = decayed(value, gradient, group)
-        self._move(value, g, state, group)
-
-    def _move(self, value: Any, g: Any, state: dict[str, Any], group: ParamGroup) -> None:
         step = state["step"] = state["step"] + 1
         first, second = group["betas"]
         average, square = state["exp_avg"], state["exp_avg_sq"]
@@ -87,7 +84,5 @@ class AdamW(Adam):
     def update(self, value: Any, gradient: Any, state: dict[str, Any], group: ParamGroup) -> None:
         if group["weight_decay"]:
             np.multiply(value, 1 - group["lr"] * group["weight_decay"], out=value)
-        g = gradient
-        if group["maximize"]:
-            g = np.negative(gradient, out=scratch(value, "gradient"))
-        self._move(value, g, state, group)
+            group = {**group, "weight_decay": 0.0}
+        super().update(value, gradient, state, group)

@@ -23,7 +23,7 @@ class SimulatedEndpoint(Endpoint):
         super().__init__(peer, Limits(), host.now(), lost_after)
         self.host = host
         self.other: SimulatedEndpoint
-        self.inbox = Inbox(self, self._handle)
+        self.inbox = Inbox(self)
         self.last_arrival = 0.0
 
     def __repr__(self) -> str:
@@ -50,9 +50,6 @@ class SimulatedEndpoint(Endpoint):
         copies = tuple(bytes(buffer) for buffer in buffers)
         self.host.simulation.post(self, Frame(kind, flags, ident, parent, header, copies))
         return True
-
-    def _handle(self, frame: Frame) -> None:
-        self.host.simulation.handle(self, frame)
 
     def close(self) -> None:
         """Give the path up; the other end notices after a while."""

@@ -6,7 +6,6 @@ request at their head has waited too long and is refused.
 """
 
 import collections
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from telegrad.rpc.protocol.budget import COUNTED_FROM
@@ -19,11 +18,10 @@ __all__ = ["Inbox"]
 
 
 class Inbox:
-    """The frames of one endpoint; `handle` gets those that are read."""
+    """The frames of one endpoint."""
 
-    def __init__(self, endpoint: "SimulatedEndpoint", handle: Callable[[Frame], object]) -> None:
+    def __init__(self, endpoint: "SimulatedEndpoint") -> None:
         self._endpoint = endpoint
-        self._handle = handle
         self._frames: collections.deque[Frame] = collections.deque()
         self._until: float | None = None
 
@@ -42,7 +40,7 @@ class Inbox:
                 return
             self._frames.popleft()
             self._until = None
-            self._handle(frame)
+            host.simulation.handle(self._endpoint, frame)
 
     def _admit(self, frame: Frame) -> bool:
         """Say whether the frame may be read; one that waited too long is read as refused."""
