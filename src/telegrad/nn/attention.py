@@ -19,7 +19,7 @@ from telegrad.ops.reductions import mean
 from telegrad.ops.selection import where
 from telegrad.ops.shaping import permute_dims, reshape
 from telegrad.rules.attention import SELF_ATTENTION
-from telegrad.tensors import Tensor, apply, wrap
+from telegrad.tensors import Tensor, apply_several, wrap
 
 __all__ = ["MultiheadAttention"]
 
@@ -139,7 +139,7 @@ class MultiheadAttention(Module):
             packed = reshape(packed, (*query.shape[:2], 3, self.num_heads, width))
             scale = 1 / math.sqrt(width)
             raw = None if mask is None else mask.array
-            heads, weights = apply(SELF_ATTENTION, packed, scale=scale, mask=raw)
+            heads, weights = apply_several(SELF_ATTENTION, packed, scale=scale, mask=raw)
         else:
             q, k, v = self._heads(query, key, value)
             weights = attention_weights(q, k, mask)

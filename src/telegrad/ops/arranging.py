@@ -28,7 +28,7 @@ def flip(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
     if unknown:
         raise unexpected("flip", unknown)
     x = as_tensor(x, "flip")
-    return apply(_rows.FLIP, x, axis=normalized_axes(axis, x.ndim, "flip"))  # type: ignore[no-any-return]
+    return apply(_rows.FLIP, x, axis=normalized_axes(axis, x.ndim, "flip"))
 
 
 def roll(
@@ -45,7 +45,7 @@ def roll(
         axis = tuple(normalized_axis(each, x.ndim, "roll") for each in axis)
     elif axis is not None:
         axis = normalized_axis(axis, x.ndim, "roll")
-    return apply(_rows.ROLL, x, shift=shift, axis=axis)  # type: ignore[no-any-return]
+    return apply(_rows.ROLL, x, shift=shift, axis=axis)
 
 
 def tile(x: ArrayLike, repetitions: int | tuple[int, ...], /) -> Tensor:

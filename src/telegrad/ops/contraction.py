@@ -135,7 +135,7 @@ def _contracted(tensors: list[Tensor], terms: list[str], result: str) -> Tensor:
 def _step(tensors: list[Tensor], terms: list[str], result: str) -> Tensor:
     subscripts = f"{','.join(terms)}->{result}"
     row: Any = _rows.EINSUM if len(tensors) == 2 else _rows.EINSUM_ONE
-    return apply(row, *tensors, subscripts=subscripts)  # type: ignore[no-any-return]
+    return apply(row, *tensors, subscripts=subscripts)
 
 
 def _order(tensors: list[Tensor], terms: list[str], result: str) -> list[tuple[int, ...]]:

@@ -30,7 +30,7 @@ def _running(
         dtype = as_dtype(dtype)
         x = x.to(dtype)
     result = apply(row, x, axis=axis, include_initial=include_initial)
-    return result if dtype is None else result.to(dtype)  # type: ignore[no-any-return]
+    return result if dtype is None else result.to(dtype)
 
 
 def cumulative_sum(

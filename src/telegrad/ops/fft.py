@@ -112,14 +112,14 @@ def fftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tensor
     """Moves the frequency 0 from the start of the axes to their middle."""
     x = as_tensor(x, "fftshift")
     axes = _shifted_axes(axes, x, "fftshift")
-    return apply(_rows.FFTSHIFT, x, axes=axes)  # type: ignore[no-any-return]
+    return apply(_rows.FFTSHIFT, x, axes=axes)
 
 
 def ifftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tensor:
     """Moves the frequency 0 from the middle of the axes back to their start."""
     x = as_tensor(x, "ifftshift")
     axes = _shifted_axes(axes, x, "ifftshift")
-    return apply(_rows.IFFTSHIFT, x, axes=axes)  # type: ignore[no-any-return]
+    return apply(_rows.IFFTSHIFT, x, axes=axes)
 
 
 def _shifted_axes(axes: int | Sequence[int] | None, x: Tensor, name: str) -> tuple[int, ...]:
@@ -181,4 +181,4 @@ def _transformed(
             f"expected at least one element along the axes {axes} in {name}, got the lengths "
             f"{lengths}"
         )
-    return apply(row, x, s=tuple(lengths), axes=axes, norm=norm)  # type: ignore[no-any-return]
+    return apply(row, x, s=tuple(lengths), axes=axes, norm=norm)

@@ -37,12 +37,12 @@ def raw_index(index: Any) -> Any:
 
 def getitem(x: Tensor, index: Any) -> Tensor:
     """``x[index]``: integers, slices, ``None``, ``...``, masks and integer arrays."""
-    return apply(_rows.GETITEM, x, index=raw_index(index))  # type: ignore[no-any-return]
+    return apply(_rows.GETITEM, x, index=raw_index(index))
 
 
 def index_add(x: Tensor, values: ArrayLike, *, index: Any) -> Tensor:
     """A copy of x with `values` added at `index`; a place named twice receives both."""
-    return apply(_rows.INDEX_ADD, x, values, index=raw_index(index))  # type: ignore[no-any-return]
+    return apply(_rows.INDEX_ADD, x, values, index=raw_index(index))
 
 
 def index_set(x: Tensor, values: ArrayLike, *, index: Any) -> Tensor:
@@ -53,7 +53,7 @@ def index_set(x: Tensor, values: ArrayLike, *, index: Any) -> Tensor:
         values = _as_chosen(x, values, index)
         if _has_integers(index):
             return _set_once(x, values, index)
-    return apply(_rows.INDEX_SET, x, values, index=index)  # type: ignore[no-any-return]
+    return apply(_rows.INDEX_SET, x, values, index=index)
 
 
 def _as_chosen(x: Tensor, values: Tensor, index: Any) -> Tensor:
@@ -77,7 +77,7 @@ def _set_once(x: Tensor, values: Tensor, index: Any) -> Tensor:
     flat = places.reshape(-1)
     _, last = np.unique(flat[::-1], return_index=True)
     if last.size == flat.size:
-        return apply(_rows.INDEX_SET, x, values, index=index)  # type: ignore[no-any-return]
+        return apply(_rows.INDEX_SET, x, values, index=index)
     stays = np.sort(flat.size - 1 - last)
     chosen = getitem(reshape(broadcast_to(values, places.shape), (-1,)), stays)
     result = apply(_rows.INDEX_SET, reshape(x, (-1,)), chosen, index=flat[stays])
@@ -136,4 +136,4 @@ def take_along_axis(
             f"{indices.ndim}"
         )
     axis = normalized_axis(axis, x.ndim, "take_along_axis")
-    return apply(_rows.TAKE_ALONG_AXIS, x, indices, axis=axis)  # type: ignore[no-any-return]
+    return apply(_rows.TAKE_ALONG_AXIS, x, indices, axis=axis)

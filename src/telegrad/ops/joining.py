@@ -8,7 +8,7 @@ from telegrad.errors import ShapeError
 from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis, promoted
 from telegrad.ops.shaping import reshape
 from telegrad.rules.joining import concat_of, stack_of, unstack_of
-from telegrad.tensors import Tensor, apply
+from telegrad.tensors import Tensor, apply, apply_several
 from telegrad.tensors.habits import unexpected
 
 __all__ = ["concat", "stack", "unstack"]
@@ -36,7 +36,7 @@ def concat(arrays: Sequence[ArrayLike], /, axis: int | None = 0, **unknown: Neve
                 f"expected equal shapes up to axis {axis} in concat, got {first} and {x.shape}"
             )
     bounds = tuple(accumulate(x.shape[axis] for x in parts))
-    return apply(concat_of(len(parts)), *parts, axis=axis, bounds=bounds)  # type: ignore[no-any-return]
+    return apply(concat_of(len(parts)), *parts, axis=axis, bounds=bounds)
 
 
 def stack(arrays: Sequence[ArrayLike], /, axis: int = 0, **unknown: Never) -> Tensor:
@@ -48,7 +48,7 @@ def stack(arrays: Sequence[ArrayLike], /, axis: int = 0, **unknown: Never) -> Te
         if x.shape != parts[0].shape:
             raise ShapeError(f"expected equal shapes in stack, got {parts[0].shape} and {x.shape}")
     axis = normalized_axis(axis, parts[0].ndim + 1, "stack")
-    return apply(stack_of(len(parts)), *parts, axis=axis)  # type: ignore[no-any-return]
+    return apply(stack_of(len(parts)), *parts, axis=axis)
 
 
 def unstack(x: ArrayLike, /, axis: int = 0, **unknown: Never) -> tuple[Tensor, ...]:
@@ -65,7 +65,7 @@ def unstack(x: ArrayLike, /, axis: int = 0, **unknown: Never) -> tuple[Tensor, .
     for start in range(0, count, _AT_ONCE):
         end = min(start + _AT_ONCE, count)
         part = x if end - start == count else x[(*before, slice(start, end))]
-        layers.extend(apply(unstack_of(end - start), part, axis=axis))
+        layers.extend(apply_several(unstack_of(end - start), part, axis=axis))
     return tuple(layers)
 
 

@@ -26,7 +26,7 @@ from telegrad.rules import decompositions as _decompositions
 from telegrad.rules import norms as _norms
 from telegrad.rules import solving as _solving
 from telegrad.rules import spectra as _spectra
-from telegrad.tensors import Tensor, apply
+from telegrad.tensors import Tensor, apply, apply_several
 from telegrad.tensors.habits import unexpected
 
 __all__ = [
@@ -118,12 +118,12 @@ def _square(x: ArrayLike, name: str) -> Tensor:
 
 def inv(x: ArrayLike, /) -> Tensor:
     """The inverse of a square matrix."""
-    return apply(_solving.INV, _square(x, "inv"))  # type: ignore[no-any-return]
+    return apply(_solving.INV, _square(x, "inv"))
 
 
 def pinv(x: ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> Tensor:
     """The pseudo-inverse; singular values up to `rtol` times the largest count as zero."""
-    return apply(_solving.PINV, _matrix(x, "pinv"), rtol=_raw(rtol))  # type: ignore[no-any-return]
+    return apply(_solving.PINV, _matrix(x, "pinv"), rtol=_raw(rtol))
 
 
 def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -133,7 +133,7 @@ def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
         raise ShapeError(
             f"expected a right side with {a.shape[-1]} rows in solve, got shape {b.shape}"
         )
-    return apply(_solving.SOLVE, a, b)  # type: ignore[no-any-return]
+    return apply(_solving.SOLVE, a, b)
 
 
 def solve_triangular(x1: ArrayLike, x2: ArrayLike, /, *, upper: bool) -> Tensor:
@@ -146,30 +146,28 @@ def solve_triangular(x1: ArrayLike, x2: ArrayLike, /, *, upper: bool) -> Tensor:
         raise ShapeError(
             f"expected a right side with {a.shape[-1]} rows in {name}, got shape {b.shape}"
         )
-    return apply(  # type: ignore[no-any-return]
-        _solving.SOLVE_TRIANGULAR, a, b, upper=bool(upper)
-    )
+    return apply(_solving.SOLVE_TRIANGULAR, a, b, upper=bool(upper))
 
 
 def det(x: ArrayLike, /) -> Tensor:
     """The determinant; its derivatives are exact for singular matrices too."""
-    return apply(_solving.DET, _square(x, "det"))  # type: ignore[no-any-return]
+    return apply(_solving.DET, _square(x, "det"))
 
 
 def cofactor(x: ArrayLike, /) -> Tensor:
     """The matrix of cofactors, ``det(x) inv(x)^T``, also of matrices without an inverse."""
-    return apply(_solving.COFACTOR, _square(x, "cofactor"))  # type: ignore[no-any-return]
+    return apply(_solving.COFACTOR, _square(x, "cofactor"))
 
 
 def slogdet(x: ArrayLike, /) -> SlogdetResult:
     """The sign of the determinant and the logarithm of its size."""
-    return SlogdetResult(*apply(_solving.SLOGDET, _square(x, "slogdet")))
+    return SlogdetResult(*apply_several(_solving.SLOGDET, _square(x, "slogdet")))
 
 
 def matrix_rank(x: ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> Tensor:
     """How many singular values are larger than `rtol` times the largest. Has no derivative."""
     x = _matrix(x, "matrix_rank")
-    return apply(_solving.MATRIX_RANK, x, rtol=_raw(rtol))  # type: ignore[no-any-return]
+    return apply(_solving.MATRIX_RANK, x, rtol=_raw(rtol))
 
 
 def _raw(rtol: Any) -> Any:
@@ -198,7 +196,7 @@ def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
 
 def expm(x: ArrayLike, /) -> Tensor:
     """The exponential of a square matrix."""
-    return apply(_solving.EXPM, _square(x, "expm"))  # type: ignore[no-any-return]
+    return apply(_solving.EXPM, _square(x, "expm"))
 
 
 # Decompositions
@@ -207,14 +205,14 @@ def expm(x: ArrayLike, /) -> Tensor:
 def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tensor:
     """The triangular factor L of a positive definite matrix ``L @ L^H`` (or U of ``U^H @ U``)."""
     x = _square(x, "cholesky")
-    return apply(_decompositions.CHOLESKY, x, upper=bool(upper))  # type: ignore[no-any-return]
+    return apply(_decompositions.CHOLESKY, x, upper=bool(upper))
 
 
 def qr(x: ArrayLike, /, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
     """A matrix with orthonormal columns and an upper triangular one, whose product is x."""
     if mode not in ("reduced", "complete"):
         raise UsageError(f"expected the mode 'reduced' or 'complete' in qr, got {mode!r}")
-    return QRResult(*apply(_decompositions.QR, _matrix(x, "qr"), mode=mode))
+    return QRResult(*apply_several(_decompositions.QR, _matrix(x, "qr"), mode=mode))
 
 
 def eigh(x: ArrayLike, /) -> EighResult:
@@ -224,12 +222,12 @@ def eigh(x: ArrayLike, /) -> EighResult:
     Complex vectors are determined up to a phase: a function that depends on it raises in the
     backward pass.
     """
-    return EighResult(*apply(_spectra.EIGH, _square(x, "eigh")))
+    return EighResult(*apply_several(_spectra.EIGH, _square(x, "eigh")))
 
 
 def eigvalsh(x: ArrayLike, /) -> Tensor:
     """The eigenvalues of a Hermitian matrix, in rising order."""
-    return apply(_spectra.EIGVALSH, _square(x, "eigvalsh"))  # type: ignore[no-any-return]
+    return apply(_spectra.EIGVALSH, _square(x, "eigvalsh"))
 
 
 def svd(x: ArrayLike, /, full_matrices: bool = True) -> SVDResult:
@@ -242,12 +240,12 @@ def svd(x: ArrayLike, /, full_matrices: bool = True) -> SVDResult:
     matrix = _matrix(x, "svd")
     is_square = matrix.shape[-1] == matrix.shape[-2]
     row = _spectra.SVD_FULL if full_matrices and not is_square else _spectra.SVD
-    return SVDResult(*apply(row, matrix))
+    return SVDResult(*apply_several(row, matrix))
 
 
 def svdvals(x: ArrayLike, /) -> Tensor:
     """The singular values, in falling order."""
-    return apply(_spectra.SVDVALS, _matrix(x, "svdvals"))  # type: ignore[no-any-return]
+    return apply(_spectra.SVDVALS, _matrix(x, "svdvals"))
 
 
 # Norms
@@ -268,9 +266,7 @@ def vector_norm(
     x = _floating(x, "vector_norm")
     if axis is not None:
         axis = normalized_axes(axis, x.ndim, "vector_norm")
-    return apply(  # type: ignore[no-any-return]
-        _norms.VECTOR_NORM, x, axis=axis, keepdims=bool(keepdims), ord=ord
-    )
+    return apply(_norms.VECTOR_NORM, x, axis=axis, keepdims=bool(keepdims), ord=ord)
 
 
 def matrix_norm(

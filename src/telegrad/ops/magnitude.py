@@ -29,13 +29,13 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 def conj(x: ArrayLike, /) -> Tensor:
     """The complex conjugate of each element; a real tensor itself."""
     x = as_tensor(x, "conj")
-    return apply(_parts.CONJ, x) if x.dtype.kind == "c" else x  # type: ignore[no-any-return]
+    return apply(_parts.CONJ, x) if x.dtype.kind == "c" else x
 
 
 def real(x: ArrayLike, /) -> Tensor:
     """The real part of each element; a real tensor itself."""
     x = as_tensor(x, "real")
-    return apply(_parts.REAL, x) if x.dtype.kind == "c" else x  # type: ignore[no-any-return]
+    return apply(_parts.REAL, x) if x.dtype.kind == "c" else x
 
 
 def imag(x: ArrayLike, /) -> Tensor:

@@ -38,14 +38,14 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
         if made is not None:
             return made
         if x1.dtype == x2.dtype:
-            return apply(_rows.MATMUL, x1, x2)  # type: ignore[no-any-return]
+            return apply(_rows.MATMUL, x1, x2)
     x1, x2 = promoted("matmul", (x1, x2))
-    return apply(_rows.MATMUL, x1, x2)  # type: ignore[no-any-return]
+    return apply(_rows.MATMUL, x1, x2)
 
 
 def matrix_transpose(x: ArrayLike, /) -> Tensor:
     """The last two axes exchanged."""
-    return apply(_rows.MATRIX_TRANSPOSE, as_matrix(x, "matrix_transpose"))  # type: ignore[no-any-return]
+    return apply(_rows.MATRIX_TRANSPOSE, as_matrix(x, "matrix_transpose"))
 
 
 def tensordot(
@@ -68,7 +68,7 @@ def tensordot(
     free = [c for a, c in enumerate(labels1) if a not in left]
     free += [c for b, c in enumerate(labels2) if b not in right]
     subscripts = f"{''.join(labels1)},{''.join(labels2)}->{''.join(free)}"
-    return apply(_contraction.EINSUM, x1, x2, subscripts=subscripts)  # type: ignore[no-any-return]
+    return apply(_contraction.EINSUM, x1, x2, subscripts=subscripts)
 
 
 def _paired_axes(x1: Tensor, x2: Tensor, axes: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -98,7 +98,7 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
         raise ShapeError(
             f"expected vectors of one length in vecdot, got {x1.shape[axis]} and {x2.shape[axis]}"
         )
-    return apply(_rows.VECDOT, x1, x2, axis=axis)  # type: ignore[no-any-return]
+    return apply(_rows.VECDOT, x1, x2, axis=axis)
 
 
 def _common_axis(x1: Tensor, x2: Tensor, axis: int, name: str) -> int:
@@ -118,7 +118,7 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     x1, x2 = promoted("outer", (x1, x2))
     if x1.ndim != 1 or x2.ndim != 1:
         raise ShapeError(f"expected two vectors in outer, got shapes {x1.shape} and {x2.shape}")
-    return apply(_contraction.EINSUM, x1, x2, subscripts="a,b->ab")  # type: ignore[no-any-return]
+    return apply(_contraction.EINSUM, x1, x2, subscripts="a,b->ab")
 
 
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
@@ -129,7 +129,7 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
         raise ShapeError(
             f"expected vectors of 3 elements in cross, got {x1.shape[axis]} and {x2.shape[axis]}"
         )
-    return apply(_rows.CROSS, x1, x2, axis=axis)  # type: ignore[no-any-return]
+    return apply(_rows.CROSS, x1, x2, axis=axis)
 
 
 def kron(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -146,7 +146,7 @@ def kron(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 def diagonal(x: ArrayLike, /, offset: int = 0) -> Tensor:
     """The diagonals of matrices; a positive offset counts above the main one."""
     x = as_matrix(x, "diagonal")
-    return apply(_rows.DIAGONAL, x, offset=offset)  # type: ignore[no-any-return]
+    return apply(_rows.DIAGONAL, x, offset=offset)
 
 
 def trace(x: ArrayLike, /, offset: int = 0, *, dtype: Any = None) -> Tensor:
@@ -154,7 +154,7 @@ def trace(x: ArrayLike, /, offset: int = 0, *, dtype: Any = None) -> Tensor:
     x = as_matrix(x, "trace")
     if dtype is not None:
         x = astype(x, dtype, copy=False)
-    return apply(_rows.TRACE, x, offset=offset)  # type: ignore[no-any-return]
+    return apply(_rows.TRACE, x, offset=offset)
 
 
 def diagonal_matrix(x: ArrayLike, /) -> Tensor:
@@ -162,7 +162,7 @@ def diagonal_matrix(x: ArrayLike, /) -> Tensor:
     x = as_tensor(x, "diagonal_matrix")
     if not x.ndim:
         raise ShapeError("expected at least one axis in diagonal_matrix, got a 0-d tensor")
-    return apply(_rows.DIAGONAL_MATRIX, x)  # type: ignore[no-any-return]
+    return apply(_rows.DIAGONAL_MATRIX, x)
 
 
 def diag(x: ArrayLike, /, offset: int = 0) -> Tensor:

@@ -47,7 +47,7 @@ def _reduced(
     x = as_tensor(x, row.name)
     if axis is not None:
         axis = normalized_axes(axis, x.ndim, row.name)
-    return apply(row, x, axis=axis, keepdims=keepdims, **options)  # type: ignore[no-any-return]
+    return apply(row, x, axis=axis, keepdims=keepdims, **options)
 
 
 def _cast(x: ArrayLike, dtype: Any, name: str) -> Tensor:

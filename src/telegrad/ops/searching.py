@@ -6,7 +6,7 @@ from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, as_tensor, check_keepdims, normalized_axis
 from telegrad.rules import Primitive
 from telegrad.rules import searching as _rows
-from telegrad.tensors import Tensor, apply
+from telegrad.tensors import Tensor, apply, apply_several
 from telegrad.tensors.habits import unexpected
 
 __all__ = ["argmax", "argmin", "nonzero", "searchsorted"]
@@ -21,7 +21,7 @@ def _place(
     x = as_tensor(x, row.name)
     if axis is not None:
         axis = normalized_axis(axis, x.ndim, row.name)
-    return apply(row, x, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+    return apply(row, x, axis=axis, keepdims=keepdims)
 
 
 def argmax(
@@ -43,7 +43,7 @@ def nonzero(x: ArrayLike, /) -> tuple[Tensor, ...]:
     x = as_tensor(x, "nonzero")
     if not x.ndim:
         raise ShapeError("expected a tensor with axes in nonzero, got a 0-d tensor")
-    return apply(_rows.NONZERO, x)  # type: ignore[no-any-return]
+    return apply_several(_rows.NONZERO, x)
 
 
 def searchsorted(
@@ -53,4 +53,4 @@ def searchsorted(
     if side not in ("left", "right"):
         raise UsageError(f"expected 'left' or 'right' as side in searchsorted, got {side!r}")
     order = None if sorter is None else as_tensor(sorter, "searchsorted").array
-    return apply(_rows.SEARCHSORTED, x1, x2, side=side, sorter=order)  # type: ignore[no-any-return]
+    return apply(_rows.SEARCHSORTED, x1, x2, side=side, sorter=order)

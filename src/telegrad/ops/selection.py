@@ -17,7 +17,7 @@ def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """``x1`` where the condition is true, ``x2`` elsewhere."""
     if not (isinstance(x1, Tensor) and isinstance(x2, Tensor) and x1.dtype == x2.dtype):
         x1, x2 = promoted("where", (x1, x2))
-    return apply(_rows.WHERE, condition, x1, x2)  # type: ignore[no-any-return]
+    return apply(_rows.WHERE, condition, x1, x2)
 
 
 @elementwise(_rows.WHERE_NONZERO)
@@ -49,11 +49,11 @@ def tril(x: ArrayLike, /, k: int = 0, **unknown: Never) -> Tensor:
     """The part of each matrix on and below diagonal `k`, zeros above."""
     if unknown:
         raise unexpected("tril", unknown)
-    return apply(_rows.TRIL, as_matrix(x, "tril"), k=k)  # type: ignore[no-any-return]
+    return apply(_rows.TRIL, as_matrix(x, "tril"), k=k)
 
 
 def triu(x: ArrayLike, /, k: int = 0, **unknown: Never) -> Tensor:
     """The part of each matrix on and above diagonal `k`, zeros below."""
     if unknown:
         raise unexpected("triu", unknown)
-    return apply(_rows.TRIU, as_matrix(x, "triu"), k=k)  # type: ignore[no-any-return]
+    return apply(_rows.TRIU, as_matrix(x, "triu"), k=k)

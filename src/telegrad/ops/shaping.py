@@ -49,7 +49,7 @@ def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
     axes = tuple(a % ndim if -ndim <= a < ndim else a for a in axes)
     if sorted(axes) != list(range(ndim)):
         raise ShapeError(f"expected each of the {ndim} axes once in permute_dims, got {axes}")
-    return apply(_rows.PERMUTE_DIMS, x, axes=axes)  # type: ignore[no-any-return]
+    return apply(_rows.PERMUTE_DIMS, x, axes=axes)
 
 
 def moveaxis(
@@ -74,7 +74,7 @@ def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
     x = as_tensor(x, "broadcast_to")
     if x.shape == tuple(shape):
         return x  # type: ignore[no-any-return]
-    return apply(_rows.BROADCAST_TO, x, shape=tuple(shape))  # type: ignore[no-any-return]
+    return apply(_rows.BROADCAST_TO, x, shape=tuple(shape))
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -154,9 +154,9 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
             f"expected a complex dtype for complex values, got {dtype}; take real(x) or abs(x) of "
             "them first"
         )
-    return apply(_rows.ASTYPE, x, dtype=dtype)  # type: ignore[no-any-return]
+    return apply(_rows.ASTYPE, x, dtype=dtype)
 
 
 def clone(x: Tensor, /) -> Tensor:
     """A copy in memory of its own, with the same history."""
-    return apply(_rows.CLONE, x)  # type: ignore[no-any-return]
+    return apply(_rows.CLONE, x)

@@ -19,7 +19,7 @@ def softmax(x: ArrayLike, /, axis: Axis = -1, **unknown: Never) -> Tensor:
         raise unexpected("softmax", unknown)
     x = _real(x, "softmax")
     axis = _axes(axis, x, "softmax")
-    return apply(_rows.SOFTMAX, x, axis=axis)  # type: ignore[no-any-return]
+    return apply(_rows.SOFTMAX, x, axis=axis)
 
 
 def log_softmax(x: ArrayLike, /, axis: Axis = -1, **unknown: Never) -> Tensor:
@@ -28,7 +28,7 @@ def log_softmax(x: ArrayLike, /, axis: Axis = -1, **unknown: Never) -> Tensor:
         raise unexpected("log_softmax", unknown)
     x = _real(x, "log_softmax")
     axis = _axes(axis, x, "log_softmax")
-    return apply(_rows.LOG_SOFTMAX, x, axis=axis)  # type: ignore[no-any-return]
+    return apply(_rows.LOG_SOFTMAX, x, axis=axis)
 
 
 def logsumexp(
@@ -40,7 +40,7 @@ def logsumexp(
     check_keepdims(keepdims, "logsumexp")
     x = _real(x, "logsumexp")
     axis = _axes(axis, x, "logsumexp")
-    return apply(_rows.LOGSUMEXP, x, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+    return apply(_rows.LOGSUMEXP, x, axis=axis, keepdims=keepdims)
 
 
 def _real(x: ArrayLike, name: str) -> Tensor:

@@ -25,7 +25,7 @@ def sort(
         raise unexpected("sort", unknown)
     x = as_tensor(x, "sort")
     axis = normalized_axis(axis, x.ndim, "sort")
-    return apply(_rows.SORT, x, axis=axis, descending=descending, stable=stable)  # type: ignore[no-any-return]
+    return apply(_rows.SORT, x, axis=axis, descending=descending, stable=stable)
 
 
 def argsort(
@@ -42,4 +42,4 @@ def argsort(
         raise unexpected("argsort", unknown)
     x = as_tensor(x, "argsort")
     axis = normalized_axis(axis, x.ndim, "argsort")
-    return apply(_searching.ARGSORT, x, axis=axis, descending=descending, stable=stable)  # type: ignore[no-any-return]
+    return apply(_searching.ARGSORT, x, axis=axis, descending=descending, stable=stable)

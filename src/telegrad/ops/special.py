@@ -39,4 +39,4 @@ def polygamma(n: int, x: ArrayLike, /) -> Tensor:
     """The n-th derivative of ``digamma`` at each element."""
     if n < 0:
         raise UsageError(f"expected n of 0 or more in polygamma, got {n}")
-    return apply(_rows.POLYGAMMA, x, n=n)  # type: ignore[no-any-return]
+    return apply(_rows.POLYGAMMA, x, n=n)

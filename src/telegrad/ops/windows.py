@@ -28,7 +28,7 @@ def pad(
     result = as_tensor(x, "pad")
     widths = _widths(pad_width, result)
     if mode == "constant":
-        return apply(_rows.PAD, result, pad_width=widths, constant_values=constant_values)  # type: ignore[no-any-return]
+        return apply(_rows.PAD, result, pad_width=widths, constant_values=constant_values)
     if mode not in _BY_POSITION:
         raise UsageError(
             f"expected 'constant', {', '.join(map(repr, _BY_POSITION))} as mode of pad, got "
@@ -77,9 +77,7 @@ def windows(
                 f"expected windows that fit on axis {axis} of shape {x.shape}, got {size} elements "
                 f"{gap} apart"
             )
-    return apply(  # type: ignore[no-any-return]
-        _rows.WINDOWS, x, sizes=lengths, axes=places_of, strides=steps, dilations=gaps
-    )
+    return apply(_rows.WINDOWS, x, sizes=lengths, axes=places_of, strides=steps, dilations=gaps)
 
 
 def overlap_add(
@@ -105,9 +103,7 @@ def overlap_add(
         raise ShapeError(
             f"expected windows of shape {(*expected, *sizes)} to lay back on {shape}, got {x.shape}"
         )
-    return apply(  # type: ignore[no-any-return]
-        _rows.OVERLAP_ADD, x, shape=shape, axes=places_of, strides=steps, dilations=gaps
-    )
+    return apply(_rows.OVERLAP_ADD, x, shape=shape, axes=places_of, strides=steps, dilations=gaps)
 
 
 def _sliding(

@@ -1,10 +1,10 @@
 """Calling a primitive: run its forward function, record it, carry tangents.
 
-``apply`` does everything; ``hot.py`` has quicker paths for the common cases.
+``call`` does everything; ``hot.py`` has quicker paths for the common cases.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate
 
 import numpy as np
 
@@ -23,13 +23,13 @@ from telegrad.tensors.saving import needs_storing, stored
 from telegrad.tensors.shared import SharedArray, plain, shared_as
 from telegrad.tensors.tensor import LEAF, Tensor, wrap
 
-__all__ = ["apply"]
+__all__ = ["apply", "apply_several"]
 
 _mode = MODE.get
 _ndarray = np.ndarray
 
 
-def apply(row: Primitive, *inputs: Any, **options: Any) -> Any:
+def call(row: Primitive, *inputs: Any, **options: Any) -> Any:
     """Calls a primitive on Tensors and Python numbers; several outputs come as a tuple."""
     mode = _mode()
     if mode is PLAIN or mode is QUIET:
@@ -227,5 +227,10 @@ def _broadcast(arrays: Sequence[Any]) -> bool:
     return True
 
 
-lent.apply = apply
+apply: Callable[Concatenate[Primitive, ...], Tensor] = call
+"""``call``, for a primitive of one output."""
+apply_several: Callable[Concatenate[Primitive, ...], tuple[Tensor, ...]] = call
+"""``call``, for a primitive of several outputs."""
+
+lent.apply = call
 lent.variant = variant

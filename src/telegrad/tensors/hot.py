@@ -47,28 +47,28 @@ def binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
             elif type(x) in _NUMBERS:
                 a, from_x = scalar_like(x, b), None
             else:
-                return lent.apply(row, x, y)  # type: ignore[no-any-return]
+                return lent.apply(row, x, y)
         elif type(y) in _NUMBERS and isinstance(x, tensor.Tensor):
             a, from_x, held_x = x.array, x.node, x.tangents
             b, from_y = scalar_like(y, a), None
         else:
-            return lent.apply(row, x, y)  # type: ignore[no-any-return]
+            return lent.apply(row, x, y)
         if (mode := _mode()) is not PLAIN:
             if mode is not QUIET:
-                return lent.apply(row, x, y)  # type: ignore[no-any-return]
+                return lent.apply(row, x, y)
             from_x = from_y = None
         if type(a) is not _ndarray or type(b) is not _ndarray:
-            return lent.apply(row, x, y)  # type: ignore[no-any-return]
+            return lent.apply(row, x, y)
         dtype = a.dtype
         if dtype is not b.dtype or (dtype is not _FLOAT32 and dtype is not _FLOAT64):
-            return lent.apply(row, x, y)  # type: ignore[no-any-return]
+            return lent.apply(row, x, y)
         if held_x or held_y:
             dual = push(a, held_x, b, held_y) if from_x is from_y is None else None
-            return lent.apply(row, x, y) if dual is None else dual  # type: ignore[no-any-return]
+            return lent.apply(row, x, y) if dual is None else dual
         try:
             out = kernel(a, b)
         except (ValueError, TypeError):
-            return lent.apply(row, x, y)  # type: ignore[no-any-return]
+            return lent.apply(row, x, y)
         if type(out) is not _ndarray:
             out = np.asarray(out)
         made = _new(tensor.Tensor)
@@ -126,20 +126,20 @@ def unary(row: Primitive) -> Callable[[Any], "tensor.Tensor"]:
 
     def call(x: Any, /) -> "tensor.Tensor":
         if not isinstance(x, tensor.Tensor):
-            return lent.apply(row, x)  # type: ignore[no-any-return]
+            return lent.apply(row, x)
         a, node = x.array, x.node
         if (mode := _mode()) is not PLAIN:
             if mode is not QUIET:
-                return lent.apply(row, x)  # type: ignore[no-any-return]
+                return lent.apply(row, x)
             node = None
         if type(a) is not _ndarray:
-            return lent.apply(row, x)  # type: ignore[no-any-return]
+            return lent.apply(row, x)
         dtype = a.dtype
         if dtype is not _FLOAT32 and dtype is not _FLOAT64:
-            return lent.apply(row, x)  # type: ignore[no-any-return]
+            return lent.apply(row, x)
         if x.tangents:
             dual = push(a, x.tangents) if node is None else None
-            return lent.apply(row, x) if dual is None else dual  # type: ignore[no-any-return]
+            return lent.apply(row, x) if dual is None else dual
         out = kernel(a)
         if type(out) is not _ndarray:
             out = np.asarray(out)
@@ -164,7 +164,7 @@ def unary(row: Primitive) -> Callable[[Any], "tensor.Tensor"]:
 
 def _never_recorded(row: Primitive) -> Callable[[Any], "tensor.Tensor"]:
     def call(x: Any, /) -> "tensor.Tensor":
-        return lent.apply(row, x)  # type: ignore[no-any-return]
+        return lent.apply(row, x)
 
     return call
 
@@ -175,18 +175,18 @@ def _never_recorded_binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tenso
 
     def call(x: Any, y: Any, /) -> "tensor.Tensor":
         if not isinstance(x, tensor.Tensor) or type(x.array) is not _ndarray:
-            return lent.apply(row, x, y)  # type: ignore[no-any-return]
+            return lent.apply(row, x, y)
         a = x.array
         if isinstance(y, tensor.Tensor):
             b = y.array
         else:
             b = scalar_like(y, a) if type(y) in _NUMBERS else None
         if type(b) is not _ndarray or a.dtype is not b.dtype or _mode().inference:
-            return lent.apply(row, x, y)  # type: ignore[no-any-return]
+            return lent.apply(row, x, y)
         try:
             return tensor.wrap(np.asarray(kernel(a, b)))
         except (ValueError, TypeError):
-            return lent.apply(row, x, y)  # type: ignore[no-any-return]
+            return lent.apply(row, x, y)
 
     return call
 

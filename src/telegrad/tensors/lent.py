@@ -6,7 +6,10 @@ on Tensors get it as ``xp``); ``autograd`` lends ``backward``.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from telegrad.tensors.tensor import Tensor
 
 __all__ = ["Lent", "lent"]
 
@@ -16,7 +19,7 @@ class Lent:
 
     __slots__ = ("apply", "backward", "namespace", "takes", "variant")
 
-    apply: Callable[..., Any]
+    apply: Callable[..., "Tensor"]
     variant: Callable[..., Any]
     takes: Callable[[Any], bool]
     namespace: Any

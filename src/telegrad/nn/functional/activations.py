@@ -8,7 +8,7 @@ from telegrad.ops.activations import log_sigmoid as logsigmoid
 from telegrad.ops.activations import relu, sigmoid, silu, softplus
 from telegrad.ops.transcendental import tanh
 from telegrad.rules.gating import GELU_WITH_SLOPE
-from telegrad.tensors import Tensor, apply
+from telegrad.tensors import Tensor, apply_several
 
 __all__ = [
     "gelu",
@@ -26,7 +26,7 @@ __all__ = [
 def gelu(input: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
     """Each element times the share of a normal distribution below it; ``"tanh"`` approximates."""
     if approximate == "none" and input.requires_grad and input.dtype.kind == "f":
-        return apply(GELU_WITH_SLOPE, input)[0]  # type: ignore[no-any-return]
+        return apply_several(GELU_WITH_SLOPE, input)[0]
     return activations.gelu(input, approximate=approximate)
 
 

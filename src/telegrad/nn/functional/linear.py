@@ -34,13 +34,13 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             f"shape {input.shape}"
         )
     if bias is None:
-        return apply(AFFINE, input, weight)  # type: ignore[no-any-return]
+        return apply(AFFINE, input, weight)
     if bias.array.shape != taken[:1]:
         raise ShapeError(
             f"expected a bias of shape {tuple(taken[:1])} for weight of shape {tuple(taken)}, got "
             f"shape {bias.shape}"
         )
-    return apply(AFFINE_BIASED, input, weight, bias)  # type: ignore[no-any-return]
+    return apply(AFFINE_BIASED, input, weight, bias)
 
 
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:

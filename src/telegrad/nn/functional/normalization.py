@@ -8,7 +8,7 @@ import numpy as np
 from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.shaping import reshape
 from telegrad.rules.normalization import LAYER_NORM, NORMALIZE
-from telegrad.tensors import Tensor, apply
+from telegrad.tensors import Tensor, apply_several
 
 __all__ = ["batch_norm", "layer_norm"]
 
@@ -31,9 +31,9 @@ def layer_norm(
         if value is not None and value.shape != shape:
             raise ShapeError(f"expected {name} of shape {shape} in layer_norm, got {value.shape}")
     if weight is not None and bias is not None and weight.dtype == bias.dtype == input.dtype:
-        return apply(LAYER_NORM, input, weight, bias, eps=eps)[0]  # type: ignore[no-any-return]
+        return apply_several(LAYER_NORM, input, weight, bias, eps=eps)[0]
     axes = tuple(range(input.ndim - len(shape), input.ndim))
-    out: Tensor = apply(NORMALIZE, input, axes=axes, eps=eps)[0]
+    out: Tensor = apply_several(NORMALIZE, input, axes=axes, eps=eps)[0]
     if weight is not None:
         out = out * weight
     return out if bias is None else out + bias
@@ -95,7 +95,7 @@ def _by_batch(
             f"expected more than one value a channel to train batch_norm, got {input.shape}"
         )
     out: Tensor
-    out, scale = apply(NORMALIZE, input, axes=axes, eps=eps)
+    out, scale = apply_several(NORMALIZE, input, axes=axes, eps=eps)
     if mean is not None:
         _move(mean, np.mean(np.asarray(input.array), axis=axes), momentum)
     if var is not None:

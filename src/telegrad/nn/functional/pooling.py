@@ -8,7 +8,7 @@ from telegrad.arrays.placement import bordered_shape
 from telegrad.errors import ShapeError, UsageError
 from telegrad.nn.functional.convolution import pair
 from telegrad.rules.pooling import POOL_MAX, POOL_SUM
-from telegrad.tensors import Tensor, apply, wrap
+from telegrad.tensors import Tensor, apply, apply_several, wrap
 
 __all__ = ["avg_pool2d", "max_pool2d"]
 
@@ -25,7 +25,7 @@ def max_pool2d(
     if input.ndim == 3:
         return max_pool2d(input[None], kernel_size, stride, padding, dilation, ceil_mode)[0]
     how = _windows("max_pool2d", input, kernel_size, stride, padding, dilation, ceil_mode)
-    return apply(POOL_MAX, input, **how)[0]  # type: ignore[no-any-return]
+    return apply_several(POOL_MAX, input, **how)[0]
 
 
 def avg_pool2d(

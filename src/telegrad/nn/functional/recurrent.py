@@ -6,7 +6,7 @@ from telegrad.ops.filling import zeros
 from telegrad.ops.joining import concat
 from telegrad.ops.shaping import reshape
 from telegrad.rules.recurrence import GRU_SCAN
-from telegrad.tensors import Tensor, apply
+from telegrad.tensors import Tensor, apply_several
 
 __all__ = ["gru_layer"]
 
@@ -30,4 +30,4 @@ def gru_layer(
     steps = linear(input, weight_ih, bias_ih)
     bias = zeros((3 * units,), dtype=weight_hh.dtype) if bias_hh is None else bias_hh
     packed = concat([reshape(part, (-1,)) for part in (steps, first, weight_hh, bias)], axis=0)
-    return apply(GRU_SCAN, packed, sizes=(length, items, units))[0]  # type: ignore[no-any-return]
+    return apply_several(GRU_SCAN, packed, sizes=(length, items, units))[0]
