@@ -64,7 +64,7 @@ from telegrad.ops.filling import (
     zeros_like,
 )
 from telegrad.ops.indexing import index_add, index_set, take, take_along_axis
-from telegrad.ops.info import namespace_info as __array_namespace_info__
+from telegrad.ops.info import NamespaceInfo as __array_namespace_info__
 from telegrad.ops.joining import concat, stack, unstack
 from telegrad.ops.logic import (
     bitwise_and,

@@ -7,7 +7,7 @@ import numpy as np
 from telegrad.ops.arguments import check_device
 from telegrad.tensors.dtypes import DTYPES
 
-__all__ = ["NamespaceInfo", "namespace_info"]
+__all__ = ["NamespaceInfo"]
 
 
 class NamespaceInfo:
@@ -44,8 +44,3 @@ class NamespaceInfo:
         if kind is None:
             return found
         return {name: dtype for name, dtype in found.items() if np.isdtype(dtype, kind)}
-
-
-def namespace_info() -> NamespaceInfo:
-    """What this namespace can do."""
-    return NamespaceInfo()

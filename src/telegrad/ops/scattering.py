@@ -13,6 +13,7 @@ from telegrad.errors import ShapeError
 from telegrad.ops.arguments import ArrayLike, as_indices, as_tensor, normalized_axis
 from telegrad.ops.indexing import getitem
 from telegrad.ops.updates import at
+from telegrad.rules.indexing import places_along
 from telegrad.tensors import Tensor
 
 __all__ = ["gather", "put_along_axis", "scatter", "scatter_add"]
@@ -80,7 +81,4 @@ def _grid(x: Tensor, indices: Any, axis: int, name: str) -> tuple[Any, ...]:
             f"expected indices from {-length} to {length - 1} on axis {along} in {name}, got "
             f"{raw.min()} to {raw.max()}"
         )
-    return tuple(
-        raw if a == along else np.arange(n).reshape([-1 if b == a else 1 for b in range(raw.ndim)])
-        for a, n in enumerate(raw.shape)
-    )
+    return places_along(np, raw, along, raw.shape)

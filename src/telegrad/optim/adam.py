@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.optim.kernels import add_scaled, scratch
-from telegrad.optim.optimizer import Optimizer, ParamGroup, bias_correction, decayed
+from telegrad.optim.optimizer import Optimizer, ParamGroup, decayed
 
 __all__ = ["Adam", "AdamW"]
 
@@ -55,12 +55,13 @@ class Adam(Optimizer):
         add_scaled(square, work, 1 - second)
         if group["amsgrad"]:
             square = np.maximum(state["max_exp_avg_sq"], square, out=state["max_exp_avg_sq"])
-        # average / c1 / (sqrt(square / c2) + eps), with both corrections moved out of the passes.
-        root = math.sqrt(bias_correction(second, step))
+        # average / c1 / (sqrt(square / c2) + eps), with both corrections moved out of the passes:
+        # an average that began at zero is too small by 1 - beta**step.
+        root = math.sqrt(1 - math.pow(second, step))
         np.sqrt(square, out=work)
         np.add(work, group["eps"] * root, out=work)
         np.divide(average, work, out=work)
-        add_scaled(value, work, -group["lr"] * root / bias_correction(first, step))
+        add_scaled(value, work, -group["lr"] * root / (1 - math.pow(first, step)))
 
 
 class AdamW(Adam):

@@ -6,7 +6,6 @@ parameter is bound to it when it is complete. So no update disturbs a graph that
 before, and none is ever seen half done.
 """
 
-import math
 import numbers
 from collections.abc import Callable, Collection, Iterable, Mapping
 from sys import getrefcount
@@ -235,8 +234,3 @@ def decayed(value: Any, gradient: Any, group: ParamGroup) -> Any:
     if group["weight_decay"]:
         add_scaled(out, value, group["weight_decay"])
     return out
-
-
-def bias_correction(beta: float, step: int) -> float:
-    """By how much an average that began at zero is too small after so many steps."""
-    return 1 - math.pow(beta, step)

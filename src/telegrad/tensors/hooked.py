@@ -1,10 +1,14 @@
-"""How a node runs the hooks that hang on it. Users see Tensors; the engine may carry raw arrays."""
+"""How a node runs the hooks that hang on it. Users see Tensors; the engine may carry raw arrays.
+
+Tensor is reached at call time: a leaf has hooks, too.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from telegrad.errors import DTypeError, GradientError, ShapeError
 from telegrad.graph import Bundle, Cotangent, Handle, NodeHooks
+from telegrad.tensors import tensor
 from telegrad.tensors.lent import lent
 from telegrad.tensors.shared import unshared
 
@@ -132,11 +136,9 @@ def hooks_of(node: Any) -> NodeHooks:
 
 
 def _shown(cotangent: Cotangent) -> Any:
-    from telegrad.tensors.tensor import Tensor, wrap
-
-    if type(cotangent) is Bundle or isinstance(cotangent, Tensor):
+    if type(cotangent) is Bundle or isinstance(cotangent, tensor.Tensor):
         return cotangent
-    return wrap(cotangent)
+    return tensor.wrap(cotangent)
 
 
 def _as_tuple(cotangent: Cotangent) -> tuple[Any, ...]:
@@ -167,8 +169,6 @@ def _given(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
 
 def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
     """What goes on after a hook: its answer, raw where the pass was raw and nothing is lost."""
-    from telegrad.tensors.tensor import Tensor
-
     if new is None:
         return old
     if old is None:
@@ -176,7 +176,7 @@ def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
             f"expected None from the hook {hook!r} where no gradient came, got a "
             f"{type(new).__name__}"
         )
-    if not isinstance(new, Tensor):
+    if not isinstance(new, tensor.Tensor):
         raise DTypeError(
             f"expected a Tensor or None from the hook {hook!r}, got {type(new).__name__}; wrap it "
             "with telegrad.asarray"
@@ -193,4 +193,4 @@ def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
             f"convert it with .to({shown.dtype})"
         )
     new = unshared(new)
-    return new if isinstance(old, Tensor) or new.is_dual else new.array
+    return new if isinstance(old, tensor.Tensor) or new.is_dual else new.array
