@@ -4,7 +4,7 @@ A node stands for one recorded value. Its *cotangent* is the derivative of what 
 differentiated with respect to that value. Running a node ("pull") turns its cotangent into one
 contribution for each of its edges. An edge is simply the node of an input.
 
-- ``edges``: the nodes this one was computed from, newest value last or ``()`` for a leaf.
+- ``edges``: the nodes of the inputs this one was computed from, in their order; ``()`` for a leaf.
 - ``key``: creation order. An edge always points to a smaller key (a leaf's is -1), so running nodes
   by falling key runs every node after all that contribute to it.
 - ``hooks``: None, or what users hung on the node.

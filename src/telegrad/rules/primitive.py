@@ -134,8 +134,8 @@ class Primitive:
         self.begin = begin
         """What every vjp rule begins with, once for all inputs: they take its result as `g`."""
         self.by_itself = by_itself
-        """What an input's gradient, differentiated by that input, gives where PyTorch joins the two
-        though the function is linear; empty where nothing joins them."""
+        """Of a linear function, whose gradient does not depend on its input: what differentiating
+        that gradient by the input gives, as in PyTorch; empty for an error. See ``linking.py``."""
         self.kernels: dict[str, Callable[..., Any]] = {}
         """The forward function by backend, resolved at first use."""
         self.variants: dict[Any, Any] = {}

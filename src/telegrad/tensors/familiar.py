@@ -1,7 +1,7 @@
 """Familiar names of PyTorch and NumPy that telegrad lacks, and what to write instead: the rows.
 
-A table for each class or module that lacks them; `{0}` stands for the name itself. Those of modules
-and of remote calls are with them. ``habits`` turns a row into an error.
+A table for each class or module that lacks them; `{0}` stands for the name itself. There are such
+tables in ``nn``, ``optim`` and ``distributed``, too. ``habits`` turns a row into an error.
 """
 
 __all__ = ["AUTOGRAD", "FUNCTIONAL", "FUNCTIONS", "LINALG", "METHODS"]

@@ -115,7 +115,7 @@ class Variables:
         if not self._records_outside:
             return False
         node = history_of(output)
-        if node is not None and self._reaches_outside(node):
+        if node is not None and self._leads_outside(node):
             return True
         return any(map(self.reach_outside, (output.tangents or {}).values()))
 
@@ -129,11 +129,12 @@ class Variables:
             tangents = Tangents({level: self._settled(t) for level, t in x.tangents.items()})
         else:
             tangents = None
-        if node is None or (self._records_outside and self._reaches_outside(node)):
+        if node is None or (self._records_outside and self._leads_outside(node)):
             return x if tangents is None else wrap(x.array, node, tangents)
         return wrap(x.array, None, tangents)
 
-    def _reaches_outside(self, node: Any) -> bool:
+    def _leads_outside(self, node: Any) -> bool:
+        """Whether a walk from `node` ends anywhere but at a free variable of these."""
         inside, free = self._inside, self._free
         if node in inside:
             return False

@@ -220,9 +220,9 @@ class Simulation:
         if strand.is_done or self._turns.get(strand) != turn:
             return
         self._turns[strand] = turn + 1
-        self._resume(self.hosts_of(strand), strand)
+        self._resume(self.host_of(strand), strand)
 
-    def hosts_of(self, strand: Strand) -> SimulatedHost:
+    def host_of(self, strand: Strand) -> SimulatedHost:
         """Return the host that the strand runs on, alive or not."""
         for host in [*self.hosts.values(), *self._dead]:
             if strand in host.strands:
