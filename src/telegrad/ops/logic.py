@@ -3,8 +3,7 @@
 
 from telegrad.ops.arguments import ArrayLike
 from telegrad.ops.elementwise import elementwise
-from telegrad.rules import comparison as _comparison
-from telegrad.rules import logic as _logic
+from telegrad.rules import logic as _rows
 from telegrad.tensors import Tensor
 
 __all__ = [
@@ -31,101 +30,101 @@ __all__ = [
 ]
 
 
-@elementwise(_logic.BITWISE_INVERT)
+@elementwise(_rows.BITWISE_INVERT)
 def bitwise_invert(x: ArrayLike, /) -> Tensor:
     """Each element with its bits inverted."""
 
 
-@elementwise(_logic.ISFINITE)
+@elementwise(_rows.ISFINITE)
 def isfinite(x: ArrayLike, /) -> Tensor:
     """Whether each element is finite."""
 
 
-@elementwise(_logic.ISINF)
+@elementwise(_rows.ISINF)
 def isinf(x: ArrayLike, /) -> Tensor:
     """Whether each element is infinite."""
 
 
-@elementwise(_logic.ISNAN)
+@elementwise(_rows.ISNAN)
 def isnan(x: ArrayLike, /) -> Tensor:
     """Whether each element is not a number."""
 
 
-@elementwise(_logic.LOGICAL_NOT)
+@elementwise(_rows.LOGICAL_NOT)
 def logical_not(x: ArrayLike, /) -> Tensor:
     """The opposite of each truth value."""
 
 
-@elementwise(_logic.SIGNBIT)
+@elementwise(_rows.SIGNBIT)
 def signbit(x: ArrayLike, /) -> Tensor:
     """Whether each element has its sign bit set."""
 
 
-@elementwise(_logic.BITWISE_AND)
+@elementwise(_rows.BITWISE_AND)
 def bitwise_and(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The bits set in both."""
 
 
-@elementwise(_logic.BITWISE_LEFT_SHIFT)
+@elementwise(_rows.BITWISE_LEFT_SHIFT)
 def bitwise_left_shift(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The bits of ``x1`` moved left by ``x2``."""
 
 
-@elementwise(_logic.BITWISE_OR)
+@elementwise(_rows.BITWISE_OR)
 def bitwise_or(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The bits set in either."""
 
 
-@elementwise(_logic.BITWISE_RIGHT_SHIFT)
+@elementwise(_rows.BITWISE_RIGHT_SHIFT)
 def bitwise_right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The bits of ``x1`` moved right by ``x2``."""
 
 
-@elementwise(_logic.BITWISE_XOR)
+@elementwise(_rows.BITWISE_XOR)
 def bitwise_xor(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The bits set in exactly one."""
 
 
-@elementwise(_comparison.EQUAL)
+@elementwise(_rows.EQUAL)
 def equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether the elements are equal."""
 
 
-@elementwise(_comparison.GREATER)
+@elementwise(_rows.GREATER)
 def greater(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether ``x1 > x2``."""
 
 
-@elementwise(_comparison.GREATER_EQUAL)
+@elementwise(_rows.GREATER_EQUAL)
 def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether ``x1 >= x2``."""
 
 
-@elementwise(_comparison.LESS)
+@elementwise(_rows.LESS)
 def less(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether ``x1 < x2``."""
 
 
-@elementwise(_comparison.LESS_EQUAL)
+@elementwise(_rows.LESS_EQUAL)
 def less_equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether ``x1 <= x2``."""
 
 
-@elementwise(_logic.LOGICAL_AND)
+@elementwise(_rows.LOGICAL_AND)
 def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether both are true."""
 
 
-@elementwise(_logic.LOGICAL_OR)
+@elementwise(_rows.LOGICAL_OR)
 def logical_or(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether one is true."""
 
 
-@elementwise(_logic.LOGICAL_XOR)
+@elementwise(_rows.LOGICAL_XOR)
 def logical_xor(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether exactly one is true."""
 
 
-@elementwise(_comparison.NOT_EQUAL)
+@elementwise(_rows.NOT_EQUAL)
 def not_equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether the elements differ."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from telegrad.ops.arguments import ArrayLike, as_tensor
 from telegrad.ops.indexing import take
 from telegrad.ops.shaping import reshape
-from telegrad.rules import sets as _rows
+from telegrad.rules import searching as _rows
 from telegrad.tensors import Tensor, apply_several
 
 __all__ = [

@@ -1,10 +1,10 @@
-"""The same values in another shape or dtype."""
+"""The same values in another shape or dtype, or on another device."""
 
 from typing import Any, Never
 
 import numpy as np
 
-from telegrad.errors import DTypeError, ShapeError
+from telegrad.errors import DeviceError, DTypeError, ShapeError
 from telegrad.ops.arguments import (
     ArrayLike,
     Axis,
@@ -29,6 +29,7 @@ __all__ = [
     "permute_dims",
     "reshape",
     "squeeze",
+    "to_device",
 ]
 
 
@@ -160,3 +161,13 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
 def clone(x: Tensor, /) -> Tensor:
     """A copy in memory of its own, with the same history."""
     return apply(_rows.CLONE, x)
+
+
+def to_device(x: Tensor, device: Any, /) -> Tensor:
+    """`x` on a device; itself where it is there already."""
+    if str(device) == str(x.device):
+        return x
+    raise DeviceError(
+        f"expected the device {str(x.device)!r}, got {device!r}: a tensor stays where its array "
+        "is, leave this out"
+    )

@@ -1,4 +1,4 @@
-"""Logic and bits: results are truth values or integers, which have no derivative."""
+"""Comparisons, logic and bits: results are truth values or integers, which have no derivative."""
 
 from telegrad.rules.primitive import NOT_DIFFERENTIABLE, Primitive
 
@@ -9,13 +9,19 @@ __all__ = [
     "BITWISE_OR",
     "BITWISE_RIGHT_SHIFT",
     "BITWISE_XOR",
+    "EQUAL",
+    "GREATER",
+    "GREATER_EQUAL",
     "ISFINITE",
     "ISINF",
     "ISNAN",
+    "LESS",
+    "LESS_EQUAL",
     "LOGICAL_AND",
     "LOGICAL_NOT",
     "LOGICAL_OR",
     "LOGICAL_XOR",
+    "NOT_EQUAL",
     "SIGNBIT",
 ]
 
@@ -24,6 +30,12 @@ def _row(name: str, *inputs: str) -> Primitive:
     return Primitive(name, vjp=NOT_DIFFERENTIABLE, inputs=inputs, elementwise=True)
 
 
+EQUAL = _row("equal", "x", "y")
+NOT_EQUAL = _row("not_equal", "x", "y")
+LESS = _row("less", "x", "y")
+LESS_EQUAL = _row("less_equal", "x", "y")
+GREATER = _row("greater", "x", "y")
+GREATER_EQUAL = _row("greater_equal", "x", "y")
 BITWISE_AND = _row("bitwise_and", "x", "y")
 BITWISE_OR = _row("bitwise_or", "x", "y")
 BITWISE_XOR = _row("bitwise_xor", "x", "y")

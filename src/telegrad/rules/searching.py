@@ -2,7 +2,17 @@
 
 from telegrad.rules.primitive import NOT_DIFFERENTIABLE, Primitive
 
-__all__ = ["ALL", "ANY", "ARGMAX", "ARGMIN", "ARGSORT", "COUNT_NONZERO", "NONZERO", "SEARCHSORTED"]
+__all__ = [
+    "ALL",
+    "ANY",
+    "ARGMAX",
+    "ARGMIN",
+    "ARGSORT",
+    "COUNT_NONZERO",
+    "NONZERO",
+    "SEARCHSORTED",
+    "UNIQUE_ALL",
+]
 
 ALL = Primitive("all", vjp=NOT_DIFFERENTIABLE, options=("axis", "keepdims"))
 ANY = Primitive("any", vjp=NOT_DIFFERENTIABLE, options=("axis", "keepdims"))
@@ -16,4 +26,11 @@ NONZERO = Primitive("nonzero", vjp=NOT_DIFFERENTIABLE, outputs=("indices",))
 
 SEARCHSORTED = Primitive(
     "searchsorted", vjp=NOT_DIFFERENTIABLE, inputs=("x", "y"), options=("side", "sorter")
+)
+
+# Places are constants; the elements are picked by them.
+UNIQUE_ALL = Primitive(
+    "unique_all",
+    vjp=NOT_DIFFERENTIABLE,
+    outputs=("values", "indices", "inverse_indices", "counts"),
 )

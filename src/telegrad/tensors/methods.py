@@ -142,9 +142,8 @@ class Methods:
         """The same elements in another shape, given as a tuple or as several numbers."""
         return lent.namespace.reshape(self, _shape(shape))
 
-    def view(self, *shape: Any) -> "Tensor":
-        """The same as ``reshape``: values do not alias, so there is nothing to share."""
-        return lent.namespace.reshape(self, _shape(shape))
+    view = reshape
+    """Values do not alias, so there is nothing to share."""
 
     def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> "Tensor":
         """The axes from ``start_dim`` to ``end_dim``, both included, as one."""
@@ -287,9 +286,7 @@ class Methods:
         """Each element, or the nearer bound where it is outside of them."""
         return lent.namespace.clip(self, min, max)
 
-    def clamp(self, min: Any = None, max: Any = None) -> "Tensor":
-        """The same as ``clip``."""
-        return lent.namespace.clip(self, min, max)
+    clamp = clip
 
     def masked_fill(self, mask: Any, value: Any) -> "Tensor":
         """`value` where the mask is true, the elements elsewhere."""
@@ -338,9 +335,7 @@ class Methods:
         """A copy in memory of its own, with the same history."""
         return lent.namespace.clone(self)
 
-    def copy(self) -> "Tensor":
-        """The same as ``clone``."""
-        return lent.namespace.clone(self)
+    copy = clone
 
     def astype(self, dtype: Any, /, *, copy: bool = True) -> "Tensor":
         """With another dtype."""

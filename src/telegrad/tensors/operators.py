@@ -20,7 +20,6 @@ from telegrad.rules.arithmetic import (
     REMAINDER,
     SUBTRACT,
 )
-from telegrad.rules.comparison import EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL, NOT_EQUAL
 from telegrad.rules.logic import (
     BITWISE_AND,
     BITWISE_INVERT,
@@ -28,6 +27,12 @@ from telegrad.rules.logic import (
     BITWISE_OR,
     BITWISE_RIGHT_SHIFT,
     BITWISE_XOR,
+    EQUAL,
+    GREATER,
+    GREATER_EQUAL,
+    LESS,
+    LESS_EQUAL,
+    NOT_EQUAL,
 )
 from telegrad.tensors.hot import binary, reversed_binary, unary
 from telegrad.tensors.lent import lent
