@@ -4,6 +4,7 @@ import subprocess
 import sys
 from contextlib import nullcontext
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -15,6 +16,7 @@ import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.interop import torch_recording, torch_tensors
 from telegrad.interop.torch_modes import Ordinarily, is_ordinary, run_ordinarily
+from telegrad.tensors.modes import MODE
 
 MODES = [torch.no_grad, torch.inference_mode]
 
@@ -66,6 +68,26 @@ def test_a_recorded_tensor_of_telegrad_in_the_same_call_is_still_recorded():
         assert [leaf is own for leaf in found] == [True]
         assert found[own].tolist() == [5, 7]
         assert y.tolist() == [10, 21]
+
+
+@pytest.mark.parametrize(
+    "mode", [nullcontext, tg.no_grad, tg.inference_mode, tg.autograd.detect_anomaly]
+)
+def test_what_torch_runs_in_a_pass_is_recorded_by_telegrad_whatever_mode_the_pass_began_in(mode):
+    @on_workers("main", "b")
+    def program():
+        seen = []
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("b", handlers.scale, (x(),))
+            y.register_hook(lambda _: seen.append(MODE.get()))
+            loss = y.sum()
+            with mode():
+                before = MODE.get()
+                autograd.backward(context_id, [loss])
+                assert MODE.get() is before
+        assert seen == [msgspec.structs.replace(before, recording=True, inference=False)]
+
+    program()
 
 
 @on_workers("main", "b")

@@ -16,6 +16,7 @@ which change no sum; what they return for those is dropped. They are applied to 
 region begins, or at its end.
 """
 
+from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from itertools import compress, starmap
 from typing import Any, ClassVar
@@ -28,7 +29,7 @@ from telegrad.graph import Bundle, Cotangent, next_key
 from telegrad.interop.torch_ends import ENGINE, Place, Slot, Tap, over
 from telegrad.interop.torch_taking import Taking
 from telegrad.tensors.hooked import Hooked
-from telegrad.tensors.modes import Recording
+from telegrad.tensors.modes import MODE, PLAIN, QUIET, Recording
 
 __all__ = ["Region"]
 
@@ -123,8 +124,14 @@ class Region(Hooked):
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         # PyTorch's own mode says what is recorded: its engine turns recording off, its checkpoints
         # turn it on again to compute once more, and the calls in them are recorded, too.
-        with Recording(True):
+        if MODE.get() is not QUIET:
+            with Recording(True):
+                return self._run(cotangent, False)
+        MODE.set(PLAIN)
+        try:
             return self._run(cotangent, False)
+        finally:
+            MODE.set(QUIET)
 
     def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         with torch.enable_grad():
@@ -204,13 +211,12 @@ class Region(Hooked):
 
     def _part(self, found: dict[Any, Any], results: Sequence[Any], given: Iterable[Any]) -> None:
         """Gives a leaf's gradient memory of its own where something else has the same."""
-        memories = [None if result is None else _memory(result) for result in results]
-        once: set[int | None] = set()
-        twice: set[int | None] = set()
-        for memory in (*memories, *[_memory(each) for each in given]):
-            (twice if memory in once else once).add(memory)
+        memories = [*map(_memory, results), *map(_memory, given)]
+        if len(set(memories)) == len(memories):
+            return
+        uses = Counter(memories)
         for goal, memory in zip(self.goals, memories):
-            if memory is not None and memory in twice and goal.is_leaf:
+            if memory is not None and uses[memory] > 1 and goal.is_leaf:
                 found[goal] = found[goal].clone()
 
 
@@ -221,13 +227,15 @@ def _bundle(parts: list[Any]) -> Bundle | None:
     return None
 
 
-def _memory(tensor: torch.Tensor) -> int | None:
+def _memory(tensor: torch.Tensor | None) -> int | None:
     """Where a tensor's numbers are; PyTorch has zeros that are nowhere."""
-    if tensor.is_sparse:
-        tensor = tensor._values()
-    if tensor.layout is not torch.strided or tensor._is_zerotensor():
+    if tensor is None:
         return None
-    return tensor.untyped_storage().data_ptr()
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except RuntimeError:
+        # Not dense, or zero in name only: found out by trying.
+        return _memory(tensor._values()) if tensor.is_sparse else None
 
 
 def _explained(error: RuntimeError) -> Exception:
