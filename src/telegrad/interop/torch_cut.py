@@ -20,7 +20,7 @@ from typing import Any
 
 from telegrad.distributed.foreign import Cut
 from telegrad.graph import next_key
-from telegrad.interop.torch_bridge import GONE_OVER, Entry
+from telegrad.interop.torch_bridge import GONE_OVER
 from telegrad.interop.torch_ends import Landing, Tap
 from telegrad.interop.torch_regions import Region
 from telegrad.interop.torch_walk import CROSSING, Walk, grouped
@@ -34,41 +34,39 @@ def cut(nodes: Iterable[Any], keep_graph: bool, targets: Collection[Any] = ()) -
     if GONE_OVER:
         return cut_walk(Walk.of_both(nodes, targets), keep_graph, targets)
     # Telegrad's graph leads nowhere: only roots and what was given away can be entries.
-    entries = grouped(nodes)
-    if not entries:
-        return Cut({}, {})
-    walk = Walk(targets)
-    for entry, group in entries:
+    walk = Walk()
+    if targets:
+        walk.want(targets)
+    for entry, group in grouped(nodes):
         walk.enter(entry, group)
-    return cut_walk(walk, keep_graph, targets)
+    return cut_walk(walk, keep_graph, targets) if walk.ways else Cut({}, {})
 
 
 def cut_walk(walk: Walk, keep_graph: bool, targets: Collection[Any] = ()) -> Cut:
     """The same of what was walked already."""
     taps = [x for x in targets if type(x) is Tap and _is_reached(x, walk)] if targets else []
+    inner_taps = [tap for tap in taps if tap.place[0] in walk.following] if taps else []
     marks: dict[Any, int] = {}
-    if walk.is_shared or (taps and any(tap.place[0] in walk.following for tap in taps)):
-        inner_taps = [tap for tap in taps if tap.place[0] in walk.following]
+    if walk.is_shared or inner_taps:
         marks = walk.marks(inner_taps)
         regions = _by_marks(walk, marks, inner_taps)
     else:
         regions = list(walk.regions.values())
     for tap in taps:
+        walk.values[tap] = tap.value
         end = walk.ends.get(tap.place[0])
         if type(end) is Landing:
             end.tap = tap
-    if marks or walk.comes_back:
-        _find_ways_on(regions, walk, marks)
+    if marks or walk.comes_back or walk.meets:
+        _find_taken(regions, walk, marks)
+    has_several = False
     for region in regions:
         region.finish(keep_graph)
-    joined: dict[Any, Sequence[Any]] = {}
-    for entry, way in walk.ways.items():
-        is_whole = type(way) is not Region or len(way.places) == 1
-        joined[entry] = (way if is_whole else _way_in(entry, way),)
-    leaves: dict[Any, Any] = {leaf: leaf.value for leaf in walk.leaves.values()}
-    if taps:
-        leaves.update((tap, tap.value) for tap in taps)
-    return Cut(joined, leaves, regions)
+        if len(region.places) > 1:
+            has_several = True
+    if has_several:
+        _find_ways_in(walk)
+    return Cut(walk.ways, walk.values, regions)
 
 
 def _is_reached(tap: Tap, walk: Walk) -> bool:
@@ -78,19 +76,20 @@ def _is_reached(tap: Tap, walk: Walk) -> bool:
 def _by_marks(walk: Walk, marks: dict[Any, int], taps: Iterable[Tap]) -> list[Region]:
     """The regions of nodes with the same marks, in place of those that the walk found."""
     distinct = dict.fromkeys([marks[node] for node in walk.following])
-    regions = {mark: Region() for mark in distinct}
+    regions = {mark: Region(next_key()) for mark in distinct}
     for end in [*walk.ends.values(), *walk.leaves.values()]:
         end.forget()
-    for entry in walk.ways:
-        if type(walk.ways[entry]) is Region and entry.place is not None:
-            walk.ways[entry] = regions[marks[entry.place[0]]]
-            walk.ways[entry].slot(entry.place)
+    for entry, (way,) in walk.ways.items():
+        if type(way) is Region and entry.place is not None:
+            region = regions[marks[entry.place[0]]]
+            region.lead_in(entry.place)
+            walk.ways[entry] = (region,)
         else:
-            walk.ways[entry].reached_from(entry)
+            way.is_shared = True
     for node, leading in walk.following.items():
         mark = marks[node]
-        region = regions[mark]
-        for which, place in enumerate(leading):
+        region = walk.region_of[node] = regions[mark]
+        for place in leading:
             if place[0] is None:
                 continue
             goal: Any = walk.ends.get(place[0])
@@ -100,8 +99,8 @@ def _by_marks(walk: Walk, marks: dict[Any, int], taps: Iterable[Tap]) -> list[Re
                 continue
             else:
                 goal = regions[marks[place[0]]]
-                goal.slot(place)
-            region.add_exit(place, node, which, goal)
+                goal.lead_in(place)
+            region.exits[place] = goal
     for tap in taps:
         regions[marks[tap.place[0]]].taps.append(tap)
     return list(regions.values())
@@ -111,7 +110,7 @@ def _find_ways_on(regions: Iterable[Region], walk: Walk, marks: dict[Any, int]) 
     for region in regions:
         region.goes_on = _goes_on(region, walk, marks)
         if region.goes_on:
-            for goal in region.goals:
+            for goal in region.exits.values():
                 if type(goal) is not Region:
                     goal.is_shared = True
 
@@ -127,7 +126,25 @@ def _goes_on(region: Region, walk: Walk, marks: dict[Any, int]) -> bool:
     return any(marks[a] & marks[b] == marks[a] for a in inner for b in nodes if b is not a)
 
 
-def _way_in(entry: Entry, region: Region) -> OutputNode:
-    """One of several ways into a region."""
-    assert entry.place is not None
-    return OutputNode((region,), next_key(), region.places[entry.place], len(region.places))
+def _find_taken(regions: Sequence[Region], walk: Walk, marks: dict[Any, int]) -> None:
+    """Finds the exits whose cotangents are taken, and the edges inside that lead there."""
+    if marks or walk.comes_back:
+        _find_ways_on(regions, walk, marks)
+    for region in regions:
+        region.find_taken()
+    if not any(region.taken for region in regions):
+        return
+    for node, leading in walk.following.items():
+        taken = walk.region_of[node].taken
+        if taken:
+            for which, place in enumerate(leading):
+                if place in taken:
+                    taken[place].append((node, which))
+
+
+def _find_ways_in(walk: Walk) -> None:
+    """Has the entries of regions with several ways in lead to their own."""
+    for entry, (way,) in walk.ways.items():
+        if type(way) is Region and len(way.places) > 1 and entry.place is not None:
+            index, size = way.places[entry.place], len(way.places)
+            walk.ways[entry] = (OutputNode((way,), next_key(), index, size),)

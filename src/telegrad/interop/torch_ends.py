@@ -12,12 +12,13 @@ the sum.
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import msgspec
 import torch
 from torch.autograd.graph import GradientEdge
 
-from telegrad.graph import Cotangent, next_key
+from telegrad.graph import Cotangent
 from telegrad.interop.torch_arrays import CPU, raw
-from telegrad.interop.torch_bridge import Entry, accumulator_of, from_torch
+from telegrad.interop.torch_bridge import Crossing, accumulator_of, from_torch
 from telegrad.interop.torch_levels import current, is_open, primal_of, tangent_of
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.hooked import Hooked
@@ -69,34 +70,30 @@ def _with_hooks(place: Place, cotangent: torch.Tensor, recorded: bool) -> torch.
     return found[0]
 
 
-class End:
+class End(msgspec.Struct, eq=False, kw_only=True):
     """What all ends have in common."""
 
-    __slots__ = ("_source", "is_shared")
+    source: int = 0
+    """The identity of the first region or entry that leads here."""
+    is_shared: bool = False
+    """Whether its cotangent is a sum over regions: then its hooks are still to be run."""
 
     freed: ClassVar[bool] = False
     is_boundary: ClassVar[bool] = False
 
-    def __init__(self) -> None:
-        self.is_shared = False
-        """Whether its cotangent is a sum over regions: then its hooks are still to be run."""
-        self._source = 0
-
     def forget(self) -> None:
         """Forgets what leads here."""
+        self.source = 0
         self.is_shared = False
-        self._source = 0
 
     def reached_from(self, source: Any) -> None:
-        """Notes a region or an entry that leads here; behind an entry nobody has run the hooks."""
-        if type(source) is Entry:
-            self.is_shared = True
-        elif not self._source:
-            self._source = id(source)
-        elif self._source != id(source):
+        """Notes a region or an entry that leads here."""
+        if not self.source:
+            self.source = id(source)
+        elif self.source != id(source):
             self.is_shared = True
 
-    def slot(self) -> Slot:
+    def slot(self, place: Place) -> Slot:
         """Where a region that leads here has its cotangent go."""
         return self, 0, 1
 
@@ -106,19 +103,15 @@ class End:
         return True
 
 
-class Leaf(End):
+class Leaf(End, eq=False):
     """A leaf of PyTorch's in one pass."""
 
-    __slots__ = ("_has_hooks", "value")
+    value: torch.Tensor
+    _has_hooks: bool | None = None
 
     edges: ClassVar[tuple[Any, ...]] = ()
     key: ClassVar[int] = -1
     is_leaf: ClassVar[bool] = True
-
-    def __init__(self, value: torch.Tensor) -> None:
-        End.__init__(self)
-        self.value = value
-        self._has_hooks: bool | None = None
 
     def forget(self) -> None:
         End.forget(self)
@@ -143,13 +136,11 @@ class Leaf(End):
         return "AccumulateGrad"
 
 
-class WantedLeaf(Leaf):
+class WantedLeaf(Leaf, eq=False):
     """One whose gradient was asked for; equal to any other that stands for the same tensor.
 
     Others are equal to none: a pass looks them up often, and Python takes long to compare.
     """
-
-    __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WantedLeaf) and other.value is self.value
@@ -158,20 +149,16 @@ class WantedLeaf(Leaf):
         return id(self.value)
 
 
-class Tap(End):
+class Tap(End, eq=False):
     """A tensor inside of PyTorch's graph whose gradient was asked for; equal by its place."""
 
-    __slots__ = ("place", "value")
+    value: torch.Tensor
+    place: Place
 
     edges: ClassVar[tuple[Any, ...]] = ()
     key: ClassVar[int] = -1
     is_leaf: ClassVar[bool] = True
     hooks: ClassVar[None] = None
-
-    def __init__(self, value: torch.Tensor) -> None:
-        super().__init__()
-        self.value = value
-        self.place: Place = (value.grad_fn, value.output_nr)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tap) and other.place == self.place
@@ -183,20 +170,17 @@ class Tap(End):
         return "Tap"
 
 
-class Landing(End, Hooked):
+class Landing(End, Hooked, eq=False):
     """Where cotangents go on in telegrad's graph."""
 
-    __slots__ = ("_node", "crossing", "key", "tap")
+    key: int
+    node: Any
+    """PyTorch's."""
+    crossing: Crossing
+    tap: Tap | None = None
+    """Where the cotangent that lands here goes, too."""
 
     hooks: ClassVar[None] = None
-
-    def __init__(self, node: Any) -> None:
-        End.__init__(self)
-        self._node = node
-        self.crossing = node.crossing
-        self.key = next_key()
-        self.tap: Tap | None = None
-        """Where the cotangent that lands here goes, too."""
 
     @property
     def edges(self) -> tuple[Any, ...]:
@@ -206,7 +190,7 @@ class Landing(End, Hooked):
     def name(self) -> str:
         return "ToTorchBackward"
 
-    def slot(self) -> Slot:
+    def slot(self, place: Place) -> Slot:
         # The one region that leads to a landing may lead to telegrad's graph directly.
         if self.is_shared or self.tap is not None:
             return self, 0, 1
@@ -226,7 +210,7 @@ class Landing(End, Hooked):
 
     def _pull(self, cotangent: torch.Tensor, recorded: bool) -> Sequence[Cotangent | None]:
         if self.is_shared:
-            cotangent = _with_hooks((self._node, 0), cotangent, recorded)
+            cotangent = _with_hooks((self.node, 0), cotangent, recorded)
         went_over = over(cotangent, recorded)
         if self.tap is None:
             return (went_over,)

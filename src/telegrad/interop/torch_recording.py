@@ -140,7 +140,7 @@ class Torch:
                 f"expected torch tensors that require grad as {name}, got one that does not; call "
                 "requires_grad_() on it before computing with it"
             )
-        return WantedLeaf(value) if value.is_leaf else Tap(value)
+        return WantedLeaf(value) if value.is_leaf else Tap(value, (value.grad_fn, value.output_nr))
 
     def cut(
         self, entries: Iterable[Any], keep_graph: bool, targets: Collection[Any]

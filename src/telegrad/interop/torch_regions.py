@@ -21,11 +21,12 @@ from collections.abc import Container, Iterable, Sequence
 from itertools import compress, starmap
 from typing import Any, ClassVar
 
+import msgspec
 import torch
 from torch.autograd.graph import GradientEdge
 
 from telegrad.errors import GraphFreedError, SavedValueChanged
-from telegrad.graph import Bundle, Cotangent, next_key
+from telegrad.graph import Bundle, Cotangent
 from telegrad.interop.torch_ends import ENGINE, Place, Slot, Tap, over
 from telegrad.interop.torch_taking import Taking
 from telegrad.tensors.hooked import Hooked
@@ -34,50 +35,34 @@ from telegrad.tensors.modes import MODE, PLAIN, QUIET, Recording
 __all__ = ["Region"]
 
 
-class Region(Hooked):
+class Region(msgspec.Struct, Hooked, eq=False):
     """Nodes of PyTorch's that are reached by the same groups of entries.
 
     Its cotangent is a Bundle where several edges lead into it, else PyTorch's tensor.
     """
 
-    __slots__ = (
-        "edges",
-        "exits",
-        "goals",
-        "goes_on",
-        "keep_graph",
-        "key",
-        "leads_on",
-        "places",
-        "slots",
-        "taken",
-        "taps",
-    )
+    key: int
+    keep_graph: bool = False
+    places: dict[Place, int] = {}
+    """The edges into it, with their places in the Bundle."""
+    exits: dict[Place, Any] = {}
+    """For each place outside that an edge out of it leads to, the region or end there."""
+    edges: tuple[Any, ...] = ()
+    """For the engine: those regions and ends; behind a landing of its own, telegrad's node."""
+    slots: list[Slot] = []
+    """For each exit, its edge and where in that one's cotangent it belongs."""
+    taps: list[Tap] = []
+    """Those beside edges into it."""
+    taken: dict[Place, list[tuple[Any, int]]] = {}
+    """Those exits whose cotangents are taken by hooks, see the note EXITS: the nodes inside, and
+    which edge of each."""
+    goes_on: bool = False
+    """Whether PyTorch runs over nodes outside, which must keep their values."""
 
     hooks: ClassVar[None] = None
     freed: ClassVar[bool] = False
-
-    def __init__(self) -> None:
-        self.key = next_key()
-        self.keep_graph = False
-        self.places: dict[Place, int] = {}
-        """The edges into it, with their places in the Bundle."""
-        self.exits: dict[Place, list[tuple[Any, int]]] = {}
-        """The edges out of it: for each place outside, the nodes inside and which edge of each."""
-        self.goals: list[Any] = []
-        """For each exit, the region or end that it leads to."""
-        self.edges: tuple[Any, ...] = ()
-        """For the engine: the goals; behind a landing of its own, telegrad's node."""
-        self.slots: list[Slot] = []
-        """For each exit, its edge and where in that one's cotangent it belongs."""
-        self.taps: list[Tap] = []
-        """Those beside edges into it."""
-        self.taken: dict[Place, list[tuple[Any, int]]] = {}
-        """Those exits whose cotangents are taken by hooks; see the note EXITS."""
-        self.leads_on = False
-        """Whether it leads to other regions."""
-        self.goes_on = False
-        """Whether PyTorch runs over nodes outside, which must keep their values."""
+    is_shared: ClassVar[bool] = True
+    """As an end that several regions lead to: what goes there is taken."""
 
     def name(self) -> str:
         return "TorchRegionBackward"
@@ -87,27 +72,30 @@ class Region(Hooked):
         """Whether PyTorch goes over its own nodes alone, without hooks of ours at any."""
         return not (self.taken or self.taps or self.goes_on)
 
-    def slot(self, place: Place) -> int:
-        """The place in the Bundle of an edge into the region."""
-        return self.places.setdefault(place, len(self.places))
+    def lead_in(self, place: Place) -> None:
+        """Notes an edge into the region."""
+        self.places.setdefault(place, len(self.places))
+
+    def slot(self, place: Place) -> Slot:
+        """Where a region that leads in at this place has its cotangent go."""
+        return self, self.places[place], len(self.places)
 
     def finish(self, keep_graph: bool) -> None:
         """Called when everything that leads in or out is known."""
         self.keep_graph = keep_graph
         edges: dict[Any, None] = {}
-        for place, goal in zip(self.exits, self.goals):
-            if type(goal) is Region:
-                slot: Slot = goal, goal.places[place], len(goal.places)
-                is_taken = True
-            else:
-                slot = goal.slot()
-                is_left = self.leads_on or self.goes_on
-                is_taken = goal.is_shared and (is_left or goal.has_hooks)
-            if is_taken:
-                self.taken[place] = self.exits[place]
+        for place, goal in self.exits.items():
+            slot = goal.slot(place)
             self.slots.append(slot)
             edges[slot[0]] = None
         self.edges = (*edges, *self.taps)
+
+    def find_taken(self) -> None:
+        """Finds the exits whose cotangents are taken; ``torch_cut.py`` adds the edges."""
+        is_left = self.goes_on or any(type(goal) is Region for goal in self.exits.values())
+        for place, goal in self.exits.items():
+            if goal.is_shared and (is_left or goal.has_hooks):
+                self.taken[place] = []
 
     def leave_out(self, skipped: Container[Any]) -> None:
         """Has PyTorch not go where nothing is asked for."""
@@ -116,9 +104,8 @@ class Region(Hooked):
         if all(kept) or not any(kept) or self.taps:
             return
         self.exits = dict(compress(self.exits.items(), kept))
-        self.goals = list(compress(self.goals, kept))
         self.slots = list(compress(self.slots, kept))
-        self.taken = {place: self.exits[place] for place in self.taken if place in self.exits}
+        self.taken = {place: self.taken[place] for place in self.taken if place in self.exits}
         self.edges = tuple(edge for edge in self.edges if edge not in skipped)
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
@@ -136,17 +123,6 @@ class Region(Hooked):
     def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         with torch.enable_grad():
             return self._run(cotangent, True)
-
-    def add_exit(self, place: Place, node: Any, which: int, goal: Any) -> None:
-        """Notes an edge from a node inside to a place outside that belongs to the goal."""
-        inside = self.exits.get(place)
-        if inside is not None:
-            inside.append((node, which))
-        else:
-            self.exits[place] = [(node, which)]
-            self.goals.append(goal)
-            if type(goal) is Region:
-                self.leads_on = True
 
     def _run(self, cotangent: Any, recorded: bool) -> list[Any]:
         places, given = tuple(self.places), (cotangent,)
@@ -192,8 +168,9 @@ class Region(Hooked):
     ) -> list[Any]:
         """What goes along each of the edges, given what there is at each exit."""
         found: dict[Any, Any] = {}
+        bundled: list[Any] = []
         is_for_leaf = False
-        for goal, (edge, index, size), result in zip(self.goals, self.slots, results):
+        for goal, (edge, index, size), result in zip(self.exits.values(), self.slots, results):
             if edge is goal:
                 is_for_leaf = is_for_leaf or goal.is_leaf
             elif result is not None:
@@ -204,10 +181,13 @@ class Region(Hooked):
             parts = found.get(edge)
             if parts is None:
                 parts = found[edge] = [None] * size
+                bundled.append(edge)
             parts[index] = result
         if is_for_leaf and not recorded:
             self._part(found, results, given)
-        return [_bundle(each) if type(each) is list else each for each in found.values()]
+        for edge in bundled:
+            found[edge] = _bundle(found[edge])
+        return list(found.values())
 
     def _part(self, found: dict[Any, Any], results: Sequence[Any], given: Iterable[Any]) -> None:
         """Gives a leaf's gradient memory of its own where something else has the same."""
@@ -215,7 +195,7 @@ class Region(Hooked):
         if len(set(memories)) == len(memories):
             return
         uses = Counter(memories)
-        for goal, memory in zip(self.goals, memories):
+        for goal, memory in zip(self.exits.values(), memories):
             if memory is not None and uses[memory] > 1 and goal.is_leaf:
                 found[goal] = found[goal].clone()
 

@@ -7,11 +7,13 @@ where some do.
 Invariant: a node of PyTorch's is asked once for where it leads.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
 import torch
 
+from telegrad.graph import next_key
 from telegrad.interop.torch_bridge import Entry, ToTorch, accumulator_of
 from telegrad.interop.torch_ends import Landing, Leaf, Place, Tap, WantedLeaf
 from telegrad.interop.torch_modes import run_ordinarily
@@ -30,67 +32,57 @@ _ENDS: Final = (CROSSING, _ACCUMULATOR)
 _ROOTS: Final = "roots"
 
 
-def grouped(nodes: Iterable[Any]) -> list[tuple[Entry, Any]]:
+def grouped(nodes: Iterable[Any]) -> Iterator[tuple[Entry, Any]]:
     """The entries among nodes that a pass begins with and right behind them, with their groups."""
-    found: list[tuple[Entry, Any]] = []
     for node in nodes:
         if type(node) is Entry:
-            found.append((node, _ROOTS))
+            yield node, _ROOTS
             continue
         for edge in node.edges:
             if type(edge) is Entry:
-                found.append((edge, node))
-    return found
+                yield edge, node
 
 
-class Walk:
-    """What the entries of a pass reach; some leaves are asked for."""
+class Walk(msgspec.Struct, eq=False):
+    """What the entries of a pass reach."""
 
-    __slots__ = (
-        "behind",
-        "boundaries",
-        "comes_back",
-        "ends",
-        "following",
-        "groups",
-        "is_shared",
-        "leaves",
-        "region_of",
-        "regions",
-        "ways",
-    )
+    ways: dict[Any, Sequence[Any]] = {}
+    """The edge of each entry: to an end, or to the region of what its group reaches."""
+    regions: dict[Any, Region] = {}
+    """By the group."""
+    following: dict[Any, Sequence[Place]] = {}
+    """For each inner node of PyTorch's, where its edges lead; no node where nowhere."""
+    region_of: dict[Any, Region] = {}
+    """For each inner node, the region of the group that reached it first."""
+    ends: dict[Any, Leaf | Landing] = {}
+    leaves: dict[int, Leaf] = {}
+    """By the identity of the tensor: a leaf may be reached by its node and be sent as it is."""
+    values: dict[Any, torch.Tensor] = {}
+    """The tensors of leaves and taps."""
+    behind: list[Any] = []
+    """The nodes of telegrad's behind landings, for whoever walks its graph too."""
+    boundaries: list[Any] = []
+    """Nodes of telegrad's behind which other workers are."""
+    is_shared: bool = False
+    """Whether some inner node is reached by several groups."""
+    meets: bool = False
+    """Whether some end is reached in several ways."""
+    comes_back: bool = False
+    """Whether PyTorch's graph comes back over telegrad's."""
 
-    def __init__(self, targets: Iterable[Any] = ()) -> None:
-        self.ways: dict[Entry, Any] = {}
-        """Where each entry leads to: an end, or the region of what its group reaches."""
-        self.groups: dict[Entry, Any] = {}
-        """What stands for the group of each entry."""
-        self.regions: dict[Any, Region] = {}
-        """By the group."""
-        self.following: dict[Any, Sequence[Place]] = {}
-        """For each inner node of PyTorch's, where its edges lead; no node where nowhere."""
-        self.region_of: dict[Any, Region] = {}
-        """For each inner node, the region of the group that reached it first."""
-        self.ends: dict[Any, Leaf | Landing] = {}
-        self.leaves: dict[int, Leaf] = {}
-        """By the identity of the tensor: a leaf may be reached by its node and be sent as it is."""
+    def want(self, targets: Iterable[Any]) -> None:
+        """Has the leaves that are asked for stand for their tensors; called before `enter`."""
         for target in targets:
             if type(target) is WantedLeaf:
                 target.forget()
                 self.leaves[id(target.value)] = target
-        self.behind: list[Any] = []
-        """The nodes of telegrad's behind landings, for whoever walks its graph too."""
-        self.boundaries: list[Any] = []
-        """Nodes of telegrad's behind which other workers are."""
-        self.is_shared = False
-        """Whether some inner node is reached by several groups."""
-        self.comes_back = False
-        """Whether PyTorch's graph comes back over telegrad's."""
+                self.values[target] = target.value
 
     @classmethod
     def of_both(cls, nodes: Iterable[Any], targets: Iterable[Any] = ()) -> "Walk":
         """Walks both graphs from nodes of telegrad's, to all entries that are behind them."""
-        walk = cls(targets)
+        walk = cls()
+        walk.want(targets)
         seen: set[Any] = set()
         stack = list(nodes)[::-1]
         # An entry that has a tensor is part of telegrad's graph: its cotangent comes by itself.
@@ -112,25 +104,23 @@ class Walk:
 
     def enter(self, entry: Entry, group: Any) -> None:
         """Walks PyTorch's graph from an entry that has not been met."""
-        self.groups[entry] = group
         place = entry.place
-        if place is None:
-            way: Any = self._leaf(entry.leaf)
-            way.reached_from(entry)
-        elif type(place[0]) in _ENDS:
-            way = self._end_at(place[0])
-            way.reached_from(entry)
-        else:
-            way = self.regions.get(group)
-            if way is None:
-                way = self.regions[group] = Region()
-            way.slot(place)
-            self._follow(place[0], way)
-        self.ways[entry] = way
+        if place is not None and type(place[0]) not in _ENDS:
+            region = self.regions.get(group)
+            if region is None:
+                region = self.regions[group] = Region(next_key())
+            region.lead_in(place)
+            self._follow(place[0], region)
+            self.ways[entry] = (region,)
+            return
+        end = self._leaf(entry.leaf, entry) if place is None else self._end_at(place[0], entry)
+        # Behind an entry nobody has run the hooks.
+        end.is_shared = True
+        self.ways[entry] = (end,)
 
     def _follow(self, start: Any, region: Region) -> None:
         """Notes in the region what lies behind a node, up to the ends of the graph."""
-        following, region_of = self.following, self.region_of
+        following, region_of, exits = self.following, self.region_of, region.exits
         stack = [start]
         while stack:
             node = stack.pop()
@@ -142,35 +132,39 @@ class Walk:
             region_of[node] = region
             leading = following[node] = node.next_functions
             inner = []
-            for which, place in enumerate(leading):
+            for place in leading:
                 target = place[0]
                 if type(target) in _ENDS:
-                    end = self._end_at(target)
-                    end.reached_from(region)
-                    region.add_exit(place, node, which, end)
+                    exits[place] = self._end_at(target, region)
                 elif target is not None:
                     inner.append(target)
             if inner:
                 stack.extend(reversed(inner))
 
-    def _end_at(self, node: Any) -> Leaf | Landing:
-        """What ends PyTorch's graph at a node that does."""
+    def _end_at(self, node: Any, source: Any) -> Leaf | Landing:
+        """What ends PyTorch's graph at a node that does; `source` leads there."""
         found = self.ends.get(node)
-        if found is None:
-            if type(node) is CROSSING:
-                found = Landing(node)
-                self.behind.append(found.crossing.node)
-                if found.crossing.entries:
-                    self.comes_back = True
-            else:
-                found = self._leaf(node.variable)
-            self.ends[node] = found
+        if found is not None:
+            self.meets = True
+            found.reached_from(source)
+        elif type(node) is CROSSING:
+            crossing = node.crossing
+            found = self.ends[node] = Landing(next_key(), node, crossing, source=id(source))
+            self.behind.append(crossing.node)
+            if crossing.entries:
+                self.comes_back = True
+        else:
+            found = self.ends[node] = self._leaf(node.variable, source)
         return found
 
-    def _leaf(self, tensor: Any) -> Leaf:
+    def _leaf(self, tensor: Any, source: Any) -> Leaf:
         found = self.leaves.get(id(tensor))
-        if found is None:
-            found = self.leaves[id(tensor)] = Leaf(tensor)
+        if found is not None:
+            self.meets = True
+            found.reached_from(source)
+        else:
+            found = self.leaves[id(tensor)] = Leaf(tensor, source=id(source))
+            self.values[found] = tensor
         return found
 
     def marks(self, taps: Sequence[Tap]) -> dict[Any, int]:
@@ -182,7 +176,8 @@ class Walk:
                 if node is not None:
                     missing[node] += 1
         bits: dict[Any, int] = {}
-        starts = [(entry.place, self.groups[entry]) for entry in self.ways]
+        # Its region stands for a group; nothing lies behind an end.
+        starts = [(entry.place, way) for entry, (way,) in self.ways.items()]
         for place, source in [*starts, *((tap.place, tap) for tap in taps)]:
             if place is not None:
                 marks[place[0]] |= 1 << bits.setdefault(source, len(bits))
