@@ -5,6 +5,7 @@ import subprocess
 import sys
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import telegrad as tg
 from telegrad.errors import DTypeError, GradientError, GraphFreedError, SavedValueChanged
 from telegrad.graph import reachable
 from telegrad.interop import from_torch, to_torch
-from telegrad.interop.torch_bridge import GONE_OVER, Entry
+from telegrad.interop.torch_bridge import GONE_OVER, Entry, entry_of
 
 
 def torch_leaf(*values):
@@ -267,6 +268,25 @@ def test_a_pass_over_workers_knows_of_a_graph_that_went_over_before_any_torch_te
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr.decode()
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, value):
+        return value * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+@pytest.mark.parametrize("mode", [nullcontext, torch.no_grad, torch.inference_mode])
+def test_an_entry_keeps_the_graph_behind_a_node_that_python_defines(mode):
+    value = Doubled.apply(torch_leaf(1.0))
+    with mode():
+        entry = entry_of(value, keeps=False)
+    # In some versions of PyTorch such a node does not keep it; one of its own in front does.
+    assert entry.owner.next_functions == (entry.place,)
 
 
 def test_what_went_over_is_known_for_as_long_as_a_graph_may_lead_there():

@@ -153,20 +153,32 @@ _PYTHON_NODE: Any = torch._C._FunctionBase
 
 
 def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
-    """The node for a torch tensor; None if nothing is recorded for it here."""
-    if not tensor.requires_grad or not torch.is_grad_enabled():
+    """The node for a torch tensor; None if it requires no grad."""
+    if not tensor.requires_grad:
         return None
     node = tensor.grad_fn
-    place = None if node is None else (node, tensor.output_nr)
-    leaf = tensor if node is None else None
+    place: Any = None
+    leaf, owner = None, None
+    if node is None:
+        leaf = tensor
+    else:
+        place = node, tensor.output_nr
+        if isinstance(node, _PYTHON_NODE):
+            owner = _owner_of(tensor)
     device = CPU if tensor.is_cpu else tensor.device
     sparse_dim = tensor.sparse_dim() if tensor.is_sparse else None
     kept = tensor if keeps else None
-    owner: Any = None
-    if isinstance(node, _PYTHON_NODE):
-        # A sparse tensor has no views.
-        owner = tensor if tensor.is_sparse else tensor.view_as(tensor).grad_fn
     return Entry(next_key(), place, leaf, tensor.dtype, device, sparse_dim, kept, owner)
+
+
+def _owner_of(tensor: torch.Tensor) -> Any:
+    """What keeps the graph behind a tensor whose node Python defines."""
+    if tensor.is_sparse:
+        return tensor  # It has no views.
+    if is_recording():
+        return tensor.view_as(tensor).grad_fn
+    with torch.inference_mode(False), torch.enable_grad():
+        return tensor.view_as(tensor).grad_fn
 
 
 def from_torch(tensor: Any) -> Tensor:
@@ -194,23 +206,21 @@ def from_torch(tensor: Any) -> Tensor:
             f"expected a torch tensor of a dtype that NumPy has, got {tensor.dtype}; convert it "
             "first, e.g. with .float()"
         ) from None
-    entry = entry_of(tensor, keeps=True) if MODE.get().recording else None
+    is_recorded = MODE.get().recording and torch.is_grad_enabled()
+    entry = entry_of(tensor, keeps=True) if is_recorded else None
     if entry is not None:
         GONE_OVER.add(entry)
     return wrap(array, entry)
 
 
-class Crossing:
+class Crossing(msgspec.Struct, eq=False):
     """Where cotangents leave PyTorch's graph for telegrad's."""
 
-    __slots__ = ("entries", "is_of_message", "node")
-
-    def __init__(self, node: Any, entries: list[Entry] | None) -> None:
-        self.node = node
-        self.entries = entries or ()
-        """Where telegrad's part of the graph goes back to PyTorch's."""
-        self.is_of_message = entries is None
-        """Whether it is for a value that came: then nothing of telegrad's leads to the node."""
+    node: Any
+    entries: Sequence[Entry] = ()
+    """Where telegrad's part of the graph goes back to PyTorch's."""
+    is_of_message: bool = True
+    """Whether it is for a value that came: then nothing of telegrad's leads to the node."""
 
 
 REGIONS_RUNNING: set[int] = set()
@@ -265,16 +275,12 @@ def to_torch(tensor: Any) -> Any:
     value = cooked(array, torch.from_numpy(np.empty(0, tensor.dtype)).dtype)
     node = history_of(tensor)
     behind = [each for each in reachable([node]) if isinstance(each, Entry)]
-    return join(value, node, [each for each in behind if each.tensor is not None])
+    return join(value, Crossing(node, [each for each in behind if each.tensor is not None], False))
 
 
-def join(value: torch.Tensor, node: Any, entries: list[Entry] | None) -> Any:
-    """A torch tensor that nobody has seen yet, as computed from a node of telegrad's.
-
-    `entries`: where telegrad's graph behind the node goes back to PyTorch's; None for a message.
-    """
-    crossing = Crossing(node, entries)
-    tensors = [each.tensor for each in entries] if entries else ()
+def join(value: torch.Tensor, crossing: Crossing) -> Any:
+    """A torch tensor that nobody has seen yet, as computed from the crossing's node."""
+    tensors = [each.tensor for each in crossing.entries] if crossing.entries else ()
     if not is_recording():
         with torch.inference_mode(False), torch.enable_grad():
             return _apply(_ANCHOR, [value], crossing, *tensors)

@@ -20,6 +20,7 @@ _is_inferring = torch.is_inference_mode_enabled
 _is_casting: Any = torch._C._is_any_autocast_enabled
 _count_function_modes: Any = torch._C._len_torch_function_stack
 _hooks: Any = torch._C._autograd
+_top_hooks: Any = _hooks._top_saved_tensors_default_hooks
 
 
 def is_recording() -> bool:
@@ -34,13 +35,7 @@ def is_ordinary() -> bool:
 
 def _is_plain() -> bool:
     """The same, but for whether it records."""
-    return not (
-        _is_inferring() or _is_casting() or _count_function_modes() or _saved_tensors_hooks()
-    )
-
-
-def _saved_tensors_hooks() -> Any:
-    return _hooks._top_saved_tensors_default_hooks(True)
+    return not (_is_inferring() or _is_casting() or _count_function_modes() or _top_hooks(True))
 
 
 def _leave_modes(stack: ExitStack) -> None:
@@ -51,7 +46,7 @@ def _leave_modes(stack: ExitStack) -> None:
         stack.enter_context(torch._C._DisableAutocast())
     for _ in range(_count_function_modes()):
         stack.enter_context(torch.overrides._pop_mode_temporarily())
-    while (pair := _saved_tensors_hooks()) is not None:
+    while (pair := _top_hooks(True)) is not None:
         _hooks._pop_saved_tensors_default_hooks()
         stack.callback(_hooks._push_saved_tensors_default_hooks, *pair)
 

@@ -4,8 +4,8 @@ Loaded when a worker first meets a value of PyTorch's (``distributed/equipment.p
 has one: types are the process's.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Final, cast
 
@@ -19,7 +19,7 @@ from telegrad.errors import DTypeError, GradientError
 from telegrad.interop import torch_devices, torch_duals, torch_tensors
 from telegrad.interop.torch_accumulating import accumulate, completed
 from telegrad.interop.torch_arrays import CPU
-from telegrad.interop.torch_bridge import entry_of, from_torch, join
+from telegrad.interop.torch_bridge import Crossing, entry_of, from_torch, join
 from telegrad.interop.torch_cut import cut
 from telegrad.interop.torch_ends import Tap, WantedLeaf
 from telegrad.interop.torch_levels import is_open, make_dual, tangent_of
@@ -42,17 +42,21 @@ class Torch:
     """See ``foreign.Framework``."""
 
     type: type = torch.Tensor
+    accumulate = staticmethod(accumulate)
+    cut = staticmethod(cut)
+    is_recording = staticmethod(is_recording)
+    run = staticmethod(run_ordinarily)
+    zeros_like = staticmethod(torch.zeros_like)
 
     def root(self, value: torch.Tensor) -> Tensor:
         # As PyTorch's own passes, one may start where nothing is recorded.
-        with self.serving(nullcontext()):
-            return wrap(_facts_alone(value), entry_of(value, keeps=False))
+        return wrap(_facts_alone(value), entry_of(value, keeps=False))
 
     def stand_in(self, value: torch.Tensor) -> Tensor:
         # Before anything is recorded of it: what can't travel leaves no message behind.
         torch_tensors.check(value)
-        entry = entry_of(value, keeps=False)
-        if entry is not None and value.dtype not in _CARRIED:
+        entry = entry_of(value, keeps=False) if torch.is_grad_enabled() else None
+        if entry is not None and entry.dtype not in _CARRIED:
             _check_recorded(value)
         if not is_open():
             return wrap(None, entry)
@@ -68,13 +72,13 @@ class Torch:
         if stand_in.tangents:
             return self._joined_dual(value, stand_in)
         is_fresh = type(value) is torch.Tensor and not value.requires_grad
-        return join(value if is_fresh else value.detach(), stand_in.node, None)
+        return join(value if is_fresh else value.detach(), Crossing(stand_in.node))
 
     def _joined_dual(self, value: torch.Tensor, stand_in: Tensor) -> Any:
         parts = [value.detach(), tangent_of(value).detach()]
         nodes = [each.node for each in flatten(stand_in)]
         made = [
-            part if node is None else join(part, node, None) for part, node in zip(parts, nodes)
+            part if node is None else join(part, Crossing(node)) for part, node in zip(parts, nodes)
         ]
         return make_dual(*made)
 
@@ -84,14 +88,8 @@ class Torch:
         if is_open():
             torch_duals.carry(values, book, to)
 
-    def is_recording(self) -> bool:
-        return is_recording()
-
     def serving(self, scope: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
         return scope if is_ordinary() else Ordinarily(scope)
-
-    def run(self, function: Callable[[], None]) -> None:
-        run_ordinarily(function)
 
     def at_once(self) -> int:
         # Each has as many threads for its kernels as PyTorch is told to use. On a GPU they would
@@ -108,9 +106,6 @@ class Torch:
     def as_gradient(self, value: torch.Tensor) -> Tensor:
         dense = value if value.layout is torch.strided else value.to_dense()
         return from_torch((dense.float() if dense.dtype is torch.bfloat16 else dense).cpu())
-
-    def accumulate(self, leaf: torch.Tensor, gradient: torch.Tensor) -> None:
-        accumulate(leaf, gradient)
 
     def completed(
         self,
@@ -131,9 +126,6 @@ class Torch:
         # PyTorch's fused optimisers don't tell.
         torch.autograd.graph.increment_version(leaf)
 
-    def zeros_like(self, value: torch.Tensor) -> torch.Tensor:
-        return torch.zeros_like(value)
-
     def target(self, value: torch.Tensor, name: str) -> WantedLeaf | Tap:
         if not value.requires_grad:
             raise GradientError(
@@ -141,11 +133,6 @@ class Torch:
                 "requires_grad_() on it before computing with it"
             )
         return WantedLeaf(value) if value.is_leaf else Tap(value, (value.grad_fn, value.output_nr))
-
-    def cut(
-        self, entries: Iterable[Any], keep_graph: bool, targets: Collection[Any]
-    ) -> foreign.Cut:
-        return cut(entries, keep_graph, targets)
 
 
 _is_cuda_in_use: Any = torch.cuda.is_initialized
