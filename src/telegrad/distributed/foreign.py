@@ -173,8 +173,7 @@ def stand_ins(values: list[Any]) -> list[Any]:
 
     The same list where there are none.
     """
-    framework = known[0]
-    return _replaced(values, framework.type, framework.stand_in)
+    return _replaced(values, known[0].stand_in)
 
 
 def empty_stand_ins(values: list[Any]) -> list[Any]:
@@ -182,15 +181,18 @@ def empty_stand_ins(values: list[Any]) -> list[Any]:
 
     The same list where there are none.
     """
-    framework = known[0]
-    return _replaced(values, framework.type, framework.empty_stand_in)
+    return _replaced(values, known[0].empty_stand_in)
 
 
-def _replaced(values: list[Any], kind: type, stand_in: Callable[[Any], Tensor]) -> list[Any]:
-    for value in values:
+def _replaced(values: list[Any], stand_in: Callable[[Any], Tensor]) -> list[Any]:
+    kind = known[0].type
+    replaced = values
+    for i, value in enumerate(values):
         if isinstance(value, kind):
-            return [stand_in(v) if isinstance(v, kind) else v for v in values]
-    return values
+            if replaced is values:
+                replaced = values.copy()
+            replaced[i] = stand_in(value)
+    return replaced
 
 
 def join(values: list[Any], stand_ins: list[Any]) -> None:

@@ -39,7 +39,8 @@ def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None
 
     The hooks of the tensor itself have run.
     """
-    gradient = _laid_out(leaf, gradient)
+    if gradient.layout is torch.strided and gradient.stride() != leaf.stride():
+        gradient = _laid_out(leaf, gradient)
     found = _NODE_HOOKS.of(leaf)
     if found is not None:
         before, after = found
@@ -55,8 +56,6 @@ def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None
 
 def _laid_out(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     """The gradient in the leaf's layout, as PyTorch promises: what is expanded can't be changed."""
-    if gradient.layout is not torch.strided or gradient.stride() == leaf.stride():
-        return gradient
     with torch.set_grad_enabled(gradient.requires_grad):
         made = torch.empty_like(leaf, dtype=gradient.dtype, device=gradient.device)
         return made.copy_(gradient)

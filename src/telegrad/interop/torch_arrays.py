@@ -35,14 +35,15 @@ def raw(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
 
 def cooked(array: Any, dtype: torch.dtype, device: torch.device = CPU) -> torch.Tensor:
     """A tensor over the array's memory; a copy where that is read-only or must be another."""
-    plain = array if type(array) is np.ndarray else np.asarray(array).view(np.ndarray)
-    if not plain.flags.writeable:
-        plain = plain.copy()
+    if type(array) is not np.ndarray:
+        array = np.asarray(array).view(np.ndarray)
+    if not array.flags.writeable:
+        array = array.copy()
     try:
-        made = torch.from_numpy(plain)
+        made = torch.from_numpy(array)
     except ValueError:
         # Negative strides, which PyTorch lacks.
-        made = torch.from_numpy(plain.copy())
+        made = torch.from_numpy(array.copy())
     if made.dtype is dtype and device is CPU:
         return made
     return made.to(device, dtype)

@@ -11,7 +11,7 @@ import gc
 from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch.nn.modules.module import register_module_module_registration_hook
@@ -24,7 +24,7 @@ from telegrad.interop.torch_ends import ENGINE
 
 __all__ = ["Lending", "accumulate_replicated", "lend", "module_of"]
 
-_PARAMETERS: WeakKeyDictionary[DistributedDataParallel, frozenset[int]] = WeakKeyDictionary()
+_PARAMETERS: dict[ref[DistributedDataParallel], frozenset[int]] = {}
 """The ids of the parameters of each replicated module there is."""
 
 _LENT: WeakKeyDictionary[DistributedDataParallel, "Lending"] = WeakKeyDictionary()
@@ -32,7 +32,7 @@ _LENT: WeakKeyDictionary[DistributedDataParallel, "Lending"] = WeakKeyDictionary
 
 def _note(module: torch.nn.Module, name: str, inner: Any) -> None:
     if isinstance(module, DistributedDataParallel) and name == "module":
-        _PARAMETERS[module] = frozenset(map(id, inner.parameters()))
+        _PARAMETERS[ref(module, _PARAMETERS.pop)] = frozenset(map(id, inner.parameters()))
 
 
 def _find_those_before() -> None:
@@ -51,7 +51,7 @@ def module_of(leaf: torch.Tensor) -> DistributedDataParallel | None:
     if not _PARAMETERS:
         return None
     found = [module for module, ids in list(_PARAMETERS.items()) if id(leaf) in ids]
-    return found[0] if found else None
+    return found[0]() if found else None
 
 
 def accumulate_replicated(
