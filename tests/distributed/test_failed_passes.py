@@ -14,6 +14,7 @@ from telegrad.errors import (
     AnomalyError,
     CallTimeout,
     ContextError,
+    GradientError,
     GraphFreedError,
     PassAborted,
     PeerError,
@@ -536,3 +537,63 @@ def slow_in_backward(value, seconds=1000.0):
     simulation = rpc.current_worker().host.simulation
     y.register_hook(lambda g: simulation.sleep(seconds))
     return y
+
+
+# A pass that comes for a call that failed.
+
+
+@on_workers("main", "b")
+def test_a_pass_through_what_a_call_kept_that_timed_out_says_that_the_call_failed(simulation):
+    one = x()
+    with autograd.context() as context_id:
+        with pytest.raises(CallTimeout):
+            rpc.rpc_sync("b", keep, (one, 5.0), timeout=1.0)
+        simulation.sleep(10.0)
+        kept = rpc.rpc_sync("b", take_kept)
+        with pytest.raises(
+            GradientError, match=r"'main' made with it failed \(CallTimeout"
+        ) as told:
+            autograd.backward(context_id, [kept.sum()])
+        assert not isinstance(told.value, GraphFreedError)
+        assert "make the call again" in str(told.value)
+        assert no_gradients(context_id, "b")
+
+
+@on_workers("main", "b", "c")
+def test_a_pass_through_what_a_failed_call_had_another_keep_says_that_the_call_failed():
+    one = x()
+    with autograd.context() as context_id:
+        with pytest.raises(handlers.Unlucky):
+            rpc.rpc_sync("b", fail_after, ("c", one))
+        kept = rpc.rpc_sync("c", take_kept)
+        with pytest.raises(GradientError, match=r"'main' made with it failed \(Unlucky") as told:
+            autograd.backward(context_id, [kept.sum()])
+        assert not isinstance(told.value, GraphFreedError)
+        assert no_gradients(context_id, "b", "c")
+
+
+@on_workers("main", "b")
+def test_a_pass_for_a_message_that_an_earlier_one_freed_still_says_so():
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (x(),))
+        autograd.backward(context_id, [y.sum()])
+        with pytest.raises(GraphFreedError, match="retain_graph=True"):
+            autograd.backward(context_id, [y.sum()])
+
+
+KEPT = []
+
+
+def keep(value, seconds=0.0):
+    if seconds:
+        rpc.current_worker().host.simulation.sleep(seconds)
+    KEPT.append(value * handlers.parameter())
+
+
+def take_kept():
+    return KEPT.pop()
+
+
+def fail_after(other, value):
+    rpc.rpc_sync(other, keep, (value * handlers.parameter(),))
+    handlers.fail()

@@ -40,6 +40,8 @@ class Context:
         self.sends: dict[int, SendNode] = {}
         self.spent: dict[int, SendNode] = {}
         """Sends that ran in a pass that did not keep its graph: they can't run again."""
+        self.failed: dict[int, str] = {}
+        """Messages of calls that failed here, with how: their sends are gone."""
         self.recvs: dict[int, RecvNode] = {}
         self.known: dict[str, WorkerInfo] = {}
         """The workers that messages of this context went to or came from."""

@@ -29,7 +29,7 @@ from telegrad.distributed.crew import Crew, Pace
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
 from telegrad.distributed.turns import Turns
 from telegrad.engine import OrderedTask, keep_retained
-from telegrad.errors import GraphFreedError, PassAborted
+from telegrad.errors import GradientError, GraphFreedError, PassAborted
 from telegrad.graph import Bundle
 from telegrad.rpc.future import Future
 from telegrad.rpc.host import Host
@@ -262,6 +262,15 @@ class Part:
             if self._error is not None:
                 # The context was released, and its sends with it.
                 raise self._error
+            how = self.context.failed.get(message_id)
+            if how is not None:
+                raise GradientError(
+                    f"expected results of calls that succeeded, but the backward pass reached what "
+                    f"message {message_id} carried, and the call that worker {self._worker_name!r} "
+                    f"made with it failed ({how}) though its handler, or one that this called, "
+                    "kept a value; detach() what is kept, or make the call again and use its "
+                    "result"
+                )
             raise GraphFreedError(
                 f"expected a graph that still has its saved values on worker "
                 f"{self._worker_name!r}, but message {message_id} was freed by an earlier pass of "

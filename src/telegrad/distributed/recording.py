@@ -102,7 +102,9 @@ class Recorder:
         if call_extra is not None and call_extra[1]:
             context = self.contexts.find(call_extra[0])
             if context is not None:
-                # Nobody received it, so nobody will send a gradient for it.
+                # Nobody has its result, so no gradient is expected for it. If its handler kept what
+                # came all the same, and a pass gets there, it is told.
+                context.failed[call_extra[1]] = type(error).__name__
                 context.sends.pop(call_extra[1], None)
 
     # The callee's side.
