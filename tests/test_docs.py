@@ -135,7 +135,7 @@ def test_the_readme_of_a_folder_names_every_file_and_folder_in_it():
 
 def test_the_page_and_the_help_name_every_option():
     page = (ROOT / "docs/calling-another-worker.md").read_text()
-    for option in Options.__struct_fields__:
+    for option in Options.__dataclass_fields__:
         assert f"| `{option}` |" in page, option
         assert f"`{option}`" in (Options.__doc__ or ""), option
 

@@ -1,8 +1,8 @@
 """What can be chosen about a worker; each choice is an argument, none is ambient."""
 
-from typing import Final
-
-import msgspec
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
 
 from telegrad.errors import UsageError
 from telegrad.rpc.timeouts import seconds
@@ -11,9 +11,18 @@ __all__ = ["Options"]
 
 # Less would leave no room for the messages of telegrad itself.
 _FEWEST_BYTES: Final = 1 << 20
+# Of PyTorch's options, and what to write instead.
+_FAMILIAR: Final = {
+    "num_worker_threads": "threads grow on demand, leave it out",
+    "init_method": "workers meet at MASTER_ADDR and MASTER_PORT of the environment, leave it out",
+    "devices": "a worker may use all it has, leave it out",
+    "_transports": "the way to another worker is found, leave it out",
+    "_channels": "the way to another worker is found, leave it out",
+}
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
     """Options of a worker.
 
     `rpc_timeout`: seconds until an unanswered call fails, where the call does not say; 0 means
@@ -38,11 +47,20 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     join_timeout: float = 60.0
     in_flight_bytes: int = 16 << 30
     in_flight_bytes_of_peer: int = 8 << 30
-    device_maps: dict[str, dict[str, str]] = {}
+    device_maps: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    if not TYPE_CHECKING:  # or a type checker would take every name for known
+
+        def __new__(cls, *_: Any, **options: Any) -> "Options":
+            # Before the generated __init__, which would name none of those there are.
+            for name in options:
+                if name not in cls.__dataclass_fields__:
+                    raise _unexpected(name)
+            return object.__new__(cls)
 
     def __post_init__(self) -> None:
         for name in ("rpc_timeout", "spin", "lost_after", "join_timeout"):
-            msgspec.structs.force_setattr(self, name, seconds(getattr(self, name), name))
+            object.__setattr__(self, name, seconds(getattr(self, name), name))
         for name in ("in_flight_bytes", "in_flight_bytes_of_peer"):
             if getattr(self, name) < _FEWEST_BYTES:
                 raise UsageError(
@@ -53,3 +71,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
                 raise UsageError(
                     f"expected {name} of more than 0 seconds, got {getattr(self, name)}"
                 )
+
+
+def _unexpected(name: str) -> TypeError:
+    names = [each.name for each in fields(Options)]
+    nearest = "".join(get_close_matches(name, names, 1))
+    way = _FAMILIAR.get(name) or (nearest and f"use {nearest}=")
+    said = f"Options() has no option {name!r}" + (f": {way}" if way else "")
+    return TypeError(f"{said}; there are {', '.join(names)}")

@@ -1,8 +1,7 @@
 """The worker as programs see it that ask for PyTorch's agent."""
 
+from dataclasses import replace
 from typing import Any
-
-import msgspec
 
 from telegrad.errors import NotInitialized
 from telegrad.interop.torch_rpc import constants
@@ -86,7 +85,7 @@ def set_rpc_timeout(seconds: float) -> None:
     """Changes them, for calls from now on."""
     with as_torch_raises():
         worker = current_worker()
-        worker.options = msgspec.structs.replace(worker.options, rpc_timeout=float(seconds))
+        worker.options = replace(worker.options, rpc_timeout=float(seconds))
 
 
 def reference_counts() -> dict[str, str]:

@@ -1,0 +1,32 @@
+"""What a worker's options say of names that are not among them, and how they travel."""
+
+import msgspec
+import pytest
+
+from telegrad.rpc.options import Options
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("num_worker_threads", ": threads grow on demand, leave it out;"),
+        ("init_method", ": workers meet at MASTER_ADDR and MASTER_PORT of the environment"),
+        ("_transports", ": the way to another worker is found, leave it out;"),
+        ("timeout", ": use rpc_timeout=;"),
+        ("device_map", ": use device_maps=;"),
+        ("colour", ";"),
+    ],
+)
+def test_an_option_that_there_is_not_is_refused_with_the_nearest_and_with_all(name, way):
+    with pytest.raises(TypeError) as told:
+        Options(**{name: 1})
+    said = str(told.value)
+    assert said.startswith(f"Options() has no option {name!r}{way}")
+    assert "there are rpc_timeout, lost_after, spin, " in said
+
+
+def test_options_are_the_same_after_a_journey():
+    options = Options(spin=0, strict=True, device_maps={"b": {"cuda:0": "cuda:1"}})
+    data = msgspec.json.encode(options)
+    assert msgspec.json.decode(data, type=Options) == options
+    assert Options() != options
