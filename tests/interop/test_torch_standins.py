@@ -325,6 +325,43 @@ def test_a_timeout_holds_for_calls_to_oneself(alone):
     assert gate.rpc_sync().wait()
 
 
+class Gate:
+    """Something with a marked method that waits for an event of its process."""
+
+    opened = threading.Event()
+
+    def pass_through(self):
+        return Gate.opened.wait(20)
+
+    @staticmethod
+    @rpc.functions.async_execution
+    def pass_later():
+        Gate.opened.wait(20)
+        future = torch.futures.Future()
+        future.set_result(True)
+        return future
+
+
+def test_a_timeout_names_what_the_program_called_not_what_carried_it(alone):
+    name = rpc.get_worker_info().name
+    Gate.opened.clear()
+    made = rpc.remote(name, Gate.pass_later)
+    gate = rpc.RRef(Gate())
+    try:
+        calls = {
+            "'pass_through'": lambda: gate.rpc_sync(timeout=0.05).pass_through(),
+            "'pass_through' ": lambda: gate.rpc_async(timeout=0.05).pass_through().wait(),
+            "'Gate.pass_later'": lambda: rpc.rpc_sync(name, Gate.pass_later, timeout=0.05),
+            "'the type of OwnerRRef": lambda: made._get_type(timeout=0.05),
+        }
+        for said, call in calls.items():
+            with pytest.raises(RuntimeError, match=f"did not answer {said}"):
+                call()
+    finally:
+        Gate.opened.set()
+    assert made.to_here() is True
+
+
 def test_calls_without_a_worker_say_what_to_do():
     with pytest.raises(RuntimeError, match="RPC has not been initialized"):
         rpc._set_rpc_timeout(5)

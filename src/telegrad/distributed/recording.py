@@ -165,7 +165,10 @@ class Recorder:
         from telegrad.distributed.autograd import _backward_here
 
         args = (reference, context_id, retain_graph)
-        self.worker.rpc_sync(reference.owner(), _backward_here, args)
+        said = f"backward of {reference!r}"
+        self.worker.outgoing.call(
+            reference.owner(), _backward_here, args, None, None, waits=True, said=said
+        ).wait()
 
     # Gradients of a recorded pass are messages too.
 

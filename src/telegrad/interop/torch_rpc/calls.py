@@ -79,11 +79,13 @@ def rpc_sync(
     """Runs `func(*args, **kwargs)` on worker `to` and returns its result."""
     worker = current()
     callee = _find(worker, to)
-    function, args, kwargs = prepared(func, args, kwargs)
+    function, args, kwargs, said = prepared(func, args, kwargs)
     # A call to oneself without a timeout of its own needs no other thread.
     timeout = None if timeout is _UNSET else timeout
     try:
-        return worker.rpc_sync(callee, function, args, kwargs, timeout)
+        return worker.outgoing.call(
+            callee, function, args, kwargs, timeout, waits=True, said=said
+        ).wait()
     except (PeerError, UsageError) as error:
         raise_as_torch(error)
 
@@ -96,7 +98,11 @@ def rpc_async(
     callee = _find(worker, to)
     try:
         with as_torch_raises():
-            future = CallFuture(worker.rpc_async(callee, *prepared(func, args, kwargs), timeout))
+            function, args, kwargs, said = prepared(func, args, kwargs)
+            call = worker.outgoing.call(
+                callee, function, args, kwargs, timeout, waits=False, said=said
+            )
+            future = CallFuture(call)
     except PeerError as error:
         # A worker that can't be reached fails the call, not the calling.
         future = failed(error)
@@ -112,7 +118,8 @@ def remote(
     worker = current()
     callee = _find(worker, to)
     with as_torch_raises():
-        made = worker.remote(callee, *prepared(func, args, kwargs), timeout)
+        function, args, kwargs, said = prepared(func, args, kwargs)
+        made = worker.outgoing.create(callee, function, args, kwargs, timeout, said)
     assert isinstance(made, RRef), "a worker of this package's init_rpc"
     made._patience = timeout
     return made

@@ -90,7 +90,15 @@ class RRef(plain.RRef):
             raise RuntimeError("User RRefs require 'dist_autograd_ctx_id' to be specified")
         args = (self, dist_autograd_ctx_id, retain_graph)
         with as_torch_raises():
-            self._worker.rpc_sync(self.owner(), torch_autograd.backward_on_owner, args)
+            self._worker.outgoing.call(
+                self.owner(),
+                torch_autograd.backward_on_owner,
+                args,
+                None,
+                None,
+                waits=True,
+                said=f"backward of {self}",
+            ).wait()
 
     def rpc_sync(self, timeout: float | None = _UNSET) -> "RRefProxy":  # type: ignore[override]
         """The value's methods, run on its owner."""
@@ -108,15 +116,18 @@ class RRef(plain.RRef):
         """The type of the value, or its future; asked for once."""
         future: Any = getattr(self, "_type", None)
         if future is None:
-            future = self._type = self._ask(serving.type_on_owner, timeout)
+            future = self._type = self._ask(serving.type_on_owner, f"the type of {self}", timeout)
         return future.wait() if blocking else future
 
-    def _ask(self, function: Any, timeout: float | None) -> CallFuture:
-        """Has a function run on the owner, for this reference."""
+    def _ask(self, function: Any, said: str, timeout: float | None) -> CallFuture:
+        """Has a function run on the owner, for this reference; `said` is what errors call it."""
         try:
             self._check()
-            call = self._worker.rpc_async(self.owner(), function, (self,), None, timeout)
-            return CallFuture(call)
+            return CallFuture(
+                self._worker.outgoing.call(
+                    self.owner(), function, (self,), None, timeout, waits=False, said=said
+                )
+            )
         except PeerError as error:
             return failed(error)
 
@@ -125,7 +136,9 @@ class RRef(plain.RRef):
         made: Any = getattr(self, "_creation", None)
         if made is None:
             timeout = getattr(self, "_patience", None)
-            made = self._creation = self._ask(serving.wait_for_value, timeout)
+            made = self._creation = self._ask(
+                serving.wait_for_value, f"the value of {self}", timeout
+            )
         future: torch._C.Future[Any] = made
         return future
 

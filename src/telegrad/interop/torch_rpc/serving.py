@@ -29,18 +29,23 @@ __all__ = [
 ]
 
 
-def prepared(function: Any, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """What is called over there for a function of the user's."""
+_Prepared = tuple[Any, tuple[Any, ...], dict[str, Any], str | None]
+
+
+def prepared(function: Any, args: Any, kwargs: Any) -> _Prepared:
+    """What is called over there for a function of the user's, and what errors call it."""
     if not callable(function):
         raise TypeError(f"function should be callable, got {type(function).__name__}")
     args, kwargs = tuple(args or ()), dict(kwargs or {})
     if is_async(function):
-        return run_async, (function, args, kwargs), {}
+        said = str(getattr(function, "__qualname__", function))
+        return run_async, (function, args, kwargs), {}, said
     if is_builtin(function):
-        return run_builtin, (function.__name__, args, kwargs), {}
+        return run_builtin, (function.__name__, args, kwargs), {}, function.__name__
     if isinstance(function, torch.jit.ScriptFunction):
-        return run_script, (str(function.qualified_name), args, kwargs), {}
-    return function, args, kwargs
+        name = str(function.qualified_name)
+        return run_script, (name, args, kwargs), {}, name.rpartition(".")[2]
+    return function, args, kwargs, args[1] if function is call_method else None
 
 
 def is_builtin(function: Any) -> bool:
