@@ -206,6 +206,37 @@ def test_the_first_failure_ends_all_and_is_the_exit_code(script: Script) -> None
     assert "bad ended with exit code 7: ending the others" in done.stderr
 
 
+def test_a_worker_that_fails_is_named_and_not_those_that_lose_it(script: Script) -> None:
+    path = script(
+        """
+        import os, sys, time
+        from telegrad.distributed import rpc
+        from telegrad.errors import WorkerLost
+
+        def serve(seconds):
+            open("begun", "x").close()
+            time.sleep(seconds)
+
+        os.chdir(sys.argv[1])
+
+        rpc.init_rpc()
+        if rpc.get_worker_info().name == "bad":
+            while not os.path.exists("begun"):
+                time.sleep(0.01)
+            raise ValueError("the cause")
+        try:
+            rpc.rpc_sync("bad", serve, (0.5,))
+            rpc.rpc_sync("bad", abs, (-1,))
+        except WorkerLost:
+            raise SystemExit(9)
+        """
+    )
+    done = run("--workers", "bad,other", path, os.path.dirname(path))
+    assert "ValueError: the cause" in done.stderr
+    assert "bad ended with exit code 1: ending the others" in done.stderr
+    assert done.returncode == 1
+
+
 def test_a_worker_killed_by_a_signal_gives_the_shells_code(script: Script) -> None:
     path = script(
         """

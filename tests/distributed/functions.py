@@ -54,9 +54,8 @@ def resources():
     """
     host = rpc.current_worker().host
     process = psutil.Process()
-    links = list(host.monitor._links.values())
-    reading = [x for x in links if x.served and x._lead.locked() and x.served_token() is None]
-    idle = len(host._pool._resting) + len(reading)
+    reading = host.monitor.readers()
+    idle = len(host._pool._resting) + reading
     shelves = host.segment_pool._shelves.values()
     in_use = sum(not segment.is_free() for shelf in shelves for segment in shelf)
     return process.num_threads() - idle, process.num_fds(), in_use

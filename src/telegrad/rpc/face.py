@@ -98,7 +98,7 @@ def init_rpc(
 
 def _leave_at_exit(membership: Membership) -> None:
     if not membership.worker.closed:
-        membership.close()
+        membership.end_with_process()
 
 
 def shutdown(graceful: bool = True, timeout: float = 60.0) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from telegrad.errors import PeerError, ProtocolViolation, WorkerLost
+from telegrad.rpc.driver.host import SocketHost
 from telegrad.rpc.future import Future
 from telegrad.rpc.leaving import Leaving, Round
 from telegrad.rpc.names import WorkerInfo
@@ -34,6 +35,8 @@ __all__ = ["Membership", "own_host"]
 
 _LEAVE: Final = "telegrad.leave"
 _RETURNED: Final = "telegrad.returned"
+# Seconds that handlers may take when the process ends.
+_LAST_MOMENT: Final = 5.0
 
 
 class Membership:
@@ -175,6 +178,21 @@ class Membership:
                 self.worker.close()
             finally:
                 self._close_directory()
+
+    def end_with_process(self) -> None:
+        """The process ends without a shutdown: let its end close what is open, and tell the others.
+
+        Told before, they could fail for this worker's loss and end before it does; but whoever
+        started them all takes the first that ends for the cause. What runs here gets a moment: a
+        thread that ends inside another library's code may take the process down with a signal.
+        """
+        try:
+            self.worker.take_no_more()
+            host = self.worker.host
+            assert isinstance(host, SocketHost), "start_worker made it"
+            host.rest(_LAST_MOMENT)
+        finally:
+            self._close_directory()
 
     def _close_directory(self) -> None:
         if self._directory is not None:

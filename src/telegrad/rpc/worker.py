@@ -381,6 +381,11 @@ class Worker:
         paths = [self._loopback, *self.peers.endpoints()]
         return any(path.calls.open or path.serving for path in paths)
 
+    def take_no_more(self) -> None:
+        """Leave the requests that come from now on unanswered: this process ends."""
+        for path in [self._loopback, *self.peers.endpoints()]:
+            path.requests.close()
+
     def close(self, timeout: float = 5.0) -> None:
         """Leave at once: open calls fail, peers are told. May be called again."""
         with self.peers.lock:

@@ -204,6 +204,13 @@ class SocketHost:
         if self.segment_pool is not None:
             self.segment_pool.trim()
 
+    def rest(self, timeout: float) -> None:
+        """Return when no thread of the pool runs anything, or the time is over."""
+        end = self.now() + timeout
+        while self._pool.at_work() > self.monitor.readers() and self.now() < end:
+            # Looked at again when it may have changed: this is the end, not the hot path.
+            time.sleep(0.01)
+
     def close(self, timeout: float) -> None:
         """End threads and sockets; the worker has given up its endpoints."""
         with self._lock:

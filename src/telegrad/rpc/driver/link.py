@@ -426,6 +426,10 @@ class Link(Outlet):
         """Return what identifies the request that runs on the leading thread, None if none."""
         return self._serving
 
+    def awaits_request(self) -> bool:
+        """Say whether a thread reads here and runs nothing."""
+        return self.served and self._lead.locked() and self._serving is None
+
     # Ending.
 
     def close(self) -> None:

@@ -93,6 +93,11 @@ class Monitor:
             if _EPOLL:
                 self._epoll.register(fd, select.EPOLLRDHUP)
 
+    def readers(self) -> int:
+        """Return how many threads wait for requests and do nothing else."""
+        with self._lock:
+            return sum(link.awaits_request() for link in self._links.values())
+
     def remove(self, link: Link) -> None:
         """Forget the link."""
         with self._lock:

@@ -45,6 +45,11 @@ class Pool:
     def __len__(self) -> int:
         return len(self._seats)
 
+    def at_work(self) -> int:
+        """Return how many threads do not rest."""
+        with self._lock:
+            return len(self._seats) - len(self._resting)
+
     def start(self, task: Callable[[], object]) -> bool:
         """Run the task on a thread of its own; False, and it never runs, once closed."""
         with self._lock:
