@@ -7,7 +7,6 @@ is recorded and each of these points costs a comparison.
 """
 
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -15,7 +14,8 @@ import msgspec
 
 from telegrad.distributed.chrome import chrome_trace
 from telegrad.distributed.equipment import autograd_of
-from telegrad.distributed.profiling import Event, Recording
+from telegrad.distributed.profiling import Event
+from telegrad.distributed.watching import Watch
 from telegrad.errors import UsageError
 from telegrad.rpc.current import current_worker
 
@@ -28,27 +28,20 @@ class profile:
     def __init__(self) -> None:
         self.events: dict[str, list[Event]] = {}
         """By worker, with times of this worker's clock."""
-        self._ahead: dict[str, float] = {}
-        self._begun = False
+        self._watch: Watch | None = None
 
     def __enter__(self) -> "profile":
-        if self._begun:
+        if self._watch is not None:
             raise UsageError("expected a fresh profile, got one that was used: make another")
         worker = current_worker()
         recording = autograd_of(worker).recording
         recording.check_off()
-        try:
-            for peer in worker.peers.all():
-                name = peer.info.name
-                if name != worker.name:
-                    # One that is lost has nothing to tell.
-                    with suppress(ConnectionError):
-                        self._ahead[name] = recording.start_at(name)
-        except BaseException:
-            self._collect(recording)
-            raise
+        # One that is lost has nothing to tell.
+        others = [peer.info.name for peer in worker.peers.all() if peer.info.name != worker.name]
+        watch = Watch(worker)
+        watch.start(others)
         recording.start()
-        self._begun = True
+        self._watch = watch
         return self
 
     def __exit__(
@@ -60,14 +53,8 @@ class profile:
         worker = current_worker()
         recording = autograd_of(worker).recording
         self.events[worker.name] = recording.stop()
-        self._collect(recording)
-
-    def _collect(self, recording: Recording) -> None:
-        """Ends everywhere, and fetches what the others recorded."""
-        for name, events in recording.collect_from(self._ahead).items():
-            for event in events:
-                event.begin -= self._ahead[name]
-            self.events[name] = events
+        assert self._watch is not None, "entered before it is left"
+        self.events.update(self._watch.collect())
 
     def export(self, path: str | Path) -> Path:
         """Writes the trace; times in it begin at zero."""

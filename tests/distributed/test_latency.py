@@ -176,9 +176,12 @@ def test_to_refuse_unused_calls_takes_three(simulation):
 
 
 @on_nine_workers
-def test_what_the_workers_recorded_is_fetched_in_one(simulation):
+def test_recording_on_all_workers_begins_in_two_and_what_they_recorded_is_fetched_in_one(
+    simulation,
+):
     watched = profile()
-    watched.__enter__()
+    with round_trips(2, simulation):
+        watched.__enter__()
     call_all(abs, -1)
     with round_trips(1, simulation):
         watched.__exit__(None, None, None)

@@ -1,13 +1,14 @@
 """What a worker did and when: the recording side of ``telegrad.profiler``.
 
-Each worker has a Recording that is off until somebody starts it, here or from another worker; if
-that one is lost, it ends. Events are spans; times are the worker's own clock, which whoever
-collects them aligns. The span of a call and that of its handler have one arrow's name.
+Each worker has a Recording that is off until somebody starts it, here or from another worker
+(``watching``); if that one is lost, it ends. Events are spans; times are the worker's own clock,
+which whoever collects them aligns. The span of a call and that of its handler have one arrow's
+name.
 """
 
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +20,7 @@ from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.service import ServiceRequest
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Event", "Recording"]
+__all__ = ["CLOCK", "COLLECT", "START", "Event", "Recording"]
 
 START: Final = "profiler.start"
 CLOCK: Final = "profiler.clock"
@@ -48,7 +49,6 @@ class Event(msgspec.Struct, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Event]).decode
 
 
 class Recording:
@@ -63,9 +63,10 @@ class Recording:
         self._serving: dict[int, Event] = {}
         """The spans of handlers that run, by their own ids."""
         self._ending = threading.Lock()
-        self._started_by: int | None = None
+        self._started_by: tuple[int, int] | None = None
+        """The id of the worker that watches from elsewhere, and its number for that."""
         worker.register_service(START, self._on_start, inline=True)
-        worker.register_service(CLOCK, lambda r: r.reply(self._now()), inline=True)
+        worker.register_service(CLOCK, self._on_clock, inline=True)
         worker.register_service(COLLECT, self._on_collect)
         worker.on_worker_lost(self._on_lost)
 
@@ -77,8 +78,8 @@ class Recording:
                 "it before starting another"
             )
 
-    def start(self, by: int | None = None) -> None:
-        """Begins anew, for the worker of that id or for this one."""
+    def start(self, by: tuple[int, int] | None = None) -> None:
+        """Begins anew, for another worker by its id and number, or for this one."""
         self.check_off()
         self.events = []
         self._open = {}
@@ -102,43 +103,22 @@ class Recording:
 
     # From another worker.
 
-    def start_at(self, worker: str) -> float:
-        """Begins at another worker; by how much its clock is ahead of this one's."""
-        self._worker.ask_service(worker, START)
-        best: tuple[float, float] | None = None
-        for _ in range(8):
-            asked = self._now()
-            there, _ = self._worker.ask_service(worker, CLOCK)
-            took = self._now() - asked
-            if best is None or took < best[0]:
-                best = (took, there - asked - took / 2)
-        assert best is not None
-        return best[1]
-
-    def collect_from(self, workers: Iterable[str]) -> dict[str, list[Event]]:
-        """Ends at other workers, all at once, and fetches what they recorded."""
-        calls: dict[str, Call] = {}
-        found: dict[str, list[Event]] = {}
-        for name in workers:
-            # Lost meanwhile, with what it recorded.
-            found[name] = []
-            with suppress(ConnectionError):
-                calls[name] = self._worker.send_service(name, COLLECT)
-        for name, call in calls.items():
-            with suppress(ConnectionError):
-                _, (data,) = call.wait()
-                found[name] = _decode(data.tobytes())
-        return found
-
     def _on_start(self, request: ServiceRequest) -> None:
-        self.start(request.frm.id)
-        request.reply()
+        self.start((request.frm.id, request.header))
+        request.reply(self._now())
+
+    def _on_clock(self, request: ServiceRequest) -> None:
+        request.reply(self._now())
 
     def _on_collect(self, request: ServiceRequest) -> None:
-        request.reply(None, [np.frombuffer(_encode(self.stop()), np.uint8)])
+        now = self._now()
+        # One that was refused here must not end another.
+        is_own = self._started_by == (request.frm.id, request.header)
+        events = self.stop() if is_own else []
+        request.reply(now, [np.frombuffer(_encode(events), np.uint8)])
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
-        if who.id == self._started_by:
+        if self._started_by is not None and self._started_by[0] == who.id:
             self.stop()
 
     # The observer.
