@@ -76,8 +76,11 @@ def test_a_reference_whose_fields_are_of_other_types_is_not_entered(trio, place)
 
 
 NONSENSE = [
-    ("telegrad.references", ["add", "1", 2, False]),
-    ("telegrad.references", ["delete", 1]),
+    ("telegrad.references", [["add", "1", 2, False]]),
+    ("telegrad.references", [["delete", 1]]),
+    ("telegrad.references", ["delete", 1, 2]),
+    ("telegrad.references", [[]]),
+    ("telegrad.references", [7]),
     ("telegrad.references", 7),
     ("autograd.settle", [1, 2, "yes", []]),
     ("autograd.release", [1]),

@@ -108,7 +108,7 @@ def test_no_place_is_kept_for_an_early_reference_on_a_path_that_was_lost(simulat
     b.endpoint_lost(path, ConnectionError("lost"))
     fields = [a.next_id(), a.next_id(), "b", b.id, b.info.incarnation, True]
     with pytest.raises(WorkerLost, match="worker 'a', which sent a reference, was lost"):
-        b.references.acceptor(path)(fields)
+        b.references.acceptor(path)([fields])
     assert b.references.counts() == NOTHING
 
 
@@ -226,7 +226,7 @@ def test_an_owner_that_cant_be_reached_keeps_nothing_of_who_tried(
         a.rpc_sync("b", simulated.who)
         a.peers.get("b").outgoing.closed = True
         monkeypatch.setattr(a.host, "dial", nobody_answers)
-        reference = a.references.acceptor(a._loopback)(fields)
+        (reference,) = a.references.acceptor(a._loopback)([fields])
         with pytest.raises(WorkerLost, match="nobody answers"):
             reference.to_here()
 
@@ -263,7 +263,7 @@ def test_a_lost_user_is_not_counted_if_its_word_is_read_after_the_loss():
         (path,) = b.peers.get("a").incoming
         kept = b.make_rref(3)
         b.endpoint_lost(path, ConnectionError("cut"))
-        header, _ = seal_message("telegrad.references", [ADD, kept._rref, a.next_id(), False], ())
+        header, _ = seal_message("telegrad.references", [[ADD, kept._rref, a.next_id(), False]], ())
         b.receive(path, Frame(NOTICE, 0, 0, 0, header, ()))
         del kept
         assert eventually(lambda: b.references.counts()["owned"] == 0)

@@ -48,7 +48,7 @@ class Endpoint(abc.ABC):
         self.serving: set[int] = set()
         self.unwanted: set[int] = set()
         # What turns descriptors of references on this path into references; set by the worker.
-        self.accept: Callable[[list[Any]], Any] | None = None
+        self.accept: Callable[[list[list[Any]]], list[Any]] | None = None
         # Functions by value: those that were sent, and whether the peer has them; those it sent.
         self.sent_code = CodeCache(SENT_CODES)
         self.received_code = CodeCache(RECEIVED_CODES)

@@ -3,7 +3,8 @@
 It ties the pure table to calls: a reference that travelled in a call that was given up is taken
 back if the other side, asked by a cancel, says that it never came, and so is one in an answer that
 the caller no longer wants. Handles are released from finalizers, which run at any moment and on
-any thread: they only note what is due, and the worker's timers do it.
+any thread: they only note what is due, and the worker's timers do it. What an event has for one
+worker goes in one notice: a list of the protocol's messages.
 """
 
 import collections
@@ -45,6 +46,8 @@ __all__ = ["References", "forget_frames"]
 _SERVICE: Final = "telegrad.references"
 _CANCEL: Final = "cancel"
 _FATE: Final = "fate"
+# Of the messages about references in one of the worker's: a bound on its size.
+_MOST_AT_ONCE: Final = 1000
 
 
 class References:
@@ -209,37 +212,45 @@ class References:
             is_early = self._table.is_early(reference._fork)
             self._table.give(reference._rref, reference._fork, fork, endpoint.peer.name)
             if isinstance(carrier, Call):
-                carrier.forks = [*(carrier.forks or ()), fork]
+                carrier.forks = carrier.forks or []
+                carrier.forks.append(fork)
             else:
                 self._answered.setdefault((endpoint, carrier), {})[fork] = None
                 self._answer_of[fork] = (endpoint, carrier)
         owner = reference._owner
         return [reference._rref, fork, owner.name, owner.id, owner.incarnation, is_early]
 
-    def acceptor(self, endpoint: Endpoint) -> Callable[[list[Any]], RRef]:
-        """Return what turns descriptors that come on a path into references."""
+    def acceptor(self, endpoint: Endpoint) -> Callable[[list[list[Any]]], list[RRef]]:
+        """Return what turns descriptors that come together on a path into references."""
         return partial(self._accept, endpoint)
 
-    def _accept(self, endpoint: Endpoint, fields: list[Any]) -> RRef:
-        match fields:
-            case [int(rref), int(fork), str(name), int(number), int(incarnation), bool(is_early)]:
-                owner = WorkerInfo(name, number, incarnation)
-            case _:
-                # In the table it would be in the way of all that is looked up there later.
-                raise ProtocolViolation(f"expected the fields of a reference, got {fields!r:.200}")
+    def _accept(self, endpoint: Endpoint, descriptors: list[list[Any]]) -> list[RRef]:
+        for fields in descriptors:
+            match fields:
+                case [int(), int(), str(), int(), int(), bool()]:
+                    pass
+                case _:
+                    # In the table it would be in the way of all that is looked up there later.
+                    raise ProtocolViolation(
+                        f"expected the fields of a reference, got {fields!r:.200}"
+                    )
         parent = endpoint.peer.name
+        handles: list[RRef] = []
+        effects: list[Send] = []
         with self._lock:
             if endpoint.closed:
-                # It went with whoever sent it, and a place for it would never be filled.
+                # They went with whoever sent them, and a place for one would never be filled.
                 raise WorkerLost(f"worker {parent!r}, which sent a reference, was lost")
-            if name == self._worker.name:
-                effects = self._table.came_home(rref, fork, parent, is_early)
-                handle = self.handle_type.handle(self._worker, self._worker.info, rref, None)
-            else:
-                effects = self._table.arrived(rref, fork, name, parent, is_early)
-                handle = self.handle_type.handle(self._worker, owner, rref, fork)
+            for rref, fork, name, number, incarnation, is_early in descriptors:
+                if name == self._worker.name:
+                    owner, held = self._worker.info, None
+                    effects += self._table.came_home(rref, fork, parent, is_early)
+                else:
+                    owner, held = WorkerInfo(name, number, incarnation), fork
+                    effects += self._table.arrived(rref, fork, name, parent, is_early)
+                handles.append(self.handle_type.handle(self._worker, owner, rref, held))
         self._perform(effects)
-        return handle
+        return handles
 
     # Calls that were given up.
 
@@ -308,20 +319,26 @@ class References:
             case [str() as kind, int() as number, bool() as unseen] if kind == _FATE:
                 self._on_fate(request.via, number, unseen)
                 return
-            case [str() as kind, int() as rref, str() as why] if kind == ABANDONED:
-                self._give_up_awaited([rref], _never_made(rref, request.frm.name, why))
-                return
+        effects: list[Send] = []
+        abandoned: list[tuple[int, str]] = []
         try:
             with self._lock:
-                if request.via.closed:
-                    # It went with whoever sent it; a fork that is added now would never be dropped.
-                    return
-                effects = self._table.handle(request.frm.name, tuple(request.header))
-                if request.header[0] == CHILD:
-                    self._arrived_in_answer(request.header[1])
+                for message in request.header:
+                    match message:
+                        case [str() as kind, int() as rref, str() as why] if kind == ABANDONED:
+                            abandoned.append((rref, why))
+                        # Else it went with its sender: a fork added now would never be dropped.
+                        case _ if not request.via.closed:
+                            effects += self._table.handle(request.frm.name, tuple(message))
+                            if message[0] == CHILD:
+                                self._arrived_in_answer(message[1])
         except (ValueError, TypeError, KeyError) as error:
             raise ProtocolViolation(f"from {request.frm.name}: {error}") from error
-        self._perform(effects)
+        finally:
+            # Also of those before one that no worker sends: others are to hear of them.
+            self._perform(effects)
+        for rref, why in abandoned:
+            self._give_up_awaited([rref], _never_made(rref, request.frm.name, why))
 
     def _arrived_in_answer(self, fork: int) -> None:
         """A fork is in: its answer is of no interest when all of its forks are."""
@@ -335,27 +352,37 @@ class References:
     def _perform(self, effects: list[Send]) -> None:
         # Without the lock: a value's finalizer may use references itself.
         self._table.freed.clear()
+        by_worker: dict[str | int, list[Any]] = {}
         for effect in effects:
-            try:
-                peer = self._worker.peers.find(effect.to)
-            except UnknownWorker as error:
-                if isinstance(effect.to, int):
-                    with self._lock:
-                        asked = self._asked_by(effect.to)
-                    self._give_up_awaited(asked, error)
-                continue
-            if effect.message[0] == DELETE and peer.lost is not None:
-                # It counts nothing of a worker that it lost.
-                continue
-            if peer.info.name == self._worker.name or peer.outgoing is not None:
-                self._send(peer, effect)
-            else:
-                # Opening a path may take its time, and this may be a thread that must not wait.
-                self._worker.host.start(partial(self._send, peer, effect))
+            by_worker.setdefault(effect.to, []).append(effect.message)
+        for to, messages in by_worker.items():
+            for start in range(0, len(messages), _MOST_AT_ONCE):
+                self._tell(to, messages[start : start + _MOST_AT_ONCE])
 
-    def _send(self, peer: Peer, effect: Send) -> None:
+    def _tell(self, to: str | int, messages: list[Any]) -> None:
+        """Send what concerns one worker, in one message."""
         try:
-            self._worker.notify_service(peer.info, _SERVICE, list(effect.message))
+            peer = self._worker.peers.find(to)
+        except UnknownWorker as error:
+            if isinstance(to, int):
+                with self._lock:
+                    asked = self._asked_by(to)
+                self._give_up_awaited(asked, error)
+            return
+        if peer.lost is not None:
+            # It counts nothing of a worker that it lost.
+            messages = [message for message in messages if message[0] != DELETE]
+            if not messages:
+                return
+        if peer.info.name == self._worker.name or peer.outgoing is not None:
+            self._send(peer, messages)
+        else:
+            # Opening a path may take its time, and this may be a thread that must not wait.
+            self._worker.host.start(partial(self._send, peer, messages))
+
+    def _send(self, peer: Peer, messages: list[Any]) -> None:
+        try:
+            self._worker.notify_service(peer.info, _SERVICE, messages)
         except (PeerError, UsageError, OSError) as error:
             forget_frames(error)
             with self._worker.peers.lock:
@@ -363,7 +390,7 @@ class References:
                 finish = None if path is not None else self.peer_lost(peer.info, error)
             if path is not None:
                 # It can't be dialled for now, but has not lost us: what it counts must stay right.
-                self._worker.outgoing.notify_on(path, _SERVICE, list(effect.message))
+                self._worker.outgoing.notify_on(path, _SERVICE, messages)
             elif finish is not None:
                 finish()
 

@@ -208,7 +208,7 @@ class Codec:
         header: bytes | bytearray,
         buffers: Sequence[Buffer],
         limits: Limits,
-        accept: Callable[[list[Any]], Any] | None = None,
+        accept: Callable[[list[list[Any]]], list[Any]] | None = None,
     ) -> tuple[Sealed, list[Any]]:
         """Return the header and the slots' values; nothing was unpickled yet."""
         try:

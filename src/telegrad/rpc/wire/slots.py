@@ -100,7 +100,7 @@ def build_slots(
     buffers: Sequence[Buffer],
     first: int,
     most_dimensions: int,
-    accept: Callable[[list[Any]], Any] | None,
+    accept: Callable[[list[list[Any]]], list[Any]] | None,
     imports: bool = True,
 ) -> list[Any]:
     """Return the values that the descriptors and the buffers from `first` on describe.
@@ -108,7 +108,8 @@ def build_slots(
     `imports`: whether the module of a kind may be imported because one came.
     """
     slots: list[Any] = []
-    made: list[tuple[int, kinds.Kind, list[Any], Any]] = []
+    made: list[tuple[int, str, list[Any], Any]] = []
+    references: list[int] = []
     position = first
     build = arrays.build
     try:
@@ -123,24 +124,19 @@ def build_slots(
                     position += 1
                 slots.append(build(descriptor, data, most_dimensions))
             elif type(tag) is str:
-                kind = kinds.find_by_tag(tag, imports)
-                if kind is None:
-                    raise Unserializable(
-                        f"a value of kind {tag!r} came, which is not registered here: import "
-                        f"the module that registers it, {tag.rpartition('.')[0]!r}, on this worker"
-                    )
                 _, metadata, inner = descriptor
                 if len(inner) == 1 and type(data := inner[0][1]) is bytes:
                     parts = [build(inner[0], bytearray(data), most_dimensions)]
                 else:
                     parts, position = arrays.build_all(inner, buffers, position, most_dimensions)
-                made.append((len(slots), kind, parts, metadata))
+                made.append((len(slots), tag, parts, metadata))
                 slots.append(None)
             elif tag == RAW:
                 slots.append(buffers[position])
                 position += 1
             elif tag == REFERENCE and accept is not None:
-                slots.append(accept(descriptor[1:]))
+                references.append(len(slots))
+                slots.append(descriptor[1:])
             else:
                 raise ProtocolViolation(f"expected a slot's descriptor, got {descriptor!r}")
     except TelegradError:
@@ -153,6 +149,17 @@ def build_slots(
         raise ProtocolViolation(
             f"expected {position} buffers for the slots {descriptors!r}, got {len(buffers)}"
         )
-    for index, kind, parts, metadata in made:
+    if references and accept is not None:
+        # All at once, so that they are counted in few messages; and before any other value is made,
+        # which may fail: whoever sent them would wait for ever for a word of those not accepted.
+        for index, handle in zip(references, accept([slots[index] for index in references])):
+            slots[index] = handle
+    for index, tag, parts, metadata in made:
+        kind = kinds.find_by_tag(tag, imports)
+        if kind is None:
+            raise Unserializable(
+                f"a value of kind {tag!r} came, which is not registered here: import the module "
+                f"that registers it, {tag.rpartition('.')[0]!r}, on this worker"
+            )
         slots[index] = kind.from_parts(parts, metadata)
     return slots
