@@ -305,7 +305,7 @@ def test_a_worker_that_is_met_while_a_context_is_released_does_no_harm():
     with autograd.context() as context_id:
         rpc.rpc_sync("b", handlers.scale, (x(),))
         context = autograd_of(rpc.current_worker()).recorder.contexts.get(context_id)
-        context.known = {Name(name): info for name, info in context.known.items()}
+        context.known = {Name("main"): rpc.get_worker_info(), **context.known}
 
 
 def test_a_message_that_is_recorded_while_a_pass_is_settled_does_no_harm(monkeypatch):

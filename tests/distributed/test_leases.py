@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 import pytest
 from tests.distributed import handlers
-from tests.distributed.simulated import on_workers
+from tests.distributed.simulated import IN_ORDER, frames_sent, on_workers
 
 import telegrad as tg
 from telegrad.autograd import forward_ad
@@ -67,6 +67,40 @@ def test_leaving_a_context_releases_it_on_workers_that_the_home_never_called(sim
         assert autograd._retrieve_context(context_id)._known_worker_ids() == {1}
     simulation.sleep(1)
     assert contexts(simulation) == dict.fromkeys(NAMES, 0)
+
+
+def call_others(x, depth):
+    """Calls every other worker, and has these do so, too."""
+    me = rpc.get_worker_info().name
+    if depth:
+        calls = [rpc.rpc_async(name, call_others, (x, depth - 1)) for name in NAMES if name != me]
+        rpc.wait_all(calls)
+
+
+@on_workers(*NAMES, faults=IN_ORDER)
+def test_where_all_called_all_each_hears_once_that_the_context_is_released(simulation):
+    with autograd.context() as context_id:
+        call_others(x(), 2)
+        assert autograd._retrieve_context(context_id)._known_worker_ids() == {1, 2, 3}
+        before = len(simulation.trace)
+    simulation.sleep(1)
+    assert contexts(simulation) == dict.fromkeys(NAMES, 0)
+    assert frames_sent(simulation, before) == len(NAMES) - 1
+
+
+@pytest.mark.parametrize("occurrence", [1, 2, 3, 4])
+def test_a_home_that_dies_while_it_tells_leaves_no_context_behind(simulation, occurrence):
+    def program():
+        autograd._new_context()
+        call_others(x(), 2)
+
+    simulation.run("main", lambda: contextvars.copy_context().run(program))
+    assert contexts(simulation) == dict.fromkeys(NAMES, 1)
+    simulation.crash_at("main", "before send", occurrence)
+    with contextlib.suppress(WorkerLost):
+        simulation.run("main", release_the_one)
+    simulation.settle(60)
+    assert set(contexts(simulation).values()) == {0}
 
 
 @on_workers("main", "b")

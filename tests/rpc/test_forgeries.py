@@ -84,6 +84,8 @@ NONSENSE = [
     ("telegrad.references", 7),
     ("autograd.settle", [1, 2, "yes", []]),
     ("autograd.release", [1]),
+    ("autograd.release", 1),
+    ("autograd.release", [1, ["b", 2]]),
     ("autograd.held", "1"),
     ("autograd.level_closed", {}),
     ("autograd.level_held", [[]]),

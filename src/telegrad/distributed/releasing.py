@@ -1,17 +1,19 @@
 """The end of a context, everywhere: contexts are leases.
 
 The home releases a context by notices that every worker passes on to those it knows in that
-context. Losing the home releases its contexts. Losing the worker that introduced a context breaks
+context, but for those that the home tells itself: each of them hears of it, or loses the home.
+Losing the home releases its contexts. Losing the worker that introduced a context breaks
 the way that the home's notice would come, so the home is then told directly who else has it.
 """
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
 from msgspec import convert
 
 from telegrad.distributed.recording import Recorder
-from telegrad.distributed.telling import pass_on, tell
+from telegrad.distributed.telling import has_path, pass_on, tell
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.service import ServiceRequest
 
@@ -35,8 +37,13 @@ class Leases:
         worker.register_service(HELD, self._on_held, inline=True)
         worker.on_worker_lost(self._on_lost)
 
-    def release(self, context_id: int, heard_from: str | None = None) -> None:
-        """Forgets a context here and on every worker it reached from here."""
+    def release(
+        self, context_id: int, heard_from: str | None = None, told: Iterable[str] = ()
+    ) -> None:
+        """Forgets a context here and on every worker it reached from here.
+
+        `told` are the home and those that it tells itself.
+        """
         context = self._recorder.contexts.drop(context_id)
         if context is None:
             return
@@ -45,13 +52,17 @@ class Leases:
             parts = list(context.passes.values())
         for part in parts:
             part.settle(False, RELEASED)
-        heard = (self._worker.name, heard_from)
+        worker = self._worker
+        heard = (worker.name, heard_from, *told)
         # A copy in one step: handlers of this context may still meet others.
         others = [name for name in list(context.known) if name not in heard]
-        pass_on(self._worker, others, RELEASE, context_id)
+        if context.home_id == worker.id:
+            told = [worker.name, *(name for name in others if has_path(worker, name))]
+        pass_on(worker, others, RELEASE, [context_id, list(told)])
 
     def _on_release(self, request: ServiceRequest) -> None:
-        self.release(convert(request.header, int), request.frm.name)
+        context_id, told = convert(request.header, tuple[int, list[str]])
+        self.release(context_id, request.frm.name, told)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
         for context in self._recorder.contexts.all():
@@ -75,6 +86,6 @@ class Leases:
     def _on_held(self, request: ServiceRequest) -> None:
         context = self._recorder.contexts.find(convert(request.header, int))
         if context is None:
-            pass_on(self._worker, [request.frm.name], RELEASE, request.header)
+            pass_on(self._worker, [request.frm.name], RELEASE, [request.header, []])
         else:
             context.meet(request.frm)

@@ -123,7 +123,7 @@ class Settling:
         self._recorder.autograd.leases.release(context.id)
         if not self._is_home(context):
             # It may not be known here, nor to those who are.
-            self._start(tell, self._worker, context.home_id, RELEASE, context.id)
+            self._start(tell, self._worker, context.home_id, RELEASE, [context.id, []])
 
     def _pass_on(
         self, context: Context, pass_id: int, succeeded: bool, heard_from: str | None = None

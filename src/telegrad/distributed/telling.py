@@ -9,7 +9,7 @@ from typing import Any
 
 from telegrad.rpc.worker import Worker
 
-__all__ = ["pass_on", "tell"]
+__all__ = ["has_path", "pass_on", "tell"]
 
 
 def tell(worker: Worker, to: str | int, service: str, header: Any) -> bool:
@@ -23,11 +23,16 @@ def tell(worker: Worker, to: str | int, service: str, header: Any) -> bool:
     return True
 
 
+def has_path(worker: Worker, name: str) -> bool:
+    """Whether a notice goes to a worker at once: it hears of it, or loses this one."""
+    peer = worker.peers.get(name)
+    return peer is not None and peer.outgoing is not None and not peer.outgoing.closed
+
+
 def pass_on(worker: Worker, names: Iterable[str], service: str, header: Any) -> None:
     """Tells several, on a thread of its own where one must be dialled: that may take long."""
     for name in names:
-        peer = worker.peers.get(name)
-        if peer is not None and peer.outgoing is not None and not peer.outgoing.closed:
+        if has_path(worker, name):
             tell(worker, name, service, header)
         else:
             worker.host.start(partial(tell, worker, name, service, header))
