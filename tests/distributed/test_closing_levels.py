@@ -5,13 +5,14 @@ import random
 import numpy as np
 import pytest
 from tests.distributed import handlers
-from tests.distributed.simulated import SLOW, on_workers
+from tests.distributed.simulated import IN_ORDER, SLOW, on_workers
 from tests.distributed.soak import amount
 
 import telegrad as tg
 from telegrad.autograd import forward_ad
 from telegrad.distributed import autograd, levels, rpc
 from telegrad.distributed.equipment import autograd_of
+from telegrad.errors import LevelError
 from telegrad.rpc.future import Future
 from telegrad.tensors.levels import Level
 
@@ -178,3 +179,56 @@ def test_a_level_that_closes_while_it_is_compared_with_another_is_not_that_one()
     assert not levels.are_one(level, other)
     assert levels.are_one(level, level)
     book._ids = before
+
+
+# A level whose worker was lost elsewhere, and lives.
+
+
+def doubled(x, seconds=0.0):
+    if seconds:
+        rpc.current_worker().host.simulation.sleep(seconds)
+    return x * 2.0
+
+
+def through_b(x, seconds):
+    return rpc.rpc_sync("b", doubled, (x, seconds), timeout=300)
+
+
+def lose(simulation, one, other):
+    """Both lose each other, and can reach each other again."""
+    simulation.cut(one, other)
+    simulation.sleep(60)
+    simulation.heal(one, other)
+
+
+def dual():
+    ones = tg.tensor(np.ones(2))
+    return forward_ad.make_dual(ones, ones)
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_a_level_that_a_worker_gave_up_is_not_taken_for_one_that_closed(simulation):
+    with forward_ad.dual_level():
+        x = dual()
+        assert tangent_of(rpc.rpc_sync("b", doubled, (x,))) == [2.0, 2.0]
+        lose(simulation, "main", "b")
+        with pytest.raises(LevelError, match="'b' lost 'main', which entered it"):
+            rpc.rpc_sync("b", doubled, (x,))
+    with forward_ad.dual_level():
+        assert tangent_of(rpc.rpc_sync("b", doubled, (dual(),))) == [2.0, 2.0]
+
+
+@on_workers("main", "b", "c", faults=IN_ORDER)
+def test_a_level_that_is_given_up_while_a_handler_runs_fails_its_call(simulation):
+    with forward_ad.dual_level():
+        x = dual()
+        assert tangent_of(rpc.rpc_sync("b", doubled, (x,))) == [2.0, 2.0]
+        call = rpc.rpc_async("c", through_b, (x, 100.0), timeout=300)
+        simulation.sleep(1)
+        lose(simulation, "main", "b")
+        with pytest.raises(LevelError, match="'b' lost 'main', which entered it"):
+            call.wait()
+
+
+def tangent_of(value):
+    return forward_ad.unpack_dual(value).tangent.numpy().tolist()

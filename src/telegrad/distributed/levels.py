@@ -4,12 +4,14 @@ A level that is shared gets an id; a message mentions it by that and its depth. 
 one makes a *shadow*: a Level of its own at that depth, open as long as the original. Closing a
 level closes its shadows, by notices that go the way the level went; losing the worker that entered
 it closes them too, and whoever loses another makes its shadows known to those who entered the
-levels. What arrives after its level has closed is ordinary.
+levels. What arrives after its level has closed is ordinary. But a shadow that was closed by a loss
+is *given up*: its level may live on, and without the tangents that were here its derivatives would
+be wrong, so whoever goes on with it gets an error.
 """
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -17,7 +19,7 @@ from typing import Any, Final
 from msgspec import convert
 
 from telegrad.distributed.telling import pass_on
-from telegrad.errors import ProtocolViolation
+from telegrad.errors import LevelError, ProtocolViolation
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.service import ServiceRequest
 from telegrad.rpc.worker import Worker
@@ -45,6 +47,8 @@ class LevelBook:
         self._ids: dict[Level, int] = {}
         self._told: dict[int, dict[str, None]] = {}
         self._closed: dict[int, None] = {}
+        self._given_up: dict[int | Level, str] = {}
+        """Shadows, by both names, whose worker was lost, and which that was."""
         _books.add(self)
         worker.register_service(CLOSED, self._on_closed, inline=True)
         worker.register_service(HELD, self._on_held, inline=True)
@@ -55,6 +59,8 @@ class LevelBook:
 
     def share(self, level: Level, to: str) -> Mention:
         """How a message to another worker mentions a level."""
+        if self._given_up:
+            self.check([level])
         with self._lock:
             number = self._ids.get(level)
             if number is None:
@@ -75,6 +81,8 @@ class LevelBook:
         if not type(number) is type(time) is type(process) is int:
             # Entered, it would be in the way whenever a worker is lost.
             raise ProtocolViolation(f"expected a level's numbers, got {(number, time, process)!r}")
+        if self._given_up:
+            self.check([number])
         found = self._by_id.get(number)
         if found is None and number not in self._closed:
             found = Level(depth=(time, process))
@@ -103,6 +111,28 @@ class LevelBook:
         if len(self._closed) > _REMEMBERED:
             del self._closed[next(iter(self._closed))]
 
+    def check(self, levels: Iterable[int | Level]) -> None:
+        """Raises if one of these was given up."""
+        for level in levels:
+            name = self._given_up.get(level)
+            if name is not None:
+                raise LevelError(
+                    f"expected a dual level of a worker that was never lost here, but "
+                    f"{self._worker.name!r} lost {name!r}, which entered it, and with it the "
+                    "tangents of that level: leave the level, and take the derivative again"
+                )
+
+    def _give_up(self, number: int, name: str) -> None:
+        with self._lock:
+            level = self._by_id.get(number)
+            if level is None:
+                return
+            # Before it closes: what is done without its tangents must not go unnoticed.
+            self._given_up[number] = self._given_up[level] = name
+            while len(self._given_up) > _REMEMBERED:
+                del self._given_up[next(iter(self._given_up))]
+        self._close(number)
+
     def _on_closed(self, request: ServiceRequest) -> None:
         self._close(convert(request.header, int))
 
@@ -117,7 +147,7 @@ class LevelBook:
         for number in list(self._by_id):
             origin = maker_of(number)
             if origin == who.id:
-                self._close(number)
+                self._give_up(number, who.name)
             else:
                 # Word of its end may have come through who is lost.
                 self._doubt(number)
@@ -136,10 +166,11 @@ class LevelBook:
         # Where it can't be reached but may come back, the shadow stays: closed too early it would
         # take the tangents off what is still to come.
         with suppress(Exception):
-            if self._worker.find(origin).lost is None:
+            peer = self._worker.find(origin)
+            if peer.lost is None:
                 self._worker.notify_service(origin, HELD, number)
             else:
-                self._close(number)
+                self._give_up(number, peer.info.name)
 
     def _on_held(self, request: ServiceRequest) -> None:
         number = convert(request.header, int)

@@ -150,6 +150,9 @@ class Recorder:
 
     def outgoing_result(self, to: WorkerInfo, values: list[Any]) -> Any:
         place = CURRENT.get()
+        levels = LEVELS.get()
+        if levels:
+            self.levels.check(levels)
         if place is None:
             self._carry_duals(to.name, values)
             return None
