@@ -9,6 +9,7 @@ from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, Unserializable
 from telegrad.rpc.future import Future, wait_all
+from telegrad.rpc.rref import RRef
 
 
 class Cycle:
@@ -25,14 +26,15 @@ class Cycle:
 class Watched:
     """A lock. When it is first held, whatever is made next lets the collector find a cycle."""
 
-    def __init__(self):
-        self.lock = threading.Lock()
+    def __init__(self, lock=None, end=None):
+        self.lock = lock or threading.Lock()
+        self.end = end or settle_another
         self.kept = []
 
     def __enter__(self):
         self.lock.acquire()
         if not self.kept:
-            Cycle(settle_another)
+            Cycle(self.end)
             # Until Python has none left of those that it keeps for the next one to be made.
             for _ in range(100):
                 self.kept.append([])
@@ -148,3 +150,17 @@ def test_what_a_call_that_was_given_up_holds_may_use_references_when_it_goes(clo
         else:
             a.references.peer_lost(b.info, ConnectionError("cut"))()
         assert ends == [True]
+
+
+@pytest.mark.usefixtures("_collector")
+def test_the_collector_may_run_what_uses_references_while_a_thread_holds_their_lock():
+    ends = []
+    with neighbours("a", "b") as (a, _):
+        references = a.references
+
+        def use_others():
+            ends.append(a.rpc_sync("b", type, (a.make_rref(2),)))
+
+        references._lock = Watched(references._lock, use_others)
+        assert in_time(lambda: ends.append(a.make_rref(1).local_value()))
+        assert ends == [RRef, 1]

@@ -55,7 +55,9 @@ class References:
 
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
-        self._lock = threading.Lock()
+        # Reentrant: what is made under it may let the collector run, and with it a finalizer of the
+        # user's, which may use other references.
+        self._lock = threading.RLock()
         self._table = ReferenceTable(worker.name, Future)
         # Forks in calls that were given up, and in answers, by path and number.
         self._unresolved: dict[tuple[Endpoint, int], Call] = {}
