@@ -1,7 +1,8 @@
 """A worker in a network namespace of its own, told what to do line by line.
 
 python -m tests.rpc.namespaced_worker DIRECTORY listen ADDRESS    echoes whatever comes
-python -m tests.rpc.namespaced_worker DIRECTORY dial ADDRESS      obeys `dial`, `echo TEXT`, `read`
+python -m tests.rpc.namespaced_worker DIRECTORY dial ADDRESS      obeys `dial SECONDS`,
+                                                                  `echo TEXT`, `send TEXT`, `read`
 python -m tests.rpc.namespaced_worker DIRECTORY join RANK         a worker of two; obeys `call`
 """
 
@@ -17,7 +18,9 @@ from telegrad.rpc.tls import Credentials
 from telegrad.rpc.transport import Connection, Identity, connect, listen
 
 SILENCE = 0.3
-"""Seconds without an answer that count as silence."""
+"""Seconds without an answer that count as silence, where none can come."""
+PATIENCE = 20.0
+"""Seconds for one that must come, however busy the machine is."""
 
 
 def echo_forever(connection: Connection) -> None:
@@ -48,14 +51,14 @@ def obey(identity: Identity, address: str) -> None:
         command, _, text = line.strip().partition(" ")
         try:
             if command == "dial":
-                another = connect(address, identity=identity, expect="ps", timeout=1.0)
+                another = connect(address, identity=identity, expect="ps", timeout=float(text))
                 connection = connection or another
                 reply = f"connected to {another.peer_name}"
             else:
                 assert connection is not None
-                if command == "echo":
+                if command != "read":
                     connection.send([text.encode()])
-                reply = answer(connection, SILENCE if command == "echo" else 20.0)
+                reply = answer(connection, SILENCE if command == "send" else PATIENCE)
         except TelegradError as error:
             reply = f"{type(error).__name__}: {error}"
         print(reply, flush=True)

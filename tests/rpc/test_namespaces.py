@@ -84,17 +84,24 @@ def test_a_tls_connection_survives_a_link_that_is_cut_and_healed(
             Talker(TRAINER, tmp_path / "cluster/trainer", "dial", ps.hear())
         ) as trainer,
     ):
-        assert trainer.ask("dial") == "connected to ps"
+        assert trainer.ask("dial 20") == "connected to ps"
         assert trainer.ask("echo before") == "before"
 
         ip("-n", PS, "link", "set", "cable", "down")
-        assert trainer.ask("echo during") == "silence"
-        assert "no worker could be reached at tls://10.213.77.1" in trainer.ask("dial")
+        assert trainer.ask("send during") == "silence"
+        assert "no worker could be reached at tls://10.213.77.1" in trainer.ask("dial 1")
 
         ip("-n", PS, "link", "set", "cable", "up")
         assert trainer.ask("read") == "during", "what was sent into the cut arrives when it heals"
         assert trainer.ask("echo after") == "after"
-        assert trainer.ask("dial") == "connected to ps"
+        assert trainer.ask("dial 20") == "connected to ps"
+
+
+def until_it_works(trainer: Talker) -> None:
+    """Call until the answer comes: a busy machine may take a second, and then each is lost."""
+    deadline = time.monotonic() + PATIENCE
+    while (answer := trainer.ask("call")) != "42":
+        assert time.monotonic() < deadline, answer
 
 
 def test_calls_fail_while_the_link_is_cut_and_work_again_when_it_is_healed(
@@ -106,15 +113,13 @@ def test_calls_fail_while_the_link_is_cut_and_work_again_when_it_is_healed(
         contextlib.closing(Talker(TRAINER, tmp_path / "cluster/trainer", "join", "1")) as trainer,
     ):
         assert (ps.hear(), trainer.hear()) == ("joined", "joined")
-        assert trainer.ask("call") == "42"
+        until_it_works(trainer)
         ip("-n", PS, "link", "set", "cable", "down")
         failure = trainer.ask("call")
         assert failure.startswith("WorkerLost")
         assert "ps" in failure
         ip("-n", PS, "link", "set", "cable", "up")
-        deadline = time.monotonic() + PATIENCE
-        while (answer := trainer.ask("call")) != "42":
-            assert time.monotonic() < deadline, answer
+        until_it_works(trainer)
 
 
 def test_plain_tcp_is_refused_on_an_address_that_others_can_reach(link: None) -> None:
