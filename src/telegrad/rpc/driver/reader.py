@@ -99,12 +99,8 @@ class FrameReader:
 
     def read(self, deadline: float | None) -> Frame | None:
         """Return the next frame, None if the deadline passed; EOFError when the peer closed."""
-        frame = self._read_small(deadline) if self._go_on is None else self._go_on(deadline)
-        if frame is None or not frame.flags & PLACED:
-            return frame
-        return self._fetch(frame, deadline)
-
-    def _read_small(self, deadline: float | None) -> Frame | None:
+        if self._go_on is not None:
+            return self._go_on(deadline)
         start = self._start
         while self._end - start < _PREFIX_BYTES:
             if not self._fill(_PREFIX_BYTES, deadline):
@@ -125,17 +121,17 @@ class FrameReader:
             if not self._fill(total, deadline):
                 return None
             start = self._start
-        middle = start + _PREFIX_BYTES + header
-        head = self._room[middle - header : middle]
+        end = start + total
+        head = self._room[start + _PREFIX_BYTES : end - body]
         if not body:
             frame = Frame(kind, flags, ident, parent, head, ())
         else:
-            own = memoryview(self._room[middle : middle + body])
+            own = memoryview(self._room[end - body : end])
             frame = Frame(kind, flags, ident, parent, head, split_body(own, count, flags))
         # As the last thing: Ctrl-C before it leaves the frame to whoever reads next.
         self.is_torn = True
-        self._start = middle + body
-        return frame
+        self._start = end
+        return self._fetch(frame, deadline) if flags & PLACED else frame
 
     # Large frames.
 
@@ -175,7 +171,8 @@ class FrameReader:
         split = split_body(body, buffers, flags) if buffers else []
         # What lies in shared memory is still to be found, and to be counted with the rest.
         cost = 0 if flags & PLACED else self._take()
-        return Frame(kind, flags, ident, parent, bytes(memory[:header]), split, cost)
+        frame = Frame(kind, flags, ident, parent, bytes(memory[:header]), split, cost)
+        return self._fetch(frame, deadline) if flags & PLACED else frame
 
     def _take(self) -> int:
         """A request leaves: until now its room was given back by the end of the link."""

@@ -166,11 +166,13 @@ def parse_prefix(
         raise ProtocolViolation(
             f"a header of {header} bytes is larger than the {limits.header_bytes} agreed on"
         )
-    if body > limits.payload_bytes and body > limits.payload_bytes + count * _MOST_BESIDE:
+    if not body and not count:
+        return fields
+    if body > limits.payload_bytes + count * _MOST_BESIDE:
         raise ProtocolViolation(
             f"a payload of {body} bytes is larger than the {limits.payload_bytes} agreed on"
         )
-    if bool(body) != bool(count):
+    if not body or not count:
         raise ProtocolViolation(f"{count} buffers can't fill a body of {body} bytes")
     return fields
 
