@@ -60,26 +60,13 @@ class Incoming:
 
     def receive(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
         """Handle a frame; return the user's code that it asks for."""
-        if frame.kind == frames.ANSWER:
-            self._worker.outgoing.answered(endpoint, frame)
-            return None
-        if not frame.cost:
-            return self._receive(endpoint, frame)
-        release = partial(self._worker.budget.release, endpoint.peer.name, frame.cost)
-        # Once: a frame whose reader was interrupted comes again.
-        frame.cost = 0
-        task = None
-        try:
-            task = self._receive(endpoint, frame)
-        finally:
-            if task is None:
-                release()
-        return None if task is None else partial(_run_and_release, task, release)
-
-    def _receive(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
         kind = frame.kind
         worker = self._worker
-        if kind == frames.CALL:
+        if kind == frames.ANSWER:
+            worker.outgoing.answered(endpoint, frame)
+        elif frame.cost:
+            return self._receive_counted(endpoint, frame)
+        elif kind == frames.CALL:
             if endpoint.requests.accept(frame.ident):
                 endpoint.serving.add(frame.ident)
                 self.served += 1
@@ -96,9 +83,10 @@ class Incoming:
                 return task if worker.joined is None else partial(self._when_joined, task)
         elif kind == frames.SERVICE:
             if endpoint.requests.accept(frame.ident):
-                return self._service(endpoint, frame, answers=True)
+                return self._service(endpoint, frame, frame.ident)
         elif kind == frames.NOTICE:
-            return self._notice(endpoint, frame)
+            if not frame.ident or self._is_new_notice(endpoint, frame.ident):
+                return self._service(endpoint, frame, None)
         elif kind == frames.FAILURE:
             worker.outgoing.answered(endpoint, frame)
         elif kind == frames.ACK:
@@ -115,6 +103,19 @@ class Incoming:
         elif kind == frames.REFUSED:
             self._refuse(endpoint, frame)
         return None
+
+    def _receive_counted(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
+        """Handle a frame that takes some of the budget until it was served."""
+        release = partial(self._worker.budget.release, endpoint.peer.name, frame.cost)
+        # Once: a frame whose reader was interrupted comes again.
+        frame.cost = 0
+        task = None
+        try:
+            task = self.receive(endpoint, frame)
+        finally:
+            if task is None:
+                release()
+        return None if task is None else partial(_run_and_release, task, release)
 
     def _refuse(self, endpoint: Endpoint, frame: Frame) -> None:
         """Answer a request for which there was no room."""
@@ -144,29 +145,20 @@ class Incoming:
         except (OSError, EOFError) as error:
             self._worker.endpoint_lost(endpoint, error)
 
-    def _notice(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
-        if frame.ident:
-            # Also for a repetition: the first acknowledgement may have been lost.
-            self._send(endpoint, frames.ACK, frame.ident)
-            if not endpoint.notices.accept(frame.ident):
-                return None
-        return self._service(endpoint, frame, answers=False)
+    def _is_new_notice(self, endpoint: Endpoint, number: int) -> bool:
+        """Acknowledge a notice; say whether it came for the first time."""
+        # Also for a repetition: the first acknowledgement may have been lost.
+        self._send(endpoint, frames.ACK, number)
+        return endpoint.notices.accept(number)
 
     def _service(
-        self, endpoint: Endpoint, frame: Frame, *, answers: bool
+        self, endpoint: Endpoint, frame: Frame, number: int | None
     ) -> Callable[[], object] | None:
+        """Handle a service's message; `number`: under which it is to be answered, if it is."""
         limit = endpoint.limits.dimensions
         name, header, content = open_message(frame.header, frame.buffers, limit)
         service = self._services.get(name)
-        request = ServiceRequest(
-            self._worker,
-            endpoint,
-            frame.ident if answers else None,
-            endpoint.peer,
-            name,
-            header,
-            content,
-        )
+        request = ServiceRequest(self._worker, endpoint, number, endpoint.peer, header, content)
         if service is None:
             request.fail(Refused(f"worker {self._worker.name!r} has no service {name!r}"))
             return None

@@ -85,7 +85,7 @@ class ServiceRequest:
     `number` is the sender's for this message; None for a notice, or once it is answered.
     """
 
-    __slots__ = ("_worker", "arrays", "frm", "header", "name", "number", "via")
+    __slots__ = ("_worker", "arrays", "frm", "header", "number", "via")
 
     def __init__(
         self,
@@ -93,7 +93,6 @@ class ServiceRequest:
         via: "Endpoint",
         number: int | None,
         frm: WorkerInfo,
-        name: str,
         header: Any,
         content: list["np.ndarray[Any, Any]"],
     ) -> None:
@@ -101,7 +100,6 @@ class ServiceRequest:
         self.via = via
         self.number = number
         self.frm = frm
-        self.name = name
         self.header = header
         self.arrays = content
 
