@@ -15,9 +15,10 @@ __all__ = ["has_path", "pass_on", "tell"]
 def tell(worker: Worker, to: str | int, service: str, header: Any) -> bool:
     """Sends a notice that is repeated until it arrives; says whether its worker can be reached."""
     try:
-        if worker.find(to).lost is not None:
+        peer = worker.find(to)
+        if peer.lost is not None:
             return False
-        worker.notify_service(to, service, header)
+        worker.outgoing.notify(peer, service, header)
     except Exception:
         return False
     return True

@@ -32,6 +32,7 @@ from telegrad.rpc.wire.frames import (
 
 if TYPE_CHECKING:
     from telegrad.rpc.names import WorkerInfo
+    from telegrad.rpc.peers import Peer
     from telegrad.rpc.worker import Worker
 
 __all__ = ["Outgoing"]
@@ -211,13 +212,11 @@ class Outgoing:
         self._begin(call, SERVICE, WAITING if waits else 0, 0, data, buffers)
         return call
 
-    def notify(self, to: "str | int | WorkerInfo", name: str, header: Any) -> None:
+    def notify(self, peer: "Peer", name: str, header: Any) -> None:
         """Send a service's message that is not answered."""
-        worker = self._worker
-        peer = worker.find(to)
         endpoint = peer.outgoing
         if endpoint is None or endpoint.closed:
-            endpoint = worker.path_to(peer, self.deadline(None))
+            endpoint = self._worker.path_to(peer, self.deadline(None))
         self.notify_on(endpoint, name, header)
 
     def notify_on(self, endpoint: Endpoint, name: str, header: Any) -> None:

@@ -159,7 +159,7 @@ class Worker:
 
     def notify_service(self, to: str | int | WorkerInfo, name: str, header: Any = None) -> None:
         """Send a message that wants no answer, repeated until it has arrived."""
-        self.outgoing.notify(to, name, header)
+        self.outgoing.notify(self.find(to), name, header)
 
     def on_worker_lost(self, callback: Callable[[WorkerInfo, BaseException], object]) -> None:
         """Call `callback(who, why)` when a worker was lost or has left; it must not wait."""
@@ -177,8 +177,8 @@ class Worker:
             raise NotInitialized(
                 f"worker {self.name!r} has shut down: start it again with init_rpc"
             )
-        peer = self.peers.by_name.get(to) if type(to) is str else None
-        return peer or self.peers.find(to)
+        # What is no name is not among them.
+        return self.peers.by_name.get(to) or self.peers.find(to)  # type: ignore[arg-type]
 
     def add_peer(self, info: WorkerInfo, address: str) -> None:
         """Make a worker known; if it is another incarnation of one, the old one is lost."""
