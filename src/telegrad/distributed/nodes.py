@@ -17,7 +17,7 @@ import msgspec
 
 from telegrad.errors import ContextError
 from telegrad.graph import Cotangent, NodeHooks, next_key
-from telegrad.tensors import LEAF, Tensor
+from telegrad.tensors import Tensor
 from telegrad.tensors.hooked import Hooked
 from telegrad.tensors.recorded import OutputNode
 
@@ -45,12 +45,6 @@ class SendNode(_Fields, Hooked, eq=False):
     freed: ClassVar[bool] = False
     is_leaf: ClassVar[bool] = False
     is_boundary: ClassVar[bool] = False
-
-    @classmethod
-    def of(cls, tensors: Sequence[Tensor], message_id: int, path: Path, peer: str) -> "SendNode":
-        """The node for giving away these tensors, all of which require grad."""
-        edges = tuple([x if x.node is LEAF else x.node for x in tensors])
-        return cls(edges, next_key(), message_id, path, peer)
 
     def name(self) -> str:
         return "SendRpcBackward"

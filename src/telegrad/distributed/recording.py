@@ -12,9 +12,8 @@ comes back is constant. An extra of None, the usual one outside of contexts and 
 byte.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from contextvars import Token
 from types import TracebackType
 from typing import Any, Final
 
@@ -25,11 +24,12 @@ from telegrad.distributed.levels import LevelBook
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
 from telegrad.distributed.travelling import CarriedDual, flatten, held
 from telegrad.errors import ContextError
+from telegrad.graph import next_key
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.request import current_request
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.worker import Worker
-from telegrad.tensors import Tensor, wrap
+from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.duals import without_history
 from telegrad.tensors.levels import LEVELS, Level
 from telegrad.tensors.modes import MODE
@@ -135,6 +135,7 @@ class Recorder:
         if shared:
             open_levels = tuple([x for x in self.levels.meet(shared) if x is not None])
         duals = self._arrive_duals(values)
+        served = tuple(served)
         if context_id in (NO_CONTEXT, NO_GRAD):
             return _Inside(None, open_levels, served)
         if maker_of(context_id) == self.worker.id:
@@ -177,10 +178,10 @@ class Recorder:
 
     def give(self, context: Context, to: str, values: list[Any], path: Path) -> Any:
         """Records Tensors that leave outside of a call; returns what the other side needs."""
-        recorded, slots, _ = _recorded(values)
+        edges, slots, _ = _recorded(values)
         if not slots:
             return None
-        message_id = self._send_node(context, to, recorded, path)
+        message_id = self._send_node(context, to, edges, path)
         return [message_id, slots, path, self.worker.name]
 
     def take(
@@ -206,9 +207,10 @@ class Recorder:
                 if stand_in is not value and not isinstance(value, CarriedDual):
                     # Its level may have closed meanwhile: what does not travel does not count.
                     stand_in.tangents = None
-        recorded, slots, duals = _recorded(given)
-        message_id = self._send_node(context, to, recorded, path) if slots else 0
+        edges, slots, duals = _recorded(given)
+        message_id = 0
         if slots:
+            message_id = self._send_node(context, to, edges, path)
             for i, value in enumerate(values):
                 if isinstance(value, Tensor) and value.node is not None:
                     values[i] = wrap(value.array)
@@ -217,9 +219,9 @@ class Recorder:
                 values[i] = CarriedDual.of(dual, self.levels, to)
         return message_id, slots
 
-    def _send_node(self, context: Context, to: str, tensors: list[Tensor], path: Path) -> int:
+    def _send_node(self, context: Context, to: str, edges: list[Any], path: Path) -> int:
         message_id = self.worker.next_id()
-        context.sends[message_id] = SendNode.of(tensors, message_id, path, to)
+        context.sends[message_id] = SendNode(tuple(edges), next_key(), message_id, path, to)
         if context.released:
             # Of a handler that outlives its context: see `Contexts.drop`. It still counts as sent,
             # so a pass that comes for it ends in an error, not in a gradient that lacks it.
@@ -240,7 +242,12 @@ class Recorder:
         flat: list[Tensor] = []
         for i, value in enumerate(came):
             if isinstance(value, Tensor):
-                flat.extend(duals[i].flattened(value) if i in duals else flatten(value))
+                if i in duals:
+                    flat.extend(duals[i].flattened(value))
+                elif value.tangents:
+                    flat.extend(flatten(value))
+                else:
+                    flat.append(value)
         recorded = flat if len(flat) == len(slots) else [flat[i] for i in slots]
         context.recvs[message_id] = RecvNode.join(recorded, message_id, path, frm, context)
         if context.released:
@@ -269,26 +276,29 @@ class Recorder:
         return found
 
 
-def _recorded(values: list[Any]) -> tuple[list[Tensor], list[int], dict[int, Tensor]]:
-    """The tensors of a message that require grad and their slots; the dual ones, by their place.
+def _recorded(values: list[Any]) -> tuple[list[Any], list[int], dict[int, Tensor]]:
+    """The histories and slots of a message's tensors that require grad; its dual ones, by place.
 
     Another thread may close a level at any time: a dual one travels as it was counted.
     """
-    recorded: list[Tensor] = []
+    edges: list[Any] = []
     slots: list[int] = []
     duals: dict[int, Tensor] = {}
     slot = 0
     for i, value in enumerate(values):
         if not isinstance(value, Tensor):
             continue
+        flat: Sequence[Tensor] = (value,)
         if value.tangents:
-            value = duals[i] = held(value)
-        for tensor in flatten(value):
-            if tensor.node is not None:
-                recorded.append(tensor)
+            duals[i] = held(value)
+            flat = flatten(duals[i])
+        for tensor in flat:
+            node = tensor.node
+            if node is not None:
+                edges.append(tensor if node is LEAF else node)
                 slots.append(slot)
             slot += 1
-    return recorded, slots, duals
+    return edges, slots, duals
 
 
 def _refuse_variables(to: str, values: list[Any]) -> None:
@@ -315,12 +325,11 @@ class _Inside:
     __slots__ = ("_levels", "_place", "_served", "_tokens")
 
     def __init__(
-        self, place: Place | None, levels: tuple[Level, ...], served: Iterable[int]
+        self, place: Place | None, levels: tuple[Level, ...], served: tuple[int, ...]
     ) -> None:
         self._place = place
         self._levels = levels
-        self._served = tuple(served)
-        self._tokens: tuple[Token[Any], ...] | None = None
+        self._served = served
 
     def __enter__(self) -> None:
         self._tokens = (
@@ -335,7 +344,7 @@ class _Inside:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._tokens is not None:
-            CURRENT.reset(self._tokens[0])
-            LEVELS.reset(self._tokens[1])
-            SERVED.reset(self._tokens[2])
+        place, levels, served = self._tokens
+        CURRENT.reset(place)
+        LEVELS.reset(levels)
+        SERVED.reset(served)
