@@ -83,6 +83,16 @@ class Departure(msgspec.Struct, gc=False):
 class Part:
     """This worker's state in one pass."""
 
+    _crew: Crew | None = None
+    _first_input = -1
+    """The key of the oldest input, where all are here: older recv nodes lead to none."""
+    _phase = 1
+    _reported = 0
+    _counted = False
+    _error: BaseException | None = None
+    _ended: Future[None] | None = None
+    _is_over = False
+
     def __init__(
         self,
         context: Context,
@@ -94,8 +104,6 @@ class Part:
     ) -> None:
         self.context = context
         self.plan = plan
-        self.ended: Future[None] = Future()
-        """Settled when the gradients became visible, or never will."""
         self.staged: dict[Tensor, Tensor] = {}
         self.captured: dict[Any, Tensor] = {}
         self.targets: dict[Any, Any] = {}
@@ -111,19 +119,12 @@ class Part:
         self.asked: deque[Future[Any]] = deque(maxlen=_AT_ONCE)
         """The answers to the questions that were asked last."""
         self._turns = Turns()
-        self._crew: Crew | None = None
         self._departures: list[Departure] = []
         self._kept: list[Callable[[], None]] = []
         """Takes back, one by one, the gradients that values retained in this pass."""
         self._lent: dict[Any, Any] = {}
         """What the other framework has been lent for this pass, and has the gradients of."""
         self._foreign_leaves: dict[Any, Any] = {}
-        self._first_input = -1
-        """The key of the oldest input, where all are here: older recv nodes lead to none."""
-        self._phase = 1
-        self._reported = 0
-        self._counted = False
-        self._error: BaseException | None = None
         self._task = OrderedTask(
             self._deliver,
             self._depart,
@@ -134,7 +135,8 @@ class Part:
         self._task.watch = watch
         if plan.targets is not None:
             self._task.is_goal = self._is_goal
-        self._task.check = refuse_nan if plan.check_nan else None
+        if plan.check_nan:
+            self._task.check = refuse_nan
 
     # What others ask for.
 
@@ -228,7 +230,7 @@ class Part:
                 foreign.known[0].run(partial(self._task.run, _MOST, pause_at, clock))
             else:
                 self._task.run(_MOST, pause_at, clock)
-            if self._error is None:
+            if self._task.retained and self._error is None:
                 # At once: others may look at them as soon as the root's call has returned.
                 self._kept += keep_retained(self._task.retained)
         except BaseException as error:
@@ -281,7 +283,8 @@ class Part:
     def _depart(self, recv: RecvNode, cotangent: Any) -> bool:
         if recv.key <= self._first_input:
             return False
-        self._check_context(recv)
+        if recv.context is not self.context:
+            raise recv.stray(self.context.id)
         if recv.peer == self._worker_name and not self.plan.recorded:
             # A call to oneself: the other end is here. In a recorded pass it leaves all the same,
             # as a message, so that the next order has the same boundaries wherever the calls went.
@@ -289,10 +292,6 @@ class Part:
             return False
         self._departures.append(Departure(recv.peer, recv, recv.parts_of(cotangent)))
         return True
-
-    def _check_context(self, recv: RecvNode) -> None:
-        if recv.context is not self.context:
-            raise recv.stray(self.context.id)
 
     def _deliver(self, node: Any, gradient: Any, is_alone: bool) -> None:
         name = self.targets.get(node)
@@ -329,7 +328,8 @@ class Part:
         others = []
         while boundaries:
             recv = boundaries.pop()
-            self._check_context(recv)
+            if recv.context is not self.context:
+                raise recv.stray(self.context.id)
             if recv.peer == self._worker_name:
                 boundaries.extend(self._task.discover([self._send_of(recv.message_id)]))
             else:
@@ -353,13 +353,13 @@ class Part:
     def settle(self, succeeded: bool, why: str = "failed") -> None:
         """Makes the staged gradients visible, or drops them; `why` is what became of the pass."""
         if succeeded:
-            with self._turns:
-                self.context.add_gradients(self.staged)
-                if self._lent:
-                    self.context.gradients.update(self._given_back())
-                if not self.plan.keep_graph:
-                    self._forget_spent()
-                self._task.end()
+            # Whoever had a turn here has answered, so nobody has one any more.
+            self.context.add_gradients(self.staged)
+            if self._lent:
+                self.context.gradients.update(self._given_back())
+            if not self.plan.keep_graph:
+                self._forget_spent()
+            self._task.end()
         else:
             # It may still run here, and is not waited for: what it stages from now on, nobody looks
             # at. A fresh error also ends the cycle of this part, its own error and the frames.
@@ -369,7 +369,20 @@ class Part:
             self._take_back()
         self.staged, self._kept = {}, []
         self.asked.clear()
-        self.ended._settle(None, None)
+        # In this order: whoever asks for the future meanwhile looks afterwards.
+        self._is_over = True
+        if self._ended is not None:
+            self._ended._settle(None, None)
+
+    @property
+    def ended(self) -> Future[None]:
+        """Settled when the gradients became visible, or never will; made for the first to ask."""
+        with self.context.lock:
+            if self._ended is None:
+                self._ended = Future()
+        if self._is_over:
+            self._ended._settle(None, None)
+        return self._ended
 
     @property
     def has_lent(self) -> bool:

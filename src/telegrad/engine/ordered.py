@@ -107,6 +107,18 @@ class Crew(Protocol):
 class OrderedTask:
     """The state of one worker's part of a pass; see the module's docstring for the steps."""
 
+    watch: Callable[[str], AbstractContextManager[Any]] | None = None
+    """Entered with a node's name while it runs; None costs a comparison."""
+    check: Callable[[Any, Any], None] | None = None
+    """Called with each node that has run and its contributions."""
+    crew: Crew | None = None
+    """Who runs nodes side by side; None: they run here, one by one."""
+    is_goal: Callable[[Any], bool] | None = None
+    """Which nodes the pass is for; None for all."""
+    skipped: frozenset[Any] = frozenset()
+    """Nodes that lead to no goal."""
+    _leaving = 0
+
     def __init__(
         self,
         deliver: Callable[[Any, Cotangent, bool], None],
@@ -122,18 +134,8 @@ class OrderedTask:
         self.keep_graph = keep_graph
         self.recorded = recorded
         self.targets = targets
-        self.watch: Callable[[str], AbstractContextManager[Any]] | None = None
-        """Entered with a node's name while it runs; None costs a comparison."""
-        self.check: Callable[[Any, Any], None] | None = None
-        """Called with each node that has run and its contributions."""
         self.joined: dict[Any, Sequence[Any]] = {}
         """Boundaries that this pass goes on behind, with the edges they have in it."""
-        self.crew: Crew | None = None
-        """Who runs nodes side by side; None: they run here, one by one."""
-        self.is_goal: Callable[[Any], bool] | None = None
-        """Which nodes the pass is for; None for all."""
-        self.skipped: set[Any] = set()
-        """Nodes that lead to no goal."""
         self.ranks: dict[Any, int] = {}
         self.sums: dict[Any, Sum] = {}
         """Nodes that received something and have not run: after ``run``, those that wait."""
@@ -144,28 +146,27 @@ class OrderedTask:
         """Nodes that are ready with the only contribution they expected: nothing to sum."""
         self._expected: dict[Any, list[int]] = {}
         self._ready: list[Any] = []
-        self._leaving = 0
         self.live: dict[Any, None] = {}
         """What ``discover`` has marked: reached, and not run yet."""
 
     def count(self, entries: Iterable[Any]) -> None:
         """Ranks everything that the entries reach, and notes each node's contributors."""
         ranks, expected, joined = self.ranks, self._expected, self.joined
-        for entry in entries:
-            stack = [entry]
-            while stack:
-                node = stack.pop()
-                if node in ranks:
-                    continue
-                rank = ranks[node] = len(ranks)
-                edges = node.edges if not joined else joined.get(node, node.edges)
-                for edge in edges:
-                    if edge in expected:
-                        expected[edge].append(rank)
-                    else:
-                        expected[edge] = [rank]
-                if edges:
-                    stack.extend(reversed(edges))
+        stack = list(entries)
+        stack.reverse()
+        while stack:
+            node = stack.pop()
+            if node in ranks:
+                continue
+            rank = ranks[node] = len(ranks)
+            edges = node.edges if not joined else joined.get(node, node.edges)
+            for edge in edges:
+                if edge in expected:
+                    expected[edge].append(rank)
+                else:
+                    expected[edge] = [rank]
+            if edges:
+                stack.extend(reversed(edges))
         if self.is_goal is not None:
             self._skip_all_but(self.is_goal)
 
@@ -180,7 +181,7 @@ class OrderedTask:
                 if contributor not in needed:
                     needed.add(contributor)
                     stack.append(contributor)
-        self.skipped = {node for node in nodes if node not in needed}
+        self.skipped = frozenset(nodes) - needed
 
     def feed(self, node: Any, cotangent: Cotangent) -> None:
         """Adds a cotangent from outside; the node becomes ready if it expects nothing else."""
@@ -233,31 +234,23 @@ class OrderedTask:
             while ready or (crew is not None and crew.flying):
                 if self._leaving and (self._leaving >= most or clock() >= pause_at):
                     return
-                landed = None if crew is None or ready else crew.take_in()
-                if landed is not None:
-                    node, contributions, failure = landed
-                    if failure is not None:
-                        raise failure
-                    if not keep:
-                        node.release()
-                    edges = node.edges
-                elif not ready:
-                    return
-                else:
+                if ready:
                     node = ready.pop()
                     if node in done:
                         continue
                     done.add(node)
                     edges = node.edges if not joined else joined.get(node, node.edges)
                     cotangent = whole.pop(node) if node in whole else sums.pop(node).total
-                    is_alone = sys.getrefcount(cotangent) <= ALONE
                     if cotangent is None:
                         contributions = (None,) * len(edges)
                         if node.is_boundary and node not in joined:
                             # The other side waits for it: it must hear that nothing comes.
                             self._depart(node, None)
                     elif node.key < 0:
-                        self._finish_leaf(node, cotangent, is_alone)
+                        is_alone = sys.getrefcount(cotangent) <= ALONE
+                        if node.hooks is not None:
+                            cotangent, is_alone = node.before(cotangent), False
+                        self.deliver(node, cotangent, is_alone)
                         continue
                     elif is_plain and node.hooks is None and not node.is_boundary:
                         if node.freed:
@@ -274,6 +267,15 @@ class OrderedTask:
                             node.release()
                     else:
                         contributions = self._run_with_guests(node, cotangent, edges)
+                elif crew is None or (landed := crew.take_in()) is None:
+                    return
+                else:
+                    node, contributions, failure = landed
+                    if failure is not None:
+                        raise failure
+                    if not keep:
+                        node.release()
+                    edges = node.edges
                 cotangent = None
                 for edge, contribution in zip(edges, contributions):
                     if skipped and edge in skipped:
@@ -332,18 +334,10 @@ class OrderedTask:
         if self.depart(node, cotangent):
             self._leaving += 1
 
-    def _finish_leaf(self, leaf: Any, gradient: Cotangent, is_alone: bool) -> None:
-        if leaf.hooks is not None:
-            gradient = leaf.before(gradient)
-            is_alone = False
-        self.deliver(leaf, gradient, is_alone)
-
     def end(self) -> None:
-        """Lets go of the graph and of whoever made this task; nothing runs any more."""
+        """Lets go of whoever made this task, and goes with it; nothing runs any more."""
         self.deliver = self.depart = _ended
-        self.ranks, self.sums, self.done, self._whole = {}, {}, set(), {}
-        self._expected, self._ready, self.live = {}, [], {}
-        self.skipped, self.is_goal = set(), None
+        self.is_goal = None
 
     def discover(self, nodes: Iterable[Any]) -> list[Any]:
         """Marks what these nodes reach and has not run as live; gives the boundaries met first."""
