@@ -62,17 +62,19 @@ class Carrier:
         context: Context,
         roots: dict[Any, Any],
         plan: Plan,
-        targets: dict[Any, Any],
+        targets: dict[Any, Any] | None,
         mode: str,
         finish: Callable[[Part], None] | None,
     ) -> None:
         """Runs a pass to its end everywhere; `finish` is called before it is settled."""
         part = self._new_part(context, plan)
-        part.targets.update(targets)
+        if targets:
+            part.targets.update(targets)
         context.passes[plan.pass_id] = part
         report = Report()
         try:
-            self._find_targets(part)
+            if plan.targets:
+                self._find_targets(part, plan.targets)
             self._carry(part, lambda: part.start(roots), report, 1, None, [])
             waiting = report.who_waits()
             if waiting and mode == "fast":
@@ -222,8 +224,9 @@ class Carrier:
         part: Part | None = context.passes.get(plan.pass_id)
         if part is None:
             part = self._new_part(context, plan)
-            # Without the lock: a value may still be under way.
-            self._find_targets(part)
+            if plan.targets:
+                # Without the lock: a value may still be under way.
+                self._find_targets(part, plan.targets)
         with context.lock:
             if context.released:
                 raise PassAborted(f"pass {plan.pass_id} of context {context.id} {RELEASED}")
@@ -237,8 +240,8 @@ class Carrier:
         watch = None if observer is None else observer.running
         return Part(context, plan, self._worker.info, self._worker.host, self._pace, watch)
 
-    def _find_targets(self, part: Part) -> None:
-        for owner, reference in part.plan.targets or ():
+    def _find_targets(self, part: Part, targets: list[tuple[int, int]]) -> None:
+        for owner, reference in targets:
             if owner == self._worker.id:
                 value = self._worker.references.value(reference).wait(self._questions.patience)
                 part.want(foreign.node_of_referent(value), reference)

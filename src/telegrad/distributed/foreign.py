@@ -135,7 +135,10 @@ def adopted(values: Any, *, are_gradients: bool = False) -> Any:
     if values is None or isinstance(values, Tensor):
         return values
     if isinstance(values, (list, tuple)):
-        return [adopted(value, are_gradients=are_gradients) for value in values]
+        return [
+            value if isinstance(value, Tensor) else adopted(value, are_gradients=are_gradients)
+            for value in values
+        ]
     found = framework_of(values)
     if found is None:
         return values

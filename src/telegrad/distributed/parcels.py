@@ -40,11 +40,13 @@ class Parcels:
         arrays: list[Any] = []
         for departure in group:
             parts, recv = departure.parts, departure.recv
-            places = [i for i, part_ in enumerate(parts) if part_ is not None]
-            values = [parts[i] for i in places]
-            for i, value in enumerate(values):
-                if isinstance(value, Tensor) and value.tangents:
-                    values[i] = held(value)
+            places: list[int] = []
+            values: list[Any] = []
+            for place, value in enumerate(parts):
+                if value is not None:
+                    is_dual = isinstance(value, Tensor) and value.tangents
+                    places.append(place)
+                    values.append(held(value) if is_dual else value)
             extra = facts = None
             if part.plan.recorded:
                 path = (AFTER, *part.plan.path, *recv.path)

@@ -1,7 +1,6 @@
 """Starting passes on one worker: from checked roots to a pass that has ended everywhere."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any, Final
 
 from telegrad.distributed import foreign
@@ -65,8 +64,11 @@ class Runner:
             served,
         )
         observer = self._worker.observer
-        with nullcontext() if observer is None else observer.running(PASS_NAME, context.id):
-            self._carrier.run(context, roots, plan, targets or {}, mode, finish)
+        if observer is None:
+            self._carrier.run(context, roots, plan, targets, mode, finish)
+            return
+        with observer.running(PASS_NAME, context.id):
+            self._carrier.run(context, roots, plan, targets, mode, finish)
 
     def _next_path(self, context: Context) -> Path:
         """The place in the program of a pass that starts now.

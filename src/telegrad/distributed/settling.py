@@ -13,7 +13,7 @@ context stands in for it, which a context does not outlive:
    has the home do so: then nobody has any gradients of it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -61,10 +61,15 @@ class Settling:
     def _tell_others(
         self, context: Context, pass_id: int, names: Iterable[str], succeeded: bool
     ) -> None:
-        # The home first: it is asked by those whom word does not reach because this worker dies.
-        others: list[str | int] = [] if self._is_home(context) else [context.home_id]
         # Listed only now: whoever makes itself known from here on is answered.
-        others += [x for x in list(names) if x != self._worker.name and not context.is_home(x)]
+        met = list(names)
+        if self._worker.name in met:
+            met.remove(self._worker.name)
+        others: Sequence[str | int] = met
+        if not self._is_home(context):
+            # The home first: it is asked by those whom word does not reach because this worker
+            # dies.
+            others = [context.home_id, *[x for x in met if not context.is_home(x)]]
         notice = [context.id, pass_id, succeeded, []]
         missed = [to for to in others if not tell(self._worker, to, SETTLE, notice)]
         if missed and succeeded:
