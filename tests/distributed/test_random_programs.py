@@ -65,15 +65,14 @@ def test_the_bits_do_not_tell_how_many_gradients_left_together(most, riding, mon
             same_bits(run_once(seed, placement, rng.randrange(10**6)), reference)
 
 
-class AnyOrder(list):
+class AnyOrder(dict):
     """What is ready to run, of which any may be next."""
 
     rng = random.Random(1)
 
-    def pop(self):
-        i = self.rng.randrange(len(self))
-        self[i], self[-1] = self[-1], self[i]
-        return super().pop()
+    def popitem(self):
+        node = self.rng.choice(list(self))
+        return node, self.pop(node)
 
 
 def test_the_bits_do_not_tell_in_which_order_nodes_ran(monkeypatch):

@@ -142,10 +142,9 @@ class OrderedTask:
         self.done: set[Any] = set()
         self.retained: list[tuple[Retain, Cotangent]] = []
         """Gradients of values that retain theirs, for ``keep_retained``."""
-        self._whole: dict[Any, Cotangent | None] = {}
-        """Nodes that are ready with the only contribution they expected: nothing to sum."""
         self._expected: dict[Any, list[int]] = {}
-        self._ready: list[Any] = []
+        self._ready: dict[Any, Cotangent | None] = {}
+        """Nodes that can run, with their whole cotangents; the last is the next."""
         self.live: dict[Any, None] = {}
         """What ``discover`` has marked: reached, and not run yet."""
 
@@ -185,20 +184,20 @@ class OrderedTask:
 
     def feed(self, node: Any, cotangent: Cotangent) -> None:
         """Adds a cotangent from outside; the node becomes ready if it expects nothing else."""
-        whole = self._whole
+        ready = self._ready
         if self.skipped and node in self.skipped:
             return
-        if node in whole:
-            whole[node] = whole[node] + cotangent
-            return
-        if node not in self._expected and node not in self.done:
-            whole[node] = cotangent
-            self._ready.append(node)
-            return
-        total = self._sum_of(node)
-        total.add_now(cotangent)
-        if total.is_complete:
-            self._ready.append(node)
+        if node in ready:
+            ready[node] = ready[node] + cotangent
+        elif node not in self._expected and node not in self.done:
+            # Nothing to sum.
+            ready[node] = cotangent
+        else:
+            total = self._sum_of(node)
+            total.add_now(cotangent)
+            # One that has run waits for ever: the pass can't end as if this had not come.
+            if total.is_complete and node not in self.done:
+                ready[node] = self.sums.pop(node).total
 
     def _sum_of(self, node: Any) -> Sum:
         found = self.sums.get(node)
@@ -225,7 +224,7 @@ class OrderedTask:
         self._leaving = 0
         node: Any = None
         contributions: Any
-        ready, sums, done, whole = self._ready, self.sums, self.done, self._whole
+        ready, sums, done = self._ready, self.sums, self.done
         ranks, expected, joined = self.ranks, self._expected, self.joined
         recorded, keep, skipped = self.recorded, self.keep_graph, self.skipped
         is_plain = self.watch is None and self.check is None and not self.targets
@@ -235,12 +234,9 @@ class OrderedTask:
                 if self._leaving and (self._leaving >= most or clock() >= pause_at):
                     return
                 if ready:
-                    node = ready.pop()
-                    if node in done:
-                        continue
+                    node, cotangent = ready.popitem()
                     done.add(node)
                     edges = node.edges if not joined else joined.get(node, node.edges)
-                    cotangent = whole.pop(node) if node in whole else sums.pop(node).total
                     if cotangent is None:
                         contributions = (None,) * len(edges)
                         if node.is_boundary and node not in joined:
@@ -281,13 +277,14 @@ class OrderedTask:
                     if skipped and edge in skipped:
                         continue
                     if edge not in sums and len(expected[edge]) == 1:
-                        whole[edge] = contribution
-                    else:
-                        total = self._sum_of(edge)
-                        total.add(ranks[node], contribution)
-                        if not total.is_complete:
-                            continue
-                    ready.append(edge)
+                        # Nothing to sum.
+                        ready[edge] = contribution
+                        continue
+                    total = self._sum_of(edge)
+                    total.add(ranks[node], contribution)
+                    if total.is_complete:
+                        ready[edge] = sums.pop(edge).total
+                        del total
                 contributions = contribution = None
         except Exception as error:
             # A leaf has nothing to explain: what failed is a hook of it.
@@ -374,7 +371,7 @@ class OrderedTask:
                 total.expected = kept
                 total.fold()
                 if total.is_complete:
-                    self._ready.append(node)
+                    self._ready[node] = self.sums.pop(node).total
         self.live = {}
 
 
