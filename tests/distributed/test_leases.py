@@ -254,15 +254,16 @@ def test_a_pass_and_who_waits_for_it_are_told_that_the_context_was_released(simu
         asked.wait()
 
 
-@pytest.mark.parametrize("step", [(Carrier, "_find_targets"), (Parcels, "unpack")])
+@pytest.mark.parametrize("step", [(Carrier, "_new_part"), (Parcels, "unpack")])
 def test_a_part_that_begins_as_its_context_is_released_says_so_and_is_not_kept(step, monkeypatch):
     found, before = [], getattr(*step)
 
-    def release_meanwhile(self, part, *args):
+    def release_meanwhile(self, what, *args):
         if rpc.current_worker().name == "b":
-            found.append(part.context)
-            autograd_of(rpc.current_worker()).leases.release(part.context.id)
-        return before(self, part, *args)
+            context = getattr(what, "context", what)
+            found.append(context)
+            autograd_of(rpc.current_worker()).leases.release(context.id)
+        return before(self, what, *args)
 
     @on_workers("main", "b")
     def test():

@@ -44,7 +44,7 @@ class Node:
         self.world, self.name, self.info, self.id = world, name, WORKERS[name], WORKERS[name].id
         self.is_alive = True
         self.lost, self.services, self.callbacks, self.tasks = set(), {}, [], []
-        self.worker = self
+        self.worker = self.outgoing = self
         self.host = SimpleNamespace(start=self.tasks.append)
         self.peers = SimpleNamespace(get=self.peer)
         self.contexts = Contexts(name)
@@ -67,8 +67,7 @@ class Node:
         lost = ConnectionError("dead") if name in self.lost else None
         return SimpleNamespace(name=name, outgoing=path, lost=lost)
 
-    def notify_service(self, to, service, header):
-        peer = self.find(to)
+    def notify(self, peer, service, header):
         if peer.outgoing is None and not self.world.nodes[peer.name].is_alive:
             raise ConnectionError("dead")
         self.world.met.add(frozenset((self.name, peer.name)))

@@ -31,6 +31,10 @@ _REMEMBERED = 4096
 class Context:
     """One worker's part of a context."""
 
+    pass_count = 0
+    """How many passes this worker started at no place of the program."""
+    released = False
+
     def __init__(self, contexts: "Contexts", context_id: int, introduced_by: str | None) -> None:
         self._contexts = contexts
         self.id = context_id
@@ -52,9 +56,6 @@ class Context:
         """The passes that have ended, and whether they succeeded: late messages are dropped."""
         self.doubted: dict[int, None] = {}
         """The passes that someone asked the end of."""
-        self.pass_count = 0
-        """How many passes this worker started at no place of the program."""
-        self.released = False
 
     @property
     def home_id(self) -> int:
@@ -84,11 +85,10 @@ class Context:
     def add_gradients(self, staged: dict[Tensor, Tensor]) -> None:
         """Makes the gradients of a pass that succeeded visible: all of them or, on error, none."""
         with self.lock:
-            sums = {}
-            for leaf, gradient in staged.items():
-                old = self.gradients.get(leaf)
-                sums[leaf] = gradient if old is None else added(old, gradient)
-            self.gradients.update(sums)
+            old = self.gradients
+            if old:
+                staged = {x: added(old[x], g) if x in old else g for x, g in staged.items()}
+            old.update(staged)
 
 
 class Place:

@@ -104,7 +104,8 @@ class LevelBook:
             del self._by_id[number]
             told = self._told.pop(number)
             self._remember_closed(number)
-        pass_on(self._worker, told, CLOSED, number)
+        for name in told:
+            pass_on(self._worker, name, CLOSED, number)
 
     def _remember_closed(self, number: int) -> None:
         self._closed[number] = None
@@ -179,7 +180,7 @@ class LevelBook:
             if told is not None:
                 told[request.frm.name] = None
         if told is None:
-            pass_on(self._worker, [request.frm.name], CLOSED, number)
+            pass_on(self._worker, request.frm.name, CLOSED, number)
 
     def facts_of(self, tangents: Any, to: str, arrays: list[Any]) -> list[Any]:
         """Describes tangents for a message to `to`; appends their arrays."""

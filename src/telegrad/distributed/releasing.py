@@ -58,7 +58,8 @@ class Leases:
         others = [name for name in list(context.known) if name not in heard]
         if context.home_id == worker.id:
             told = [worker.name, *(name for name in others if has_path(worker, name))]
-        pass_on(worker, others, RELEASE, [context_id, list(told)])
+        for name in others:
+            pass_on(worker, name, RELEASE, [context_id, told])
 
     def _on_release(self, request: ServiceRequest) -> None:
         context_id, told = convert(request.header, tuple[int, list[str]])
@@ -86,6 +87,6 @@ class Leases:
     def _on_held(self, request: ServiceRequest) -> None:
         context = self._recorder.contexts.find(convert(request.header, int))
         if context is None:
-            pass_on(self._worker, [request.frm.name], RELEASE, [request.header, []])
+            pass_on(self._worker, request.frm.name, RELEASE, [request.header, []])
         else:
             context.meet(request.frm)

@@ -104,8 +104,8 @@ class Settling:
         context = self._recorder.contexts.find(context_id)
         if context is None:
             return
-        if missed:
-            pass_on(self._worker, missed, SETTLE, [context_id, pass_id, succeeded, []])
+        for name in missed:
+            pass_on(self._worker, name, SETTLE, [context_id, pass_id, succeeded, []])
         try:
             is_news = self._settle_here(context, pass_id, succeeded)
         except BaseException:
@@ -134,8 +134,9 @@ class Settling:
         self, context: Context, pass_id: int, succeeded: bool, heard_from: str | None = None
     ) -> None:
         heard = (self._worker.name, heard_from)
-        others = [name for name in list(context.known) if name not in heard]
-        pass_on(self._worker, others, SETTLE, [context.id, pass_id, succeeded, []])
+        for name in list(context.known):
+            if name not in heard:
+                pass_on(self._worker, name, SETTLE, [context.id, pass_id, succeeded, []])
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
         for context in self._recorder.contexts.all():
@@ -182,7 +183,7 @@ class Settling:
                 succeeded = False
         if succeeded is not None:
             notice = [context_id, pass_id, succeeded, []]
-            pass_on(self._worker, [request.frm.name], SETTLE, notice)
+            pass_on(self._worker, request.frm.name, SETTLE, notice)
 
     def _ask_root(self, root: int, context: Context, pass_id: int) -> None:
         """Makes sure that the home hears from the root of a pass, or of its end."""

@@ -3,7 +3,6 @@
 One that is lost is not dialled: what it had went with it.
 """
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -30,10 +29,9 @@ def has_path(worker: Worker, name: str) -> bool:
     return peer is not None and peer.outgoing is not None and not peer.outgoing.closed
 
 
-def pass_on(worker: Worker, names: Iterable[str], service: str, header: Any) -> None:
-    """Tells several, on a thread of its own where one must be dialled: that may take long."""
-    for name in names:
-        if has_path(worker, name):
-            tell(worker, name, service, header)
-        else:
-            worker.host.start(partial(tell, worker, name, service, header))
+def pass_on(worker: Worker, name: str, service: str, header: Any) -> None:
+    """Tells one of several, on a thread of its own if it must be dialled: that may take long."""
+    if has_path(worker, name):
+        tell(worker, name, service, header)
+    else:
+        worker.host.start(partial(tell, worker, name, service, header))
