@@ -13,37 +13,47 @@ __all__ = ["Turns"]
 
 
 class Turns:
-    """One at a time, first come, first served; used in a ``with`` statement."""
+    """One at a time; those who have to wait, in the order in which they came.
 
-    __slots__ = ("_guard", "_is_taken", "_waiting")
+    Used in a ``with`` statement.
+    """
+
+    __slots__ = ("_turn", "_waiting")
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._is_taken = False
+        self._turn = threading.Lock()
         self._waiting: deque[Future[None]] = deque()
 
     def __enter__(self) -> None:
-        with self._guard:
-            if not self._is_taken:
-                self._is_taken = True
-                return
-            mine: Future[None] = Future()
-            self._waiting.append(mine)
+        if self._turn.acquire(False):
+            return
+        mine: Future[None] = Future()
+        self._waiting.append(mine)
+        # Whoever had the turn may have left before it saw this one.
+        self._pass_on()
         try:
             mine.wait()
         except BaseException:
             # It gives up (its worker shuts down): a turn that came meanwhile goes to the next.
-            with self._guard:
-                if mine in self._waiting:
-                    self._waiting.remove(mine)
-                    raise
-            self.__exit__()
+            try:
+                self._waiting.remove(mine)
+            except ValueError:
+                self.__exit__()
             raise
 
     def __exit__(self, *exception: object) -> None:
-        with self._guard:
-            if not self._waiting:
-                self._is_taken = False
-                return
-            following = self._waiting.popleft()
-        following._settle(None, None)
+        self._turn.release()
+        if self._waiting:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Gives the turn, if nobody has it, to whoever has waited longest."""
+        while self._waiting and self._turn.acquire(False):
+            try:
+                following = self._waiting.popleft()
+            except IndexError:
+                # It gave up. Who came meanwhile found the turn taken: look again.
+                self._turn.release()
+                continue
+            following._settle(None, None)
+            return
