@@ -27,6 +27,7 @@ from telegrad.rpc.protocol.budget import COUNTED_FROM
 from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.wire.frames import (
     CALL,
+    KINDS,
     PLACED,
     PLACED_ENTRY,
     PREFIX,
@@ -35,6 +36,7 @@ from telegrad.rpc.wire.frames import (
     Buffer,
     Frame,
     Placement,
+    check_prefix,
     parse_prefix,
     split_body,
     split_table,
@@ -106,8 +108,10 @@ class FrameReader:
             if not self._fill(_PREFIX_BYTES, deadline):
                 return None
             start = self._start
-        fields = parse_prefix(self._room, start, self._limits)
+        fields = PREFIX.unpack_from(self._room, start)
         kind, flags, count, header, body, ident, parent = fields
+        if count or body or header > self._limits.header_bytes or kind not in KINDS:
+            check_prefix(fields, self._limits)
         total = _PREFIX_BYTES + header + body
         if total >= COUNTED_FROM:
             if self._admission is not None and kind in (CALL, SERVICE):

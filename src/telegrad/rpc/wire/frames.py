@@ -30,6 +30,7 @@ __all__ = [
     "CREATES",
     "FAILURE",
     "HELLO",
+    "KINDS",
     "NOTICE",
     "PING",
     "PLACED",
@@ -43,6 +44,7 @@ __all__ = [
     "Buffer",
     "Frame",
     "Placement",
+    "check_prefix",
     "pack",
     "parse_prefix",
     "split_body",
@@ -63,7 +65,7 @@ PING: Final = 7
 PONG: Final = 8
 BYE: Final = 9  # this worker leaves on purpose
 HELLO: Final = 10  # who dialled, and where it listens
-_KINDS = range(CALL, HELLO + 1)
+KINDS: Final = range(CALL, HELLO + 1)  # on the wire
 
 # Flags.
 PLACED: Final = 1  # some buffers lie in shared memory
@@ -159,22 +161,25 @@ def parse_prefix(
 ) -> tuple[int, int, int, int, int, int, int]:
     """Return the prefix's fields, or raise ProtocolViolation if no peer of ours sends them."""
     fields = PREFIX.unpack_from(view, offset)
+    check_prefix(fields, limits)
+    return fields
+
+
+def check_prefix(fields: tuple[int, int, int, int, int, int, int], limits: Limits) -> None:
+    """Raise ProtocolViolation for the fields of a prefix that no peer of ours sends."""
     kind, _, count, header, body, _, _ = fields
-    if kind not in _KINDS:
+    if kind not in KINDS:
         raise ProtocolViolation(f"expected a frame of kind 1 to {HELLO}, got kind {kind}")
     if header > limits.header_bytes:
         raise ProtocolViolation(
             f"a header of {header} bytes is larger than the {limits.header_bytes} agreed on"
         )
-    if not body and not count:
-        return fields
     if body > limits.payload_bytes + count * _MOST_BESIDE:
         raise ProtocolViolation(
             f"a payload of {body} bytes is larger than the {limits.payload_bytes} agreed on"
         )
-    if not body or not count:
+    if bool(body) != bool(count):
         raise ProtocolViolation(f"{count} buffers can't fill a body of {body} bytes")
-    return fields
 
 
 def split_body(body: memoryview, count: int, flags: int) -> list[memoryview | Placement]:
