@@ -80,7 +80,7 @@ def test_the_bits_do_not_tell_in_which_order_nodes_ran(monkeypatch):
 
     def init_in_any_order(task, *args, **options):
         init(task, *args, **options)
-        task._ready = AnyOrder()
+        task.ready = AnyOrder()
 
     rng = random.Random(5)
     for seed in range(amount(60, 3000)):

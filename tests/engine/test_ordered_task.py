@@ -260,7 +260,7 @@ def test_a_pass_pauses_after_so_many_departures_and_goes_on() -> None:
         rounds = []
         task.run(most)
         rounds.append(len(log.departed))
-        while task.is_paused:
+        while task.ready:
             task.run(most)
             rounds.append(len(log.departed))
         assert rounds == [min(most * (i + 1), 5) for i in range(-(-5 // most))]
@@ -283,7 +283,7 @@ def test_a_pass_pauses_when_one_is_to_leave_and_the_time_has_come() -> None:
     assert (log.ran, log.departed) == (["root", "work 1"], {"recv": 10})
     task.run(pause_at=2, clock=lambda: len(log.ran))
     assert log.delivered == {"x": 10}
-    assert not task.is_paused
+    assert not task.ready
 
 
 class FakeCrew:

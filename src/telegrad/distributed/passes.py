@@ -204,7 +204,7 @@ class Part:
 
     def go_on(self) -> tuple[list[Departure], int]:
         """Runs on after a pause; if only the crew is at work, when one of it is done."""
-        if self._crew is not None and not self._task.is_paused:
+        if self._crew is not None and not self._task.ready:
             self._crew.wait()
         with self._turns:
             return self._run()
@@ -256,7 +256,7 @@ class Part:
     @property
     def is_paused(self) -> bool:
         """Whether there is more to run; what is to leave should not wait for it."""
-        return self._task.is_paused or (self._crew is not None and self._crew.flying > 0)
+        return bool(self._task.ready) or (self._crew is not None and self._crew.flying > 0)
 
     def _send_of(self, message_id: int) -> SendNode:
         send = self.context.sends.get(message_id)

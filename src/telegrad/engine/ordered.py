@@ -143,8 +143,8 @@ class OrderedTask:
         self.retained: list[tuple[Retain, Cotangent]] = []
         """Gradients of values that retain theirs, for ``keep_retained``."""
         self._expected: dict[Any, list[int]] = {}
-        self._ready: dict[Any, Cotangent | None] = {}
-        """Nodes that can run, with their whole cotangents; the last is the next."""
+        self.ready: dict[Any, Cotangent | None] = {}
+        """Nodes that can run, with their whole cotangents; the last is the next. For looking at."""
         self.live: dict[Any, None] = {}
         """What ``discover`` has marked: reached, and not run yet."""
 
@@ -184,7 +184,7 @@ class OrderedTask:
 
     def feed(self, node: Any, cotangent: Cotangent) -> None:
         """Adds a cotangent from outside; the node becomes ready if it expects nothing else."""
-        ready = self._ready
+        ready = self.ready
         if self.skipped and node in self.skipped:
             return
         if node in ready:
@@ -205,11 +205,6 @@ class OrderedTask:
             found = self.sums[node] = Sum(self._expected.get(node, []))
         return found
 
-    @property
-    def is_paused(self) -> bool:
-        """Whether something is ready to run."""
-        return bool(self._ready)
-
     @silent
     def run(
         self,
@@ -224,7 +219,7 @@ class OrderedTask:
         self._leaving = 0
         node: Any = None
         contributions: Any
-        ready, sums, done = self._ready, self.sums, self.done
+        ready, sums, done = self.ready, self.sums, self.done
         ranks, expected, joined = self.ranks, self._expected, self.joined
         recorded, keep, skipped = self.recorded, self.keep_graph, self.skipped
         is_plain = self.watch is None and self.check is None and not self.targets
@@ -248,7 +243,12 @@ class OrderedTask:
                             cotangent, is_alone = node.before(cotangent), False
                         self.deliver(node, cotangent, is_alone)
                         continue
-                    elif is_plain and node.hooks is None and not node.is_boundary:
+                    elif not is_plain or node.hooks is not None or (joined and node in joined):
+                        contributions = self._run_with_guests(node, cotangent, edges)
+                    elif node.is_boundary:
+                        self._depart(node, cotangent)
+                        continue
+                    else:
                         if node.freed:
                             raise freed_error(node)
                         if crew is not None:
@@ -261,8 +261,6 @@ class OrderedTask:
                             contributions = node.pull(cotangent)
                         if not keep:
                             node.release()
-                    else:
-                        contributions = self._run_with_guests(node, cotangent, edges)
                 elif crew is None or (landed := crew.take_in()) is None:
                     return
                 else:
@@ -293,7 +291,7 @@ class OrderedTask:
             raise
 
     def _run_with_guests(self, node: Any, cotangent: Cotangent, edges: Sequence[Any]) -> Any:
-        """Runs a node that is a boundary, or that hooks, targets or a profiler look at."""
+        """Runs a node that hooks, targets or a profiler look at, or a boundary that leads on."""
         hooks = node.hooks
         if hooks is not None:
             cotangent = node.before_capture(cotangent)
@@ -371,7 +369,7 @@ class OrderedTask:
                 total.expected = kept
                 total.fold()
                 if total.is_complete:
-                    self._ready[node] = self.sums.pop(node).total
+                    self.ready[node] = self.sums.pop(node).total
         self.live = {}
 
 
