@@ -41,24 +41,24 @@ class Parcels:
         for departure in group:
             parts, recv = departure.parts, departure.recv
             places: list[int] = []
-            values: list[Any] = []
-            for place, value in enumerate(parts):
-                if value is not None:
-                    is_dual = isinstance(value, Tensor) and value.tangents
-                    places.append(place)
-                    values.append(held(value) if is_dual else value)
+            values: list[Tensor] = []
             extra = facts = None
-            if part.plan.recorded:
-                path = (AFTER, *part.plan.path, *recv.path)
-                extra = self._recorder.give(part.context, to, values, path)
-            for place, value in zip(places, values):
+            for place, value in enumerate(parts):
+                if value is None:
+                    continue
+                places.append(place)
                 if not isinstance(value, Tensor):
                     arrays.append(np.asarray(value))
                     continue
                 arrays.append(value.array)
                 if value.tangents:
+                    value = held(value)
                     facts = facts or {}
                     facts[place] = self._recorder.levels.facts_of(value.tangents, to, arrays)
+                values.append(value)
+            if part.plan.recorded:
+                path = (AFTER, *part.plan.path, *recv.path)
+                extra = self._recorder.give(part.context, to, values, path)
             entries.append([recv.message_id, len(parts), places, facts, extra])
         return entries, arrays
 
