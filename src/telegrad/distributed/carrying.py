@@ -12,6 +12,7 @@ futures, so threads grow on demand and virtual time can pass.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -75,7 +76,7 @@ class Carrier:
         try:
             if plan.targets:
                 self._find_targets(part, plan.targets)
-            self._carry(part, lambda: part.start(roots), report, 1, None, [])
+            self._carry(part, partial(part.start, roots), report, 1, None, [])
             waiting = report.who_waits()
             if waiting and mode == "fast":
                 raise self._unused_calls(part, waiting, report)
@@ -264,7 +265,7 @@ class Carrier:
         raw_plan, phase, entries = request.header[1]
         part = self._part(raw_plan)
         feeds = self._parcels.unpack(part, entries, request.arrays)
-        self._carry_for(request, part, lambda: part.receive(feeds, phase), phase)
+        self._carry_for(request, part, partial(part.receive, feeds, phase), phase)
 
     def _on_resume(self, request: ServiceRequest) -> None:
         part = self._part(request.header[1])

@@ -34,18 +34,14 @@ _MOMENT: Final = 0.02
 class Question:
     """One that was asked and not answered yet."""
 
-    __slots__ = ("_asked_by", "_call", "_had_moment", "_number")
+    __slots__ = ("_asked_by", "_had_moment", "_number", "answer")
 
     def __init__(self, asked_by: "Questions", call: Call, number: int) -> None:
         self._asked_by = asked_by
-        self._call = call
+        self.answer = call
+        """Settled when the answer has been read."""
         self._had_moment = False
         self._number = number
-
-    @property
-    def answer(self) -> Future[Any]:
-        """Settled when the answer has been read."""
-        return self._call
 
     def wait(self) -> tuple[Any, list[Any]]:
         """The answer's header and arrays; the other side's exception if it failed."""
@@ -53,10 +49,10 @@ class Question:
         try:
             while True:
                 try:
-                    answer: tuple[Any, list[Any]] = self._call.wait(patience)
+                    answer: tuple[Any, list[Any]] = self.answer.wait(patience)
                     return answer
                 except CallTimeout:
-                    if self._call._done:
+                    if self.answer._done:
                         raise
                     self._check_worked_on(patience)
         finally:
@@ -65,10 +61,10 @@ class Question:
             del self
 
     def _check_worked_on(self, patience: float | None) -> None:
-        if self._asked_by.is_working(self._call.to, self._number) or self._call._done:
+        if self._asked_by.is_working(self.answer.to, self._number) or self.answer._done:
             return
         raise CallTimeout(
-            f"worker {self._call.to.name!r} did not answer a message of a backward pass within "
+            f"worker {self.answer.to.name!r} did not answer a message of a backward pass within "
             f"{patience} s and no longer works on it: the message or its answer was lost; run the "
             "pass again (with retain_graph=True the first time, so that it can be)"
         ) from None
@@ -108,11 +104,11 @@ class Questions:
         """Takes the question to wait for next out of the list: an answered one, or the first."""
         if len(asked) == 1:
             return asked.pop()
-        following = next((each for each in asked if each._call._done), asked[0])
-        if not following._call._done and not following._had_moment:
+        following = next((each for each in asked if each.answer._done), asked[0])
+        if not following.answer._done and not following._had_moment:
             following._had_moment = True
-            self._wait(following._call, _MOMENT, following)
-        if not following._call._done:
+            self._wait(following.answer, _MOMENT, following)
+        if not following.answer._done:
             following = self._first_answered(asked)
         asked.remove(following)
         return following
@@ -122,12 +118,12 @@ class Questions:
         some: Future[None] = Future()
         tell = Quick(lambda _: some._settle(None, None))
         for question in asked:
-            question._call.add_done_callback(tell)
+            question.answer.add_done_callback(tell)
         try:
             while True:
-                answered = [question for question in asked if question._call._done]
+                answered = [question for question in asked if question.answer._done]
                 for question in answered:
-                    if question._call.exception() is not None:
+                    if question.answer.exception() is not None:
                         return question
                 if answered:
                     return answered[0]
@@ -138,12 +134,12 @@ class Questions:
         finally:
             # One that is open for long would gather those of each time that it is waited for.
             for question in asked:
-                question._call._forget_callback(tell)
+                question.answer._forget_callback(tell)
 
     def _wait(self, future: Future[Any], timeout: float | None, question: Question) -> None:
         """Waits for the future or the time; to those who watch, it is the question's wait."""
         observer = self._worker.observer
-        with nullcontext() if observer is None else observer.waiting(question._call):
+        with nullcontext() if observer is None else observer.waiting(question.answer):
             self._worker.host.wait(future, timeout)
 
     def is_working(self, on: WorkerInfo, number: int) -> bool:

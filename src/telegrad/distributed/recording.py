@@ -212,7 +212,10 @@ class Recorder:
         if slots:
             message_id = self._send_node(context, to, edges, path)
             for i, value in enumerate(values):
-                if isinstance(value, Tensor) and value.node is not None:
+                # Where it arrives, a Tensor becomes what the message says; a Parameter would stay
+                # one, and is none there.
+                is_other = type(value) is not Tensor and isinstance(value, Tensor)
+                if is_other and value.node is not None:
                     values[i] = wrap(value.array)
         for i, dual in duals.items():
             if isinstance(values[i], Tensor):

@@ -33,4 +33,4 @@ class Report:
 
     def who_waits(self) -> list[str]:
         """The workers where some node waits."""
-        return [worker for worker, count in self.waiting.items() if count]
+        return [worker for worker, count in self.waiting.items() if count] if self.waiting else []

@@ -111,7 +111,10 @@ def register() -> None:
 
 
 def _to_parts(tensor: Tensor) -> tuple[list[Any], int]:
-    return [_in_host_memory(tensor)], _history_of(tensor)
+    array = tensor.array
+    if type(array) is not np.ndarray:
+        array = _in_host_memory(tensor)
+    return [array], _history_of(tensor)
 
 
 def _history_of(tensor: Tensor) -> int:

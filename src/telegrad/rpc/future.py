@@ -196,6 +196,8 @@ class Future(Generic[T]):
             self._value = value
             self._error = error
             self._done = True
+            if self._sleepers is None and self._callbacks is None and self._source is None:
+                return True
             sleepers, self._sleepers = self._sleepers, None
             callbacks, self._callbacks = self._callbacks, None
             # Not dropped before this returns: with its callbacks, objects of the user's may go.

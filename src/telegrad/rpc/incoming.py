@@ -249,7 +249,7 @@ class Incoming:
             result = function(*args, **kwargs)
         else:
             result = self._call(endpoint, frame, function, args, kwargs)
-        if is_async_execution(function):
+        if getattr(function, _ASYNC, False):
             self._answer_later(endpoint, frame.ident, result)
             return None
         if isinstance(result, Future):
@@ -318,7 +318,7 @@ class Incoming:
             if extra is None:
                 return worker.codec.nothing, []
             parcel = worker.codec.pack_result(None)
-        export = worker.references.exporter(endpoint, number) if parcel.slots else None
+        export = partial(worker.references.export, endpoint, number) if parcel.slots else None
         try:
             return worker.codec.seal(parcel, extra, export)
         except BaseException:
@@ -352,7 +352,10 @@ class Incoming:
     def answer_service(self, endpoint: Endpoint, number: int, header: Any, content: Arrays) -> None:
         """Answer a service's message."""
         data, buffers = seal_message("", header, content)
-        self._send(endpoint, frames.ANSWER, number, data, buffers)
+        try:
+            endpoint.send(frames.ANSWER, 0, number, 0, data, buffers)
+        except (OSError, EOFError) as error:
+            self._worker.endpoint_lost(endpoint, error)
 
     def answer_failure(self, endpoint: Endpoint, number: int, error: BaseException) -> None:
         """Answer a call or a service's message with an exception."""

@@ -96,7 +96,8 @@ class Outgoing:
             if endpoint is None or endpoint.closed:
                 endpoint = worker.path_to(peer, deadline)
         call = Call(worker, endpoint, deadline, function)
-        call.creates = creates
+        if creates:
+            call.creates = creates
         if said is not None:
             call.said = said
         interceptor = worker.interceptor
@@ -108,7 +109,7 @@ class Outgoing:
                 raise
         known = parcel.code is not None and endpoint.sent_code.get(parcel.function) is True
         try:
-            export = worker.references.exporter(endpoint, call) if parcel.slots else None
+            export = partial(worker.references.export, endpoint, call) if parcel.slots else None
             header, buffers = worker.codec.seal(parcel, call.extra, export, known)
             if parcel.code is not None and not known:
                 call.code = parcel.function
@@ -206,7 +207,9 @@ class Outgoing:
         peer = worker.find(to)
         deadline = self.deadline(timeout)
         data, buffers = seal_message(name, header, arrays)
-        endpoint = worker.path_to(peer, deadline)
+        endpoint = peer.outgoing
+        if endpoint is None or endpoint.closed:
+            endpoint = worker.path_to(peer, deadline)
         call = Call(worker, endpoint, deadline, name)
         call.is_service = True
         self._begin(call, SERVICE, WAITING if waits else 0, 0, data, buffers)

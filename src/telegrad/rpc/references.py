@@ -192,11 +192,8 @@ class References:
 
     # Travelling.
 
-    def exporter(self, endpoint: Endpoint, carrier: "Call | int") -> Callable[[Any], list[Any]]:
-        """Return what turns references into descriptors in a call, or in the answer to a number."""
-        return partial(self._export, endpoint, carrier)
-
-    def _export(self, endpoint: Endpoint, carrier: "Call | int", reference: Any) -> list[Any]:
+    def export(self, endpoint: Endpoint, carrier: "Call | int", reference: Any) -> list[Any]:
+        """Return the descriptor of a reference in a call, or in the answer to a number."""
         if not isinstance(reference, RRef) or reference._worker is not self._worker:
             raise UsageError(f"{reference!r} belongs to another worker of this process")
         fork = self._worker.next_id()

@@ -112,13 +112,12 @@ class Link(Outlet):
         can_nest = serving.depth < _DEEPEST_STACK
         while not future._done:
             task = self._lead_until(future, number, deadline, can_nest, leads)
+            if task is None:
+                return
             leads = False
-            if task is _follow:
-                if not self._follow(future, number, deadline, can_nest):
-                    return
-            elif task is not None:
+            if task is not _follow:
                 self._run_nested(task)
-            elif not future._done:
+            elif not self._follow(future, number, deadline, can_nest):
                 return
 
     def _lead_until(
@@ -278,7 +277,7 @@ class Link(Outlet):
         if self.closed:
             # We may be the last to leave: what was ended while we read can be freed now.
             self._host.tidy()
-        if not self.calls.open:
+        if self._is_prompt and not self.calls.open:
             self._is_prompt = False
         if self._followers or self.served or self._is_prompt:
             self.offer_lead()

@@ -22,7 +22,7 @@ from telegrad.rpc.introduction import Limits
 from telegrad.rpc.wire import arrays, functions, kinds, naming, pickling, plain
 from telegrad.rpc.wire.codes import CodeCache
 from telegrad.rpc.wire.frames import Buffer
-from telegrad.rpc.wire.slots import build_slots, describe_slots, role_of
+from telegrad.rpc.wire.slots import Reference, build_slots, describe_slots
 
 __all__ = ["Codec", "Parcel", "Sealed", "refuse_by_place"]
 
@@ -76,7 +76,7 @@ def _flatten(items: Sequence[Any]) -> tuple[list[Any], list[int], list[Any]] | N
         if type_ is np.ndarray:
             if not arrays.is_raw(item):
                 return None
-        elif role_of(type_) is None:
+        elif kinds.find(type_) is None and not issubclass(type_, Reference):
             return None
         for other in slots:
             if other is item:
