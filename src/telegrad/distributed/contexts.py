@@ -14,6 +14,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
+import msgspec
+
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
 from telegrad.errors import ContextError
 from telegrad.graph import added
@@ -28,34 +30,35 @@ AFTER: Final = 1 << 62
 _REMEMBERED = 4096
 
 
-class Context:
+class Context(msgspec.Struct, eq=False):
     """One worker's part of a context."""
 
-    pass_count = 0
+    _contexts: "Contexts"
+    id: int
+    introduced_by: str | None
+    """Who first called with this context; None at home."""
+    lock: threading.Lock = msgspec.field(default_factory=threading.Lock)
+    sends: dict[int, SendNode] = {}
+    spent: dict[int, SendNode] = {}
+    """Sends that ran in a pass that did not keep its graph: they can't run again."""
+    failed: dict[int, str] = {}
+    """Messages of calls that failed here, with how: their sends are gone."""
+    recvs: dict[int, RecvNode] = {}
+    known: dict[str, WorkerInfo] = {}
+    """The workers that messages of this context went to or came from."""
+    gradients: dict[Tensor, Tensor] = {}
+    passes: dict[int, Any] = {}
+    """What this worker has of passes that have not been settled, by pass id."""
+    settled: dict[int, bool] = {}
+    """The passes that have ended, and whether they succeeded: late messages are dropped."""
+    doubted: dict[int, None] = {}
+    """The passes that someone asked the end of."""
+    pass_count: int = 0
     """How many passes this worker started at no place of the program."""
-    released = False
+    released: bool = False
 
-    def __init__(self, contexts: "Contexts", context_id: int, introduced_by: str | None) -> None:
-        self._contexts = contexts
-        self.id = context_id
-        self.introduced_by = introduced_by
-        """Who first called with this context; None at home."""
-        self.lock = threading.Lock()
-        self.sends: dict[int, SendNode] = {}
-        self.spent: dict[int, SendNode] = {}
-        """Sends that ran in a pass that did not keep its graph: they can't run again."""
-        self.failed: dict[int, str] = {}
-        """Messages of calls that failed here, with how: their sends are gone."""
-        self.recvs: dict[int, RecvNode] = {}
-        self.known: dict[str, WorkerInfo] = {}
-        """The workers that messages of this context went to or came from."""
-        self.gradients: dict[Tensor, Tensor] = {}
-        self.passes: dict[int, Any] = {}
-        """What this worker has of passes that have not been settled, by pass id."""
-        self.settled: dict[int, bool] = {}
-        """The passes that have ended, and whether they succeeded: late messages are dropped."""
-        self.doubted: dict[int, None] = {}
-        """The passes that someone asked the end of."""
+    def __repr__(self) -> str:
+        return f"<Context {self.id}>"
 
     @property
     def home_id(self) -> int:
@@ -91,15 +94,12 @@ class Context:
             old.update(staged)
 
 
-class Place:
+class Place(msgspec.Struct, eq=False):
     """Where in the program this thread is: the context, and the calls that led here."""
 
-    __slots__ = ("_next", "context", "path")
-
-    def __init__(self, context: Context, path: Path) -> None:
-        self.context = context
-        self.path = path
-        self._next = 0
+    context: Context
+    path: Path
+    _next: int = 0
 
     def step(self) -> Path:
         """The path of the next message made here."""

@@ -80,59 +80,57 @@ class Departure(msgspec.Struct, gc=False):
     parts: Sequence[Any]
 
 
-class Part:
+class Part(msgspec.Struct, eq=False):
     """This worker's state in one pass."""
 
+    context: Context
+    plan: Plan
+    _worker: WorkerInfo
+    _host: Host
+    _pace: Pace
+    _watch: Callable[[str], AbstractContextManager[Any]] | None = None
+    staged: dict[Tensor, Tensor] = {}
+    captured: dict[Any, Tensor] = {}
+    targets: dict[Any, Any] = {}
+    """Nodes whose gradient was asked for, with the name under which it is captured."""
+    asked: deque[Future[Any]] = msgspec.field(default_factory=partial(deque, maxlen=_AT_ONCE))
+    """The answers to the questions that were asked last."""
+    _wanted: dict[int, int] = {}
+    """References whose gradient was asked for, with the one under which it is captured."""
+    _turns: Turns = msgspec.field(default_factory=Turns)
     _crew: Crew | None = None
-    _first_input = -1
+    _departures: list[Departure] = []
+    _kept: list[Callable[[], None]] = []
+    """Takes back, one by one, the gradients that values retained in this pass."""
+    _lent: dict[Any, Any] = {}
+    """What the other framework has been lent for this pass, and has the gradients of."""
+    _foreign_leaves: dict[Any, Any] = {}
+    _first_input: int = -1
     """The key of the oldest input, where all are here: older recv nodes lead to none."""
-    _phase = 1
-    _reported = 0
-    _counted = False
+    _phase: int = 1
+    _reported: int = 0
+    _counted: bool = False
     _error: BaseException | None = None
     _ended: Future[None] | None = None
-    _is_over = False
+    _is_over: bool = False
+    # Made of the others, at once.
+    _place: Place = None  # type: ignore[assignment]
+    """Where hooks and rules call others: in this context, behind the gradients themselves."""
+    _served: tuple[int, ...] = ()
+    _task: OrderedTask = None  # type: ignore[assignment]
 
-    def __init__(
-        self,
-        context: Context,
-        plan: Plan,
-        worker: WorkerInfo,
-        host: Host,
-        pace: Pace,
-        watch: Callable[[str], AbstractContextManager[Any]] | None = None,
-    ) -> None:
-        self.context = context
-        self.plan = plan
-        self.staged: dict[Tensor, Tensor] = {}
-        self.captured: dict[Any, Tensor] = {}
-        self.targets: dict[Any, Any] = {}
-        """Nodes whose gradient was asked for, with the name under which it is captured."""
-        self._wanted: dict[int, int] = {}
-        """References whose gradient was asked for, with the one under which it is captured."""
-        self._worker_name = worker.name
-        self._host = host
-        self._pace = pace
-        self._place = Place(context, (AFTER, *plan.path, AFTER + 1, worker.id))
-        """Where hooks and rules call others: in this context, behind the gradients themselves."""
+    def __post_init__(self) -> None:
+        plan = self.plan
+        self._place = Place(self.context, (AFTER, *plan.path, AFTER + 1, self._worker.id))
         self._served = (*plan.served, plan.pass_id)
-        self.asked: deque[Future[Any]] = deque(maxlen=_AT_ONCE)
-        """The answers to the questions that were asked last."""
-        self._turns = Turns()
-        self._departures: list[Departure] = []
-        self._kept: list[Callable[[], None]] = []
-        """Takes back, one by one, the gradients that values retained in this pass."""
-        self._lent: dict[Any, Any] = {}
-        """What the other framework has been lent for this pass, and has the gradients of."""
-        self._foreign_leaves: dict[Any, Any] = {}
         self._task = OrderedTask(
             self._deliver,
             self._depart,
-            keep_graph=plan.keep_graph,
-            recorded=plan.recorded,
-            targets=self.targets,
+            plan.keep_graph,
+            plan.recorded,
+            self.targets,
+            self._watch,
         )
-        self._task.watch = watch
         if plan.targets is not None:
             self._task.is_goal = self._is_goal
         if plan.check_nan:
@@ -268,14 +266,14 @@ class Part:
             if how is not None:
                 raise GradientError(
                     f"expected results of calls that succeeded, but the backward pass reached what "
-                    f"message {message_id} carried, and the call that worker {self._worker_name!r} "
+                    f"message {message_id} carried, and the call that worker {self._worker.name!r} "
                     f"made with it failed ({how}) though its handler, or one that this called, "
                     "kept a value; detach() what is kept, or make the call again and use its "
                     "result"
                 )
             raise GraphFreedError(
                 f"expected a graph that still has its saved values on worker "
-                f"{self._worker_name!r}, but message {message_id} was freed by an earlier pass of "
+                f"{self._worker.name!r}, but message {message_id} was freed by an earlier pass of "
                 "this context; pass retain_graph=True to that earlier call"
             )
         return send
@@ -285,7 +283,7 @@ class Part:
             return False
         if recv.context is not self.context:
             raise recv.stray(self.context.id)
-        if recv.peer == self._worker_name and not self.plan.recorded:
+        if recv.peer == self._worker.name and not self.plan.recorded:
             # A call to oneself: the other end is here. In a recorded pass it leaves all the same,
             # as a message, so that the next order has the same boundaries wherever the calls went.
             self._task.feed(self._send_of(recv.message_id), Bundle(recv.parts_of(cotangent)))
@@ -330,7 +328,7 @@ class Part:
             recv = boundaries.pop()
             if recv.context is not self.context:
                 raise recv.stray(self.context.id)
-            if recv.peer == self._worker_name:
+            if recv.peer == self._worker.name:
                 boundaries.extend(self._task.discover([self._send_of(recv.message_id)]))
             else:
                 others.append(recv)

@@ -15,6 +15,8 @@ answer is worked on, however long the first takes.
 from contextlib import nullcontext
 from typing import Any, Final
 
+import msgspec
+
 from telegrad.errors import CallTimeout
 from telegrad.rpc.call import Call
 from telegrad.rpc.future import Future, Quick
@@ -31,17 +33,14 @@ _AGES: Final = 30 * 24 * 3600.0
 _MOMENT: Final = 0.02
 
 
-class Question:
+class Question(msgspec.Struct, eq=False):
     """One that was asked and not answered yet."""
 
-    __slots__ = ("_asked_by", "_had_moment", "_number", "answer")
-
-    def __init__(self, asked_by: "Questions", call: Call, number: int) -> None:
-        self._asked_by = asked_by
-        self.answer = call
-        """Settled when the answer has been read."""
-        self._had_moment = False
-        self._number = number
+    _asked_by: "Questions"
+    answer: Call
+    """Settled when the answer has been read."""
+    _number: int
+    _had_moment: bool = False
 
     def wait(self) -> tuple[Any, list[Any]]:
         """The answer's header and arrays; the other side's exception if it failed."""

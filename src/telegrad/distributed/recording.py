@@ -17,6 +17,8 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Final
 
+import msgspec
+
 from telegrad.autograd.functional.variables import VARIABLES, depend_on_variables
 from telegrad.distributed import foreign
 from telegrad.distributed.contexts import CURRENT, SERVED, Context, Contexts, Place
@@ -322,17 +324,13 @@ def _make_constant(values: list[Any]) -> None:
             values[i] = without_history(value)
 
 
-class _Inside:
+class _Inside(msgspec.Struct, eq=False):
     """Makes a place and the caller's levels and passes current while a handler runs."""
 
-    __slots__ = ("_levels", "_place", "_served", "_tokens")
-
-    def __init__(
-        self, place: Place | None, levels: tuple[Level, ...], served: tuple[int, ...]
-    ) -> None:
-        self._place = place
-        self._levels = levels
-        self._served = served
+    _place: Place | None
+    _levels: tuple[Level, ...]
+    _served: tuple[int, ...]
+    _tokens: Any = None
 
     def __enter__(self) -> None:
         self._tokens = (

@@ -5,18 +5,17 @@ The changes of all workers add up to how many nodes wait where, so at rest the r
 asking anyone.
 """
 
+import msgspec
+
 __all__ = ["Report"]
 
 
-class Report:
+class Report(msgspec.Struct, eq=False):
     """The sum of what one question set off."""
 
-    __slots__ = ("waiting", "workers")
-
-    def __init__(self) -> None:
-        self.waiting: dict[str, int] = {}
-        self.workers: dict[str, None] = {}
-        """In the order in which they were met."""
+    waiting: dict[str, int] = {}
+    workers: dict[str, None] = {}
+    """In the order in which they were met."""
 
     def change(self, worker: str, by: int) -> None:
         """A worker took part, and that many more nodes wait there."""

@@ -7,22 +7,21 @@ a bare lock meanwhile would keep its connection from being read, and virtual tim
 import threading
 from collections import deque
 
+import msgspec
+
 from telegrad.rpc.future import Future
 
 __all__ = ["Turns"]
 
 
-class Turns:
+class Turns(msgspec.Struct, eq=False):
     """One at a time; those who have to wait, in the order in which they came.
 
     Used in a ``with`` statement.
     """
 
-    __slots__ = ("_turn", "_waiting")
-
-    def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._waiting: deque[Future[None]] = deque()
+    _turn: threading.Lock = msgspec.field(default_factory=threading.Lock)
+    _waiting: deque[Future[None]] = msgspec.field(default_factory=deque)
 
     def __enter__(self) -> None:
         if self._turn.acquire(False):

@@ -26,6 +26,8 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+import msgspec
+
 from telegrad.arrays import silent
 from telegrad.arrays.ownership import ALONE
 from telegrad.engine.task import Retain, freed_error
@@ -104,49 +106,39 @@ class Crew(Protocol):
         """One that has run there, with what it gave or raised; None if there is none."""
 
 
-class OrderedTask:
+class OrderedTask(msgspec.Struct, eq=False):
     """The state of one worker's part of a pass; see the module's docstring for the steps."""
 
+    deliver: Callable[[Any, Cotangent, bool], None]
+    depart: Callable[[Any, Cotangent | None], bool]
+    """Called with a boundary and its cotangent; tells whether that leaves."""
+    keep_graph: bool
+    recorded: bool
+    targets: Container[Any] = ()
     watch: Callable[[str], AbstractContextManager[Any]] | None = None
     """Entered with a node's name while it runs; None costs a comparison."""
     check: Callable[[Any, Any], None] | None = None
     """Called with each node that has run and its contributions."""
+    joined: dict[Any, Sequence[Any]] = {}
+    """Boundaries that this pass goes on behind, with the edges they have in it."""
     crew: Crew | None = None
     """Who runs nodes side by side; None: they run here, one by one."""
     is_goal: Callable[[Any], bool] | None = None
     """Which nodes the pass is for; None for all."""
     skipped: frozenset[Any] = frozenset()
     """Nodes that lead to no goal."""
-    _leaving = 0
-
-    def __init__(
-        self,
-        deliver: Callable[[Any, Cotangent, bool], None],
-        depart: Callable[[Any, Cotangent | None], bool],
-        *,
-        keep_graph: bool,
-        recorded: bool,
-        targets: Container[Any] = (),
-    ) -> None:
-        self.deliver = deliver
-        self.depart = depart
-        """Called with a boundary and its cotangent; tells whether that leaves."""
-        self.keep_graph = keep_graph
-        self.recorded = recorded
-        self.targets = targets
-        self.joined: dict[Any, Sequence[Any]] = {}
-        """Boundaries that this pass goes on behind, with the edges they have in it."""
-        self.ranks: dict[Any, int] = {}
-        self.sums: dict[Any, Sum] = {}
-        """Nodes that received something and have not run: after ``run``, those that wait."""
-        self.done: set[Any] = set()
-        self.retained: list[tuple[Retain, Cotangent]] = []
-        """Gradients of values that retain theirs, for ``keep_retained``."""
-        self._expected: dict[Any, list[int]] = {}
-        self.ready: dict[Any, Cotangent | None] = {}
-        """Nodes that can run, with their whole cotangents; the last is the next. For looking at."""
-        self.live: dict[Any, None] = {}
-        """What ``discover`` has marked: reached, and not run yet."""
+    ranks: dict[Any, int] = {}
+    sums: dict[Any, Sum] = {}
+    """Nodes that received something and have not run: after ``run``, those that wait."""
+    done: set[Any] = set()
+    retained: list[tuple[Retain, Cotangent]] = []
+    """Gradients of values that retain theirs, for ``keep_retained``."""
+    ready: dict[Any, Cotangent | None] = {}
+    """Nodes that can run, with their whole cotangents; the last is the next. For looking at."""
+    live: dict[Any, None] = {}
+    """What ``discover`` has marked: reached, and not run yet."""
+    _expected: dict[Any, list[int]] = {}
+    _leaving: int = 0
 
     def count(self, entries: Iterable[Any]) -> None:
         """Ranks everything that the entries reach, and notes each node's contributors."""

@@ -3,6 +3,8 @@
 import contextvars
 from typing import TYPE_CHECKING
 
+import msgspec
+
 if TYPE_CHECKING:
     from telegrad.rpc.endpoint import Endpoint
     from telegrad.rpc.worker import Worker
@@ -10,22 +12,17 @@ if TYPE_CHECKING:
 __all__ = ["Request", "current_request"]
 
 
-class Request:
+class Request(msgspec.Struct, eq=False):
     """What the handler's own calls need to know.
 
     `can_nest`: a thread of the caller waits for this request and runs what comes back to it on
     its own stack, until the request has been answered.
     """
 
-    __slots__ = ("can_nest", "endpoint", "number", "worker")
-
-    def __init__(
-        self, worker: "Worker", endpoint: "Endpoint | None", number: int, can_nest: bool
-    ) -> None:
-        self.worker = worker
-        self.endpoint = endpoint
-        self.number = number
-        self.can_nest = can_nest
+    worker: "Worker"
+    endpoint: "Endpoint | None"
+    number: int
+    can_nest: bool
 
 
 current_request: contextvars.ContextVar[Request | None] = contextvars.ContextVar(

@@ -79,29 +79,18 @@ class Service(msgspec.Struct, frozen=True):
     inline: bool
 
 
-class ServiceRequest:
+class ServiceRequest(msgspec.Struct, eq=False):
     """One message that came, `via` a path from `frm`. Replying to a notice does nothing.
 
     `number` is the sender's for this message; None for a notice, or once it is answered.
     """
 
-    __slots__ = ("_worker", "arrays", "frm", "header", "number", "via")
-
-    def __init__(
-        self,
-        worker: "Worker",
-        via: "Endpoint",
-        number: int | None,
-        frm: WorkerInfo,
-        header: Any,
-        content: list["np.ndarray[Any, Any]"],
-    ) -> None:
-        self._worker = worker
-        self.via = via
-        self.number = number
-        self.frm = frm
-        self.header = header
-        self.arrays = content
+    _worker: "Worker"
+    via: "Endpoint"
+    number: int | None
+    frm: WorkerInfo
+    header: Any
+    arrays: list["np.ndarray[Any, Any]"]
 
     def reply(self, header: Any = None, content: Arrays = ()) -> None:
         """Answer the message."""

@@ -79,7 +79,9 @@ class Worker:
         self.joined: Future[None] | None = None
         """Pending while others may call this worker, but it does not know them all yet."""
         # Each life counts from elsewhere: what a dead one left behind is not taken for this one's.
-        self._ids = itertools.count((info.incarnation << 24) % (1 << 47) + 1)
+        first = (info.incarnation << 24) % (1 << 47) + 1
+        self.next_id = itertools.count(info.id << COUNTER_BITS | first).__next__
+        """Return a new 64-bit id: the worker's id in the high 16 bits, a counter below."""
         self._gone_callbacks: list[Callable[[WorkerInfo, BaseException], object]] = []
         self._loopback = Loopback(self)
         self._loopback.accept = self.references.acceptor(self._loopback)
@@ -164,10 +166,6 @@ class Worker:
     def on_worker_lost(self, callback: Callable[[WorkerInfo, BaseException], object]) -> None:
         """Call `callback(who, why)` when a worker was lost or has left; it must not wait."""
         self._gone_callbacks.append(callback)
-
-    def next_id(self) -> int:
-        """Return a new 64-bit id: the worker's id in the high 16 bits, a counter below."""
-        return self.id << COUNTER_BITS | next(self._ids)
 
     # Peers.
 
