@@ -287,7 +287,7 @@ def test_calls_that_timed_out_or_lost_their_worker_are_recorded_up_to_then():
         recording.start()
         with pytest.raises(CallTimeout):
             a.ask_service("b", "hold", timeout=0.01)
-        lost = a.outgoing.service("b", "hold", None, (), None, waits=False)
+        lost = a.outgoing.service("b", "hold", None, (), math.inf, waits=False)
         a.endpoint_lost(lost.endpoint, ConnectionError("cut"))
         with pytest.raises(WorkerLost):
             lost.wait()

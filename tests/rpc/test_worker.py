@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import operator
 import socket
 import threading
@@ -108,7 +109,7 @@ def test_a_slow_handler_does_not_keep_others_waiting(pair):
     a, b = pair
     release = threading.Event()
     b.register_service("hold", lambda request: (release.wait(20), request.reply()))
-    held = a.outgoing.service("b", "hold", None, (), None, waits=False)
+    held = a.outgoing.service("b", "hold", None, (), math.inf, waits=False)
     assert a.rpc_sync("b", simulated.who, timeout=10) == "b"
     assert not held.done()
     release.set()
@@ -270,7 +271,7 @@ def test_services_answer_later_and_from_another_thread(pair):
     b.register_service("later", requests.append, inline=True)
     b.register_service("fails", lambda request: 1 / 0, inline=True)
     content = [np.arange(3)]
-    call = a.outgoing.service("b", "later", {"k": [1, 2]}, content, None, waits=False)
+    call = a.outgoing.service("b", "later", {"k": [1, 2]}, content, math.inf, waits=False)
     assert eventually(lambda: bool(requests))
     assert requests[0].frm.name == "a"
     assert requests[0].header == {"k": [1, 2]}

@@ -251,7 +251,8 @@ def test_services_and_notices_work_over_bad_networks():
             for number in range(20):
                 try:
                     content = [np.ones(2)] * 2
-                    call = a.outgoing.service("b", "sum", number, content, 5, waits=False)
+                    deadline = a.outgoing.deadline(5)
+                    call = a.outgoing.service("b", "sum", number, content, deadline, waits=False)
                     header, (array,) = call.wait()
                     answers += header == number and array.tolist() == [2.0, 2.0]
                 except CallTimeout:

@@ -94,8 +94,9 @@ class Questions:
     ) -> Question:
         """Asks. `waits`: this thread will wait for the answer at once, which is cheaper."""
         number = self._worker.next_id()
+        deadline = self._worker.host.now() + _AGES
         call = self._worker.outgoing.service(
-            to, service, [number, body], arrays, _AGES, waits=waits
+            to, service, [number, body], arrays, deadline, waits=waits
         )
         return Question(self, call, number)
 

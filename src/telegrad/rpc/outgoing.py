@@ -198,14 +198,13 @@ class Outgoing:
         name: str,
         header: Any,
         arrays: Arrays,
-        timeout: float | None,
+        deadline: float,
         *,
         waits: bool,
     ) -> Call:
         """Send a service's message that is answered with (header, arrays)."""
         worker = self._worker
         peer = worker.find(to)
-        deadline = self.deadline(timeout)
         data, buffers = seal_message(name, header, arrays)
         endpoint = peer.outgoing
         if endpoint is None or endpoint.closed:
@@ -224,7 +223,7 @@ class Outgoing:
 
     def notify_on(self, endpoint: Endpoint, name: str, header: Any) -> None:
         """Send a notice on a certain path, because it is about that path."""
-        worker, host, outbox = self._worker, self._worker.host, endpoint.outbox
+        host, outbox = self._worker.host, endpoint.outbox
         data, _ = seal_message(name, header, ())
         now = host.now()
         # Where one waits already, the next is not to wait for the same peer again.
@@ -234,7 +233,7 @@ class Outgoing:
         try:
             went = endpoint.send(NOTICE, 0, number, 0, data, (), deadline)
         except (OSError, EOFError) as error:
-            worker.endpoint_lost(endpoint, error)
+            self._worker.endpoint_lost(endpoint, error)
             return
         if not went and not number:
             # The stream delivers what was sent, and this was not: it is sent when there is room,
@@ -259,23 +258,23 @@ class Outgoing:
                 # A creation is answered before it is opened, and what failed may never have been:
                 # its code may not have been seen yet.
                 endpoint.sent_code.replace(call.code, True)
-            observer = self._worker.observer
-            if observer is not None:
-                observer.answered(call, len(frame.header) + sum(map(len, frame.buffers)))
+            worker = self._worker
+            if worker.observer is not None:
+                worker.observer.answered(call, len(frame.header) + sum(map(len, frame.buffers)))
             if frame.kind == FAILURE:
-                self._failed(call, load_failure(frame.header, strict=self._worker.codec.strict))
+                self._failed(call, load_failure(frame.header, strict=worker.codec.strict))
             elif call.is_service:
                 limit = endpoint.limits.dimensions
                 _, header, content = open_message(frame.header, frame.buffers, limit)
                 call._settle((header, content), None)
-            elif frame.header == self._worker.codec.nothing and not frame.buffers:
+            elif frame.header == worker.codec.nothing and not frame.buffers:
                 call._settle(None, None)
             else:
-                codec = self._worker.codec
+                codec = worker.codec
                 sealed, slots = codec.unseal(
                     frame.header, frame.buffers, endpoint.limits, endpoint.accept
                 )
-                interceptor = self._worker.interceptor
+                interceptor = worker.interceptor
                 if interceptor is not None:
                     interceptor.incoming_result(endpoint.peer, call.extra, sealed.extra, slots)
                 call._settle(codec.open_result(sealed, slots, frame.buffers), None)

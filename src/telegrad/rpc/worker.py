@@ -146,7 +146,8 @@ class Worker:
 
     def send_service(self, to: str | int | WorkerInfo, name: str, header: Any = None) -> Call:
         """Send a message; the call's value is the answer, (header, arrays)."""
-        return self.outgoing.service(to, name, header, (), None, waits=False)
+        deadline = self.outgoing.deadline(None)
+        return self.outgoing.service(to, name, header, (), deadline, waits=False)
 
     def ask_service(
         self,
@@ -157,7 +158,8 @@ class Worker:
         timeout: float | None = None,
     ) -> Any:
         """Send a message and wait for the answer, (header, arrays)."""
-        return self.outgoing.service(to, name, header, (), timeout, waits=True).wait()
+        deadline = self.outgoing.deadline(timeout)
+        return self.outgoing.service(to, name, header, (), deadline, waits=True).wait()
 
     def notify_service(self, to: str | int | WorkerInfo, name: str, header: Any = None) -> None:
         """Send a message that wants no answer, repeated until it has arrived."""
