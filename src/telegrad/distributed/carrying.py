@@ -11,7 +11,7 @@ they bring; the first failure that is known ends it, whoever is still at work. W
 futures, so threads grow on demand and virtual time can pass.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from telegrad.distributed import foreign
 from telegrad.distributed.contexts import Context
 from telegrad.distributed.crew import Pace
 from telegrad.distributed.parcels import Parcels
-from telegrad.distributed.passes import Departure, Part, Plan
+from telegrad.distributed.passes import Departure, Departures, Part, Plan
 from telegrad.distributed.questions import Question, Questions
 from telegrad.distributed.recording import Recorder
 from telegrad.distributed.releasing import RELEASED
@@ -129,7 +129,7 @@ class Carrier:
     def _carry(
         self,
         part: Part,
-        run: Callable[[], tuple[list[Departure], int]],
+        run: Callable[[], tuple[Departures, int]],
         report: Report,
         phase: int,
         asker: str | None,
@@ -142,11 +142,10 @@ class Carrier:
         """
         own, now = self._worker.name, self._worker.host.now
         began = now()
-        departures, change = run()
+        leaving, change = run()
         report.change(own, change)
         riding: list[Departure] = []
         while True:
-            leaving = _by_destination(departures)
             # Asked once: another thread may pause or end the rest at any time. Whoever told a peer
             # that it waits for the answer must do so, since nobody else reads it.
             is_paused = part.is_paused
@@ -162,17 +161,17 @@ class Carrier:
                 questions.append(self._send(part, to, group, phase, waits))
             if is_paused and not any(each.answer._done for each in questions):
                 # What has come meanwhile would go first: a failure, perhaps, or work for others.
-                departures, change = part.go_on()
+                leaving, change = part.go_on()
                 report.change(own, change)
                 continue
             if not questions:
                 return riding
             (waiting, workers, entries), arrays = self._questions.take_next(questions).wait()
             report.merge(waiting, workers)
-            departures = []
+            leaving = {}
             if entries:
                 feeds = self._parcels.unpack(part, entries, arrays)
-                departures, change = part.receive(feeds, phase)
+                leaving, change = part.receive(feeds, phase)
                 report.change(own, change)
 
     def _send(
@@ -275,7 +274,7 @@ class Carrier:
         self,
         request: ServiceRequest,
         part: Part,
-        run: Callable[[], tuple[list[Departure], int]],
+        run: Callable[[], tuple[Departures, int]],
         phase: int,
     ) -> None:
         report = Report()
@@ -298,12 +297,5 @@ class Carrier:
         return [[send.message_id, send.peer] for send in part.unused()]
 
 
-def _run_nothing() -> tuple[list[Departure], int]:
-    return [], 0
-
-
-def _by_destination(departures: Iterable[Departure]) -> dict[str, list[Departure]]:
-    groups: dict[str, list[Departure]] = {}
-    for departure in departures:
-        groups.setdefault(departure.to, []).append(departure)
-    return groups
+def _run_nothing() -> tuple[Departures, int]:
+    return {}, 0

@@ -38,7 +38,7 @@ from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.accumulating import own
 from telegrad.tensors.modes import MODE, recording
 
-__all__ = ["Departure", "Part", "Plan"]
+__all__ = ["Departure", "Departures", "Part", "Plan"]
 
 Feed = tuple[int, Sequence[Any]]
 """A message id and a gradient for each tensor of that message, None where there is none."""
@@ -73,11 +73,14 @@ class Plan(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Departure(msgspec.Struct, gc=False):
-    """A gradient that leaves this worker."""
+    """A gradient that leaves this worker, for the peer of its recv node."""
 
-    to: str
     recv: RecvNode
     parts: Sequence[Any]
+
+
+Departures = dict[str, list[Departure]]
+"""Those of a part, by the worker they are for."""
 
 
 class Part(msgspec.Struct, eq=False):
@@ -99,7 +102,7 @@ class Part(msgspec.Struct, eq=False):
     """References whose gradient was asked for, with the one under which it is captured."""
     _turns: Turns = msgspec.field(default_factory=Turns)
     _crew: Crew | None = None
-    _departures: list[Departure] = []
+    _departures: Departures = {}
     _kept: list[Callable[[], None]] = []
     """Takes back, one by one, the gradients that values retained in this pass."""
     _lent: dict[Any, Any] = {}
@@ -149,8 +152,6 @@ class Part(msgspec.Struct, eq=False):
     # Steps 1 and 4: count, on first contact.
 
     def _count(self, roots: Iterable[Any] = ()) -> None:
-        if self._counted:
-            return
         self._counted = True
         # A copy in one step: handlers of this context may still add to it.
         sends = list(self.context.sends.values())
@@ -165,6 +166,11 @@ class Part(msgspec.Struct, eq=False):
             # Leaves, and inputs in another framework's graph, have no age: -1 is before everything.
             self._first_input = min((node.key for node in self.targets), default=-1)
         self._task.count(entries)
+        if pieces:
+            self._prepare(pieces)
+
+    def _prepare(self, pieces: Sequence[Any]) -> None:
+        """Has the other framework's graph run what is needed of it, side by side if it can."""
         if self._task.skipped:
             for piece in pieces:
                 piece.leave_out(self._task.skipped)
@@ -183,7 +189,7 @@ class Part(msgspec.Struct, eq=False):
 
     # Steps 2 and 3: run, and collect what leaves.
 
-    def start(self, roots: dict[Any, Any]) -> tuple[list[Departure], int]:
+    def start(self, roots: dict[Any, Any]) -> tuple[Departures, int]:
         """Runs from the roots; returns what leaves and by how much the number waiting changed."""
         with self._turns:
             self._count(roots)
@@ -191,29 +197,32 @@ class Part(msgspec.Struct, eq=False):
                 self._task.feed(root, cotangent)
             return self._run()
 
-    def receive(self, feeds: Iterable[Feed], phase: int) -> tuple[list[Departure], int]:
+    def receive(self, feeds: Iterable[Feed], phase: int) -> tuple[Departures, int]:
         """Runs from the sends whose gradients came."""
         with self._turns:
-            self._count()
-            self._enter(phase)
+            if not self._counted:
+                self._count()
+            if phase > self._phase:
+                self._enter(phase)
             for message_id, parts in feeds:
                 self._task.feed(self._send_of(message_id), Bundle(parts))
             return self._run()
 
-    def go_on(self) -> tuple[list[Departure], int]:
+    def go_on(self) -> tuple[Departures, int]:
         """Runs on after a pause; if only the crew is at work, when one of it is done."""
         if self._crew is not None and not self._task.ready:
             self._crew.wait()
         with self._turns:
             return self._run()
 
-    def resume(self) -> tuple[list[Departure], int]:
+    def resume(self) -> tuple[Departures, int]:
         """Runs on after the correction."""
         with self._turns:
-            self._enter(2)
+            if self._phase < 2:
+                self._enter(2)
             return self._run()
 
-    def _run(self) -> tuple[list[Departure], int]:
+    def _run(self) -> tuple[Departures, int]:
         if self._error is not None:
             raise self._error
         before = MODE.get()
@@ -242,7 +251,7 @@ class Part(msgspec.Struct, eq=False):
             # It failed elsewhere meanwhile: nothing of this part leaves any more.
             self._take_back()
             raise self._error
-        departures, self._departures = self._departures, []
+        departures, self._departures = self._departures, {}
         waiting = len(self._task.sums)
         change, self._reported = waiting - self._reported, waiting
         return departures, change
@@ -288,7 +297,8 @@ class Part(msgspec.Struct, eq=False):
             # as a message, so that the next order has the same boundaries wherever the calls went.
             self._task.feed(self._send_of(recv.message_id), Bundle(recv.parts_of(cotangent)))
             return False
-        self._departures.append(Departure(recv.peer, recv, recv.parts_of(cotangent)))
+        departure = Departure(recv, recv.parts_of(cotangent))
+        self._departures.setdefault(recv.peer, []).append(departure)
         return True
 
     def _deliver(self, node: Any, gradient: Any, is_alone: bool) -> None:
@@ -315,7 +325,8 @@ class Part(msgspec.Struct, eq=False):
     def discover(self, message_ids: Iterable[int] | None) -> list[RecvNode]:
         """Marks as live what these messages (or the waiting nodes) reach; gives new boundaries."""
         with self._turns:
-            self._count()
+            if not self._counted:
+                self._count()
             if message_ids is None:
                 return self._follow_own(self._task.discover(list(self._task.sums)))
             sends = [self._send_of(message_id) for message_id in message_ids]
@@ -342,9 +353,8 @@ class Part(msgspec.Struct, eq=False):
         return [send for send in sends if not any(send in nodes for nodes in used)]
 
     def _enter(self, phase: int) -> None:
-        if phase > self._phase:
-            self._phase = phase
-            self._task.drop_dead()
+        self._phase = phase
+        self._task.drop_dead()
 
     # Step 7: all or nothing.
 
@@ -365,8 +375,8 @@ class Part(msgspec.Struct, eq=False):
                 f"pass {self.plan.pass_id} of context {self.context.id} {why}"
             )
             self._take_back()
-        self.staged, self._kept = {}, []
-        self.asked.clear()
+            self.staged, self._kept = {}, []
+            self.asked.clear()
         # In this order: whoever asks for the future meanwhile looks afterwards.
         self._is_over = True
         if self._ended is not None:
