@@ -92,11 +92,6 @@ def backward(
         if not chosen:
             raise UsageError("expected at least one tensor in inputs, got an empty sequence")
         targets = {foreign.node_of_input(x, "inputs"): x for x in chosen}
-
-    def keep_captured(part: Part) -> None:
-        for x, gradient in part.captured.items():
-            part.stage(x, gradient)
-
     here.runner.run(
         found,
         starts,
@@ -104,8 +99,13 @@ def backward(
         create_graph=create_graph,
         targets=targets,
         mode=mode,
-        finish=None if targets is None else keep_captured,
+        finish=None if targets is None else _keep_captured,
     )
+
+
+def _keep_captured(part: Part) -> None:
+    for x, gradient in part.captured.items():
+        part.stage(x, gradient)
 
 
 def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:

@@ -82,8 +82,7 @@ class Context(msgspec.Struct, eq=False):
 
     def meet(self, worker: WorkerInfo) -> None:
         """Notes that messages of this context go to or come from a worker."""
-        if worker.name not in self.known:
-            self.known[worker.name] = worker
+        self.known.setdefault(worker.name, worker)
 
     def add_gradients(self, staged: dict[Tensor, Tensor]) -> None:
         """Makes the gradients of a pass that succeeded visible: all of them or, on error, none."""
@@ -122,6 +121,8 @@ class Contexts:
         """Set when the worker is equipped."""
         self._lock = threading.Lock()
         self._by_id: dict[int, Context] = {}
+        self.find = self._by_id.get
+        """The context of that id, or None."""
         self._released: dict[int, None] = {}
         """The ids released last: a late call must not bring them back."""
 
@@ -147,10 +148,6 @@ class Contexts:
         if found is None:
             raise _unknown(context_id, self._worker_name)
         return found
-
-    def find(self, context_id: int) -> Context | None:
-        """The context of that id, or None."""
-        return self._by_id.get(context_id)
 
     def met(self, context_id: int) -> Context | None:
         """The context of that id, None if it never came here; an error if it is released."""

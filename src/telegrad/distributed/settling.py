@@ -71,7 +71,10 @@ class Settling:
             # dies.
             others = [context.home_id, *[x for x in met if not context.is_home(x)]]
         notice = [context.id, pass_id, succeeded, []]
-        missed = [to for to in others if not tell(self._worker, to, SETTLE, notice)]
+        missed: list[str | int] = []
+        for to in others:
+            if not tell(self._worker, to, SETTLE, notice):
+                missed.append(to)
         if missed and succeeded:
             # They took part, so another who did can reach them, or has lost them.
             for to in others:

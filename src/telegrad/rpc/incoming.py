@@ -19,10 +19,26 @@ from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.future import Future, Quick
 from telegrad.rpc.request import Request, current_request
 from telegrad.rpc.service import Arrays, Service, ServiceRequest, open_message, seal_message
-from telegrad.rpc.wire import frames
 from telegrad.rpc.wire.codec import Sealed, refuse_by_place
 from telegrad.rpc.wire.failures import dump_failure
-from telegrad.rpc.wire.frames import Buffer, Frame
+from telegrad.rpc.wire.frames import (
+    ACK,
+    ANSWER,
+    BYE,
+    CALL,
+    CREATES,
+    FAILURE,
+    HELLO,
+    NOTICE,
+    PING,
+    PONG,
+    REFUSED,
+    SERVICE,
+    UNOPENED,
+    WAITING,
+    Buffer,
+    Frame,
+)
 
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
@@ -62,45 +78,45 @@ class Incoming:
         """Handle a frame; return the user's code that it asks for."""
         kind = frame.kind
         worker = self._worker
-        if kind == frames.ANSWER:
+        if kind == ANSWER:
             worker.outgoing.answered(endpoint, frame)
         elif frame.cost:
             return self._receive_counted(endpoint, frame)
-        elif kind == frames.CALL:
+        elif kind == CALL:
             if endpoint.requests.accept(frame.ident):
                 endpoint.serving.add(frame.ident)
                 self.served += 1
-                if frame.flags & frames.CREATES:
+                if frame.flags & CREATES:
                     # Before anything else that comes on this path: it may mention the reference.
                     value = worker.references.create_for(frame.parent, endpoint)
                     # Answered at once, but served until the value is there.
                     value.add_done_callback(Quick(partial(_served, endpoint, frame.ident)))
-                    self._send(endpoint, frames.ANSWER, frame.ident, worker.codec.nothing)
+                    self._send(endpoint, ANSWER, frame.ident, worker.codec.nothing)
                     run = contextvars.Context().run
                     task = partial(run, self._run_creation, endpoint, frame, value)
                 else:
                     task = partial(contextvars.Context().run, self._run_call, endpoint, frame)
                 return task if worker.joined is None else partial(self._when_joined, task)
-        elif kind == frames.SERVICE:
+        elif kind == SERVICE:
             if endpoint.requests.accept(frame.ident):
                 return self._service(endpoint, frame, frame.ident)
-        elif kind == frames.NOTICE:
+        elif kind == NOTICE:
             if not frame.ident or self._is_new_notice(endpoint, frame.ident):
                 return self._service(endpoint, frame, None)
-        elif kind == frames.FAILURE:
+        elif kind == FAILURE:
             worker.outgoing.answered(endpoint, frame)
-        elif kind == frames.ACK:
+        elif kind == ACK:
             endpoint.outbox.acknowledged(frame.ident)
-        elif kind == frames.PING:
+        elif kind == PING:
             # Not if it had to wait: whatever is being sent is a sign of life itself, and this
             # thread reads for others.
             if endpoint.can_send():
-                self._send(endpoint, frames.PONG, 0)
-        elif kind == frames.HELLO:
+                self._send(endpoint, PONG, 0)
+        elif kind == HELLO:
             worker.greeted(endpoint, frame.header)
-        elif kind == frames.BYE:
+        elif kind == BYE:
             worker.endpoint_lost(endpoint, ConnectionResetError("it has shut down"))
-        elif kind == frames.REFUSED:
+        elif kind == REFUSED:
             self._refuse(endpoint, frame)
         return None
 
@@ -129,7 +145,7 @@ class Incoming:
         )
         error = Refused(f"worker {worker.name!r} {why}")
         header = dump_failure(error, worker.name, strict=worker.codec.strict)
-        self._send(endpoint, frames.FAILURE, frame.ident, header, flags=frames.UNOPENED)
+        self._send(endpoint, FAILURE, frame.ident, header, flags=UNOPENED)
 
     def _send(
         self,
@@ -148,7 +164,7 @@ class Incoming:
     def _is_new_notice(self, endpoint: Endpoint, number: int) -> bool:
         """Acknowledge a notice; say whether it came for the first time."""
         # Also for a repetition: the first acknowledgement may have been lost.
-        self._send(endpoint, frames.ACK, number)
+        self._send(endpoint, ACK, number)
         return endpoint.notices.accept(number)
 
     def _service(
@@ -201,7 +217,7 @@ class Incoming:
         """Run a call, in a context of its own, and answer it."""
         worker = self._worker
         number = frame.ident
-        request = Request(worker, endpoint, number, bool(frame.flags & frames.WAITING))
+        request = Request(worker, endpoint, number, bool(frame.flags & WAITING))
         current_request.set(request)
         try:
             sealed, slots = worker.codec.unseal(
@@ -226,7 +242,7 @@ class Incoming:
                 frame.buffers = ()
                 del sealed, slots
                 try:
-                    endpoint.send(frames.ANSWER, 0, number, 0, *answer)
+                    endpoint.send(ANSWER, 0, number, 0, *answer)
                 except (OSError, EOFError) as error:
                     worker.endpoint_lost(endpoint, error)
             else:
@@ -341,7 +357,7 @@ class Incoming:
                 if sealed is None:
                     return
                 if endpoint.is_wanted(number):
-                    self._send(endpoint, frames.ANSWER, number, *sealed)
+                    self._send(endpoint, ANSWER, number, *sealed)
                 else:
                     self._worker.references.unanswered(endpoint, number)
             except BaseException as error:
@@ -353,7 +369,7 @@ class Incoming:
         """Answer a service's message."""
         data, buffers = seal_message("", header, content)
         try:
-            endpoint.send(frames.ANSWER, 0, number, 0, data, buffers)
+            endpoint.send(ANSWER, 0, number, 0, data, buffers)
         except (OSError, EOFError) as error:
             self._worker.endpoint_lost(endpoint, error)
 
@@ -365,7 +381,7 @@ class Incoming:
         if not endpoint.is_wanted(number):
             return
         header = dump_failure(error, worker.name, strict=worker.codec.strict)
-        self._send(endpoint, frames.FAILURE, number, header)
+        self._send(endpoint, FAILURE, number, header)
 
 
 def _run_and_release(task: Callable[[], object], release: Callable[[], object]) -> None:

@@ -38,6 +38,8 @@ class Peers:
         self.lock = threading.RLock()
         # For looking up; entering is `add`'s.
         self.by_name: dict[str, Peer] = {}
+        self.get = self.by_name.get
+        """Return the peer of that name, if there is one."""
         self._by_id: dict[int, Peer] = {}
 
     def add(self, info: WorkerInfo, address: str) -> Peer:
@@ -52,10 +54,6 @@ class Peers:
             if info.id != UNKNOWN_ID:
                 self._by_id[info.id] = peer
             return peer
-
-    def get(self, name: str) -> Peer | None:
-        """Return the peer of that name, if there is one."""
-        return self.by_name.get(name)
 
     def holder_of(self, number: int) -> str | None:
         """Return the name of the worker that has the id, if one is known."""

@@ -133,14 +133,14 @@ class SocketHost:
 
     def wait(self, future: Future[Any], timeout: float | None) -> None:
         """Block this thread until the future is settled or the time is over."""
-        link = future.endpoint if isinstance(future, Call) else None
         held = serving.link
-        if held is not None and held is not link:
-            held.yield_lead(serving.token)
-        if not isinstance(link, Link):
+        if not isinstance(future, Call) or not isinstance(link := future.endpoint, Link):
+            if held is not None:
+                held.yield_lead(serving.token)
             self._sleep(future, timeout)
             return
-        assert isinstance(future, Call)
+        if held is not None and held is not link:
+            held.yield_lead(serving.token)
         deadline = math.inf if timeout is None else self.now() + timeout
         while not future._done:
             link.wait(future, future.number, min(deadline, future.deadline))

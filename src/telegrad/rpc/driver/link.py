@@ -352,11 +352,11 @@ class Link(Outlet):
 
     def _serve(self) -> None:
         """Read requests and run them here, until the lead is taken away or the link ends."""
-        receive = self._host.worker.receive
+        host, read, receive = self._host, self._reader.read, self._host.worker.receive
         leads = True
         try:
             while True:
-                frame = self._reader.read(None)
+                frame = read(None)
                 assert frame is not None
                 self.frames += 1
                 task = receive(self, frame)
@@ -365,26 +365,26 @@ class Link(Outlet):
                 if self._slow >= _SLOW_IN_A_ROW:
                     # The last ones took their time. Another thread is cheaper than making whoever
                     # comes next wait for a tick of the monitor.
-                    self._host.start(partial(self._run_timed, task))
+                    host.start(partial(self._run_timed, task))
                     continue
                 token = serving.token = object()
                 serving.link = self
                 self._serving = token
-                if self._host.monitor.dozes:
-                    self._host.monitor.rouse()
+                if host.monitor.dozes:
+                    host.monitor.rouse()
                 began = time.perf_counter()
                 task()
                 self._slow = self._slow + 1 if time.perf_counter() - began > _SLOW else 0
                 serving.link = None
-                if self._host.is_stressed:
-                    self._host.at("request served")
+                if host.is_stressed:
+                    host.at("request served")
                 leads = self._keep_lead(token) or self._lead.acquire(False)
                 if not leads:
                     return
                 if self.watched:
-                    self._host.monitor.unwatch(self)
+                    host.monitor.unwatch(self)
         except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
-            self._host.link_failed(self, error)
+            host.link_failed(self, error)
         finally:
             serving.link = None
             if leads:
