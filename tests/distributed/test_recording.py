@@ -39,7 +39,19 @@ def gradient_after(context_id, y, leaf):
     return autograd.get_gradients(context_id)[leaf].numpy().tolist()
 
 
+def names_of_types(*values):
+    return [type(value).__name__ for value in values]
+
+
 # Ways to call.
+
+
+@on_workers("main", "b")
+def test_a_recorded_parameter_arrives_as_a_tensor_and_a_constant_one_as_it_is():
+    trained, constant = tg.nn.Parameter([1.0]), tg.nn.Parameter([2.0], requires_grad=False)
+    with autograd.context():
+        found = rpc.rpc_sync("b", names_of_types, (x(), trained, constant))
+    assert found == ["Tensor", "Tensor", "Parameter"]
 
 
 @on_workers("main", "b")
