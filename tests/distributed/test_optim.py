@@ -161,6 +161,79 @@ def test_an_optimiser_that_knows_grad_alone_is_lent_it(model):
     assert rpc.rpc_sync("b", training.grad_of, (model[0],)) == [7.0, 7.0, 7.0]
 
 
+# Groups.
+
+
+def test_groups_have_options_of_their_own_wherever_their_parameters_live(model):
+    params, loss = twin()
+    mine, more = (nn.Parameter(tg.tensor([1.0, 2.0, 3.0], dtype=tg.float64)) for _ in range(2))
+    theirs = DistributedOptimizer(
+        optim.SGD,
+        [
+            {"params": [model[1], rpc.RRef(mine)], "lr": 0.02},
+            {"params": model[0], "momentum": 0.9},
+            {"params": (rpc.RRef(each) for each in [more]), "weight_decay": 0.1},
+        ],
+        lr=0.05,
+    )
+    ours = optim.SGD(
+        [{"params": [params[1]], "lr": 0.02}, {"params": [params[0]], "momentum": 0.9}], lr=0.05
+    )
+    train(model, theirs, inputs(5))
+    train_here(params, loss, ours, inputs(5))
+    assert_same(model, params)
+    assert mine.tolist() == more.tolist() == [1.0, 2.0, 3.0]
+    with autograd.context() as context_id:
+        autograd.backward(context_id, [(mine + more).sum()])
+        theirs.step(context_id)
+    np.testing.assert_allclose(mine.detach().numpy(), [0.98, 1.98, 2.98])
+    np.testing.assert_allclose(more.detach().numpy(), [0.945, 1.94, 2.935])
+
+
+def test_a_schedule_and_a_state_know_the_groups_by_position_on_every_owner(cluster, model):
+    def grouped(model):
+        made = DistributedOptimizer(
+            optim.Adam, [{"params": model[:1], "lr": 0.1}, {"params": model[1:]}], lr=0.2
+        )
+        return made, made.schedule(LambdaLR, [lambda epoch: 0.5**epoch, lambda epoch: 1.0])
+
+    optimizer, schedule = grouped(model)
+    train(model, optimizer, inputs(2))
+    schedule.step()
+    assert schedule.get_last_lr() == {"b": [0.05, 0.2], "c": [0.05, 0.2]}
+    states = optimizer.state_dict(), schedule.state_dict()
+    other = [
+        rpc.rpc_sync(owner, training.weights, (now,)) for owner, now in zip(START, values_of(model))
+    ]
+    resumed, its_schedule = grouped(other)
+    resumed.load_state_dict(states[0])
+    its_schedule.load_state_dict(states[1])
+    assert its_schedule.get_last_lr() == schedule.get_last_lr()
+    train(model, optimizer, inputs(2))
+    train(other, resumed, inputs(2))
+    for theirs, mine in zip(values_of(other), values_of(model)):
+        assert theirs.tolist() == mine.tolist()
+    alone = DistributedOptimizer(optim.Adam, model, lr=0.1)
+    with pytest.raises(UsageError, match=r"groups of .* parameters, got one of"):
+        alone.load_state_dict(states[0])
+
+
+def test_groups_that_are_none_or_share_a_parameter_are_refused(model):
+    first, second = model
+    for given, wanted in (
+        ({"params": model}, "RRefs to parameters, or a list of groups, got dict"),
+        ([{"lr": 0.1}], r"'params' as params_rref\[0\], a group, got one with \['lr'\]"),
+        ([{"params": [first]}, second], r"'params' as params_rref\[1\], a group, got RRef"),
+        ([{"params": []}], "at least one RRef to a parameter, got none"),
+        ([{"params": [first]}, {"params": [first]}], "each parameter once, got one twice"),
+        ([{"params": [first], "rate": 1.0}], "options out of lr, .* got rate"),
+    ):
+        with pytest.raises(UsageError, match=wanted):
+            DistributedOptimizer(optim.SGD, given, lr=0.1)
+    with pytest.raises(DTypeError, match=r"as params_rref\[1\]\['params'\]\[0\], got int"):
+        DistributedOptimizer(optim.SGD, [{"params": [first]}, {"params": [1]}], lr=0.1)
+
+
 # Schedules and states.
 
 

@@ -143,6 +143,50 @@ def test_schedulers_of_torch_go_along(name):
     assert losses != pytest.approx(train_here(5, torch.optim.SGD, options), rel=1e-9)
 
 
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS.keys() - ELSEWHERE))
+@on_workers("main", "b")
+def test_groups_of_torch_have_options_of_their_own(name):
+    """A group that has parameters on one worker alone is empty on the other."""
+    x, y = data()
+    first, second = make_first(), RemoteModule("b", handlers.Model, (1,))
+    here, there = make_first(), handlers.Model(1)
+    kind = OPTIMIZERS[name]
+    first_bias, second_bias = rpc.RRef(first.bias), second.parameters()[1]
+    apart = DistributedOptimizer(
+        kind,
+        [
+            {"params": [rpc.RRef(first.weight)], "lr": 0.003},
+            {"params": [second.parameters()[0]]},
+            {"params": [first_bias, second_bias], "lr": 0.02},
+        ],
+        lr=0.01,
+    )
+    optimizer = kind(
+        [
+            {"params": [here.weight], "lr": 0.003},
+            {"params": [next(there.parameters())]},
+            {"params": [here.bias, list(there.parameters())[1]], "lr": 0.02},
+        ],
+        lr=0.01,
+    )
+    factors = [lambda epoch: 0.5**epoch, lambda epoch: 1.0, lambda epoch: 2.0]
+    schedule = apart.schedule(torch.optim.lr_scheduler.LambdaLR, factors)
+    its_twin = torch.optim.lr_scheduler.LambdaLR(optimizer, factors)
+    for _ in range(3):
+        optimizer.zero_grad()
+        (there(here(x)) - y).square().mean().backward()
+        optimizer.step()
+        its_twin.step()
+        with autograd.context() as context_id:
+            autograd.backward(context_id, [(second(first(x)) - y).square().mean()])
+            apart.step(context_id)
+        schedule.step()
+    assert schedule.get_last_lr() == dict.fromkeys(("main", "b"), its_twin.get_last_lr())
+    torch.testing.assert_close(first.state_dict(), here.state_dict())
+    torch.testing.assert_close(second.state_dict(), there.state_dict())
+    apart.load_state_dict(apart.state_dict())
+
+
 @on_workers("main", "b")
 def test_the_state_of_torch_optimisers_is_saved_and_restored():
     _, optimizer, module = train_apart(2, torch.optim.Adam, {"lr": 0.05})

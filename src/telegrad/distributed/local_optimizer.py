@@ -38,10 +38,10 @@ class LocalOptimizer:
     """An ordinary optimiser, and the parameters of this worker that it steps."""
 
     def __init__(
-        self, optimizer_class: Callable[..., Any], params: Sequence[Any], args: Any, kwargs: Any
+        self, optimizer_class: Callable[..., Any], given: Sequence[Any], args: Any, kwargs: Any
     ) -> None:
-        self.params = list(params)
-        self.optimizer = optimizer_class(self.params, *args, **kwargs)
+        self.params = [p for each in given for p in _listed(each)]
+        self.optimizer = optimizer_class(given, *args, **kwargs)
         if isinstance(self.optimizer, Optimizer):
             # Handlers of other trainers may read a parameter while it is stepped.
             self.optimizer.always_aside = True
@@ -85,24 +85,37 @@ class LocalOptimizer:
         return {p: found[p] for p in self.params if p in found}
 
 
-def make(
-    optimizer_class: Callable[..., Any], references: Sequence[RRef], args: Any, kwargs: Any
-) -> RRef:
-    """An optimiser for these parameters of this worker."""
-    params = [reference.local_value() for reference in references]
-    for reference, parameter in zip(references, params):
-        if foreign.framework_of(parameter) is not None:
-            # Its optimiser has rules of its own, e.g. that a constant is never stepped.
-            continue
-        # A Parameter that is frozen has no gradient, and so is never stepped.
-        if isinstance(parameter, Parameter):
-            continue
-        if not getattr(parameter, "requires_grad", False) or not parameter.is_leaf:
-            raise DTypeError(
-                f"expected RRefs to parameters (leaves that require grad), got {reference!r} to "
-                f"{type(parameter).__name__}"
-            )
+def make(optimizer_class: Callable[..., Any], given: Sequence[Any], args: Any, kwargs: Any) -> RRef:
+    """An optimiser for parameters of this worker: RRefs to them, or groups of such."""
+    params = [
+        _parameter(each)
+        if isinstance(each, RRef)
+        else {**each, "params": [_parameter(reference) for reference in each["params"]]}
+        for each in given
+    ]
     return current_worker().make_rref(LocalOptimizer(optimizer_class, params, args, kwargs))
+
+
+def _listed(parameter_or_group: Any) -> list[Any]:
+    if isinstance(parameter_or_group, dict):
+        return list(parameter_or_group["params"])
+    return [parameter_or_group]
+
+
+def _parameter(reference: RRef) -> Any:
+    parameter = reference.local_value()
+    if foreign.framework_of(parameter) is not None:
+        # Its optimiser has rules of its own, e.g. that a constant is never stepped.
+        return parameter
+    # A Parameter that is frozen has no gradient, and so is never stepped.
+    if isinstance(parameter, Parameter):
+        return parameter
+    if not getattr(parameter, "requires_grad", False) or not parameter.is_leaf:
+        raise DTypeError(
+            f"expected RRefs to parameters (leaves that require grad), got {reference!r} to "
+            f"{type(parameter).__name__}"
+        )
+    return parameter
 
 
 def step(reference: RRef, context_id: int) -> None:

@@ -28,12 +28,16 @@ __all__ = ["DistributedOptimizer", "DistributedScheduler"]
     {"zero_grad": "gradients belong to a context and go with it, leave it out"},
 )
 class DistributedOptimizer:
-    """Steps parameters where they live; `params_rref` are RRefs to them."""
+    """Steps parameters where they live.
+
+    `params_rref`: RRefs to them, or groups, each a dict with RRefs as "params" and options of its
+    own. A group may have parameters of several owners; every owner has all groups, in this order.
+    """
 
     def __init__(
         self,
         optimizer_class: Callable[..., Any],
-        params_rref: Iterable[RRef],
+        params_rref: Iterable[RRef | Mapping[str, Any]],
         *args: Any,
         **kwargs: Any,
     ) -> None:
@@ -42,26 +46,11 @@ class DistributedOptimizer:
                 f"expected the class of an optimiser, such as optim.SGD, got {optimizer_class!r}; "
                 "its arguments follow the parameters"
             )
-        if not isinstance(params_rref, Iterable):
-            raise UsageError(
-                f"expected RRefs to parameters, got {type(params_rref).__name__}; for a module "
-                "elsewhere, pass its remote_parameters()"
-            )
-        by_owner: dict[str, list[RRef]] = {}
-        for i, reference in enumerate(params_rref):
-            if not isinstance(reference, RRef):
-                raise DTypeError(
-                    f"expected an RRef to a parameter as params_rref[{i}], got "
-                    f"{type(reference).__name__}; wrap a local one with rpc.RRef(parameter), and "
-                    "join lists of them, [*some, *others]"
-                )
-            by_owner.setdefault(reference.owner_name(), []).append(reference)
-        if not by_owner:
-            raise UsageError("expected at least one RRef to a parameter, got none")
+        by_owner = _by_owner(params_rref)
         self._local: dict[str, RRef] = _ask_all(
             "build the optimiser",
             local.make,
-            {owner: (optimizer_class, chosen, args, kwargs) for owner, chosen in by_owner.items()},
+            {owner: (optimizer_class, given, args, kwargs) for owner, given in by_owner.items()},
         )
 
     def __dir__(self) -> list[str]:
@@ -167,6 +156,56 @@ class DistributedScheduler:
     def _everywhere(self, method: str, what: str, *args: Any) -> dict[str, Any]:
         asked = {owner: (reference, method, *args) for owner, reference in self._local.items()}
         return _ask_all(what, local.call_scheduler, asked)
+
+
+def _by_owner(given: Any) -> dict[str, list[Any]]:
+    """What the optimiser of each owner takes: RRefs to its parameters, or all groups, with those
+    of its parameters."""
+    if not isinstance(given, Iterable) or isinstance(given, Mapping):
+        raise UsageError(
+            f"expected RRefs to parameters, or a list of groups, got {type(given).__name__}; for a "
+            "module elsewhere, pass its remote_parameters()"
+        )
+    listed = list(given)
+    found: dict[str, list[Any]]
+    if not listed or not isinstance(listed[0], Mapping):
+        found = {**_sorted_out(listed, "params_rref")}
+    else:
+        groups = [_group(each, f"params_rref[{i}]") for i, each in enumerate(listed)]
+        owners = dict.fromkeys(owner for _, chosen in groups for owner in chosen)
+        # All groups everywhere: whatever goes by their positions, such as a schedule, fits.
+        found = {
+            owner: [{**options, "params": chosen.get(owner, [])} for options, chosen in groups]
+            for owner in owners
+        }
+    if not found:
+        raise UsageError("expected at least one RRef to a parameter, got none")
+    return found
+
+
+def _group(group: Any, name: str) -> tuple[Mapping[str, Any], dict[str, list[RRef]]]:
+    """A group and its RRefs, by owner."""
+    if not isinstance(group, Mapping) or "params" not in group:
+        came = f"one with {sorted(group)}" if isinstance(group, Mapping) else type(group).__name__
+        raise UsageError(f"expected a dict with 'params' as {name}, a group, got {came}")
+    chosen = group["params"]
+    if not isinstance(chosen, Iterable):
+        chosen = [chosen]
+    return group, _sorted_out(chosen, f"{name}['params']")
+
+
+def _sorted_out(references: Iterable[Any], name: str) -> dict[str, list[RRef]]:
+    """RRefs by owner, in order."""
+    by_owner: dict[str, list[RRef]] = {}
+    for i, reference in enumerate(references):
+        if not isinstance(reference, RRef):
+            raise DTypeError(
+                f"expected an RRef to a parameter as {name}[{i}], got "
+                f"{type(reference).__name__}; wrap a local one with rpc.RRef(parameter), and "
+                "join lists of them, [*some, *others]"
+            )
+        by_owner.setdefault(reference.owner_name(), []).append(reference)
+    return by_owner
 
 
 def _check_live(context_id: int) -> None:

@@ -4,7 +4,7 @@ Any class of ``torch.optim`` will do. What telegrad adds (states, schedules, cli
 well.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from telegrad.distributed import optim
@@ -14,14 +14,14 @@ __all__ = ["DistributedOptimizer"]
 
 
 class DistributedOptimizer(optim.DistributedOptimizer):
-    """Steps parameters where they live; `params_rref` are RRefs to them."""
+    """Steps parameters where they live; `params_rref` are RRefs to them, or groups of such."""
 
     is_functional_optim = False
 
     def __init__(
         self,
         optimizer_class: Callable[..., Any],
-        params_rref: Iterable[RRef],
+        params_rref: Iterable[RRef | Mapping[str, Any]],
         *args: Any,
         **kwargs: Any,
     ) -> None:
