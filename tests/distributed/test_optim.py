@@ -478,6 +478,12 @@ def test_an_owner_that_has_released_the_context_refuses_it_and_does_not_skip_the
     assert "worker 'b' could not" in caught.value.__notes__[-1]
 
 
+def test_a_set_has_no_order_for_a_state_to_go_by_and_is_refused(model):
+    for given in (set(model), [{"params": frozenset(model)}]):
+        with pytest.raises(UsageError, match=r"the same in every run.* got a (frozen)?set"):
+            DistributedOptimizer(optim.SGD, given, lr=0.1)
+
+
 def test_what_is_no_class_or_has_no_parameters_is_refused(cluster):
     layer = RemoteModule("b", nn.Linear, (1, 1))
     with pytest.raises(

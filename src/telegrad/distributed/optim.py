@@ -166,6 +166,7 @@ def _by_owner(given: Any) -> dict[str, list[Any]]:
             f"expected RRefs to parameters, or a list of groups, got {type(given).__name__}; for a "
             "module elsewhere, pass its remote_parameters()"
         )
+    _refuse_sets(given, "params_rref")
     listed = list(given)
     found: dict[str, list[Any]]
     if not listed or not isinstance(listed[0], Mapping):
@@ -189,9 +190,18 @@ def _group(group: Any, name: str) -> tuple[Mapping[str, Any], dict[str, list[RRe
         came = f"one with {sorted(group)}" if isinstance(group, Mapping) else type(group).__name__
         raise UsageError(f"expected a dict with 'params' as {name}, a group, got {came}")
     chosen = group["params"]
+    _refuse_sets(chosen, f"{name}['params']")
     if not isinstance(chosen, Iterable):
         chosen = [chosen]
     return group, _sorted_out(chosen, f"{name}['params']")
+
+
+def _refuse_sets(given: Any, name: str) -> None:
+    if isinstance(given, (set, frozenset)):
+        raise UsageError(
+            f"expected {name} in an order that is the same in every run, as the state names "
+            f"parameters by their positions, got a {type(given).__name__}; pass a list"
+        )
 
 
 def _sorted_out(references: Iterable[Any], name: str) -> dict[str, list[RRef]]:
