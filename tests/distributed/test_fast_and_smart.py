@@ -215,16 +215,42 @@ def test_fast_does_not_name_what_was_used_and_only_waits():
         assert {int(each) for each in named} == unused
 
 
+@pytest.mark.parametrize("mode", ["fast", "smart"])
 @on_workers("main", "b")
-def test_fast_says_that_what_a_checkpoint_calls_again_is_not_used():
+def test_what_a_checkpoint_calls_again_leaves_nothing_in_the_context(simulation, mode):
     one = x()
     with autograd.context() as context_id:
         y = tg.autograd.checkpoint(lambda v: tg.sin(rpc.rpc_sync("b", handlers.scale, (v,))), one)
-        with pytest.raises(GradientError, match="what a checkpoint calls again"):
-            autograd.backward(context_id, [y.sum()], retain_graph=True, mode="fast")
-        autograd.backward(context_id, [y.sum()])
+        before = [handlers.leftovers(simulation.worker(name)) for name in ("main", "b")]
+        autograd.backward(context_id, [y.sum()], retain_graph=True, mode=mode)
         expected = [(W * np.cos(W * X)).tolist(), (X * np.cos(W * X)).tolist()]
         assert gradients(context_id, one, "b") == expected
+        simulation.sleep(1.0)
+        after = [handlers.leftovers(simulation.worker(name)) for name in ("main", "b")]
+        assert after == before
+
+
+@on_workers("main", "b", "c")
+def test_a_checkpoint_on_another_worker_may_differentiate_what_it_calls():
+    one = x()
+    found = []
+    for checkpointed in (False, True):
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("b", slope_elsewhere, (one, checkpointed))
+            autograd.backward(context_id, [y.sum()])
+            found.append(gradients(context_id, one, "c"))
+    assert found[0] == found[1]
+    assert None not in found[0]
+
+
+def slope_elsewhere(x, checkpointed):
+    def block(x):
+        x = x * 1.0
+        y = rpc.rpc_sync("c", handlers.scale, (x * x,))
+        (slope,) = tg.autograd.grad(tg.sin(y).sum(), x, create_graph=True)
+        return tg.exp(slope)
+
+    return tg.autograd.checkpoint(block, x) if checkpointed else block(x)
 
 
 @on_workers("main", "b")

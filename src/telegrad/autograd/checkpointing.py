@@ -18,7 +18,8 @@ A checkpoint inside a checkpoint keeps its own arguments by the rules of the out
 
 import threading
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar, TypeAlias
 
 from telegrad.autograd.samples import Sample, alike, sample
 from telegrad.autograd.trees import flatten, unflatten
@@ -30,7 +31,7 @@ from telegrad.tensors.levels import Level, Tangents
 from telegrad.tensors.modes import MODE, Mode, ModeScope
 from telegrad.tensors.saving import restored, stored
 
-__all__ = ["checkpoint"]
+__all__ = ["SecondRun", "checkpoint"]
 
 _Lasting: TypeAlias = "dict[Level, tuple[Any, Any, _Lasting]]"
 
@@ -43,7 +44,8 @@ def checkpoint(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     backward pass only. Where it computes other numbers, that raises. Random numbers of this
     process's generators are the same in both runs, and the second run leaves the generators alone;
     other threads must not draw from the same ones meanwhile. Calls to other workers are made again,
-    and those keep what they save: there, put the checkpoint into the function that is called.
+    and what those saved the first time stays with them: put the checkpoint into the function that
+    is called.
     """
     mode = MODE.get()
     if not mode.recording:
@@ -54,6 +56,12 @@ def checkpoint(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         result = function(*args, **options)
     segment.note_leaves(result, start)
     return result
+
+
+class SecondRun:
+    """What every second run of this process is put into; ``distributed`` lends it."""
+
+    scope: ClassVar[Callable[[], AbstractContextManager[Any]]] = nullcontext
 
 
 class _Enough(BaseException):
@@ -197,7 +205,7 @@ class _Segment:
             pack=(catch, caught.__getitem__),
         )
         try:
-            with scope, self.drawn.again():
+            with scope, SecondRun.scope(), self.drawn.again():
                 self._function(*args, **options)
         except _Enough:
             pass

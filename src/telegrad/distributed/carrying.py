@@ -120,7 +120,7 @@ class Carrier:
         return GradientError(
             "expected every recorded message to take part in the pass, since mode='fast', but "
             f"these were not used in computing the roots:\n{listing}\nuse mode='smart', which is "
-            "exact for such programs too (and for checkpoints: what a checkpoint calls again in "
+            "exact for such programs too (and for checkpoints of PyTorch: what those call again in "
             "the backward pass is not used)"
         )
 

@@ -8,9 +8,11 @@ from functools import partial
 from importlib import import_module
 from typing import Final, NamedTuple
 
+from telegrad.autograd.checkpointing import SecondRun
 from telegrad.distributed import travelling
 from telegrad.distributed.carrying import Carrier
 from telegrad.distributed.profiling import Recording
+from telegrad.distributed.recomputing import apart
 from telegrad.distributed.recording import Recorder
 from telegrad.distributed.releasing import Leases
 from telegrad.distributed.running import Runner
@@ -38,6 +40,7 @@ class Autograd(NamedTuple):
 def equip(worker: Worker) -> None:
     """Attach the layers above RPC to a new worker."""
     travelling.register()
+    SecondRun.scope = apart
     for framework, module in FRAMEWORKS.items():
         kinds.register_lazily(framework, partial(import_module, module))
     recorder = Recorder(worker)
