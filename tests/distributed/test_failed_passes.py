@@ -1,5 +1,8 @@
 """A pass that fails: who is told what, and that it leaves nothing behind."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from tests.distributed import handlers
@@ -539,6 +542,49 @@ def slow_in_backward(value, seconds=1000.0):
     return y
 
 
+LEAVES = []
+"""Weak references to the leaves of the next test, on either worker."""
+
+
+def leaf_to_watch():
+    made = x()
+    LEAVES.append(weakref.ref(made))
+    return made
+
+
+def scale_by_a_new_leaf(value, hook):
+    result = value * leaf_to_watch()
+    if hook is not None:
+        result.register_hook(hook)
+    return result
+
+
+def fail_a_pass(how):
+    with autograd.context() as context_id:
+        hook = (lambda gradient: 1 / 0) if how == "a hook there" else None
+        y = rpc.rpc_sync("b", scale_by_a_new_leaf, (leaf_to_watch(), hook))
+        z = tg.sin(y).sum()
+        if hook is None:
+            autograd.backward(context_id, [z if how == "a second pass here" else y.sum()])
+        try:
+            autograd.backward(context_id, [z])
+        except (GraphFreedError, ZeroDivisionError):
+            return
+    raise AssertionError("it did not fail")
+
+
+@pytest.mark.parametrize("how", ["a second pass here", "a second pass there", "a hook there"])
+@on_workers("main", "b")
+def test_what_a_failed_pass_held_goes_without_the_garbage_collector(simulation, how):
+    LEAVES.clear()
+    gc.collect()
+    gc.disable()
+    try:
+        fail_a_pass(how)
+        simulation.sleep(1.0)
+        assert [leaf() for leaf in LEAVES] == [None, None]
+    finally:
+        gc.enable()
 # A pass that comes for a call that failed.
 
 

@@ -140,6 +140,11 @@ class OrderedTask(msgspec.Struct, eq=False):
     _expected: dict[Any, list[int]] = {}
     _leaving: int = 0
 
+    @classmethod
+    def ended(cls) -> "OrderedTask":
+        """One that has no graph, and that nobody may run."""
+        return cls(_ended, _ended, keep_graph=True, recorded=False)
+
     def count(self, entries: Iterable[Any]) -> None:
         """Ranks everything that the entries reach, and notes each node's contributors."""
         ranks, expected, joined = self.ranks, self._expected, self.joined
