@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import telegrad as tg
+from telegrad import nn
 from telegrad.errors import DeviceError, DTypeError, SavedValueChanged, ShapeError
 
 
@@ -97,6 +98,32 @@ def test_a_list_of_tensors_is_stacked_with_their_histories() -> None:
 def test_what_is_not_numbers_is_refused(data: Any) -> None:
     with pytest.raises(DTypeError, match="expected"):
         tg.asarray(data)
+
+
+MASKED = np.ma.masked_array([1.0, 2.0, 3.0], mask=[False, True, False])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: tg.tensor(MASKED),
+        lambda: tg.asarray(MASKED, copy=False),
+        lambda: tg.tensor([MASKED, MASKED]),
+        lambda: tg.ones(3) * MASKED,
+        lambda: np.add(MASKED, tg.ones(3)),
+        lambda: tg.sin(MASKED),
+        lambda: tg.zeros(3).copy_(MASKED),
+        lambda: nn.Parameter(MASKED),
+    ],
+)
+def test_what_is_masked_is_no_number_of_a_tensor(use: Callable[[], Any]) -> None:
+    with pytest.raises(DTypeError, match=r"1 of 3 elements are masked.*array\.filled\(value\)"):
+        use()
+
+
+def test_a_masked_array_of_which_nothing_is_masked_is_like_any_other() -> None:
+    assert tg.tensor(np.ma.masked_array([1.0, 2.0])).tolist() == [1.0, 2.0]
+    assert tg.tensor(MASKED.filled(0.0)).tolist() == [1.0, 0.0, 3.0]
 
 
 def test_unknown_dtypes_and_devices_are_refused_by_name() -> None:

@@ -15,6 +15,7 @@ from telegrad.ops.filling import made
 from telegrad.ops.joining import stack
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.habits import unexpected
+from telegrad.tensors.masked import refuse_masked
 from telegrad.tensors.shared import share
 
 __all__ = ["asarray", "from_dlpack", "tensor"]
@@ -59,6 +60,7 @@ def asarray(
             return obj.to(dtype)
         return obj.clone() if copy else obj
     if isinstance(obj, np.ndarray):
+        refuse_masked(obj)
         known = as_dtype(obj.dtype) if dtype is None else dtype
         if copy is False:
             _refuse_cast(obj.dtype, known, copy)
@@ -112,6 +114,7 @@ def _from_python(obj: Any, dtype: np.dtype[Any] | None) -> Any:
 def _numbers(obj: Any) -> Any:
     if isinstance(obj, Tensor):
         return np.asarray(obj.array)
+    refuse_masked(obj)
     return [_numbers(part) for part in obj] if isinstance(obj, (list, tuple)) else obj
 
 

@@ -14,6 +14,7 @@ from telegrad.arrays import backend_of
 from telegrad.errors import DeviceError, DTypeError
 from telegrad.tensors.dtypes import as_dtype
 from telegrad.tensors.lent import lent
+from telegrad.tensors.masked import refuse_masked
 from telegrad.tensors.tensor import Tensor, wrap
 
 __all__ = [
@@ -101,6 +102,7 @@ def _as_input(name: str, index: int, x: Any, dtype: np.dtype[Any] | None, xp: An
             array = np.asarray(x, dtype=chosen)
         return wrap(array if xp is None or xp.is_numpy else xp.asarray(x, dtype=chosen))
     if isinstance(x, (np.ndarray, np.generic)):
+        refuse_masked(x)
         return wrap(np.array(x, dtype=as_dtype(x.dtype)))
     kind = type(x)
     shown = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"

@@ -1,0 +1,21 @@
+"""NumPy's masked arrays: tensors have no mask, and what is masked is no number like the others."""
+
+from typing import Any
+
+import numpy as np
+
+from telegrad.errors import DTypeError
+
+__all__ = ["refuse_masked"]
+
+
+def refuse_masked(array: Any) -> None:
+    """Raises for a masked array of which something is masked."""
+    if not isinstance(array, np.ma.MaskedArray) or not np.ma.is_masked(array):
+        return
+    count = int(np.ma.getmaskarray(array).sum())
+    raise DTypeError(
+        f"expected an array without a mask, got a MaskedArray in which {count} of {array.size} "
+        "elements are masked, and tensors have no mask; say what stands for them with "
+        "array.filled(value), or leave them out with array.compressed()"
+    )
