@@ -4,6 +4,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+import array_api_strict
 import numpy as np
 import pytest
 import torch
@@ -124,6 +125,22 @@ def test_what_is_masked_is_no_number_of_a_tensor(use: Callable[[], Any]) -> None
 def test_a_masked_array_of_which_nothing_is_masked_is_like_any_other() -> None:
     assert tg.tensor(np.ma.masked_array([1.0, 2.0])).tolist() == [1.0, 2.0]
     assert tg.tensor(MASKED.filled(0.0)).tolist() == [1.0, 0.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: tg.full((2,), 1j, dtype=tg.float32),
+        lambda: tg.full_like(tg.zeros(2), np.complex64(1j)),
+        lambda: tg.linspace(0.0, 1j, 3, dtype=tg.float64),
+        lambda: tg.asarray(np.array([1j, 2]), dtype=tg.float32),
+        lambda: tg.tensor(array_api_strict.asarray([1j, 2]), dtype=tg.int64),
+        lambda: nn.init.constant_(tg.zeros(2), 1j),
+    ],
+)
+def test_complex_numbers_never_lose_their_imaginary_part_unasked(make: Callable[[], Any]) -> None:
+    with pytest.raises(DTypeError, match=r"a complex dtype for complex values, got (float|int)"):
+        make()
 
 
 def test_unknown_dtypes_and_devices_are_refused_by_name() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.errors import ShapeError, UsageError
+from telegrad.ops.filling import full
 from telegrad.ops.random import Generator, rand, randn
 from telegrad.tensors import Tensor
 from telegrad.tensors.modes import no_grad
@@ -58,7 +59,7 @@ def _fill(tensor: Tensor, values: Any) -> Tensor:
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """One value everywhere."""
-    return _fill(tensor, np.full((), val, tensor.dtype))
+    return _fill(tensor, full((), val, dtype=tensor.dtype))
 
 
 def zeros_(tensor: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from telegrad.ops.arguments import as_dtype, check_device
 from telegrad.ops.filling import made
 from telegrad.ops.joining import stack
 from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.dtypes import refuse_complex
 from telegrad.tensors.habits import unexpected
 from telegrad.tensors.masked import refuse_masked
 from telegrad.tensors.shared import share
@@ -65,6 +66,7 @@ def asarray(
         if copy is False:
             _refuse_cast(obj.dtype, known, copy)
             return wrap(share(obj))
+        refuse_complex(obj.dtype, known)
         # A copy by astype has NumPy's own dtype object, not the one that came out of a pickle.
         return made(obj.astype(known, subok=False))
     if hasattr(obj, "__array_namespace__") or is_cupy(obj):
@@ -74,8 +76,11 @@ def asarray(
                 f"expected a NumPy array to share without a copy, got one of {xp.name}, in which "
                 "a later change could not be found; leave copy=False out, or use from_dlpack"
             )
+        own = xp.dtype_of(obj)
         if dtype is None:
-            as_dtype(xp.dtype_of(obj))
+            as_dtype(own)
+        else:
+            refuse_complex(own, dtype)
         return made(xp.asarray(obj, dtype=dtype, copy=True))
     if copy is False:
         raise ValueError(

@@ -10,6 +10,7 @@ from telegrad.errors import ShapeError
 from telegrad.ops.arguments import ArrayLike, as_dtype, as_tensor, check_device, shape_of
 from telegrad.ops.shaping import astype, broadcast_to
 from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.dtypes import refuse_complex
 from telegrad.tensors.habits import unexpected
 from telegrad.tensors.inputs import default_dtype
 from telegrad.tensors.modes import MODE
@@ -99,7 +100,7 @@ def full(
     if isinstance(fill_value, Tensor):
         return _spread(fill_value, shape_of(shape), _dtype(dtype, fill_value.dtype))
     chosen = as_dtype(_natural(fill_value) if dtype is None else dtype)
-    return made(np.full(shape_of(shape), fill_value, dtype=chosen))
+    return made(np.full(shape_of(shape), _fitting(fill_value, chosen), dtype=chosen))
 
 
 def _spread(value: Tensor, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tensor:
@@ -107,6 +108,12 @@ def _spread(value: Tensor, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tens
     if value.ndim:
         raise ShapeError(f"expected a number or a 0-d tensor to fill with, got shape {value.shape}")
     return broadcast_to(astype(value, dtype, copy=False), shape)
+
+
+def _fitting(number: Any, dtype: np.dtype[Any]) -> Any:
+    if isinstance(number, (complex, np.complexfloating)):
+        refuse_complex(np.dtype(type(number)), dtype)
+    return number
 
 
 def _number(value: Any) -> Any:
@@ -140,7 +147,8 @@ def full_like(x: ArrayLike, /, fill_value: Any, *, dtype: Any = None, device: An
     x = as_tensor(x, "full_like")
     if isinstance(fill_value, Tensor):
         return _spread(fill_value, x.shape, _dtype(dtype, x.dtype))
-    return made(backend_of(x.array).full(x.shape, fill_value, dtype=_dtype(dtype, x.dtype)))
+    chosen = _dtype(dtype, x.dtype)
+    return made(backend_of(x.array).full(x.shape, _fitting(fill_value, chosen), dtype=chosen))
 
 
 def eye(
@@ -192,4 +200,6 @@ def linspace(
     start, stop = _number(start), _number(stop)
     is_complex = isinstance(start, complex) or isinstance(stop, complex)
     natural = np.dtype("complex64") if is_complex else _FLOAT32
-    return made(np.linspace(start, stop, num, dtype=_dtype(dtype, natural), endpoint=endpoint))
+    chosen = _dtype(dtype, natural)
+    refuse_complex(natural, chosen)
+    return made(np.linspace(start, stop, num, dtype=chosen, endpoint=endpoint))

@@ -15,6 +15,7 @@ from telegrad.ops.arguments import (
 )
 from telegrad.rules import shaping as _rows
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.dtypes import refuse_complex
 from telegrad.tensors.habits import unexpected
 
 __all__ = [
@@ -150,11 +151,7 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
     dtype = as_dtype(dtype)
     if x.dtype == dtype and not copy:
         return x
-    if x.dtype.kind == "c" and dtype.kind not in "cb":
-        raise DTypeError(
-            f"expected a complex dtype for complex values, got {dtype}; take real(x) or abs(x) of "
-            "them first"
-        )
+    refuse_complex(x.dtype, dtype)
     return apply(_rows.ASTYPE, x, dtype=dtype)
 
 

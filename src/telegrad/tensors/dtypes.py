@@ -6,7 +6,7 @@ import numpy as np
 
 from telegrad.errors import DTypeError
 
-__all__ = ["DTYPES", "as_dtype"]
+__all__ = ["DTYPES", "as_dtype", "refuse_complex"]
 
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -30,3 +30,12 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
     if known is None:
         raise DTypeError(f"expected one of the dtypes {', '.join(DTYPES)}, got {found}")
     return known
+
+
+def refuse_complex(own: np.dtype[Any], dtype: np.dtype[Any]) -> None:
+    """Raises where values of a complex dtype are to become real, and would lose a part."""
+    if own.kind == "c" and dtype.kind not in "cb":
+        raise DTypeError(
+            f"expected a complex dtype for complex values, got {dtype}; take real(x) or abs(x) of "
+            "them first"
+        )
