@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, list[str]] = {
 }
 """What each part of the package may import, beside itself. Those on top are missing here."""
 
-ON_TOP = ["__init__", "cli", "demo", "testing"]
+ON_TOP = ["__init__", "__main__", "cli", "demo", "testing"]
 """May import anything."""
 
 NO_EDGE = {"asyncio", "os", "random", "secrets", "select", "socket", "threading", "time"}

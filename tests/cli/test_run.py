@@ -41,7 +41,7 @@ def script(tmp_path: Path) -> Script:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "telegrad.cli", "run", *arguments]
+    return [sys.executable, "-m", "telegrad", "run", *arguments]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

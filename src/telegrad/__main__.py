@@ -1,4 +1,4 @@
-"""`python -m telegrad.cli` is `telegrad`."""
+"""`python -m telegrad` is `telegrad`."""
 
 import sys
 
