@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import array_api_strict
 import numpy as np
 import pytest
 import torch
@@ -178,6 +179,18 @@ def test_clipping_refuses_what_is_not_finite_if_asked() -> None:
         nn.utils.clip_grad_norm_([p], 1.0, norm_type=-1)
     with pytest.raises(UsageError, match=r"got Sequential; pass its parameters\(\)"):
         nn.utils.clip_grad_norm_(nn.Sequential(nn.Linear(1, 1)), 1.0)  # type: ignore[arg-type]
+
+
+def test_clipped_gradients_stay_with_the_library_of_their_parameter() -> None:
+    p = tg.asarray(array_api_strict.asarray([0.0, 0.0], dtype=array_api_strict.float64))
+    p.requires_grad_()
+    (
+        p * tg.asarray(array_api_strict.asarray([3.0, 4.0], dtype=array_api_strict.float64))
+    ).sum().backward()
+    assert nn.utils.clip_grad_norm_([p], 1.0).item() == 5.0
+    assert p.grad is not None
+    assert type(p.grad.array) is type(p.array)
+    np.testing.assert_allclose(np.asarray(p.grad.array), [0.6, 0.8], rtol=1e-6)
 
 
 def test_the_norm_of_gradients_has_the_dtype_that_they_promote_to() -> None:

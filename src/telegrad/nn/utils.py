@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays import backend_of
+from telegrad.arrays.host import in_host_memory
 from telegrad.errors import GradientError, UsageError
 from telegrad.nn.module import Module
 from telegrad.ops.creation import tensor
@@ -33,7 +35,8 @@ def clip_grad_norm_(
     leaves = [p for p in chosen if p.grad is not None]
     if not leaves:
         return tensor(0.0)
-    arrays = [np.asarray(p.grad.array) for p in leaves if p.grad is not None]
+    given = [p.grad.array for p in leaves if p.grad is not None]
+    arrays = [in_host_memory(array) for array in given]
     total = _norm(np.array([_norm(array, order) for array in arrays]), order)
     if error_if_nonfinite and not math.isfinite(total):
         raise GradientError(
@@ -41,8 +44,10 @@ def clip_grad_norm_(
         )
     scale = min(1.0, max_norm / (total + 1e-6)) if not math.isnan(total) else total
     if scale != 1.0:
-        for leaf, array in zip(leaves, arrays):
-            leaf.grad = wrap(np.asarray(array * array.dtype.type(scale)))
+        for leaf, array, own in zip(leaves, arrays, given):
+            scaled = np.asarray(array * array.dtype.type(scale))
+            xp = backend_of(own)
+            leaf.grad = wrap(scaled if xp.is_numpy else xp.asarray(scaled))
     return wrap(np.asarray(total, np.result_type(*[array.real.dtype for array in arrays])))
 
 
