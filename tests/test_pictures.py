@@ -92,9 +92,12 @@ def test_a_narrow_range_still_has_labels(log_y):
     assert len([label for label in labels if re.fullmatch(r"1\.0\d+", label)]) >= 2
 
 
-def test_values_that_cannot_be_drawn_are_left_out():
-    assert len(points(chart({"line": [1.0, math.nan, 2.0, math.inf]}))[0]) == 2
-    assert len(points(chart({"line": [1.0, 0.0, -1.0, 2.0]}, log_y=True))[0]) == 2
+def test_values_that_cannot_be_drawn_leave_a_gap():
+    tree = chart({"line": [1.0, 2.0, math.nan, 3.0, 1.0, 2.0, math.inf, 1.0]})
+    assert [len(each) for each in points(tree)] == [2, 3, 1]
+    assert len(list(tree.iter(f"{SVG}circle"))) == 1
+    tree = chart({"line": [1.0, 0.0, -1.0, 2.0]}, log_y=True)
+    assert [len(each) for each in points(tree)] == [1, 1]
     assert len(points(chart({"line": [3.0]}))[0]) == 1
     with pytest.raises(ValueError, match="at least one finite value"):
         chart({"line": [math.nan]})

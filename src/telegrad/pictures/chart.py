@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 from telegrad.pictures.writing import shortened, written
 
@@ -22,7 +23,10 @@ def line_chart(
     y_label: str,
     log_y: bool = False,
 ) -> str:
-    """Lines by name; each is drawn over 1, 2, … With `log_y` the vertical axis is logarithmic."""
+    """Lines by name; each is drawn over 1, 2, … With `log_y` the vertical axis is logarithmic.
+
+    What can't be drawn, such as NaN, leaves a gap.
+    """
     heights = [_height(y, log_y) for line in lines.values() for y in line if _is_drawn(y, log_y)]
     if not heights:
         raise ValueError("expected at least one finite value to draw, got none")
@@ -61,17 +65,21 @@ def line_chart(
     names = []
     for position, (name, line) in enumerate(lines.items()):
         color = _COLORS[position % len(_COLORS)]
-        points = [at(i, y) for i, y in enumerate(line) if _is_drawn(y, log_y)]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         # Wider than the lines that come over it, so that it shows where they are the same.
         width = 1.8 + 1.6 * (len(lines) - 1 - position)
-        parts.append(
-            f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="{width:.1f}"/>'
-        )
-        if len(points) == 1:
-            # A line of one point has no length.
-            ((x, y),) = points
-            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>')
+        for is_drawn, run in groupby(enumerate(line), lambda each: _is_drawn(each[1], log_y)):
+            if not is_drawn:
+                continue  # A gap: a line over it would show values that were not there.
+            points = [at(i, y) for i, y in run]
+            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+            parts.append(
+                f'<polyline points="{path}" fill="none" stroke="{color}" '
+                f'stroke-width="{width:.1f}"/>'
+            )
+            if len(points) == 1:
+                # A line of one point has no length.
+                ((x, y),) = points
+                parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>')
         names.append(
             f'<text x="{_WIDTH - _RIGHT - 4}" y="{_TOP + 16 * (position + 1)}" text-anchor="end" '
             f'fill="{color}" stroke="white" stroke-width="4" paint-order="stroke">'
