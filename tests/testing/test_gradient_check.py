@@ -52,6 +52,17 @@ def test_a_wrong_rule_is_named_with_its_worst_entry_and_both_values(mode: str) -
     assert "operations met: CubedBackward" in message
 
 
+@pytest.mark.parametrize("size", [1e-3, 1e-6, 1e-9])
+def test_a_wrong_rule_is_found_where_all_derivatives_are_small(size: float) -> None:
+    wrong = cubed(vjp=(lambda xp, g, s: 2 * g * s.x * s.x,))
+    with pytest.raises(GradientMismatch, match="reverse mode"):
+        gradient_check(lambda x: wrong(x) * size, (X[0],), order=1)
+    gradient_check(lambda x: wrong(x) * size, (X[0],), order=1, atol=1.0, modes=("reverse",))
+    for right in (cubed(), telegrad.sin, telegrad.abs, lambda x: x**5):
+        gradient_check(lambda x, right=right: right(x) * size, (X[0],))
+    gradient_check(lambda x: x**5 + size * x**4, (np.zeros(2),))
+
+
 def test_the_parts_that_are_right_pass_on_their_own() -> None:
     wrong = cubed(vjp=(lambda xp, g, s: 2 * g * s.x * s.x,))
     gradient_check(wrong, (X[0],), modes=("forward",), order=1)
