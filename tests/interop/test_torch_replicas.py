@@ -4,6 +4,9 @@ A group of one process averages nothing. So each module has a hook that doubles 
 doubled gradients are gradients that went through the reducer.
 """
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch import distributed, nn
@@ -161,6 +164,17 @@ def test_a_module_that_was_there_before_telegrad_met_pytorch_is_found():
     assert torch_replicas.module_of(module.module.first.weight) is None
     torch_replicas._find_those_before()
     assert torch_replicas.module_of(module.module.first.weight) is module
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))]
+)
+def test_a_module_that_was_copied_or_unpickled_is_averaged_too(alone, copied):
+    module = copied(DistributedDataParallel(TwoParts()))
+    module.register_comm_hook(None, doubled)
+    with dist_autograd.context() as context_id:
+        dist_autograd.backward(context_id, [module(X).sum()])
+        assert gradients(context_id, module) == (twice(FIRST), twice(SECOND))
 
 
 def test_an_optimiser_steps_with_them(alone):

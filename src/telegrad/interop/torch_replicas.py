@@ -10,6 +10,7 @@ is settled, ``.grad`` of all of them is the gradient in the context.
 import gc
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -42,7 +43,22 @@ def _find_those_before() -> None:
                 _note(each, "module", each.module)
 
 
+def _note_copies() -> None:
+    """Has copies and those from pickles noted as well: they come with their parts, which nobody
+    registers, and PyTorch has no hook for them. Unknown, they would give gradients of one process.
+    """
+    set_state: Any = DistributedDataParallel.__setstate__
+
+    @wraps(set_state)
+    def set_state_and_note(module: DistributedDataParallel, state: Any) -> None:
+        set_state(module, state)
+        _note(module, "module", module.module)
+
+    DistributedDataParallel.__setstate__ = set_state_and_note  # type: ignore[method-assign]
+
+
 register_module_module_registration_hook(_note)
+_note_copies()
 _find_those_before()
 
 
