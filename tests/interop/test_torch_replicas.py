@@ -4,6 +4,7 @@ A group of one process averages nothing. So each module has a hook that doubles 
 doubled gradients are gradients that went through the reducer.
 """
 
+import contextlib
 import copy
 import pickle
 
@@ -113,6 +114,33 @@ def test_parameters_that_nobody_used_are_found(alone):
             found = dist_autograd.get_gradients(context_id)
         assert found[module.module.used.weight].tolist() == [[2, 4]]
         assert module.module.unused.weight not in found
+
+
+def test_a_parameter_behind_a_call_of_the_module_itself_must_not_be_taken_for_unused(alone):
+    """The module's reducer had what it expected, and would have left this one as it is."""
+    module = replicated(find_unused_parameters=True)
+    with (
+        dist_autograd.context() as context_id,
+        pytest.raises(GradientError, match=r"behind a remote call .* leave find_unused_parameters"),
+    ):
+        dist_autograd.backward(context_id, [module(X).sum()])
+    assert all(parameter.grad is None for parameter in module.parameters())
+
+
+def test_unused_parameters_are_found_among_several_that_are_used(alone):
+    inner = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 1), Chosen())
+    inner[3].forward = lambda x: x
+    module = DistributedDataParallel(inner, find_unused_parameters=True)
+    module.register_comm_hook(None, doubled)
+    expected = [2 * g for g in torch.autograd.grad(inner(X).sum(), [*inner[:3].parameters()])]
+    for synchronised in (True, False, True):
+        way = contextlib.nullcontext() if synchronised else module.no_sync()
+        with way, dist_autograd.context() as context_id:
+            y = rpc.rpc_sync("alone", torch.mul, (module(X), 1.0))
+            dist_autograd.backward(context_id, [y.sum()])
+            found = dist_autograd.get_gradients(context_id)
+        for parameter, gradient in zip(inner[:3].parameters(), expected, strict=True):
+            assert torch.allclose(found[parameter] * (1 if synchronised else 2), gradient)
 
 
 class Chosen(nn.Module):

@@ -71,9 +71,24 @@ def module_of(leaf: torch.Tensor) -> DistributedDataParallel | None:
 
 
 def accumulate_replicated(
-    module: DistributedDataParallel, leaf: torch.Tensor, gradient: torch.Tensor
+    module: DistributedDataParallel,
+    leaf: torch.Tensor,
+    gradient: torch.Tensor,
+    finished: set[DistributedDataParallel],
 ) -> None:
-    """Adds a whole gradient to ``.grad`` as PyTorch does: with the last one come the averages."""
+    """Adds a whole gradient to ``.grad`` as PyTorch does: with the last one come the averages.
+
+    `finished` has the modules whose averages have come in this pass: PyTorch would take nothing
+    more, and not say so.
+    """
+    if module in finished:
+        raise GradientError(
+            f"expected no more gradients of a DistributedDataParallel module once all that it "
+            f"waited for had come, got one of a parameter of shape {tuple(leaf.shape)}: with "
+            "find_unused_parameters=True the module takes a parameter for unused that its own "
+            "graph does not lead to, such as one behind a remote call that the module makes; "
+            "leave find_unused_parameters out, or make the call outside of the module"
+        )
     if module.static_graph:
         raise GradientError(
             "expected a DistributedDataParallel module without static_graph in a pass of telegrad: "
@@ -91,6 +106,18 @@ def accumulate_replicated(
             ENGINE.run_backward((edge,), (gradient,), False, recorded, (), True, True)
         finally:
             leaf._backward_hooks = hooks
+        averages = module.find_unused_parameters and module.require_forward_param_sync
+        if averages and not _is_waiting(module):
+            finished.add(module)
+
+
+def _is_waiting(module: DistributedDataParallel) -> bool:
+    """Whether the reducer has had some of the gradients that it expects, and not all."""
+    try:
+        module.reducer._check_reducer_finalized()
+    except RuntimeError:
+        return True
+    return False
 
 
 class Lending:
@@ -103,6 +130,7 @@ class Lending:
                 "before the first was settled: the module can't tell their gradients apart"
             )
         self.module = module
+        self.finished: set[DistributedDataParallel] = set()
         self._before: dict[torch.Tensor, torch.Tensor | None] = {}
         for leaf in module.module.parameters():
             self._before[leaf] = leaf.grad
@@ -132,4 +160,4 @@ def lend(
     """Accumulates a gradient beside those in the context; `lent` has what is lent to the pass."""
     if module not in lent:
         lent[module] = Lending(module, context)
-    accumulate_replicated(module, leaf, gradient)
+    accumulate_replicated(module, leaf, gradient, lent[module].finished)

@@ -53,10 +53,11 @@ def run_joined(
         task.run()
         keep_retained(task.retained)
     if targets is None:
+        finished: set[Any] = set()
         for leaf, gradient in foreign:
             module = module_of(leaf)
             if module is not None:
-                accumulate_replicated(module, leaf, gradient)
+                accumulate_replicated(module, leaf, gradient, finished)
                 continue
             final = completed(leaf, gradient)
             if final is not None:
