@@ -380,7 +380,8 @@ class Incoming:
         worker.references.unanswered(endpoint, number)
         if not endpoint.is_wanted(number):
             return
-        header = dump_failure(error, worker.name, strict=worker.codec.strict)
+        codec = worker.codec
+        header = dump_failure(error, worker.name, strict=codec.strict, script=codec.script)
         self._send(endpoint, FAILURE, number, header)
 
 

@@ -29,6 +29,7 @@ from telegrad.rpc.transport import (
     PrivateDirectory,
     parse_address,
 )
+from telegrad.rpc.wire.script import defined_names, digest_of_script
 from telegrad.rpc.worker import Worker
 
 __all__ = ["Membership", "own_host"]
@@ -77,6 +78,8 @@ class Membership:
             self.worker.register_service(_LEAVE, self._on_leave, inline=True)
             self.worker.register_service(_RETURNED, self._on_returned, inline=True)
             self.worker.on_worker_lost(self._on_lost)
+            # What the others, too, have defined when they join.
+            names = defined_names()
             self.members = self._meet(size, meeting)
         except BaseException:
             self.close()
@@ -84,13 +87,17 @@ class Membership:
         for member in self.members:
             if member.name != name:
                 self.worker.add_peer(member.info, member.address)
+        scripts = {member.script for member in self.members}
+        if len(scripts) == 1 and "" not in scripts:
+            self.worker.codec.script = names
         self.worker.joined = None
         joined.set_result(None)
 
     def _meet(self, size: int, meeting: Meeting) -> list[Joining]:
         """Return everybody when all are in."""
         info, patience = self.worker.info, self.worker.options.join_timeout
-        me = Joining(info.name, info.id, size, self.worker.address, info.incarnation)
+        script = digest_of_script()
+        me = Joining(info.name, info.id, size, self.worker.address, info.incarnation, script)
         identity = Identity(
             info.name, info.incarnation, meeting.key, credentials=meeting.credentials
         )

@@ -39,13 +39,14 @@ class Meeting(NamedTuple):
 
 
 class Joining(msgspec.Struct, array_like=True, frozen=True):
-    """What a worker says of itself."""
+    """What a worker says of itself. `script` tells its script from others; "" is that of none."""
 
     name: str
     rank: int
     world_size: int
     address: str
     incarnation: int
+    script: str = ""
 
     @property
     def info(self) -> WorkerInfo:

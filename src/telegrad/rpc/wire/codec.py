@@ -22,6 +22,7 @@ from telegrad.rpc.introduction import Limits
 from telegrad.rpc.wire import arrays, functions, kinds, naming, pickling, plain
 from telegrad.rpc.wire.codes import CodeCache
 from telegrad.rpc.wire.frames import Buffer
+from telegrad.rpc.wire.script import NO_NAMES, script_name
 from telegrad.rpc.wire.slots import Reference, build_slots, describe_slots
 
 __all__ = ["Codec", "Parcel", "Sealed", "refuse_by_place"]
@@ -89,10 +90,14 @@ def _flatten(items: Sequence[Any]) -> tuple[list[Any], list[int], list[Any]] | N
 
 
 class Codec:
-    """Encodes and decodes for one worker. `strict`: no pickle, exposed functions only."""
+    """Encodes and decodes for one worker. `strict`: no pickle, exposed functions only.
+
+    `script` names what of the script goes by name, since all workers of the cluster run it.
+    """
 
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
+        self.script = NO_NAMES
         self.nothing = self.seal(self.pack_result(None), None)[0]
 
     def pack_call(
@@ -115,9 +120,12 @@ class Codec:
                     "define it at the top of a module that every worker imports, not of the "
                     "script itself, and mark it with @rpc.expose"
                 )
-            pair = functions.code_of(function)
-            if pair is not None:
-                reference, code = pair
+            if self.script:
+                reference = script_name(function, self.script)
+            if reference is None:
+                pair = functions.code_of(function, self.script)
+                if pair is not None:
+                    reference, code = pair
         names = None if kwargs is None else _by_name(kwargs)
         if reference is not None:
             flat = _flatten(args) if args else ([], [], [])
@@ -129,9 +137,10 @@ class Codec:
             named = {k: plain.dump(v, f"kwargs[{k!r}]", slots) for k, v in (names or {}).items()}
             return Parcel(reference, _PLAIN, tree, [], named or None, None, slots)
         if reference is not None:
-            stream, slots = _dump_call(args, names or {})
+            stream, slots = _dump_call(args, names or {}, self.script)
         else:
-            stream, slots = pickling.dumps((function, tuple(args), names or {}), "(func, args)")
+            call = (function, tuple(args), names or {})
+            stream, slots = pickling.dumps(call, "(func, args)", self.script)
         return Parcel(reference, _PICKLE, None, [], None, stream, slots, code)
 
     def pack_result(self, value: Any) -> Parcel:
@@ -147,7 +156,7 @@ class Codec:
             slots: list[Any] = []
             tree = plain.dump(value, "result", slots)
             return Parcel(None, _PLAIN, tree, [], None, None, slots)
-        stream, slots = pickling.dumps(value, "result")
+        stream, slots = pickling.dumps(value, "result", self.script)
         return Parcel(None, _PICKLE, None, [], None, stream, slots)
 
     def seal(
@@ -197,10 +206,10 @@ class Codec:
         for index, value in zip(parcel.where, parcel.slots, strict=True):
             items[index] = value
         if parcel.function is not None:
-            parcel.stream, parcel.slots = _dump_call(items, parcel.names or {})
+            parcel.stream, parcel.slots = _dump_call(items, parcel.names or {}, self.script)
         else:
             value = tuple(items) if parcel.form == _FLAT_TUPLE else items[0]
-            parcel.stream, parcel.slots = pickling.dumps(value, "result")
+            parcel.stream, parcel.slots = pickling.dumps(value, "result", self.script)
         parcel.form = _PICKLE
 
     def unseal(
@@ -304,12 +313,14 @@ def _all_atoms(values: Any) -> bool:
     return all(type(value) in _ATOMS for value in values)
 
 
-def _dump_call(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bytes, list[Any]]:
+def _dump_call(
+    args: Sequence[Any], kwargs: dict[str, Any], script: frozenset[str]
+) -> tuple[bytes, list[Any]]:
     try:
-        return pickling.dumps((tuple(args), kwargs), "call")
+        return pickling.dumps((tuple(args), kwargs), "call", script)
     except Unserializable:
-        pickling.dumps(tuple(args), "args")
-        pickling.dumps(kwargs, "kwargs")
+        pickling.dumps(tuple(args), "args", script)
+        pickling.dumps(kwargs, "kwargs", script)
         raise
 
 

@@ -14,6 +14,7 @@ import msgspec
 from telegrad import errors
 from telegrad.errors import PeerError, ProtocolViolation
 from telegrad.rpc.wire import pickling
+from telegrad.rpc.wire.script import NO_NAMES
 
 __all__ = ["RemoteFailure", "dump_failure", "load_failure"]
 
@@ -41,13 +42,15 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Failure).decode
 
 
-def dump_failure(error: BaseException, worker: str, *, strict: bool) -> bytes:
+def dump_failure(
+    error: BaseException, worker: str, *, strict: bool, script: frozenset[str] = NO_NAMES
+) -> bytes:
     """Return the bytes of an exception that was raised on `worker`."""
     type_ = type(error)
     stream = None
     if not strict:
         try:
-            stream, slots = pickling.dumps(error, "the exception")
+            stream, slots = pickling.dumps(error, "the exception", script)
             # An exception whose arguments don't fit its own constructor pickles but never loads.
             if slots or len(stream) > _MOST_PICKLED or type(pickle.loads(stream)) is not type_:
                 stream = None

@@ -1,7 +1,8 @@
 """How a function travels to another worker.
 
-A function that can be imported goes by its name (naming.py). Any other (of `__main__`, a
-lambda, a closure, a notebook's) goes by value: its code once a peer, its digest afterwards. A
+A function that can be imported goes by its name (naming.py), and so does one of the script where
+every worker runs it (script.py). Any other (a lambda, a closure, a notebook's, one of `__main__`
+elsewhere) goes by value: its code once a peer, its digest afterwards. A
 function that captured an array, a tensor or a reference has no lasting digest: it travels with
 the arguments of each call, so that what it captured is seen each time.
 
@@ -19,6 +20,7 @@ from telegrad.errors import Refused, UsageError
 from telegrad.rpc.wire import pickling
 from telegrad.rpc.wire.captures import Capture, capture, is_same
 from telegrad.rpc.wire.naming import goes_by_value_on_request
+from telegrad.rpc.wire.script import NO_NAMES
 
 __all__ = ["check_exposed_method", "code_of", "expose", "exposing_modules", "resolve_exposed"]
 
@@ -33,8 +35,11 @@ _codes: "weakref.WeakKeyDictionary[Any, tuple[Capture, tuple[bytes, bytes]]]" = 
 )
 
 
-def code_of(function: Any) -> tuple[bytes, bytes] | None:
-    """Return (digest, code) of a function that goes by value, or None if it holds slots."""
+def code_of(function: Any, script: frozenset[str] = NO_NAMES) -> tuple[bytes, bytes] | None:
+    """Return (digest, code) of a function that goes by value, or None if it holds slots.
+
+    `script` names what of the script it may mean by name.
+    """
     if not callable(function):
         raise UsageError(
             f"expected a function to run on the other worker, got {type(function).__qualname__}: "
@@ -42,10 +47,11 @@ def code_of(function: Any) -> tuple[bytes, bytes] | None:
         )
     made_of = None if goes_by_value_on_request() else capture(function)
     if made_of is not None:
+        made_of.append(script)
         known = _codes.get(function)
         if known is not None and is_same(known[0], made_of):
             return known[1]
-    code, slots = pickling.dumps(function, "func")
+    code, slots = pickling.dumps(function, "func", script)
     if slots:
         return None
     pair = hashlib.blake2b(code, digest_size=_DIGEST_BYTES).digest(), code

@@ -96,6 +96,12 @@ def resolve_name(name: str) -> Any:
         for part in qualname.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:
+        if module_name == "__main__":
+            raise UsageError(
+                f"the script defines no {qualname!r} on this worker: every worker of this cluster "
+                "runs the same script, so its functions go by their names; define it on all of "
+                "them, before init_rpc"
+            ) from error
         raise UsageError(
             f"the function {name!r} can't be imported on this worker ({error}): install its "
             "module here, or let the caller send it by value with "

@@ -22,6 +22,7 @@ import numpy as np
 
 from telegrad.errors import ProtocolViolation, Unserializable
 from telegrad.rpc.wire import arrays, kinds
+from telegrad.rpc.wire.script import NO_NAMES, is_named
 from telegrad.rpc.wire.slots import RawBuffer, Role, role_of
 
 __all__ = ["dumps", "loads"]
@@ -43,14 +44,22 @@ def _give_out(slots: list[Any], buffer: pickle.PickleBuffer) -> None:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    def __init__(self, file: io.BytesIO) -> None:
+    def __init__(self, file: io.BytesIO, script: frozenset[str]) -> None:
         self.slots: list[Any] = []
+        self._script = script
         # Not a method of this object: the cycle would keep all that was pickled until collected.
         super().__init__(file, _PROTOCOL, partial(_give_out, self.slots))
 
     def reducer_override(self, obj: Any) -> Any:
         role = role_of(type(obj))
         if role is None or (role is Role.ARRAY and not arrays.is_raw(obj)):
+            if (
+                self._script
+                and isinstance(obj, (FunctionType, type))
+                and is_named(obj, self._script)
+            ):
+                # By its name, as pickle does it.
+                return NotImplemented
             return super().reducer_override(obj)
         if role is Role.KIND:
             # Here, where an error can still say by which path it came.
@@ -60,14 +69,17 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return _filled, (_HOLE,)
 
 
-def dumps(value: Any, name: str) -> tuple[bytes, list[Any]]:
-    """Return the stream and the slots; `name` is what error messages call the value."""
+def dumps(value: Any, name: str, script: frozenset[str] = NO_NAMES) -> tuple[bytes, list[Any]]:
+    """Return the stream and the slots.
+
+    `name` is what error messages call the value; `script` names what of the script is there, too.
+    """
     file = io.BytesIO()
-    pickler = _Pickler(file)
+    pickler = _Pickler(file, script)
     try:
         pickler.dump(value)
     except Exception as error:
-        path, culprit = _find_culprit(value, name)
+        path, culprit = _find_culprit(value, name, script)
         raise Unserializable(
             f"{path} can't travel: {type(culprit).__qualname__} can't be pickled ({error})"
         ) from error
@@ -83,9 +95,9 @@ def loads(stream: Any, slots: list[Any]) -> Any:
     return value
 
 
-def _travels(value: Any) -> bool:
+def _travels(value: Any, script: frozenset[str]) -> bool:
     try:
-        _Pickler(io.BytesIO()).dump(value)
+        _Pickler(io.BytesIO(), script).dump(value)
     except Exception:
         return False
     return True
@@ -131,12 +143,12 @@ def _captured(function: FunctionType) -> dict[str, Any]:
     return {**variables.nonlocals, **variables.globals}
 
 
-def _find_culprit(value: Any, path: str) -> tuple[str, Any]:
+def _find_culprit(value: Any, path: str, script: frozenset[str]) -> tuple[str, Any]:
     """Descend to the innermost part that can't be pickled; slow, for the error's text."""
     seen = {id(value)}
     for _ in range(_MOST_PATH_STEPS):
         for step, child in _children(value):
-            if id(child) not in seen and not _travels(child):
+            if id(child) not in seen and not _travels(child, script):
                 seen.add(id(child))
                 path, value = path + step, child
                 break

@@ -1,0 +1,61 @@
+"""The script that this process runs, and what of it has a name on workers that run the same one.
+
+A function or class of `__main__` can't be imported, so it goes by value, with a copy of the globals
+that it uses: what it changes there is lost. Where every worker of a cluster runs the same script,
+each has it itself, and it goes by its name, as PyTorch's programs expect: its globals are then
+those of the worker that runs it.
+
+Invariant: only what the script had defined before the worker joined is named, since only that is
+there on the others whenever a call comes.
+"""
+
+import hashlib
+import sys
+from types import FunctionType
+from typing import Any, Final
+
+import cloudpickle
+
+__all__ = ["NO_NAMES", "defined_names", "digest_of_script", "is_named", "script_name"]
+
+NO_NAMES: Final[frozenset[str]] = frozenset()
+"""Nothing of the script has a name elsewhere."""
+
+_MAIN: Final = "__main__"
+_DIGEST_BYTES: Final = 16
+
+
+def digest_of_script() -> str:
+    """Return what tells this process's script from others; "" if it has no file."""
+    try:
+        with open(str(getattr(sys.modules[_MAIN], "__file__", "")), "rb") as file:
+            return hashlib.blake2b(file.read(), digest_size=_DIGEST_BYTES).hexdigest()
+    except OSError:
+        return ""
+
+
+def defined_names() -> frozenset[str]:
+    """Return the names of the functions and classes that the script has defined so far."""
+    return frozenset(
+        name
+        for name, value in vars(sys.modules[_MAIN]).copy().items()
+        if isinstance(value, (FunctionType, type)) and value.__module__ == _MAIN
+    )
+
+
+def is_named(value: Any, names: frozenset[str]) -> bool:
+    """Say whether a function or class is what its name means in the script, and is in `names`."""
+    if getattr(value, "__module__", None) != _MAIN:
+        return False
+    path = str(getattr(value, "__qualname__", "")).split(".")
+    if path[0] not in names or _MAIN in cloudpickle.list_registry_pickle_by_value():
+        return False
+    found: Any = sys.modules[_MAIN]
+    for part in path:
+        found = getattr(found, part, None)
+    return found is value
+
+
+def script_name(function: Any, names: frozenset[str]) -> str | None:
+    """Return "__main__:qualname" if the function goes by its name, else None."""
+    return f"{_MAIN}:{function.__qualname__}" if is_named(function, names) else None
