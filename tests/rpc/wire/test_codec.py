@@ -250,6 +250,16 @@ def test_a_future_is_refused_in_its_own_words():
         Codec().pack_call(total, (Future(),), None)
 
 
+def test_the_result_of_a_coroutine_function_is_refused_in_its_own_words():
+    async def later():
+        pass
+
+    coroutine = later()
+    with pytest.raises(Unserializable, match=r"^result can't travel: .*later is a coroutine func"):
+        Codec().pack_result(coroutine)
+    coroutine.close()
+
+
 def test_a_keyword_that_cannot_travel_is_named_too():
     with pytest.raises(Unserializable, match=r"kwargs\['f'\]"):
         Codec().pack_call(total, (), {"f": threading.Lock()})

@@ -14,7 +14,7 @@ import io
 import pickle
 from collections.abc import Iterator
 from functools import partial
-from types import FunctionType, MethodType
+from types import CoroutineType, FunctionType, MethodType
 from typing import Any, Final
 
 import cloudpickle
@@ -80,6 +80,12 @@ def dumps(value: Any, name: str, script: frozenset[str] = NO_NAMES) -> tuple[byt
         pickler.dump(value)
     except Exception as error:
         path, culprit = _find_culprit(value, name, script)
+        if isinstance(culprit, CoroutineType):
+            raise Unserializable(
+                f"{path} can't travel: {culprit.__qualname__} is a coroutine function, and workers "
+                "run plain ones, each on a thread; call another that returns asyncio.run("
+                f"{culprit.__qualname__}(...))"
+            ) from error
         raise Unserializable(
             f"{path} can't travel: {type(culprit).__qualname__} can't be pickled ({error})"
         ) from error
