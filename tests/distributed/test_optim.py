@@ -394,12 +394,19 @@ def test_two_trainers_lose_no_step_of_each_other(cluster):
 # Bad input.
 
 
-def test_there_is_no_zero_grad_and_the_error_says_why(model):
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("zero_grad", "gradients belong to a context and go with it"),
+        ("param_groups", "on the owners; .*schedule"),
+    ],
+)
+def test_what_an_optimiser_here_has_and_this_one_lacks_says_why(model, name, said):
     optimizer = DistributedOptimizer(optim.SGD, model, lr=0.1)
-    with pytest.raises(AttributeError, match="gradients belong to a context and go with it"):
-        optimizer.zero_grad()
-    assert not hasattr(optimizer, "zero_grad")
-    assert "zero_grad" not in dir(optimizer)
+    with pytest.raises(AttributeError, match=said):
+        getattr(optimizer, name)
+    assert not hasattr(optimizer, name)
+    assert name not in dir(optimizer)
 
 
 def test_what_is_no_reference_is_refused_with_its_position(model):

@@ -69,6 +69,21 @@ def test_it_is_trained_as_in_one_process(linear):
         np.testing.assert_allclose(state[name].numpy(), value.numpy(), rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("weight", r"state_dict\(\)\['weight'\]"),
+        ("named_parameters", "state_dict"),
+        ("double", "dtype= among the arguments"),
+    ],
+)
+def test_what_a_module_here_has_and_this_one_lacks_says_what_to_write(cluster, name, said):
+    remote = RemoteModule("b", training.Doubling, (2,))
+    with pytest.raises(AttributeError, match=f"a RemoteModule has no '{name}': .*{said}"):
+        getattr(remote, name)
+    assert name not in dir(remote)
+
+
 def test_it_is_switched_between_training_and_evaluation(cluster):
     remote = RemoteModule("b", training.Doubling, (1000,))
     ones = tg.ones(1000)

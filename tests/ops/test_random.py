@@ -182,6 +182,8 @@ def test_bad_arguments_are_refused() -> None:
         tg.randint(3, dtype=tg.float32)
     with pytest.raises(UsageError, match="expected a probability from 0 to 1 in bernoulli"):
         tg.bernoulli(1.5)
+    with pytest.raises(DTypeError, match=r"one probability for all .*, got shape \(3,\)"):
+        tg.bernoulli(tg.ones(3))  # type: ignore[arg-type]
     with pytest.raises(DTypeError, match="expected whole numbers as the lengths of a shape"):
         tg.rand(2.7)
     with pytest.raises(DTypeError, match=r"expected one of the dtypes .*, got float16"):

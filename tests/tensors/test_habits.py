@@ -31,6 +31,7 @@ NAMES = (
     (tg.autograd.functional, familiar.FUNCTIONAL),
     (nn, of_modules.CLASSES),
     (nn.functional, of_modules.FUNCTIONS),
+    (nn.utils, of_modules.UTILS),
     (optim, of_optimisers.OPTIMIZERS),
     (optim.lr_scheduler, of_optimisers.SCHEDULERS),
 )
@@ -132,6 +133,7 @@ ADVISED: list[tuple[str, dict[str, Any]]] = [
     ("cov", {"x": MATRIX}),
     ("bincount", {"x": [0, 2, 2, 1, 2]}),
     ("trapezoid", {"y": [1.0, 3.0, -1.0], "x": [0.0, 1.0, 3.0]}),
+    ("cdist", {"x": MATRIX, "y": [[0.0, 1.0, 2.0]]}),
     ("lerp", {"x": [1.0, 2.0], "y": [3.0, 5.0], "weight": 0.25}),
     ("nansum", {"x": [1.0, float("nan"), 3.0]}),
     ("logspace", {"start": 0.0, "stop": 2.0, "count": 5}),

@@ -25,7 +25,10 @@ __all__ = ["DistributedOptimizer", "DistributedScheduler"]
 
 @advises(
     "DistributedOptimizer",
-    {"zero_grad": "gradients belong to a context and go with it, leave it out"},
+    {
+        "zero_grad": "gradients belong to a context and go with it, leave it out",
+        "param_groups": "they are on the owners; to change the rate use schedule(LambdaLR, ...)",
+    },
 )
 class DistributedOptimizer:
     """Steps parameters where they live.

@@ -8,10 +8,23 @@ from telegrad.nn.module import Module
 from telegrad.rpc.call import Call
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.rref import RRef
+from telegrad.tensors.habits import advises, without_advice
 
 __all__ = ["RemoteModule"]
 
 
+_MADE_THERE = "its numbers are on its worker: give dtype= among the arguments of its class"
+
+
+@advises(
+    "RemoteModule",
+    {
+        "named_parameters": "write parameters() for references, state_dict() for names and values",
+        "weight": "write state_dict()['weight'] for a copy, parameters() for references",
+        "bias": "write state_dict()['bias'] for a copy, parameters() for references",
+        **dict.fromkeys(("to", "double", "float"), _MADE_THERE),
+    },
+)
 class RemoteModule:
     """Makes ``module_cls(*args, **kwargs)`` on another worker; calling this calls it there.
 
@@ -85,6 +98,9 @@ class RemoteModule:
     def load_state_dict(self, state: Mapping[str, Any]) -> Any:
         """Gives the module a state."""
         return self.module_rref.rpc_sync().load_state_dict(state)
+
+    def __dir__(self) -> list[str]:
+        return without_advice(self, super().__dir__())
 
     def __repr__(self) -> str:
         return f"RemoteModule(on={self.on!r}, {self.module_rref!r})"

@@ -2,16 +2,18 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from telegrad.arrays import backend_of
 from telegrad.arrays.host import in_host_memory
 from telegrad.errors import GradientError, UsageError
+from telegrad.nn.familiar import UTILS
 from telegrad.nn.module import Module
 from telegrad.ops.creation import tensor
 from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.habits import advice_on_name
 
 __all__ = ["clip_grad_norm_"]
 
@@ -59,3 +61,9 @@ def _norm(array: Any, order: float) -> float:
         return math.sqrt(float(np.vdot(flat, flat).real))
     size = np.abs(array)
     return float(size.max()) if math.isinf(order) else float((size**order).sum()) ** (1 / order)
+
+
+if not TYPE_CHECKING:  # or a type checker would take every name for known
+
+    def __getattr__(name: str) -> None:
+        raise advice_on_name(__name__, UTILS, name)

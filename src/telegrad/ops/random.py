@@ -169,6 +169,11 @@ def bernoulli(
     probability: float, shape: Shape = (), *, generator: Generator | None = None, dtype: Any = None
 ) -> Tensor:
     """Ones with this probability, zeros otherwise."""
+    if np.ndim(probability):
+        raise DTypeError(
+            f"expected one probability for all in bernoulli, got shape {np.shape(probability)}; "
+            "for one each write (telegrad.rand_like(p) < p).to(p.dtype)"
+        )
     if not 0 <= probability <= 1:
         raise UsageError(f"expected a probability from 0 to 1 in bernoulli, got {probability}")
     hit = _stream(generator).random(_shape((shape,))) < probability

@@ -12,6 +12,7 @@ SCHEDULERS: dict[str, str] = {
     "ExponentialLR": "write LambdaLR(optimizer, lambda epoch: gamma**epoch)",
     "MultiStepLR": "write LambdaLR(optimizer, lambda epoch: gamma ** sum(m <= epoch for m in "
     "milestones))",
+    "OneCycleLR": "write SequentialLR of a LinearLR and a CosineAnnealingLR",
     "ReduceLROnPlateau": "set group['lr'] of each group in optimizer.param_groups",
 }
 """Of the module `telegrad.optim.lr_scheduler`."""

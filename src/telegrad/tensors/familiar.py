@@ -63,6 +63,8 @@ METHODS: dict[str, str] = {
     "fill_": "write x.copy_(value)",
     "fill": "write x.copy_(value)",
     "clamp_": "write x.copy_(x.clip(low, high))",
+    "uniform_": "write telegrad.nn.init.uniform_(x, low, high)",
+    "normal_": "write telegrad.nn.init.normal_(x, mean, std)",
     "detach_": "write x = x.detach()",
     "data": "write x.detach() to read, x.copy_(values) under telegrad.no_grad() to write",
     "zero_grad": "write x.grad = None",
@@ -151,6 +153,7 @@ FUNCTIONS: dict[str, str] = {
     "lerp": "write x + weight * (y - x)",
     "nansum": "write telegrad.where(telegrad.isnan(x), 0.0, x).sum()",
     "nan_to_num": "write telegrad.where(telegrad.isnan(x), 0.0, x)",
+    "cdist": "write telegrad.linalg.vector_norm(x[:, None] - y[None, :], axis=-1)",
     "rsqrt": "write 1 / telegrad.sqrt(x)",
     "logspace": "write 10 ** telegrad.linspace(start, stop, count)",
     "complex": "write x + 1j * y",
@@ -160,6 +163,9 @@ FUNCTIONS: dict[str, str] = {
     "view_as_complex": "write x[..., 0] + 1j * x[..., 1]",
     "randperm": "write telegrad.permutation(n)",
     "normal": "write mean + std * telegrad.randn(shape)",
+    "multinomial": "for one draw a row write telegrad.argmax(telegrad.log(x) - telegrad.log("
+    "-telegrad.log(telegrad.rand(x.shape))), axis=-1)",
+    "distributions": "draw with telegrad.randn, rand or bernoulli, and write the density",
     "seed": "write telegrad.manual_seed(seed)",
     "random": "write telegrad.rand, randn or randint, and telegrad.manual_seed(seed)",
     "from_numpy": "write telegrad.asarray(array), which copies, or with copy=False shares",
@@ -213,5 +219,8 @@ AUTOGRAD: dict[str, str] = {
 }
 """Of the module `telegrad.autograd`."""
 
-FUNCTIONAL: dict[str, str] = {name: FUNCTIONS[name] for name in ("jacrev", "jacfwd", "vmap")}
+FUNCTIONAL: dict[str, str] = {
+    "functional_call": "del layer.weight, and set layer.weight to a tensor in its place",
+    **{name: FUNCTIONS[name] for name in ("jacrev", "jacfwd", "vmap")},
+}
 """Of the module `telegrad.autograd.functional`."""
