@@ -8,6 +8,7 @@ import copy
 import operator
 from collections.abc import Callable
 from functools import partial
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from telegrad.errors import CallTimeout, Unserializable, UsageError, WorkerLost
@@ -35,6 +36,9 @@ class RRef(Reference):
     """A handle. `RRef(value)` refers to a value of the current worker."""
 
     __slots__ = ("__weakref__", "_fork", "_owner", "_rref", "_worker")
+
+    # As PyTorch's, so that annotations may say of what: RRef[Tensor].
+    __class_getitem__: Any = classmethod(GenericAlias)
 
     def __init__(self, value: Any) -> None:
         worker = current_worker()

@@ -4,7 +4,6 @@ A worker that ``init_rpc`` of this package made holds all its references by this
 arrive included.
 """
 
-from types import GenericAlias
 from typing import Any
 
 import torch
@@ -32,8 +31,6 @@ class RRef(plain.RRef):
     _patience: float | None
     """The timeout that the creation of the value was given."""
     _type: CallFuture
-
-    __class_getitem__: Any = classmethod(GenericAlias)
 
     def __init__(self, value: Any, type_hint: Any = None) -> None:
         try:
