@@ -167,6 +167,18 @@ def test_a_call_that_was_refused_another_outcome_keeps_its_own(alone):
     assert torch.futures.wait_all([future]) == [torch.tensor([2.0])]
 
 
+def doubled(x):
+    return x * 2
+
+
+def test_a_torchscript_function_of_the_program_itself_is_found(alone, monkeypatch):
+    monkeypatch.setattr(doubled, "__module__", "__main__")
+    script = torch.jit.script(doubled)
+    monkeypatch.setattr(sys.modules["__main__"], "doubled", script, raising=False)
+    assert script.qualified_name == "__torch__.doubled"
+    assert rpc.rpc_sync("alone", script, (torch.ones(2),)).tolist() == [2.0, 2.0]
+
+
 def test_a_proxy_has_the_special_methods_of_the_value(alone):
     reference = rpc.remote("alone", list, ([3, 4],))
     assert reference.rpc_sync().__getitem__(1) == 4

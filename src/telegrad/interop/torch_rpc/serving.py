@@ -73,6 +73,9 @@ def run_async(function: Any, args: Any, kwargs: Any) -> Future[Any]:
 def run_script(qualified_name: str, args: Any, kwargs: Any) -> Any:
     """Runs a TorchScript function, which does not travel, by the name it was defined under."""
     path = qualified_name.removeprefix("__torch__.").split(".")
+    if len(path) == 1:
+        # TorchScript leaves out the name of the program itself.
+        path.insert(0, "__main__")
     found: Any = None
     for end in range(len(path) - 1, 0, -1):
         try:
