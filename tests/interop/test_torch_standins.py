@@ -381,3 +381,16 @@ def test_calls_without_a_worker_say_what_to_do():
         rpc.rpc_sync("b", len, args=("x",))
     with pytest.raises(RuntimeError, match="Did you initialize the RPC framework"):
         rpc.RRef(1)
+    with pytest.raises(RuntimeError, match="RPC has not been initialized"):
+        rpc.api._require_initialized(len)("x")
+
+
+def test_a_function_that_requires_a_worker_runs_where_there_is_one(alone):
+    assert rpc.api._require_initialized(len)("abc") == 3
+
+
+def test_a_program_may_name_the_timeout_that_is_none_of_its_own(alone):
+    unset = rpc.api.UNSET_RPC_TIMEOUT
+    assert rpc.rpc_sync("alone", len, ("abc",), timeout=unset) == 3
+    assert rpc.rpc_async("alone", len, ("abc",), timeout=unset).wait() == 3
+    assert rpc.remote("alone", len, ("abc",), timeout=unset).to_here(timeout=unset) == 3

@@ -1,7 +1,8 @@
 """Beginning and end: ``torch.distributed.rpc.api``."""
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from telegrad.interop.torch_rpc import constants
@@ -24,6 +25,8 @@ from telegrad.rpc import face
 from telegrad.rpc.names import WorkerInfo
 
 __all__ = [
+    "DEFAULT_SHUTDOWN_TIMEOUT",
+    "UNSET_RPC_TIMEOUT",
     "RRef",
     "WorkerInfo",
     "_get_current_rpc_agent",
@@ -38,6 +41,8 @@ __all__ = [
     "shutdown",
 ]
 
+DEFAULT_SHUTDOWN_TIMEOUT: Final = constants.DEFAULT_SHUTDOWN_TIMEOUT
+UNSET_RPC_TIMEOUT: Final = constants.UNSET_RPC_TIMEOUT
 _NO_END: Final = 1e8
 """Seconds."""
 _default_pickler: Any = _internal_rpc_pickler
@@ -56,7 +61,18 @@ def _use_rpc_pickler(rpc_pickler: Any) -> Iterator[None]:
         _default_pickler = _internal_rpc_pickler
 
 
-def shutdown(graceful: bool = True, timeout: float = constants.DEFAULT_SHUTDOWN_TIMEOUT) -> None:
+def _require_initialized(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which now says so when it is called before ``init_rpc``."""
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        current()
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def shutdown(graceful: bool = True, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
     """Leaves the cluster; a graceful one when all have finished. A timeout of 0 means no end."""
     current()
     try:
@@ -67,7 +83,7 @@ def shutdown(graceful: bool = True, timeout: float = constants.DEFAULT_SHUTDOWN_
         face.shutdown(graceful, timeout or _NO_END)
 
 
-def _wait_all_workers(timeout: float = constants.DEFAULT_SHUTDOWN_TIMEOUT) -> None:
+def _wait_all_workers(timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
     _all_gather(None, timeout=timeout)
 
 
@@ -76,7 +92,7 @@ def _delete_all_user_and_unforked_owner_rrefs() -> None:
 
 
 def _all_gather(
-    given: Any, worker_names: Any = None, timeout: float = constants.UNSET_RPC_TIMEOUT
+    given: Any, worker_names: Any = None, timeout: float = UNSET_RPC_TIMEOUT
 ) -> dict[str, Any]:
     """Everybody's object, by name; returns when all have come."""
     return all_gather(given, worker_names, timeout)
