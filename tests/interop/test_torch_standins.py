@@ -266,6 +266,27 @@ def test_an_error_is_what_both_call_it(error, words):
     assert failures.as_torch(made) is made
 
 
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_a_function_that_exits_elsewhere_does_not_end_the_program_here(alone, kind):
+    for call in (
+        lambda: rpc.rpc_sync("alone", end_by, (kind,), timeout=60),
+        lambda: rpc.rpc_async("alone", end_by, (kind,)).wait(),
+        lambda: torch.futures.wait_all([rpc.rpc_async("alone", end_by, (kind,))]),
+    ):
+        with pytest.raises(RuntimeError, match=f"{kind.__name__}: enough") as caught:
+            call()
+        assert "raised on worker 'alone'" in caught.value.__notes__[0]
+
+
+def end_by(kind):
+    raise kind("enough")
+
+
+def test_an_interrupt_of_this_program_is_one():
+    with pytest.raises(KeyboardInterrupt), failures.as_torch_raises():
+        raise KeyboardInterrupt
+
+
 def test_what_a_function_raised_stays_as_it_is():
     error = KeyError("x")
     assert failures.as_torch(error) is error

@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from telegrad.errors import NotInitialized, PeerError, UsageError
+from telegrad.errors import NotInitialized, PeerError
 from telegrad.interop.torch_rpc import constants
 from telegrad.interop.torch_rpc.agent import TensorPipeAgent
-from telegrad.interop.torch_rpc.failures import as_torch_raises, raise_as_torch
+from telegrad.interop.torch_rpc.failures import TRANSLATED, as_torch_raises, raise_as_torch
 from telegrad.interop.torch_rpc.futures import CallFuture, failed
 from telegrad.interop.torch_rpc.options import TensorPipeRpcBackendOptions
 from telegrad.interop.torch_rpc.rref import RRef
@@ -86,7 +86,7 @@ def rpc_sync(
         return worker.outgoing.call(
             callee, function, args, kwargs, timeout, waits=True, said=said
         ).wait()
-    except (PeerError, UsageError) as error:
+    except TRANSLATED as error:
         raise_as_torch(error)
 
 

@@ -2,12 +2,13 @@
 
 There, what goes wrong between workers is a RuntimeError with certain words in it. Here it is also
 what telegrad calls it: each class below is both. An exception that a remote function raised keeps
-its own type.
+its own type, but for those that end a program: a function that exits elsewhere is a RuntimeError
+here.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from telegrad.errors import (
     CallTimeout,
@@ -21,6 +22,7 @@ from telegrad.errors import (
 from telegrad.rpc.wire.failures import RemoteFailure
 
 __all__ = [
+    "TRANSLATED",
     "RpcFailed",
     "RpcLost",
     "RpcMisused",
@@ -57,6 +59,9 @@ class RpcMisused(UsageError, RuntimeError):
     """A call that can't be served as it was made."""
 
 
+TRANSLATED: Final = (PeerError, UsageError, SystemExit, KeyboardInterrupt)
+"""What ``as_torch`` may make something else of."""
+
 _WORDS: tuple[tuple[type[Exception], type[Exception], str], ...] = (
     (CallTimeout, RpcTimeout, "RPC ran for more than set timeout: {}"),
     (WorkerLost, RpcLost, "{}"),
@@ -73,6 +78,8 @@ _WORDS: tuple[tuple[type[Exception], type[Exception], str], ...] = (
 
 def as_torch(error: BaseException) -> BaseException:
     """The error itself, or one of the same meaning that is a RuntimeError too."""
+    if isinstance(error, (SystemExit, KeyboardInterrupt)) and _is_from_elsewhere(error):
+        return _like(error, RpcFailed, f"{type(error).__name__}: {{}}")
     if not isinstance(error, (PeerError, UsageError)):
         return error
     for kind, made_as, words in _WORDS:
@@ -81,6 +88,12 @@ def as_torch(error: BaseException) -> BaseException:
     if isinstance(error, RuntimeError):
         return error
     return _like(error, RpcMisused if isinstance(error, UsageError) else RpcFailed, "{}")
+
+
+def _is_from_elsewhere(error: BaseException) -> bool:
+    """Whether another worker raised it, as its notes tell: one's own Ctrl-C stays what it is."""
+    notes = getattr(error, "__notes__", ())
+    return any(note.startswith("raised on worker ") for note in notes)
 
 
 def _like(error: BaseException, kind: type[Exception], words: str) -> BaseException:
@@ -109,7 +122,7 @@ def as_torch_raises() -> Iterator[None]:
     """Errors of telegrad that leave the block are RuntimeErrors too."""
     try:
         yield
-    except (PeerError, UsageError) as error:
+    except TRANSLATED as error:
         made = as_torch(error)
         if made is error:
             raise
