@@ -585,6 +585,8 @@ def test_what_a_failed_pass_held_goes_without_the_garbage_collector(simulation, 
         assert [leaf() for leaf in LEAVES] == [None, None]
     finally:
         gc.enable()
+
+
 # A pass that comes for a call that failed.
 
 
