@@ -52,6 +52,8 @@ class Interrupt:
 
     def __enter__(self):
         self.before = sys.gettrace()
+        # Python 3.12 sees only by this that opcodes are wanted at all.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(self.begin)
 
     def __exit__(self, *_):
@@ -98,6 +100,9 @@ def follow(worker):
         leader.join()
 
 
+@pytest.mark.skipif(
+    sys.version_info >= (3, 13), reason="this Python does not show a tracer every instruction"
+)
 @pytest.mark.parametrize("work", [call, fetch_much, follow])
 def test_a_call_may_be_interrupted_anywhere(work):
     with neighbours("a", "b", options=Options(lost_after=300.0, segments=False)) as (a, _):
