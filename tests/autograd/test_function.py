@@ -4,7 +4,6 @@ import gc
 import weakref
 
 import numpy as np
-import pytest
 from tests.autograd.beside_torch import agree, constant, leaf
 from tests.autograd.functions import make_cube, make_exp, make_scaled
 
@@ -357,60 +356,3 @@ def test_ctx_takes_any_attribute():
     x = tg.tensor([1.0, 2.0], requires_grad=True)
     Scale.apply(x).sum().backward()
     assert x.grad.tolist() == [6.0, 6.0]
-
-
-class KeepingExp(Function):
-    """Keeps its argument and its result without ``save_for_backward``."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.x = x
-        ctx.out = tg.exp(x)
-        ctx.listed = [ctx.out]
-        return ctx.out
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * (tg.exp(ctx.x) + ctx.out + ctx.listed[0]) / 3.0
-
-    @staticmethod
-    def jvp(ctx, tangent):
-        return ctx.out * tangent
-
-
-def test_what_ctx_keeps_has_the_values_of_the_call_whatever_became_of_them():
-    x = tg.tensor([0.0, 1.0], dtype=tg.float64, requires_grad=True)
-    slope = tg.exp(x.detach()).tolist()
-
-    total = KeepingExp.apply(x).sum()
-    with tg.no_grad():
-        x -= 5.0
-    total.backward()
-    assert x.grad.tolist() == pytest.approx(slope)
-
-    x = tg.tensor([0.0, 1.0], dtype=tg.float64, requires_grad=True)
-    y = KeepingExp.apply(x)
-    y *= 2.0
-    y[0] = 7.0
-    y.sum().backward()
-    assert x.grad.tolist() == pytest.approx([0.0, 2.0 * slope[1]])
-
-    x = tg.tensor([0.0, 1.0], dtype=tg.float64, requires_grad=True)
-    y = KeepingExp.apply(x)
-    total = y.sum()
-    with tg.no_grad():
-        y.copy_(tg.zeros(2))
-    total.backward()
-    assert x.grad.tolist() == pytest.approx(slope)
-
-
-def test_what_ctx_keeps_is_differentiated_again_in_both_modes():
-    x, v = tg.tensor([0.0, 1.0], dtype=tg.float64), tg.ones(2, dtype=tg.float64)
-    expected = tg.exp(x).tolist()
-    f = tg.autograd.functional
-
-    def summed(x):
-        return KeepingExp.apply(x).sum()
-
-    assert f.grad(lambda x: f.grad(summed)(x).sum())(x).tolist() == pytest.approx(expected)
-    assert f.hvp(summed, x, v)[1].tolist() == pytest.approx(expected)

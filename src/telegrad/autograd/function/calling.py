@@ -111,14 +111,10 @@ class _Call:
         self.outputs = self._made_outputs()
         for level in sorted(levels, key=lambda each: each.depth):
             self._push(level)
-        for out, result in zip(self.raw, self.outputs):
-            if out is not result and out.node is result.node and result.tangents:
-                out.tangents = result.tangents
         if levels and self.has_setup:
             # Again, now with the tangents, so that what it computes for backward carries them.
             seen = tuple(_stand_in(a, keep_tangents=True) for a in self.args)
-            outputs = [_stand_in(o, keep_tangents=True) for o in self.outputs]
-            self._keep(self._set_up(seen, outputs), seen, outputs)
+            self._keep(self._set_up(seen, self.outputs), seen, self.outputs)
         else:
             self._keep(self.context, self.seen, self.raw)
         return tuple(self.outputs) if self.is_tuple else self.outputs[0]
@@ -148,15 +144,14 @@ class _Call:
             if not isinstance(out, Tensor):
                 made.append(out)
                 continue
-            # An argument, or a value from outside, is not ours to change.
-            is_ours = out.node is None and not out.tangents and all(out is not s for s in self.seen)
-            # The context may keep what forward made: the caller, who may change it, gets another.
-            result = out if is_ours and self.node is None else wrap(out.array)
+            if out.node is not None or out.tangents or any(out is s for s in self.seen):
+                # An argument, or a value from outside, is not ours to change.
+                result = wrap(out.array)
+            else:
+                result = out
             is_constant = out.dtype.kind not in "fc" or savings_of(self.context).is_constant(out)
             if self.node is not None and not is_constant:
                 result.node = self.node.of_output(j)
-                if is_ours:
-                    out.node = result.node
             made.append(result)
         return made
 
@@ -204,9 +199,7 @@ class _Call:
         inputs = {id(s): a for s, a in zip(seen, self.args) if isinstance(a, Tensor)}
         places = {id(r): j for j, r in enumerate(raw) if isinstance(r, Tensor)}
         savings_of(context).keep(inputs, places, self.outputs, self.node, MODE.get())
-        # Not the arguments themselves, which may have other values by the backward pass.
-        kept = {place: _stand_in(a, keep_tangents=True) for place, a in inputs.items()}
-        replace_attributes(context, kept)
+        replace_attributes(context, inputs)
 
 
 def _stand_in(argument: Any, keep_tangents: bool = False) -> Any:
