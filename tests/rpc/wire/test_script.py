@@ -32,7 +32,7 @@ def main(monkeypatch):
 
 def test_functions_and_classes_of_the_script_have_names_and_nothing_else_has(main):
     names = script.defined_names()
-    assert names == {"Kind", "helper", "use"}
+    assert names.keys() == {"Kind", "helper", "use"}
     assert script.script_name(main.helper, names) == "__main__:helper"
     assert script.script_name(main.Kind.method, names) == "__main__:Kind.method"
     for other in (main.use, len, main.Kind().method, 3):
@@ -45,6 +45,15 @@ def test_a_name_that_was_bound_anew_is_not_given_to_what_had_it_before(main):
     names, before = script.defined_names(), main.helper
     main.helper = lambda: 3
     assert script.script_name(before, names) is None
+
+
+def test_what_the_script_defines_anew_after_it_joined_goes_by_value(main):
+    names = script.defined_names()
+    again = ModuleType("__main__")
+    exec(SOURCE, again.__dict__)
+    main.helper, main.Kind = again.helper, again.Kind
+    for redefined in (main.helper, main.Kind, main.Kind.method):
+        assert script.script_name(redefined, names) is None
 
 
 def test_the_bytes_of_a_function_for_one_cluster_are_not_used_for_another(main):

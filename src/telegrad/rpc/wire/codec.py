@@ -22,7 +22,7 @@ from telegrad.rpc.introduction import Limits
 from telegrad.rpc.wire import arrays, functions, kinds, naming, pickling, plain
 from telegrad.rpc.wire.codes import CodeCache
 from telegrad.rpc.wire.frames import Buffer
-from telegrad.rpc.wire.script import NO_NAMES, script_name
+from telegrad.rpc.wire.script import NO_NAMES, Names, script_name
 from telegrad.rpc.wire.slots import Reference, build_slots, describe_slots
 
 __all__ = ["Codec", "Parcel", "Sealed", "refuse_by_place"]
@@ -314,7 +314,7 @@ def _all_atoms(values: Any) -> bool:
 
 
 def _dump_call(
-    args: Sequence[Any], kwargs: dict[str, Any], script: frozenset[str]
+    args: Sequence[Any], kwargs: dict[str, Any], script: Names
 ) -> tuple[bytes, list[Any]]:
     try:
         return pickling.dumps((tuple(args), kwargs), "call", script)

@@ -14,7 +14,7 @@ import msgspec
 from telegrad import errors
 from telegrad.errors import PeerError, ProtocolViolation
 from telegrad.rpc.wire import pickling
-from telegrad.rpc.wire.script import NO_NAMES
+from telegrad.rpc.wire.script import NO_NAMES, Names
 
 __all__ = ["RemoteFailure", "dump_failure", "load_failure"]
 
@@ -43,7 +43,7 @@ _decode = msgspec.msgpack.Decoder(_Failure).decode
 
 
 def dump_failure(
-    error: BaseException, worker: str, *, strict: bool, script: frozenset[str] = NO_NAMES
+    error: BaseException, worker: str, *, strict: bool, script: Names = NO_NAMES
 ) -> bytes:
     """Return the bytes of an exception that was raised on `worker`."""
     type_ = type(error)

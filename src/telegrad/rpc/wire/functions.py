@@ -20,7 +20,7 @@ from telegrad.errors import Refused, UsageError
 from telegrad.rpc.wire import pickling
 from telegrad.rpc.wire.captures import Capture, capture, is_same
 from telegrad.rpc.wire.naming import goes_by_value_on_request
-from telegrad.rpc.wire.script import NO_NAMES
+from telegrad.rpc.wire.script import NO_NAMES, Names
 
 __all__ = ["check_exposed_method", "code_of", "expose", "exposing_modules", "resolve_exposed"]
 
@@ -35,7 +35,7 @@ _codes: "weakref.WeakKeyDictionary[Any, tuple[Capture, tuple[bytes, bytes]]]" = 
 )
 
 
-def code_of(function: Any, script: frozenset[str] = NO_NAMES) -> tuple[bytes, bytes] | None:
+def code_of(function: Any, script: Names = NO_NAMES) -> tuple[bytes, bytes] | None:
     """Return (digest, code) of a function that goes by value, or None if it holds slots.
 
     `script` names what of the script it may mean by name.

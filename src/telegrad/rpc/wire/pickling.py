@@ -22,7 +22,7 @@ import numpy as np
 
 from telegrad.errors import ProtocolViolation, Unserializable
 from telegrad.rpc.wire import arrays, kinds
-from telegrad.rpc.wire.script import NO_NAMES, is_named
+from telegrad.rpc.wire.script import NO_NAMES, Names, is_named
 from telegrad.rpc.wire.slots import RawBuffer, Role, role_of
 
 __all__ = ["dumps", "loads"]
@@ -44,7 +44,7 @@ def _give_out(slots: list[Any], buffer: pickle.PickleBuffer) -> None:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    def __init__(self, file: io.BytesIO, script: frozenset[str]) -> None:
+    def __init__(self, file: io.BytesIO, script: Names) -> None:
         self.slots: list[Any] = []
         self._script = script
         # Not a method of this object: the cycle would keep all that was pickled until collected.
@@ -69,7 +69,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return _filled, (_HOLE,)
 
 
-def dumps(value: Any, name: str, script: frozenset[str] = NO_NAMES) -> tuple[bytes, list[Any]]:
+def dumps(value: Any, name: str, script: Names = NO_NAMES) -> tuple[bytes, list[Any]]:
     """Return the stream and the slots.
 
     `name` is what error messages call the value; `script` names what of the script is there, too.
@@ -101,7 +101,7 @@ def loads(stream: Any, slots: list[Any]) -> Any:
     return value
 
 
-def _travels(value: Any, script: frozenset[str]) -> bool:
+def _travels(value: Any, script: Names) -> bool:
     try:
         _Pickler(io.BytesIO(), script).dump(value)
     except Exception:
@@ -149,7 +149,7 @@ def _captured(function: FunctionType) -> dict[str, Any]:
     return {**variables.nonlocals, **variables.globals}
 
 
-def _find_culprit(value: Any, path: str, script: frozenset[str]) -> tuple[str, Any]:
+def _find_culprit(value: Any, path: str, script: Names) -> tuple[str, Any]:
     """Descend to the innermost part that can't be pickled; slow, for the error's text."""
     seen = {id(value)}
     for _ in range(_MOST_PATH_STEPS):

@@ -6,20 +6,22 @@ each has it itself, and it goes by its name, as PyTorch's programs expect: its g
 those of the worker that runs it.
 
 Invariant: only what the script had defined before the worker joined is named, since only that is
-there on the others whenever a call comes.
+there on the others whenever a call comes. What it defines anew later goes by value.
 """
 
 import hashlib
 import sys
 from types import FunctionType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import cloudpickle
 
-__all__ = ["NO_NAMES", "defined_names", "digest_of_script", "is_named", "script_name"]
+__all__ = ["NO_NAMES", "Names", "defined_names", "digest_of_script", "is_named", "script_name"]
 
-NO_NAMES: Final[frozenset[str]] = frozenset()
-"""Nothing of the script has a name elsewhere."""
+Names: TypeAlias = dict[str, Any]
+"""What of the script has a name elsewhere: the functions and classes, by their names."""
+
+NO_NAMES: Final[Names] = {}
 
 _MAIN: Final = "__main__"
 _DIGEST_BYTES: Final = 16
@@ -34,28 +36,28 @@ def digest_of_script() -> str:
         return ""
 
 
-def defined_names() -> frozenset[str]:
-    """Return the names of the functions and classes that the script has defined so far."""
-    return frozenset(
-        name
+def defined_names() -> Names:
+    """Return the functions and classes that the script has defined so far."""
+    return {
+        name: value
         for name, value in vars(sys.modules[_MAIN]).copy().items()
         if isinstance(value, (FunctionType, type)) and value.__module__ == _MAIN
-    )
+    }
 
 
-def is_named(value: Any, names: frozenset[str]) -> bool:
-    """Say whether a function or class is what its name means in the script, and is in `names`."""
+def is_named(value: Any, names: Names) -> bool:
+    """Say whether a function or class is what its name means in the script, then and now."""
     if getattr(value, "__module__", None) != _MAIN:
         return False
-    path = str(getattr(value, "__qualname__", "")).split(".")
-    if path[0] not in names or _MAIN in cloudpickle.list_registry_pickle_by_value():
+    first, *path = str(getattr(value, "__qualname__", "")).split(".")
+    found = getattr(sys.modules[_MAIN], first, None)
+    if found is None or found is not names.get(first):
         return False
-    found: Any = sys.modules[_MAIN]
     for part in path:
         found = getattr(found, part, None)
-    return found is value
+    return found is value and _MAIN not in cloudpickle.list_registry_pickle_by_value()
 
 
-def script_name(function: Any, names: frozenset[str]) -> str | None:
+def script_name(function: Any, names: Names) -> str | None:
     """Return "__main__:qualname" if the function goes by its name, else None."""
     return f"{_MAIN}:{function.__qualname__}" if is_named(function, names) else None
