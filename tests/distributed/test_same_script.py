@@ -118,6 +118,50 @@ SOMETIMES = """
     rpc.shutdown()
     """
 
+RETURNING = """
+    import os
+    import subprocess
+    import sys
+    import time
+
+    from telegrad.distributed import rpc
+    from telegrad.errors import PeerError
+
+    version = "old"
+
+
+    def version_here():
+        return version
+
+
+    def is_there():
+        try:
+            return rpc.rpc_sync(1, abs, (-1,)) == 1
+        except PeerError:
+            return False
+
+
+    rpc.init_rpc()
+    if rpc.get_worker_info().id == 0:
+        version = "caller's"
+        print(rpc.rpc_sync(1, version_here))
+        try:
+            rpc.rpc_sync(1, os._exit, (0,))
+        except PeerError:
+            pass
+        with open(__file__) as own, open(__file__ + ".new.py", "w") as edited:
+            edited.write(own.read().replace('"old"', '"new"'))
+        place = {"RANK": "1", "TELEGRAD_WORKER_NAME": "second"}
+        again = subprocess.Popen([sys.executable, edited.name], env={**os.environ, **place})
+        deadline = time.monotonic() + 60
+        while not is_there():
+            assert time.monotonic() < deadline
+        print(rpc.rpc_sync(1, version_here))
+    rpc.shutdown()
+    if os.environ["RANK"] == "0":
+        assert again.wait(60) == 0
+    """
+
 
 @pytest.fixture
 def run(tmp_path):
@@ -171,3 +215,7 @@ def test_what_the_script_defines_on_some_workers_only_is_named(run):
     said = run(first=SOMETIMES, second=SOMETIMES)[0]
     assert "the script defines no 'only_here' on this worker" in said
     assert "before init_rpc" in said
+
+
+def test_a_function_goes_by_value_once_a_worker_has_come_back_with_another_script(run):
+    assert run(first=RETURNING, second=RETURNING) == ["old\ncaller's\n", ""]

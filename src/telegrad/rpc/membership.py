@@ -29,7 +29,7 @@ from telegrad.rpc.transport import (
     PrivateDirectory,
     parse_address,
 )
-from telegrad.rpc.wire.script import defined_names, digest_of_script
+from telegrad.rpc.wire.script import NO_NAMES, Names, defined_names, digest_of_script
 from telegrad.rpc.worker import Worker
 
 __all__ = ["Membership", "own_host"]
@@ -59,6 +59,8 @@ class Membership:
         self._lock = threading.Lock()
         # Before the members are known: a quick worker may leave while rank 0 still counts them.
         self._leaving = Leaving(size)
+        self._scripts: set[str] = set()
+        self._names: Names = NO_NAMES
         if credentials is not None:
             address = f"tls://{options.host or own_host(parse_address(master))}:0"
         elif UNIX_SOCKETS and options.unix_sockets:
@@ -79,7 +81,7 @@ class Membership:
             self.worker.register_service(_RETURNED, self._on_returned, inline=True)
             self.worker.on_worker_lost(self._on_lost)
             # What the others, too, have defined when they join.
-            names = defined_names()
+            self._names = defined_names()
             self.members = self._meet(size, meeting)
         except BaseException:
             self.close()
@@ -87,9 +89,7 @@ class Membership:
         for member in self.members:
             if member.name != name:
                 self.worker.add_peer(member.info, member.address)
-        scripts = {member.script for member in self.members}
-        if len(scripts) == 1 and "" not in scripts:
-            self.worker.codec.script = names
+        self._note_scripts([member.script for member in self.members])
         self.worker.joined = None
         joined.set_result(None)
 
@@ -106,10 +106,17 @@ class Membership:
         self._rendezvous = Rendezvous(meeting.address, identity, me, self._announce)
         return self._rendezvous.wait(patience)
 
+    def _note_scripts(self, scripts: list[str]) -> None:
+        """Have the script's functions go by name as long as no worker runs another one."""
+        with self._lock:
+            self._scripts.update(scripts)
+            is_one = len(self._scripts) == 1 and "" not in self._scripts
+            self.worker.codec.script = self._names if is_one else NO_NAMES
+
     def _announce(self, returned: Joining) -> None:
         """Rank 0 tells everyone that a worker is back, with another address."""
         # First, since it may find out that the one before was lost.
-        self.worker.add_peer(returned.info, returned.address)
+        self._meet_again(returned)
         with self._lock:
             self._leaving.returned(returned.name)
         for member in self.members:
@@ -123,7 +130,10 @@ class Membership:
         if request.frm.id != 0:
             # Anyone else could send calls for another worker wherever it likes.
             raise ProtocolViolation(f"{request.frm.name!r} announces who is back; only rank 0 does")
-        returned = msgspec.convert(request.header, Joining)
+        self._meet_again(msgspec.convert(request.header, Joining))
+
+    def _meet_again(self, returned: Joining) -> None:
+        self._note_scripts([returned.script])
         self.worker.add_peer(returned.info, returned.address)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
