@@ -1,11 +1,15 @@
 """A forked process has no worker: the connections are those of the process it came from."""
 
 import os
+import socket
+import subprocess
+import sys
 
 import pytest
 
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.errors import NotInitialized
+from telegrad.rpc.keys import ClusterKey
 
 pytestmark = [
     pytest.mark.processes,
@@ -32,3 +36,41 @@ def test_a_fork_is_refused_and_its_origin_goes_on():
         with os.fdopen(reading) as pipe:
             assert "this process was forked from one with a worker" in pipe.read()
         assert rpc.rpc_sync("b", abs, (-3,)) == 3
+
+
+ENDING = """
+import os
+import sys
+
+from telegrad.distributed import rpc
+from telegrad.errors import NotInitialized
+
+worker = rpc.init_rpc("alone", rank=0, world_size=1)
+child = os.fork()
+if child == 0:
+    try:
+        rpc.shutdown()
+    except NotInitialized as error:
+        print(error)
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert os.path.exists(worker.address.removeprefix("unix://")), "its socket is gone"
+rpc.shutdown()
+"""
+
+
+def test_a_fork_that_ends_leaves_its_origin_where_others_find_it(tmp_path):
+    ClusterKey.fresh().save(tmp_path / "key")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    place = {"MASTER_PORT": str(port), "TELEGRAD_KEY_FILE": str(tmp_path / "key")}
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ENDING],
+        env={**os.environ, **place},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "this process was forked from one with a worker" in ended.stdout

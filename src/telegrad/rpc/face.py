@@ -101,6 +101,17 @@ def _leave_at_exit(membership: Membership) -> None:
         membership.end_with_process()
 
 
+def _forget_in_fork() -> None:
+    """A forked process must not leave for the one it was forked from, nor at its own end."""
+    global _membership
+    _membership = None
+    atexit.unregister(_leave_at_exit)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_fork)
+
+
 def shutdown(graceful: bool = True, timeout: float = 60.0) -> None:
     """Leave the cluster; a graceful one waits until all have finished, `timeout` s at most."""
     global _membership
