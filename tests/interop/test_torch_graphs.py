@@ -38,6 +38,20 @@ def test_after_its_context_nothing_of_a_graph_is_left():
 
 
 @on_workers("main", "b")
+def test_after_its_context_nothing_of_a_recorded_pass_is_left():
+    def leave_a_graph():
+        one = x()
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("b", handlers.scale, (one**2,))
+            autograd.backward(context_id, [(y * one).sum()], create_graph=True)
+            return weakref.ref(y.grad_fn)
+
+    held = leave_a_graph()
+    gc.collect()
+    assert held() is None
+
+
+@on_workers("main", "b")
 def test_a_gradient_in_a_context_has_the_layout_of_its_leaf_and_may_be_changed():
     one = torch.ones(2, 3, dtype=torch.float64, requires_grad=True)
     with autograd.context() as context_id:

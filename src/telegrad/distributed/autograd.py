@@ -120,11 +120,11 @@ def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
                 "hook is given its gradient"
             )
         part.ended.wait()
-    if passes:
-        # Again: it may have been released meanwhile, and the pass with it.
-        found = _live(context_id)
     with found.lock:
-        return GradientMap(found.gradients)
+        gradients = GradientMap(found.gradients)
+    # Again: it may have been released meanwhile, and its passes and gradients with it.
+    _live(context_id)
+    return gradients
 
 
 def grad(

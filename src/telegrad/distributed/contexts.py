@@ -87,6 +87,9 @@ class Context(msgspec.Struct, eq=False):
     def add_gradients(self, staged: dict[Tensor, Tensor]) -> None:
         """Makes the gradients of a pass that succeeded visible: all of them or, on error, none."""
         with self.lock:
+            if self.released:
+                # See `Contexts.drop`: nobody else would take them out again.
+                return
             old = self.gradients
             if old:
                 staged = {x: added(old[x], g) if x in old else g for x, g in staged.items()}
@@ -172,12 +175,16 @@ class Contexts:
                 del self._released[next(iter(self._released))]
         if found is not None:
             found.released = True
-            # What was given away may have been computed from what came, whose recv nodes refer to
-            # the context: a circle, and where it leads through another framework's graph, one that
-            # no collector can see.
+            # What was given away, and gradients that were recorded, may be computed of what came,
+            # whose recv nodes refer to the context: a circle, and where it leads through another
+            # framework's graph, one that no collector can see.
             found.sends.clear()
             found.spent.clear()
             found.recvs.clear()
+            with found.lock:
+                # They go after the lock is free, since users' code may go with them.
+                gradients, found.gradients = found.gradients, {}
+            del gradients
         return found
 
     def all(self) -> list[Context]:
