@@ -23,13 +23,14 @@ from telegrad.rpc.rref import RRef
 
 __all__ = [
     "LocalOptimizer",
-    "call_scheduler",
+    "last_lr",
     "load_state_dict",
     "make",
     "make_scheduler",
     "scale",
     "state_dict",
     "step",
+    "step_scheduler",
     "sum_of_squares",
 ]
 
@@ -61,6 +62,16 @@ class LocalOptimizer:
                 self.optimizer.step(gradients=gradients)
             else:
                 self._step_foreign(gradients)
+
+    def state_dict(self) -> Any:
+        """The optimiser's state, between two steps."""
+        with self.alone():
+            return self.optimizer.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        """Gives the optimiser a state, between two steps."""
+        with self.alone():
+            self.optimizer.load_state_dict(state)
 
     def _step_foreign(self, gradients: Mapping[Any, Any]) -> None:
         """For optimisers that know ``.grad`` alone: lends it to them."""
@@ -124,20 +135,6 @@ def step(reference: RRef, context_id: int) -> None:
     local.step(local.gradients(context_id))
 
 
-def state_dict(reference: RRef) -> Any:
-    """The optimiser's state, between two steps."""
-    local: LocalOptimizer = reference.local_value()
-    with local.alone():
-        return local.optimizer.state_dict()
-
-
-def load_state_dict(reference: RRef, state: Any) -> None:
-    """Gives the optimiser a state, between two steps."""
-    local: LocalOptimizer = reference.local_value()
-    with local.alone():
-        local.optimizer.load_state_dict(state)
-
-
 def sum_of_squares(reference: RRef, context_id: int) -> float:
     """Of all gradients of these parameters in a context."""
     local: LocalOptimizer = reference.local_value()
@@ -163,6 +160,21 @@ def make_scheduler(reference: RRef, scheduler_class: Any, args: Any, kwargs: Any
     return current_worker().make_rref(scheduler)
 
 
-def call_scheduler(reference: RRef, method: str, *args: Any) -> Any:
-    """A method of a scheduler of this worker."""
-    return getattr(reference.local_value(), method)(*args)
+def step_scheduler(reference: RRef, *args: Any) -> None:
+    """Goes on to the scheduler's next learning rate."""
+    reference.local_value().step(*args)
+
+
+def last_lr(reference: RRef) -> Any:
+    """The learning rates that the scheduler last set."""
+    return reference.local_value().get_last_lr()
+
+
+def state_dict(reference: RRef) -> Any:
+    """The state of an optimiser or a scheduler."""
+    return reference.local_value().state_dict()
+
+
+def load_state_dict(reference: RRef, state: Any) -> None:
+    """Gives an optimiser or a scheduler a state."""
+    reference.local_value().load_state_dict(state)

@@ -23,6 +23,45 @@ from telegrad.tensors.habits import advises, without_advice
 __all__ = ["DistributedOptimizer", "DistributedScheduler"]
 
 
+class _OnOwners:
+    """An optimiser or a scheduler on each owner."""
+
+    _kind = ""
+    """What errors call one."""
+
+    def __init__(self, make: Callable[..., RRef], asked: Mapping[str, tuple[Any, ...]]) -> None:
+        self._local: dict[str, RRef] = _ask_all(f"build the {self._kind}", make, asked)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Their states, by owner, as copies."""
+        return {"owners": self._everywhere(local.state_dict, f"read the state of the {self._kind}")}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what ``state_dict`` gave; one that does not fit changes nothing.
+
+        The owners must have the same names, with the same number and shapes of parameters on each.
+        """
+        states = _states_of(state, self._local)
+        before = self.state_dict()["owners"]
+        try:
+            self._load(states)
+        except Exception as error:
+            # Those that took the new state must not be left with it beside one that did not.
+            try:
+                self._load(before)
+            except Exception as second:
+                error.add_note(f"the old state could not be put back everywhere: {second}")
+            raise
+
+    def _load(self, states: Mapping[str, Any]) -> None:
+        asked = {owner: (each, states[owner]) for owner, each in self._local.items()}
+        _ask_all(f"restore the state of the {self._kind}", local.load_state_dict, asked)
+
+    def _everywhere(self, function: Callable[..., Any], what: str, *args: Any) -> dict[str, Any]:
+        asked = {owner: (reference, *args) for owner, reference in self._local.items()}
+        return _ask_all(what, function, asked)
+
+
 @advises(
     "DistributedOptimizer",
     {
@@ -30,12 +69,14 @@ __all__ = ["DistributedOptimizer", "DistributedScheduler"]
         "param_groups": "they are on the owners; to change the rate use schedule(LambdaLR, ...)",
     },
 )
-class DistributedOptimizer:
+class DistributedOptimizer(_OnOwners):
     """Steps parameters where they live.
 
     `params_rref`: RRefs to them, or groups, each a dict with RRefs as "params" and options of its
     own. A group may have parameters of several owners; every owner has all groups, in this order.
     """
+
+    _kind = "optimiser"
 
     def __init__(
         self,
@@ -50,8 +91,7 @@ class DistributedOptimizer:
                 "its arguments follow the parameters"
             )
         by_owner = _by_owner(params_rref)
-        self._local: dict[str, RRef] = _ask_all(
-            "build the optimiser",
+        super().__init__(
             local.make,
             {owner: (optimizer_class, given, args, kwargs) for owner, given in by_owner.items()},
         )
@@ -67,22 +107,6 @@ class DistributedOptimizer:
         """
         _check_live(context_id)
         self._everywhere(local.step, "step", context_id)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The optimisers' states, by owner, as copies."""
-        return {"owners": self._everywhere(local.state_dict, "read the state of the optimiser")}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what ``state_dict`` gave; one that does not fit changes nothing.
-
-        The owners must have the same names, with the same number and shapes of parameters on each.
-        """
-        owners = _states_of(state, self._local)
-        _replace(self.state_dict()["owners"], owners, self._load)
-
-    def _load(self, owners: Mapping[str, Any]) -> None:
-        asked = {owner: (reference, owners[owner]) for owner, reference in self._local.items()}
-        _ask_all("restore the state of the optimiser", local.load_state_dict, asked)
 
     def schedule(
         self, scheduler_class: Callable[..., Any], *args: Any, **kwargs: Any
@@ -106,13 +130,11 @@ class DistributedOptimizer:
             self._everywhere(local.scale, "scale the gradients", context_id, factor)
         return norm
 
-    def _everywhere(self, function: Callable[..., Any], what: str, *args: Any) -> dict[str, Any]:
-        asked = {owner: (reference, *args) for owner, reference in self._local.items()}
-        return _ask_all(what, function, asked)
 
-
-class DistributedScheduler:
+class DistributedScheduler(_OnOwners):
     """Schedulers of one kind beside the optimisers of a DistributedOptimizer."""
+
+    _kind = "scheduler"
 
     def __init__(
         self,
@@ -121,8 +143,7 @@ class DistributedScheduler:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
-        self._local: dict[str, RRef] = _ask_all(
-            "build the scheduler",
+        super().__init__(
             local.make_scheduler,
             {owner: (each, scheduler_class, args, kwargs) for owner, each in optimizers.items()},
         )
@@ -132,33 +153,11 @@ class DistributedScheduler:
 
         With what the scheduler itself takes, such as the loss for ``ReduceLROnPlateau``.
         """
-        self._everywhere("step", "step the scheduler", *args)
+        self._everywhere(local.step_scheduler, "step the scheduler", *args)
 
     def get_last_lr(self) -> dict[str, Any]:
         """The learning rates last set, by owner."""
-        return self._everywhere("get_last_lr", "read the learning rate")
-
-    def state_dict(self) -> dict[str, Any]:
-        """The schedulers' states, by owner."""
-        return {"owners": self._everywhere("state_dict", "read the state of the scheduler")}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what ``state_dict`` gave; one that does not fit changes nothing.
-
-        The owners must have the same names.
-        """
-        owners = _states_of(state, self._local)
-        _replace(self.state_dict()["owners"], owners, self._load)
-
-    def _load(self, owners: Mapping[str, Any]) -> None:
-        asked = {
-            owner: (each, "load_state_dict", owners[owner]) for owner, each in self._local.items()
-        }
-        _ask_all("restore the state of the scheduler", local.call_scheduler, asked)
-
-    def _everywhere(self, method: str, what: str, *args: Any) -> dict[str, Any]:
-        asked = {owner: (reference, method, *args) for owner, reference in self._local.items()}
-        return _ask_all(what, local.call_scheduler, asked)
+        return self._everywhere(local.last_lr, "read the learning rate")
 
 
 def _by_owner(given: Any) -> dict[str, list[Any]]:
@@ -224,21 +223,6 @@ def _sorted_out(references: Iterable[Any], name: str) -> dict[str, list[RRef]]:
 def _check_live(context_id: int) -> None:
     """Raises for a context that is unknown or released here."""
     autograd_of(current_worker()).recorder.contexts.get(context_id)
-
-
-def _replace(
-    before: Mapping[str, Any], after: Mapping[str, Any], load: Callable[[Mapping[str, Any]], None]
-) -> None:
-    """Loads the new states, by owner; where one does not take its own, the old ones everywhere."""
-    try:
-        load(after)
-    except Exception as error:
-        # Those that took the new state must not be left with it beside one that did not.
-        try:
-            load(before)
-        except Exception as second:
-            error.add_note(f"the old state could not be put back everywhere: {second}")
-        raise
 
 
 def _states_of(state: Any, owners: Mapping[str, Any]) -> Mapping[str, Any]:
