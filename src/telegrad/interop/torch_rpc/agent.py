@@ -45,12 +45,13 @@ class RpcAgent:
 
     def get_debug_info(self) -> dict[str, str]:
         """What the worker is doing, in words."""
-        serving = _served_calls(self._worker)
+        paths = self._worker.peers.endpoints()
+        serving = sum(len(path.serving) for path in paths)
         return {
             "agent.num_pending_requests": str(serving),
             "agent.num_idle_threads": "0",
             "agent.thread_pool_size": str(self._options.num_worker_threads),
-            "agent.client_active_calls": str(_open_calls(self._worker)),
+            "agent.client_active_calls": str(sum(len(path.calls) for path in paths)),
             "agent.server_active_calls": str(serving),
         }
 
@@ -63,14 +64,6 @@ class RpcAgent:
 
 class TensorPipeAgent(RpcAgent):
     """The agent of the only backend there is."""
-
-
-def _open_calls(worker: Worker) -> int:
-    return sum(len(endpoint.calls) for endpoint in worker.peers.endpoints())
-
-
-def _served_calls(worker: Worker) -> int:
-    return sum(len(endpoint.serving) for endpoint in worker.peers.endpoints())
 
 
 def get_rpc_timeout() -> float:

@@ -19,7 +19,7 @@ from telegrad.interop.torch_rpc.calls import (
     rpc_sync,
 )
 from telegrad.interop.torch_rpc.internal import _internal_rpc_pickler
-from telegrad.interop.torch_rpc.meetings import all_gather
+from telegrad.interop.torch_rpc.meetings import all_gather as _all_gather
 from telegrad.interop.torch_rpc.rref import RRef
 from telegrad.rpc import face
 from telegrad.rpc.names import WorkerInfo
@@ -89,13 +89,6 @@ def _wait_all_workers(timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
 
 def _delete_all_user_and_unforked_owner_rrefs() -> None:
     """Nothing to do: references go with their worker."""
-
-
-def _all_gather(
-    given: Any, worker_names: Any = None, timeout: float = UNSET_RPC_TIMEOUT
-) -> dict[str, Any]:
-    """Everybody's object, by name; returns when all have come."""
-    return all_gather(given, worker_names, timeout)
 
 
 def _barrier(worker_names: Any) -> None:

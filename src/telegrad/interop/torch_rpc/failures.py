@@ -123,7 +123,4 @@ def as_torch_raises() -> Iterator[None]:
     try:
         yield
     except TRANSLATED as error:
-        made = as_torch(error)
-        if made is error:
-            raise
-        raise made from error.__cause__
+        raise_as_torch(error)

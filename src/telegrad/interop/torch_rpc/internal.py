@@ -43,11 +43,8 @@ def deserialize(binary_data: bytes, tensor_table: list[Any]) -> Any:
 class _InternalRPCPickler:
     """Both, as methods."""
 
-    def serialize(self, obj: Any) -> tuple[bytes, list[Any]]:
-        return serialize(obj)
-
-    def deserialize(self, binary_data: bytes, tensor_table: list[Any]) -> Any:
-        return deserialize(binary_data, tensor_table)
+    serialize = staticmethod(serialize)
+    deserialize = staticmethod(deserialize)
 
 
 _internal_rpc_pickler = _InternalRPCPickler()

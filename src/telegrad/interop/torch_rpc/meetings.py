@@ -91,11 +91,15 @@ def _meetings(worker: Worker) -> _Meetings:
         return _of_worker.setdefault(worker, _Meetings())
 
 
-def all_gather(given: Any, names: Iterable[str] | None, timeout: float) -> dict[str, Any]:
+def all_gather(
+    given: Any,
+    worker_names: Iterable[str] | None = None,
+    timeout: float = constants.UNSET_RPC_TIMEOUT,
+) -> dict[str, Any]:
     """Everybody's object, by name; returns when all have come."""
     worker = current()
     with as_torch_raises():
-        chosen = worker.peers.by_name if not names else set(names)
+        chosen = set(worker_names) if worker_names else worker.peers.by_name
         who = sorted((worker.find(name).info for name in chosen), key=lambda info: info.name)
         if worker.info not in who:
             raise RuntimeError(

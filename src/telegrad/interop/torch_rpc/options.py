@@ -59,7 +59,8 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         """Adds to which device of worker `to` the tensors of each device here go."""
         found = self.device_maps.setdefault(to, {})
         taken: dict[torch.device, torch.device] = {}
-        for here, there in _as_devices(device_map):
+        for given, wanted in device_map.items():
+            here, there = torch.device(given), torch.device(wanted)
             if there in taken:
                 raise ValueError(
                     "`device_map` only supports 1-to-1 mapping, trying to map "
@@ -83,7 +84,3 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
                     f"{device.type}."
                 )
         self.devices = chosen
-
-
-def _as_devices(device_map: Mapping[Any, Any]) -> list[tuple[torch.device, torch.device]]:
-    return [(torch.device(here), torch.device(there)) for here, there in device_map.items()]
