@@ -36,7 +36,12 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """Writes tensors (or NumPy arrays) by name; the file is there when complete, or not at all."""
     from safetensors.numpy import save as to_bytes
 
-    arrays = {name: _array(name, value) for name, value in _entries(state_dict)}
+    if not isinstance(state_dict, Mapping):
+        raise UsageError(
+            f"expected a mapping from names to tensors to save, got {type(state_dict).__name__}; "
+            "for a module, save its state_dict()"
+        )
+    arrays = {name: _array(name, value) for name, value in state_dict.items()}
     content = to_bytes(arrays, metadata={"format": "np", _DIGEST: _digest(arrays)})
     target = Path(path)
     if target.is_symlink():
@@ -118,15 +123,6 @@ def _lacked(dtype: Any, path: str | os.PathLike[str]) -> UsageError:
     )
 
 
-def _entries(state_dict: Any) -> list[tuple[str, Any]]:
-    if not isinstance(state_dict, Mapping):
-        raise UsageError(
-            f"expected a mapping from names to tensors to save, got {type(state_dict).__name__}; "
-            "for a module, save its state_dict()"
-        )
-    return list(state_dict.items())
-
-
 def _array(name: Any, value: Any) -> Any:
     if not isinstance(name, str):
         raise UsageError(f"expected names as keys of what is saved, got {name!r}")
@@ -142,16 +138,14 @@ def _array(name: Any, value: Any) -> Any:
             f"expected a tensor without tangents under {name!r}, got one that carries some, which "
             "the format can't hold; use detach() to leave them behind on purpose"
         )
-    array = np.ascontiguousarray(value.array if isinstance(value, Tensor) else value)
+    array = np.asarray(value.array if isinstance(value, Tensor) else value, order="C")
     if array.dtype.newbyteorder("=") not in _DTYPES:
         raise UsageError(
             f"expected real numbers of a dtype that telegrad has under {name!r}, got "
             f"{array.dtype}; save complex numbers as their real and imaginary parts"
         )
     # The format has one order of bytes: what is written, and its digest, are of that order.
-    array = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    # ascontiguousarray makes an axis of a 0-d array; the shape must stay.
-    return array.reshape(np.shape(value.array if isinstance(value, Tensor) else value))
+    return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 def _digest(arrays: Mapping[str, Any]) -> str:
