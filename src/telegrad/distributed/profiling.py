@@ -8,7 +8,7 @@ name.
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
 import msgspec
@@ -165,26 +165,20 @@ class Recording:
             span.duration = self._now() - span.begin
             self._add(span)
 
-    @contextmanager
-    def waiting(self, call: Call) -> Iterator[None]:
-        began = self._now()
-        try:
-            yield
-        finally:
-            name = _name_of(call.what)
-            if name not in _OWN:
-                thread = threading.get_ident()
-                self._add(Event(f"wait for {name}", "wait", began, self._now() - began, thread))
+    def waiting(self, call: Call) -> AbstractContextManager[None]:
+        name = _name_of(call.what)
+        return nullcontext() if name in _OWN else self._span(f"wait for {name}", "wait", 0)
+
+    def running(self, name: str, detail: int | None = None) -> AbstractContextManager[None]:
+        return self._span(name, "run", detail or 0)
 
     @contextmanager
-    def running(self, name: str, detail: int | None = None) -> Iterator[None]:
-        began = self._now()
+    def _span(self, name: str, kind: str, detail: int) -> Iterator[None]:
+        began, thread = self._now(), threading.get_ident()
         try:
             yield
         finally:
-            thread = threading.get_ident()
-            duration = self._now() - began
-            self._add(Event(name, "run", began, duration, thread, detail=detail or 0))
+            self._add(Event(name, kind, began, self._now() - began, thread, detail=detail))
 
 
 def _name_of(what: Any) -> str:
