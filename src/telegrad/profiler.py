@@ -8,7 +8,6 @@ is recorded and each of these points costs a comparison.
 
 from collections import Counter
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 
@@ -44,15 +43,9 @@ class profile:
         self._watch = watch
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         worker = current_worker()
-        recording = autograd_of(worker).recording
-        self.events[worker.name] = recording.stop()
+        self.events[worker.name] = autograd_of(worker).recording.stop()
         assert self._watch is not None, "entered before it is left"
         self.events.update(self._watch.collect())
 

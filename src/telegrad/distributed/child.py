@@ -41,8 +41,8 @@ class Plan(msgspec.Struct):
     address: str
     key: bytes
     options: Options
-    parent: int
-    dies_with_parent: bool
+    parent: int | None
+    """The process to end with, by the kernel's signal."""
     imports: list[str]
 
 
@@ -93,7 +93,7 @@ def main(fd: int) -> None:
     line = Line(socket.socket(fileno=fd))
     try:
         plan = msgspec.msgpack.decode(line.receive(), type=Plan)
-        if plan.dies_with_parent:
+        if plan.parent is not None:
             _die_with_parent(plan.parent)
         for module in plan.imports:
             importlib.import_module(module)

@@ -16,8 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -49,11 +48,10 @@ _START_TIMEOUT: Final = 60.0
 _GRACE: Final = 3.0
 
 
-class _Child:
-    def __init__(self, name: str, process: "subprocess.Popen[bytes]", line: Line) -> None:
-        self.name = name
-        self.process = process
-        self.line = line
+class _Child(NamedTuple):
+    name: str
+    process: "subprocess.Popen[bytes]"
+    line: Line
 
     def send(self, content: object) -> None:
         # Whoever has ended is found out, and named, by `receive`.
@@ -146,12 +144,7 @@ class LocalCluster:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def _start(self) -> None:
@@ -170,9 +163,8 @@ class LocalCluster:
                     self._address(name),
                     secret,
                     self._options,
-                    os.getpid(),
                     # The kernel's signal comes when the *thread* that started the child ends.
-                    threading.current_thread() is threading.main_thread(),
+                    os.getpid() if threading.current_thread() is threading.main_thread() else None,
                     # A strict worker imports nothing on a peer's word; this is its starter's.
                     exposing_modules() if self._options.strict else [],
                 )
