@@ -145,8 +145,6 @@ def _remove_abandoned(parent: str) -> None:
 
 def _take(lock: int) -> bool:
     """Take the lock if nobody else holds it; say whether that was so."""
-    if fcntl is None:
-        return True
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
