@@ -1,14 +1,14 @@
 """A process's part in a cluster whose workers met at rank 0: joining it, and leaving it.
 
-Rank 0 keeps the meeting place and counts those who want to go (leaving.py); the others ask it.
+Rank 0 keeps the meeting place and counts those who want to go (leaving.py): all report to it.
 Invariant: what was opened is closed, however joining or leaving ends.
 """
 
-import queue
 import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -121,10 +121,8 @@ class Membership:
             self._leaving.returned(returned.name)
         for member in self.members:
             if member.name not in (self.worker.name, returned.name):
-                try:
+                with suppress(PeerError):
                     self.worker.notify_service(member.name, _RETURNED, returned)
-                except PeerError:
-                    continue
 
     def _on_returned(self, request: ServiceRequest) -> None:
         if request.frm.id != 0:
@@ -169,21 +167,12 @@ class Membership:
     def _may_go(self, timeout: float) -> bool:
         """Report that this worker is quiet; wait for the others, but not longer than that."""
         served = self.worker.incoming.served
-        if self._rendezvous is None:
-            try:
-                is_last, _ = self.worker.ask_service(0, _LEAVE, served, timeout=timeout)
-            except PeerError:
-                # Rank 0 has gone, or keeps us waiting too long: either way it is time to go.
-                return True
-            return bool(is_last)
-        told: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        with self._lock:
-            ended = self._leaving.report(self.worker.name, served, told.put)
-        self._answer(ended)
         try:
-            return told.get(timeout=timeout)
-        except queue.Empty:
+            is_last, _ = self.worker.ask_service(0, _LEAVE, served, timeout=timeout)
+        except PeerError:
+            # Rank 0 has gone, or keeps us waiting too long: either way it is time to go.
             return True
+        return bool(is_last)
 
     def close(self) -> None:
         """Free everything, even if Ctrl-C comes meanwhile."""
