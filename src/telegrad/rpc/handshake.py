@@ -136,7 +136,8 @@ class Handshake:
         self._state = _State.NEW
         self._received = b""
         self._transcript = b""
-        self._peer: Introduction | None = None
+        self.peer: Introduction | None = None
+        """What the other side claims to be, once it has said so: not yet proved."""
 
     @property
     def wanted(self) -> int:
@@ -146,11 +147,6 @@ class Handshake:
         if self._state is _State.AWAITS_PROOF:
             return _PROOF_BYTES - len(self._received)
         return 0
-
-    @property
-    def peer(self) -> Introduction | None:
-        """What the other side claims to be, once it has said so: not yet proved."""
-        return self._peer
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Return what to do about the event."""
@@ -200,7 +196,7 @@ class Handshake:
 
     def _on_introduction(self, message: bytes) -> list[Effect]:
         own, peer = self._own, Introduction.decode(message)
-        self._peer = peer
+        self.peer = peer
         if peer.side is own.side or peer.nonce == own.nonce:
             raise AuthenticationFailed(
                 f"expected the introduction of a {_other(own.side).name.lower()} with a nonce of "
@@ -221,20 +217,18 @@ class Handshake:
         return [Write(_PROOF + self._proof_of(Side.DIALLER))]
 
     def _on_proof(self, message: bytes) -> list[Effect]:
-        own, peer = self._own, self._peer
+        own, peer = self._own, self.peer
         assert peer is not None
-        proof = self._proof_of(peer.side)
-        if not hmac.compare_digest(message, _PROOF + proof):
-            refusal = (
-                [] if own.side is Side.DIALLER else [Write(_REFUSAL.ljust(_PROOF_BYTES, b"\0"))]
-            )
+        if not hmac.compare_digest(message, _PROOF + self._proof_of(peer.side)):
             if message[:1] == _REFUSAL:
                 raise AuthenticationFailed(f"{peer.name} refused our proof: {_KEY_ADVICE}")
             error = AuthenticationFailed(
                 f"the other side, which calls itself {peer.name}, did not prove the cluster's key: "
                 f"{_KEY_ADVICE}"
             )
-            return [*refusal, *self._fail(error)]
+            if own.side is Side.DIALLER:
+                raise error
+            return [Write(_REFUSAL.ljust(_PROOF_BYTES, b"\0")), *self._fail(error)]
         self._check_name(peer)
         self._state = _State.DONE
         agreement = Agreement(

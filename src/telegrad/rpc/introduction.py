@@ -14,6 +14,7 @@ import re
 import struct
 
 import msgspec
+from msgspec.structs import astuple
 
 from telegrad.errors import ProtocolViolation, UsageError
 
@@ -58,11 +59,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     def smaller(self, other: "Limits") -> "Limits":
         """Return the limits that both keep to."""
-        return Limits(
-            min(self.header_bytes, other.header_bytes),
-            min(self.payload_bytes, other.payload_bytes),
-            min(self.dimensions, other.dimensions),
-        )
+        return Limits(*map(min, astuple(self), astuple(other)))
 
 
 class Introduction(msgspec.Struct, frozen=True):
