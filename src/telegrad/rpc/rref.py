@@ -19,7 +19,6 @@ from telegrad.rpc.incoming import async_execution, is_async_execution
 from telegrad.rpc.interceptor import Differentiator
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.protocol.references import State
-from telegrad.rpc.request import current_request
 from telegrad.rpc.wire.functions import check_exposed_method, expose
 from telegrad.rpc.wire.slots import Reference
 
@@ -277,25 +276,18 @@ def _has_been_told(error: CallTimeout | WorkerLost) -> bool:
     return is_of_there or (isinstance(error, CallTimeout) and error.__cause__ is not None)
 
 
-def _serving_worker() -> "Worker":
-    request = current_request.get()
-    if request is None:
-        raise UsageError("this function serves remote calls: don't call it yourself")
-    return request.worker
-
-
 @expose
 @async_execution
 def fetch_value(rref: int) -> Future[Any]:
     """Answer a to_here."""
-    return _serving_worker().references.value(rref)
+    return current_worker().references.value(rref)
 
 
 @expose
 @async_execution
 def fetch_value_of(reference: RRef) -> Future[Any]:
     """Answer a to_here of a reference that may have come before its value's creation."""
-    value = _serving_worker().references.value(reference._rref)
+    value = current_worker().references.value(reference._rref)
     if not value.done():
         # Nobody else may hold it yet: without the reference its place would go, the creation would
         # fill another one, and this answer would never come.
@@ -312,7 +304,7 @@ def _let_go(reference: RRef, _: Future[Any]) -> None:
 def call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Future[Any]:
     """Answer a call of a proxy's method."""
     value = reference.local_value()
-    if _serving_worker().codec.strict:
+    if current_worker().codec.strict:
         check_exposed_method(value, name)
     method = getattr(value, name)
     result = method(*args, **kwargs)
