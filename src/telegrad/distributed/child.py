@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import traceback
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -61,9 +61,10 @@ class Line:
         data = msgspec.msgpack.encode(content)
         self.socket.sendall(len(data).to_bytes(4, "little") + data)
 
-    def receive(self) -> bytes:
+    def receive(self, type_: Any) -> Any:
         """Return the next message; EOFError if the other side is gone."""
-        return self._exactly(int.from_bytes(self._exactly(4), "little"))
+        size = int.from_bytes(self._exactly(4), "little")
+        return msgspec.msgpack.decode(self._exactly(size), type=type_)
 
     def _exactly(self, count: int) -> bytes:
         data = b""
@@ -92,7 +93,7 @@ def main(fd: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = Line(socket.socket(fileno=fd))
     try:
-        plan = msgspec.msgpack.decode(line.receive(), type=Plan)
+        plan: Plan = line.receive(Plan)
         if plan.parent is not None:
             _die_with_parent(plan.parent)
         for module in plan.imports:
@@ -101,7 +102,7 @@ def main(fd: int) -> None:
         equip(worker)
         set_default_worker(worker)
         line.send((worker.address, worker.info.incarnation))
-        directory = msgspec.msgpack.decode(line.receive(), type=Directory)
+        directory: Directory = line.receive(Directory)
     except (EOFError, ConnectionError):
         os._exit(1)
     except BaseException as error:
@@ -114,7 +115,7 @@ def main(fd: int) -> None:
     line.send(True)
     # Until the end: nothing more comes.
     with contextlib.suppress(EOFError, OSError):
-        line.receive()
+        line.receive(None)
     _leave(worker)
 
 

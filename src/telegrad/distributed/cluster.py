@@ -18,8 +18,6 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from telegrad.distributed.child import Directory, Line, Plan
 from telegrad.distributed.equipment import equip
 from telegrad.errors import UnknownWorker, UsageError, WorkerLost
@@ -60,7 +58,7 @@ class _Child(NamedTuple):
 
     def receive(self, type_: Any) -> Any:
         try:
-            return msgspec.msgpack.decode(self.line.receive(), type=type_)
+            return self.line.receive(type_)
         except TimeoutError:
             raise WorkerLost(
                 f"the process of worker {self.name!r} was not up in time: give LocalCluster a "
