@@ -1,6 +1,6 @@
 """The gradients of a context over the cluster, for people to look at."""
 
-from typing import Any
+from msgspec import convert
 
 from telegrad.distributed.viewing import GradientRow, describe_gradients, gather
 
@@ -26,9 +26,5 @@ class GradientSummary:
 
 def gradients(context_id: int) -> GradientSummary:
     """What every worker has of a context's gradients: names, shapes, norms."""
-    found: dict[str, list[Any]] = gather(context_id, describe_gradients)
-    rows = {
-        worker: [GradientRow(name, tuple(shape), dtype, norm) for name, shape, dtype, norm in each]
-        for worker, each in found.items()
-    }
-    return GradientSummary(rows)
+    found = gather(context_id, describe_gradients)
+    return GradientSummary(convert(found, dict[str, list[GradientRow]]))

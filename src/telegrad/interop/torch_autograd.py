@@ -4,17 +4,12 @@ Roots are scalars and errors are RuntimeErrors, as PyTorch has them; whoever wan
 ``telegrad.distributed.autograd``, which works in the same context.
 """
 
-from types import TracebackType
 from typing import Any, cast
 
 import torch
 
 from telegrad.distributed import autograd
-from telegrad.distributed.autograd import (
-    _get_debug_info,
-    _get_max_id,
-    _init,
-)
+from telegrad.distributed.autograd import _get_debug_info, _get_max_id, _init
 from telegrad.distributed.contexts import CURRENT
 from telegrad.errors import ContextError, PeerError, UsageError
 from telegrad.interop.torch_graph_view import RecvFunction, SendFunction
@@ -50,12 +45,7 @@ class context:
         self.autograd_context = _new_context()
         return self.autograd_context._context_id()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         _release_context(self.autograd_context._context_id())
 
 
@@ -170,10 +160,7 @@ def _is_valid_context(context_id: int) -> bool:
 
 
 def _current_context() -> DistAutogradContext:
-    current = CURRENT.get()
-    if current is None or current.context.released:
-        raise ContextError("expected a context to be open here; use `with context() as context_id`")
-    return DistAutogradContext(current.context)
+    return DistAutogradContext(autograd._current_context()._found)
 
 
 def _find(context_id: int) -> autograd.DistAutogradContext:
