@@ -5,8 +5,7 @@ trainers never mix. An update makes the new value aside and binds the parameter 
 complete: nobody reads a half of it, and a pass between its forward and backward keeps the old one.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from telegrad.distributed import foreign
 from telegrad.distributed.autograd import get_gradients
 from telegrad.distributed.equipment import autograd_of
-from telegrad.distributed.locks import locks_of
+from telegrad.distributed.locks import alone_with
 from telegrad.errors import DTypeError
 from telegrad.nn.parameter import Parameter
 from telegrad.optim.optimizer import Optimizer
@@ -47,17 +46,9 @@ class LocalOptimizer:
             # Handlers of other trainers may read a parameter while it is stepped.
             self.optimizer.always_aside = True
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """While nobody else steps any of these parameters."""
-        with ExitStack() as held:
-            for lock in locks_of(self.params):
-                held.enter_context(lock)
-            yield
-
     def step(self, gradients: Mapping[Any, Any]) -> None:
         """Updates the parameters that have a gradient here, whatever their ``.grad``."""
-        with self.alone():
+        with alone_with(self.params):
             if isinstance(self.optimizer, Optimizer):
                 self.optimizer.step(gradients=gradients)
             else:
@@ -65,12 +56,12 @@ class LocalOptimizer:
 
     def state_dict(self) -> Any:
         """The optimiser's state, between two steps."""
-        with self.alone():
+        with alone_with(self.params):
             return self.optimizer.state_dict()
 
     def load_state_dict(self, state: Any) -> None:
         """Gives the optimiser a state, between two steps."""
-        with self.alone():
+        with alone_with(self.params):
             self.optimizer.load_state_dict(state)
 
     def _step_foreign(self, gradients: Mapping[Any, Any]) -> None:

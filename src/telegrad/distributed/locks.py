@@ -2,23 +2,28 @@
 
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
-__all__ = ["locks_of"]
+__all__ = ["alone_with"]
 
 _guard = threading.Lock()
 _locks: dict[int, tuple["weakref.ref[Any]", threading.Lock]] = {}
 
 
-def locks_of(parameters: Iterable[Any]) -> list[threading.Lock]:
-    """The locks of these parameters, in one order for all, so that nobody waits in a circle.
-
-    One that is given twice has its lock here once.
-    """
+@contextmanager
+def alone_with(parameters: Iterable[Any]) -> Iterator[None]:
+    """While nobody else steps these parameters or has their ``.grad``."""
+    # One that is given twice is locked once.
     chosen = {id(parameter): parameter for parameter in parameters}
-    with _guard:
-        return [_lock_of(chosen[key]) for key in sorted(chosen)]
+    with ExitStack() as held:
+        with _guard:
+            # In one order for all, so that nobody waits in a circle.
+            locks = [_lock_of(chosen[key]) for key in sorted(chosen)]
+        for lock in locks:
+            held.enter_context(lock)
+        yield
 
 
 def _lock_of(parameter: Any) -> threading.Lock:

@@ -14,13 +14,12 @@ pass runs), the context gets none. Then ``.grad`` is again what it was before.
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from telegrad.distributed.locks import locks_of
+from telegrad.distributed.locks import alone_with
 from telegrad.graph import added
 from telegrad.interop.torch_bridge import accumulator_of
 
@@ -30,7 +29,7 @@ __all__ = ["accumulate", "completed", "hang"]
 def accumulate(leaf: torch.Tensor, gradient: torch.Tensor) -> None:
     """Adds a gradient to ``.grad`` of a leaf of PyTorch's."""
     # Passes of several threads may share the leaf.
-    with locks_of([leaf])[0]:
+    with alone_with([leaf]):
         leaf.grad = gradient if leaf.grad is None else added(leaf.grad, gradient)
 
 
@@ -67,10 +66,8 @@ def hang(hooks: Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
 
 
 def _lent(leaf: torch.Tensor, gradient: torch.Tensor, hooks: list[Any]) -> torch.Tensor | None:
-    with ExitStack() as held:
-        # An optimiser of this worker lends .grad too, and other passes may reach the leaf.
-        for lock in locks_of([leaf]):
-            held.enter_context(lock)
+    # An optimiser of this worker lends .grad too, and other passes may reach the leaf.
+    with alone_with([leaf]):
         before, leaf.grad = leaf.grad, gradient
         try:
             for hook in hooks:

@@ -9,7 +9,6 @@ is settled, ``.grad`` of all of them is the gradient in the context.
 
 import gc
 from collections.abc import Mapping
-from contextlib import ExitStack
 from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -18,7 +17,7 @@ import torch
 from torch.nn.modules.module import register_module_module_registration_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from telegrad.distributed.locks import locks_of
+from telegrad.distributed.locks import alone_with
 from telegrad.errors import GradientError
 from telegrad.interop.torch_bridge import accumulator_of
 from telegrad.interop.torch_ends import ENGINE
@@ -94,9 +93,7 @@ def accumulate_replicated(
             "expected a DistributedDataParallel module without static_graph in a pass of telegrad: "
             "its reducer waits for the end of a pass of PyTorch's; leave static_graph out"
         )
-    with ExitStack() as held:
-        for lock in locks_of(module.module.parameters()):
-            held.enter_context(lock)
+    with alone_with(module.module.parameters()):
         # The hooks of the tensor itself have run.
         hooks, leaf._backward_hooks = leaf._backward_hooks, None
         try:
