@@ -64,7 +64,7 @@ class References:
         self._answered: dict[tuple[Endpoint, int], dict[int, None]] = {}
         # The answers of those forks: a message about one must not look at all.
         self._answer_of: dict[int, tuple[Endpoint, int]] = {}
-        self._released: collections.deque[tuple[bool, int]] = collections.deque()
+        self._released: collections.deque[tuple[int, int | None]] = collections.deque()
         self._flushing = False
         self.handle_type: type[RRef] = RRef
         """What users of this worker hold references by."""
@@ -116,7 +116,7 @@ class References:
 
     def release(self, rref: int, fork: int | None) -> None:
         """A handle is gone. Called from finalizers: takes no lock."""
-        self._released.append((True, rref) if fork is None else (False, fork))
+        self._released.append((rref, fork))
         self._worker.host.rouse(0.0)
 
     @property
@@ -135,14 +135,14 @@ class References:
         effects: list[Send] = []
         while True:
             try:
-                owns, number = self._released.popleft()
+                rref, fork = self._released.popleft()
             except IndexError:
                 break  # Another thread may flush as well, so asking first would not do.
             with self._lock:
-                if owns:
-                    self._table.close_handle(number)
+                if fork is None:
+                    self._table.close_handle(rref)
                 else:
-                    effects += self._table.release(number)
+                    effects += self._table.release(fork)
         self._perform(effects)
 
     def value(self, rref: int) -> Future[Any]:
@@ -303,7 +303,7 @@ class References:
         if call is None:
             return
         if unseen:
-            self._take_back(call.forks or [])
+            self.undelivered(call)
         elif call.creates:
             # It was created, but we have told our user that it was not.
             self._perform([Send(endpoint.peer.name, (DELETE, call.creates, call.creates))])
