@@ -5,7 +5,6 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from telegrad.interop.torch_rpc import constants
 from telegrad.interop.torch_rpc.agent import get_rpc_timeout
 from telegrad.interop.torch_rpc.calls import (
     _get_current_rpc_agent,
@@ -18,6 +17,7 @@ from telegrad.interop.torch_rpc.calls import (
     rpc_async,
     rpc_sync,
 )
+from telegrad.interop.torch_rpc.constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT
 from telegrad.interop.torch_rpc.internal import _internal_rpc_pickler
 from telegrad.interop.torch_rpc.meetings import all_gather as _all_gather
 from telegrad.interop.torch_rpc.rref import RRef
@@ -41,8 +41,6 @@ __all__ = [
     "shutdown",
 ]
 
-DEFAULT_SHUTDOWN_TIMEOUT: Final = constants.DEFAULT_SHUTDOWN_TIMEOUT
-UNSET_RPC_TIMEOUT: Final = constants.UNSET_RPC_TIMEOUT
 _NO_END: Final = 1e8
 """Seconds."""
 _default_pickler: Any = _internal_rpc_pickler
