@@ -15,7 +15,7 @@ from tests.interop import torch_handlers as handlers
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.interop import torch_recording, torch_tensors
-from telegrad.interop.torch_modes import Ordinarily, is_ordinary, run_ordinarily
+from telegrad.interop.torch_modes import is_ordinary, ordinarily, run_ordinarily
 from telegrad.tensors.modes import MODE
 
 MODES = [torch.no_grad, torch.inference_mode]
@@ -173,7 +173,7 @@ ORDINARY = True, False, "cpu", "torch.float32", 0
 def test_what_is_run_ordinarily_is_in_no_mode_of_the_thread_and_the_thread_is_again(name):
     with THREADS_OWN[name]():
         within = modes_here()
-        with Ordinarily(nullcontext("entered")) as entered:
+        with ordinarily(nullcontext("entered")) as entered:
             assert entered == "entered"
             assert is_ordinary()
             assert modes_here() == ORDINARY

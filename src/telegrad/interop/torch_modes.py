@@ -5,14 +5,13 @@ as it would on a thread of its own: without inference mode, autocast, a default 
 mode for functions, and hooks for saved tensors.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, TypeVar
 
 import torch
 
-__all__ = ["Ordinarily", "is_ordinary", "is_recording", "run_ordinarily"]
+__all__ = ["is_ordinary", "is_recording", "ordinarily", "run_ordinarily"]
 
 R = TypeVar("R")
 
@@ -51,30 +50,13 @@ def _leave_modes(stack: ExitStack) -> None:
         stack.callback(_hooks._push_saved_tensors_default_hooks, *pair)
 
 
-class Ordinarily:
+@contextmanager
+def ordinarily(inner: AbstractContextManager[Any]) -> Iterator[Any]:
     """Another context manager, in the modes that every thread has at first."""
-
-    __slots__ = ("_inner", "_stack")
-
-    def __init__(self, inner: AbstractContextManager[Any]) -> None:
-        self._inner = inner
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Any:
-        with ExitStack() as stack:
-            _leave_modes(stack)
-            stack.enter_context(torch.enable_grad())
-            entered = stack.enter_context(self._inner)
-            self._stack = stack.pop_all()
-        return entered
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    with ExitStack() as stack:
+        _leave_modes(stack)
+        stack.enter_context(torch.enable_grad())
+        yield stack.enter_context(inner)
 
 
 def run_ordinarily(function: Callable[[], R]) -> R:

@@ -24,9 +24,9 @@ from telegrad.interop.torch_cut import cut
 from telegrad.interop.torch_ends import Tap, WantedLeaf
 from telegrad.interop.torch_levels import is_open, make_dual, tangent_of
 from telegrad.interop.torch_modes import (
-    Ordinarily,
     is_ordinary,
     is_recording,
+    ordinarily,
     run_ordinarily,
 )
 from telegrad.interop.torch_replicas import lend, module_of
@@ -89,7 +89,7 @@ class Torch:
             torch_duals.carry(values, book, to)
 
     def serving(self, scope: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
-        return scope if is_ordinary() else Ordinarily(scope)
+        return scope if is_ordinary() else ordinarily(scope)
 
     def at_once(self) -> int:
         # Each has as many threads for its kernels as PyTorch is told to use. On a GPU they would
