@@ -239,29 +239,19 @@ class _Adopted(msgspec.Struct, frozen=True):
     lease: type[Any]
 
 
-class _Process:
-    """Stands for this process as it is between two forks."""
-
-
-_process = _Process()
+_process = object()
+"""Stands for this process as it is between two forks."""
 
 
 def _renew() -> None:
     global _process
-    _process = _Process()
+    _process = object()
 
 
 if SEGMENTS:
     _libc_mmap = ctypes.CDLL(None, use_errno=True).mmap
     _libc_mmap.restype = ctypes.c_void_p
-    _libc_mmap.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_size_t,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_long,
-    ]
+    _libc_mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *3 * [ctypes.c_int], ctypes.c_long]
     # Before it, lest one side gives back what both have. After it, on both sides, because of what
     # another thread received while other modules prepared for the fork.
     os.register_at_fork(before=_renew, after_in_parent=_renew, after_in_child=_renew)
@@ -276,7 +266,7 @@ def _lease_type(nbytes: int) -> type[Any]:
     fence.acquire()
 
     class Lease(ctypes.c_char * (nbytes + _MARK_BYTES)):  # type: ignore[misc]
-        process: _Process
+        process: object
 
         def __del__(self) -> None:
             if self.process is not _process:
