@@ -10,7 +10,6 @@ import time
 
 from telegrad.errors import WorkerLost
 from telegrad.rpc.introduction import Side
-from telegrad.rpc.tls import Credentials
 from telegrad.rpc.transport.address import Address, parse_address
 from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.transport.identity import Identity
@@ -43,13 +42,12 @@ def connect(
     """
     wanted = parse_address(address)
     wanted.check()
-    credentials = identity.credentials_for(wanted)
     began = time.monotonic()
     pause, attempts = _FIRST_PAUSE, 0
     while True:
         attempts += 1
         try:
-            return _open(_begin(wanted, identity, credentials, expect, timeout))
+            return _open(_begin(wanted, identity, expect, timeout))
         except _Unreachable as error:
             waited = time.monotonic() - began
             if waited + pause > (max(patience, timeout) if error.is_busy else patience):
@@ -71,14 +69,9 @@ class _Unreachable(Exception):
         self.is_busy = is_busy
 
 
-def _begin(
-    address: Address,
-    identity: Identity,
-    credentials: Credentials | None,
-    expect: str | None,
-    timeout: float,
-) -> Opening:
+def _begin(address: Address, identity: Identity, expect: str | None, timeout: float) -> Opening:
     """Return a connected socket on its way to a connection."""
+    credentials = identity.credentials_for(address)
     deadline = time.monotonic() + timeout
     unreachable = _Unreachable("it has no address", is_busy=False)
     for family, where in address.resolve():

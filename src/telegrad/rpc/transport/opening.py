@@ -163,15 +163,14 @@ class Opening:
             return True
         if now >= self.deadline:
             raise AuthenticationFailed("the deadline of the handshake passed during that of TLS")
+        self.waits_for_write = False
         try:
             self.socket.do_handshake()
         except ssl.SSLWantReadError:
-            self.waits_for_write = False
             return False
         except ssl.SSLWantWriteError:
             self.waits_for_write = True
             return False
-        self.waits_for_write = False
         return True
 
     def _start_handshake(self) -> Handshake:
