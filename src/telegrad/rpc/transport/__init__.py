@@ -3,9 +3,8 @@
 Frames and calls are not known here. Nothing but a proved peer's bytes comes out of it.
 """
 
-from telegrad.rpc.introduction import Limits
 from telegrad.rpc.transport.address import UNIX_SOCKETS, Address, parse_address
-from telegrad.rpc.transport.connection import Buffer, Connection
+from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.transport.dialling import connect
 from telegrad.rpc.transport.directory import PrivateDirectory
 from telegrad.rpc.transport.identity import Identity
@@ -14,10 +13,8 @@ from telegrad.rpc.transport.listener import Listener, listen
 __all__ = [
     "UNIX_SOCKETS",
     "Address",
-    "Buffer",
     "Connection",
     "Identity",
-    "Limits",
     "Listener",
     "PrivateDirectory",
     "connect",
