@@ -81,9 +81,7 @@ def backward(
             f"expected True or False as retain_graph, got {type(retain_graph).__name__}; gradients "
             "of the roots are given by name, grad_tensors=..."
         )
-    weights = grad_tensors
-    if weights is not None:
-        weights = foreign.adopted(grad_tensors, are_gradients=True)
+    weights = foreign.adopted(grad_tensors, are_gradients=True)
     chosen_roots = listed(foreign.adopted(roots), "roots")
     starts = checked_roots(chosen_roots, weights, "grad_tensors", create_graph)
     targets = None
