@@ -98,7 +98,7 @@ class References:
     def ask_for(self, rref: int, owner: WorkerInfo) -> RRef:
         """Return the handle of a value that the owner is about to be asked to create."""
         with self._lock:
-            self._table.hold(rref, rref, owner.name, None, State.PENDING, is_early=True)
+            self._table.ask(rref, owner.name)
         return self.handle_type.handle(self._worker, owner, rref, rref)
 
     def asked(self, rref: int, error: BaseException | None) -> None:

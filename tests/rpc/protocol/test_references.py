@@ -11,6 +11,7 @@ from telegrad.rpc.protocol.references import (
     CHILD,
     CONFIRM,
     DELETE,
+    Held,
     ReferenceTable,
     Send,
     State,
@@ -20,7 +21,7 @@ from telegrad.rpc.protocol.references import (
 def owner_with_user():
     owner, user = ReferenceTable("owner"), ReferenceTable("user")
     owner.create(1, "user")
-    user.hold(1, 1, "owner", None, State.CONFIRMED)
+    user.held[1] = Held(1, 1, "owner", None, State.CONFIRMED)
     return owner, user
 
 
@@ -108,7 +109,7 @@ def test_the_loss_of_the_owner_makes_references_say_so():
 
 def test_the_loss_of_the_owner_leaves_a_creation_to_its_call_which_may_take_another_path():
     user = ReferenceTable("user")
-    user.hold(5, 5, "owner", None, State.PENDING, is_early=True)
+    user.ask(5, "owner")
     user.peer_lost("owner", ConnectionError("gone"))
     assert user.release(5) == []
     assert user.confirmed(5, None) == [Send("owner", (DELETE, 5, 5))]
@@ -162,7 +163,7 @@ CREATED = 3 << 48 | 1
 def asked():
     """An owner that an early fork came to, who asked for the creation, and what he is told."""
     owner, user = ReferenceTable("owner", list), ReferenceTable("user")
-    user.hold(CREATED, CREATED, "owner", None, State.PENDING, is_early=True)
+    user.ask(CREATED, "owner")
     _, told = owner.handle("child", (ADD, CREATED, 9, True))
     assert told == Send(3, (AWAITED, CREATED))
     return owner, user, told
@@ -219,7 +220,7 @@ def test_whatever_the_order_of_messages_the_value_goes_with_its_last_holder(seed
     dice = random.Random(seed)
     tables = {name: ReferenceTable(name) for name in ("owner", "a", "b", "c")}
     tables["owner"].create(0, "a")
-    tables["a"].hold(0, 0, "owner", None, State.CONFIRMED)
+    tables["a"].held[0] = Held(0, 0, "owner", None, State.CONFIRMED)
     holders = [("a", 0)]
     numbers = iter(range(1, 1000))
     mail: list[tuple[str, str, object]] = []

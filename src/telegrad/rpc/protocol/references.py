@@ -180,17 +180,9 @@ class ReferenceTable:
 
     # A user.
 
-    def hold(
-        self,
-        rref: int,
-        fork: int,
-        owner: str,
-        parent: str | None,
-        state: State,
-        is_early: bool = False,
-    ) -> None:
-        """Enter a fork of this worker."""
-        self.held[fork] = Held(rref, fork, owner, parent, state, is_early)
+    def ask(self, rref: int, owner: str) -> None:
+        """The owner is about to be asked for a value: its first fork, of the same number."""
+        self.held[rref] = Held(rref, rref, owner, None, State.PENDING, is_early=True)
 
     def is_early(self, fork: int | None) -> bool:
         """Say whether the value of a fork may not have been created yet."""
@@ -259,9 +251,9 @@ class ReferenceTable:
     ) -> list[Send]:
         """A fork came from `parent`, for this worker, which does not own the value."""
         if parent == owner:
-            self.hold(rref, fork, owner, None, State.CONFIRMED)
+            self.held[fork] = Held(rref, fork, owner, None, State.CONFIRMED)
             return [Send(parent, (CHILD, fork))]
-        self.hold(rref, fork, owner, parent, State.PENDING, is_early)
+        self.held[fork] = Held(rref, fork, owner, parent, State.PENDING, is_early)
         return [Send(owner, (ADD, rref, fork, is_early))]
 
     def came_home(self, rref: int, fork: int, parent: str, is_early: bool = False) -> list[Send]:
