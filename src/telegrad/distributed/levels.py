@@ -146,22 +146,16 @@ class LevelBook:
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
         for number in list(self._by_id):
-            origin = maker_of(number)
-            if origin == who.id:
+            if maker_of(number) == who.id:
                 self._give_up(number, who.name)
-            else:
-                # Word of its end may have come through who is lost.
-                self._doubt(number)
+        self.doubt()
 
     def doubt(self) -> None:
-        """Asks after all shadows: who mentioned some of them was lost before they were made."""
+        """Asks after all shadows: word of their end may have been to come through who is lost."""
         for number in list(self._by_id):
-            self._doubt(number)
-
-    def _doubt(self, number: int) -> None:
-        origin = maker_of(number)
-        if origin != self._worker.id:
-            self._worker.host.start(partial(self._tell_origin, origin, number))
+            origin = maker_of(number)
+            if origin != self._worker.id:
+                self._worker.host.start(partial(self._tell_origin, origin, number))
 
     def _tell_origin(self, origin: int, number: int) -> None:
         # Where it can't be reached but may come back, the shadow stays: closed too early it would
