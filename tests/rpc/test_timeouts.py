@@ -15,6 +15,11 @@ from telegrad.rpc.options import Options
 from telegrad.rpc.timeouts import seconds
 
 NONE = ["1", math.nan, -5, -math.inf, -(10**400), [1], 1j, np.ones(2), object()]
+EVENT = threading.Event()
+
+
+def wait_for_event():
+    return EVENT.wait()
 
 
 @pytest.mark.parametrize("timeout", NONE, ids=lambda value: type(value).__name__)
@@ -22,6 +27,9 @@ def test_what_is_no_timeout_is_refused_everywhere(timeout):
     with neighbours("a", "b") as (a, _):
         there = a.remote("b", dict)
         assert there.to_here() == {}
+        # One that is answered has nothing to wait for, whatever the timeout.
+        EVENT.clear()
+        unanswered = a.rpc_async("b", wait_for_event)
         for take in (
             lambda: a.rpc_sync("b", simulated.who, timeout=timeout),
             lambda: a.rpc_async("b", simulated.who, timeout=timeout),
@@ -33,7 +41,7 @@ def test_what_is_no_timeout_is_refused_everywhere(timeout):
             lambda: there.rpc_async(timeout).keys(),
             lambda: there.remote(timeout).keys(),
             lambda: Future().wait(timeout),
-            lambda: a.rpc_async("b", simulated.who).wait(timeout),
+            lambda: unanswered.wait(timeout),
             lambda: wait_all([Future()], timeout),
             lambda: rpc.shutdown(timeout=timeout),
         ):
@@ -44,6 +52,7 @@ def test_what_is_no_timeout_is_refused_everywhere(timeout):
                 Options(**{name: timeout})
         with pytest.raises(UsageError, match="expected start_timeout of 0 or more seconds, got "):
             LocalCluster(["b"], start_timeout=timeout)
+        EVENT.set()
 
 
 @pytest.mark.parametrize("timeout", [np.float32(5), np.int64(5), 5, True, math.inf, 10**400])
@@ -54,13 +63,6 @@ def test_any_number_of_seconds_is_taken(timeout):
         assert a.rpc_sync("b", simulated.who, timeout=timeout) == "b"
         assert a.rpc_async("b", simulated.who).wait(timeout) == "b"
         assert a.remote("b", simulated.who, timeout=timeout).to_here(timeout) == "b"
-
-
-EVENT = threading.Event()
-
-
-def wait_for_event():
-    return EVENT.wait()
 
 
 def test_a_call_to_oneself_is_given_up_after_its_timeout():
