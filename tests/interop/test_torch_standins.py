@@ -324,6 +324,13 @@ def test_an_unused_call_does_not_keep_a_pass_from_ending(alone):
         assert dist_autograd.get_gradients(context_id)[t].tolist() == [3, 3]
 
 
+def test_an_optimiser_of_nothing_steps_nothing_as_pytorchs_does(alone):
+    optimizer = DistributedOptimizer(torch.optim.SGD, [], lr=0.5)
+    with dist_autograd.context() as context_id:
+        optimizer.step(context_id)
+    assert optimizer.remote_optimizers == []
+
+
 def test_an_optimiser_has_what_telegrads_own_has(alone):
     parameter = torch.ones(2, requires_grad=True)
     optimizer = DistributedOptimizer(torch.optim.SGD, [rpc.RRef(parameter)], lr=0.5)

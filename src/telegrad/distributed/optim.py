@@ -77,6 +77,7 @@ class DistributedOptimizer(_OnOwners):
     """
 
     _kind = "optimiser"
+    _may_be_empty = False
 
     def __init__(
         self,
@@ -91,6 +92,8 @@ class DistributedOptimizer(_OnOwners):
                 "its arguments follow the parameters"
             )
         by_owner = _by_owner(params_rref)
+        if not by_owner and not self._may_be_empty:
+            raise UsageError("expected at least one RRef to a parameter, got none")
         super().__init__(
             local.make,
             {owner: (optimizer_class, given, args, kwargs) for owner, given in by_owner.items()},
@@ -181,8 +184,6 @@ def _by_owner(given: Any) -> dict[str, list[Any]]:
             owner: [{**options, "params": chosen.get(owner, [])} for options, chosen in groups]
             for owner in owners
         }
-    if not found:
-        raise UsageError("expected at least one RRef to a parameter, got none")
     return found
 
 

@@ -15,6 +15,7 @@ class DistributedOptimizer(optim.DistributedOptimizer):
     """Steps parameters where they live; `params_rref` are RRefs to them, or groups of such."""
 
     is_functional_optim = False
+    _may_be_empty = True
 
     @property
     def remote_optimizers(self) -> list[Any]:
