@@ -224,6 +224,7 @@ def test_too_few_workers_is_an_error_after_the_timeout(monkeypatch, tmp_path):
         ({"name": "a", "world_size": 1}, "needs rank="),
         ({"name": "a", "rank": 0}, "needs world_size="),
         ({"name": "a", "rank": 5, "world_size": 2}, "a rank from 0 to 1"),
+        ({"name": "a", "rank": 0, "world_size": -1}, "a world_size of 1 or more, got -1"),
         ({"name": "a", "rank": "x", "world_size": 2}, "expected an integer for rank"),
     ],
 )

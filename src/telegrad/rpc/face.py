@@ -79,6 +79,8 @@ def init_rpc(
         raise UsageError(f"init_rpc needs {given}: {_HOW_TO_START}")
     own_rank = _setting(rank, environment.RANK, "rank")
     size = _setting(world_size, environment.WORLD_SIZE, "world_size")
+    if size < 1:
+        raise UsageError(f"expected a world_size of 1 or more, got {size}")
     if not 0 <= own_rank < size:
         raise UsageError(
             f"expected a rank from 0 to {size - 1} in a world of {size}, got {own_rank}"
