@@ -278,6 +278,15 @@ def test_a_function_that_exits_elsewhere_does_not_end_the_program_here(alone, ki
         assert "raised on worker 'alone'" in caught.value.__notes__[0]
 
 
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_a_value_of_ones_own_whose_function_exits_does_not_end_the_program(alone, kind):
+    reference = rpc.remote("alone", end_by, (kind,))
+    for read in (reference.to_here, reference.local_value):
+        with pytest.raises(RuntimeError, match=f"{kind.__name__}: enough") as caught:
+            read()
+        assert type(caught.value.__cause__) is kind
+
+
 def end_by(kind):
     raise kind("enough")
 

@@ -22,6 +22,7 @@ from telegrad.errors import (
 from telegrad.rpc.wire.failures import RemoteFailure
 
 __all__ = [
+    "ENDINGS",
     "TRANSLATED",
     "RpcFailed",
     "RpcLost",
@@ -31,6 +32,7 @@ __all__ = [
     "RpcUnserializable",
     "as_torch",
     "as_torch_raises",
+    "ended",
     "raise_as_torch",
 ]
 
@@ -59,7 +61,10 @@ class RpcMisused(UsageError, RuntimeError):
     """A call that can't be served as it was made."""
 
 
-TRANSLATED: Final = (PeerError, UsageError, SystemExit, KeyboardInterrupt)
+ENDINGS: Final = (SystemExit, KeyboardInterrupt)
+"""What ends a program."""
+
+TRANSLATED: Final = (PeerError, UsageError, *ENDINGS)
 """What ``as_torch`` may make something else of."""
 
 _WORDS: tuple[tuple[type[Exception], type[Exception], str], ...] = (
@@ -78,8 +83,8 @@ _WORDS: tuple[tuple[type[Exception], type[Exception], str], ...] = (
 
 def as_torch(error: BaseException) -> BaseException:
     """The error itself, or one of the same meaning that is a RuntimeError too."""
-    if isinstance(error, (SystemExit, KeyboardInterrupt)) and _is_from_elsewhere(error):
-        return _like(error, RpcFailed, f"{type(error).__name__}: {{}}")
+    if isinstance(error, ENDINGS) and _is_from_elsewhere(error):
+        return ended(error)
     if not isinstance(error, (PeerError, UsageError)):
         return error
     for kind, made_as, words in _WORDS:
@@ -88,6 +93,11 @@ def as_torch(error: BaseException) -> BaseException:
     if isinstance(error, RuntimeError):
         return error
     return _like(error, RpcMisused if isinstance(error, UsageError) else RpcFailed, "{}")
+
+
+def ended(error: BaseException) -> BaseException:
+    """A RuntimeError that tells of one that would end the program."""
+    return _like(error, RpcFailed, f"{type(error).__name__}: {{}}")
 
 
 def _is_from_elsewhere(error: BaseException) -> bool:
