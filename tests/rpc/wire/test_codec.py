@@ -260,6 +260,13 @@ def test_the_result_of_a_coroutine_function_is_refused_in_its_own_words():
     coroutine.close()
 
 
+def test_a_native_class_without_a_name_is_refused_before_it_travels():
+    with pytest.raises(Unserializable, match=r"result can't travel: .*lock of _thread is not writ"):
+        Codec().pack_result(type(threading.Lock()))
+    named = [type(None), type(travel_call), dict, Box]
+    assert travel(named) == named
+
+
 def test_a_keyword_that_cannot_travel_is_named_too():
     with pytest.raises(Unserializable, match=r"kwargs\['f'\]"):
         Codec().pack_call(total, (), {"f": threading.Lock()})

@@ -31,6 +31,10 @@ _PROTOCOL: Final = 5
 # Writable: unpickling wraps what fills a read-only hole in a memoryview.
 _HOLE: Final = pickle.PickleBuffer(bytearray())
 _MOST_PATH_STEPS: Final = 64
+# A flag of CPython's types: not made by a class statement.
+_IMMUTABLE: Final = 1 << 8
+# The items of a reduction of cloudpickle's to something that has a name; classes by value have six.
+_BY_NAME: Final = 2
 
 
 def _filled(value: Any) -> Any:
@@ -60,7 +64,15 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             ):
                 # By its name, as pickle does it.
                 return NotImplemented
-            return super().reducer_override(obj)
+            reduced = super().reducer_override(obj)
+            is_by_value = reduced is not NotImplemented and len(reduced) > _BY_NAME
+            if is_by_value and isinstance(obj, type) and obj.__flags__ & _IMMUTABLE:
+                # It would be refused over there, in the words of an assignment: it is native code.
+                raise pickle.PicklingError(
+                    f"the class {obj.__qualname__} of {obj.__module__} is not written in Python, "
+                    "and its module has no such name"
+                )
+            return reduced
         if role is Role.KIND:
             # Here, where an error can still say by which path it came.
             kinds.check(obj)
