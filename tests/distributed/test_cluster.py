@@ -1,11 +1,13 @@
 """LocalCluster with real processes: how it starts, what it runs, how each end of it ends."""
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 
 import numpy as np
 import psutil
@@ -176,6 +178,20 @@ def test_without_unix_sockets_and_shared_memory_it_works_over_tcp():
         array = np.arange(300_000.0)
         assert np.array_equal(rpc.rpc_sync("remote", np.negative, (array,)), -array)
         assert rpc.rpc_sync("remote", functions.bounce, ("main", 20)) == 20
+
+
+def test_a_cluster_entered_by_hand_lives_until_it_is_left():
+    entered = weakref.ref(LocalCluster(["held"]).__enter__())
+    gc.collect()
+    cluster = entered()
+    assert cluster is not None
+    process = cluster.process("held")
+    assert rpc.rpc_sync("held", os.getpid) == process.pid
+    cluster.close()
+    assert process.poll() is not None
+    del cluster
+    gc.collect()
+    assert entered() is None
 
 
 def test_an_exception_in_the_block_ends_the_cluster():

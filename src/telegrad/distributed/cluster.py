@@ -44,6 +44,8 @@ _BOOT: Final = (
 )
 _START_TIMEOUT: Final = 60.0
 _GRACE: Final = 3.0
+_running: "set[LocalCluster]" = set()
+"""Those entered and not left yet: without their object the workers would go, and nobody say why."""
 
 
 class _Child(NamedTuple):
@@ -172,6 +174,7 @@ class LocalCluster:
         equip(worker)
         self._introduce(worker, end)
         self._before = set_default_worker(worker)
+        _running.add(self)
 
     def _introduce(self, worker: Worker, end: float) -> None:
         everyone: Directory = [(self._me, 0, worker.info.incarnation, worker.address)]
@@ -220,6 +223,7 @@ class LocalCluster:
 
     def close(self) -> None:
         """End the cluster; may be called again."""
+        _running.discard(self)
         worker, self._worker = self._worker, None
         children, self._children = list(self._children.values()), {}
         try:
