@@ -36,10 +36,12 @@ class FunctionCtx:
         self._savings.for_forward = _checked(self, tensors, "save_for_forward")
 
     @property
-    def saved_tensors(self) -> tuple[Any, ...]:
+    def saved_tensors(self) -> tuple[Tensor, ...]:
         """What ``save_for_backward`` kept (in ``jvp``: what ``save_for_forward`` kept)."""
         savings = self._savings
-        return savings.restore() if savings.shown is None else savings.shown
+        # What was kept as None is None here, too: the type passes over that, as PyTorch's does.
+        kept: Any = savings.restore() if savings.shown is None else savings.shown
+        return kept  # type: ignore[no-any-return]
 
     def mark_non_differentiable(self, *outputs: Tensor) -> None:
         """Makes these results constants; ``backward`` still receives an argument for each."""
