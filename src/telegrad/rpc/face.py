@@ -4,12 +4,12 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar, overload
 
 from telegrad.errors import UsageError
 from telegrad.rpc import environment
-from telegrad.rpc.call import Call
 from telegrad.rpc.current import current_worker, default_worker, set_default_worker
+from telegrad.rpc.future import Future
 from telegrad.rpc.membership import Membership
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
@@ -28,6 +28,9 @@ __all__ = [
     "shutdown",
 ]
 
+# What a call gives is what its function returns or, if that is marked async_execution, the value of
+# the Future that it returns. Arguments are not checked: they stand in a tuple.
+T = TypeVar("T")
 _HOW_TO_START: Final = (
     "start the script once for each worker, as `telegrad run --workers 2 script.py` does, or use "
     "LocalCluster, which needs none of this"
@@ -133,6 +136,22 @@ def shutdown(graceful: bool = True, timeout: float = 60.0) -> None:
         set_default_worker(None)
 
 
+@overload
+def rpc_sync(
+    to: str | int | WorkerInfo,
+    func: Callable[..., Future[T]],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
+) -> T: ...
+@overload
+def rpc_sync(
+    to: str | int | WorkerInfo,
+    func: Callable[..., T],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
+) -> T: ...
 def rpc_sync(
     to: str | int | WorkerInfo,
     func: Any,
@@ -147,13 +166,29 @@ def rpc_sync(
     return current_worker().rpc_sync(to, func, args, kwargs, timeout)
 
 
+@overload
+def rpc_async(
+    to: str | int | WorkerInfo,
+    func: Callable[..., Future[T]],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
+) -> Future[T]: ...
+@overload
+def rpc_async(
+    to: str | int | WorkerInfo,
+    func: Callable[..., T],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
+) -> Future[T]: ...
 def rpc_async(
     to: str | int | WorkerInfo,
     func: Any,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     timeout: float | None = None,
-) -> Call:
+) -> Future[Any]:
     """Start `func(*args, **kwargs)` on worker `to` and return the future of its result.
 
     `timeout`: seconds until it fails with CallTimeout, 0 for never; else `Options.rpc_timeout`.
@@ -161,13 +196,29 @@ def rpc_async(
     return current_worker().rpc_async(to, func, args, kwargs, timeout)
 
 
+@overload
+def remote(
+    to: str | int | WorkerInfo,
+    func: Callable[..., Future[T]],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
+) -> RRef[T]: ...
+@overload
+def remote(
+    to: str | int | WorkerInfo,
+    func: Callable[..., T],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
+) -> RRef[T]: ...
 def remote(
     to: str | int | WorkerInfo,
     func: Any,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     timeout: float | None = None,
-) -> RRef:
+) -> RRef[Any]:
     """Run `func(*args, **kwargs)` on worker `to` and return a reference to its result.
 
     `timeout`: seconds for `to` to take the call, not to compute the result; see `RRef.to_here`.

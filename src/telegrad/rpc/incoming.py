@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import ValidationError
 
@@ -45,12 +45,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Incoming", "async_execution", "is_async_execution"]
 
+F = TypeVar("F", bound=Callable[..., Future[Any]])
 _log = logging.getLogger("telegrad.rpc")
 _ASYNC = "__telegrad_async_execution__"
 _NOTHING: AbstractContextManager[Any] = nullcontext()
 
 
-def async_execution(function: Any) -> Any:
+def async_execution(function: F) -> F:
     """Mark a function that returns a Future: its caller gets the value when it is there."""
     setattr(function, _ASYNC, True)
     return function

@@ -8,8 +8,7 @@ import copy
 import operator
 from collections.abc import Callable
 from functools import partial
-from types import GenericAlias
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 from telegrad.errors import CallTimeout, Unserializable, UsageError, WorkerLost
 from telegrad.rpc.call import Call
@@ -23,7 +22,16 @@ from telegrad.rpc.wire.functions import check_exposed_method, expose
 from telegrad.rpc.wire.slots import Reference
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from telegrad.rpc.worker import Worker
+
+    # Of a plain RRef nothing is known, which `typing` can say from Python 3.13 on.
+    T_co = TypeVar("T_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True)
 
 __all__ = ["RRef", "RRefProxy"]
 
@@ -31,15 +39,12 @@ __all__ = ["RRef", "RRefProxy"]
 _TO_HERE = ("get", "result", "value", "wait")
 
 
-class RRef(Reference):
+class RRef(Reference, Generic[T_co]):
     """A handle. `RRef(value)` refers to a value of the current worker."""
 
     __slots__ = ("__weakref__", "_fork", "_owner", "_rref", "_worker")
 
-    # As PyTorch's, so that annotations may say of what: RRef[Tensor].
-    __class_getitem__: Any = classmethod(GenericAlias)
-
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: T_co) -> None:
         worker = current_worker()
         self._set(worker, worker.info, worker.references.keep(value), None)
 
@@ -91,7 +96,7 @@ class RRef(Reference):
         held = self._worker.references.held(self._fork)
         return held is not None and held.state is State.CONFIRMED
 
-    def local_value(self) -> Any:
+    def local_value(self) -> T_co:
         """Return the value itself, on its owner, waiting for it if it is being computed."""
         if self._fork is not None:
             raise UsageError(
@@ -99,8 +104,8 @@ class RRef(Reference):
             )
         return self._own_value(None)
 
-    def _own_value(self, timeout: float | None) -> Any:
-        value = self._worker.references.value(self._rref)
+    def _own_value(self, timeout: float | None) -> T_co:
+        value: Future[T_co] = self._worker.references.value(self._rref)
         if not value.done():
             value._wait(timeout)
         error = value.exception()
@@ -108,7 +113,7 @@ class RRef(Reference):
             raise _again(error)
         return value.value()
 
-    def to_here(self, timeout: float | None = None) -> Any:
+    def to_here(self, timeout: float | None = None) -> T_co:
         """Return a copy of the value; on its owner, the value itself."""
         if self._fork is None:
             try:
@@ -124,7 +129,8 @@ class RRef(Reference):
             # The owner may not have heard of it: a reference that travels makes itself known.
             function, args = fetch_value_of, (self,)
         try:
-            return self._worker.rpc_sync(self._owner, function, args, timeout=timeout)
+            fetched: T_co = self._worker.rpc_sync(self._owner, function, args, timeout=timeout)
+            return fetched
         except (CallTimeout, WorkerLost) as error:
             if _has_been_told(error):
                 raise

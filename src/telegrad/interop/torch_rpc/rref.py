@@ -14,6 +14,7 @@ from telegrad.interop.torch_rpc.failures import ENDINGS, RpcTimeout, as_torch_ra
 from telegrad.interop.torch_rpc.futures import CallFuture, failed
 from telegrad.rpc import rref as plain
 from telegrad.rpc.names import COUNTER_BITS, WorkerInfo, maker_of
+from telegrad.rpc.rref import T_co
 
 __all__ = ["RRef", "RRefProxy"]
 
@@ -22,7 +23,7 @@ _OF_COPIES = frozenset({"__deepcopy__", "__getstate__", "__setstate__"})
 """What Python asks an object for that it copies or pickles: they are about the proxy itself."""
 
 
-class RRef(plain.RRef):
+class RRef(plain.RRef[T_co]):
     """A handle. ``RRef(value)`` refers to a value of this worker."""
 
     __slots__ = ("_creation", "_patience", "_type")
@@ -32,7 +33,7 @@ class RRef(plain.RRef):
     """The timeout that the creation of the value was given."""
     _type: CallFuture
 
-    def __init__(self, value: Any, type_hint: Any = None) -> None:
+    def __init__(self, value: T_co, type_hint: Any = None) -> None:
         try:
             super().__init__(value)
         except NotInitialized as error:
@@ -51,7 +52,7 @@ class RRef(plain.RRef):
             "Can not pickle rref in python pickler, rref can only be pickled when using RPC"
         )
 
-    def local_value(self) -> Any:
+    def local_value(self) -> T_co:
         """The value itself, on its owner."""
         if self._fork is not None:
             raise RuntimeError(
@@ -61,7 +62,7 @@ class RRef(plain.RRef):
         with as_torch_raises():
             return super().local_value()
 
-    def _own_value(self, timeout: float | None) -> Any:
+    def _own_value(self, timeout: float | None) -> T_co:
         value = self._worker.references.value(self._rref)
         if not value.done():
             value._wait(timeout)
@@ -71,7 +72,7 @@ class RRef(plain.RRef):
             raise ended(error) from error
         return super()._own_value(timeout)
 
-    def to_here(self, timeout: float | None = _UNSET) -> Any:
+    def to_here(self, timeout: float | None = _UNSET) -> T_co:
         """A copy of the value; on its owner, the value itself."""
         if self._worker.closed:
             raise NotInitialized(
