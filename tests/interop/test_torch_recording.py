@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 import torch
-from tests.distributed.simulated import on_workers
+from tests.distributed.simulated import IN_ORDER, on_workers
 from tests.interop import torch_handlers as handlers
 
 import telegrad as tg
@@ -443,6 +443,29 @@ def test_the_summary_of_a_contexts_gradients_shows_those_of_torch():
         found = autograd.gradients(context_id).by_worker
         assert sorted(row.norm for row in found["main"]) == pytest.approx([2**0.5, 13**0.5])
         assert [row.norm for row in found["b"]] == pytest.approx([74**0.5])
+
+
+class Elsewhere(torch.nn.Module):
+    """As RemoteModule does."""
+
+    def named_parameters(self, *args, **kwargs):
+        raise ValueError("Method ``named_parameters`` not supported for RemoteModule")
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_parameters_of_modules_that_references_lead_to_have_their_names():
+    net = rpc.remote("b", torch.nn.Sequential, (torch.nn.Linear(2, 3), torch.nn.Linear(3, 1)))
+    elsewhere = rpc.remote("b", Elsewhere)
+    with autograd.context() as context_id:
+        loss = net.rpc_sync().forward(torch.ones(1, 2)).sum()
+        autograd.backward(context_id, [loss])
+        rows = autograd.gradients(context_id).by_worker["b"]
+        picture = str(autograd.draw(context_id, loss))
+    assert [row.name for row in rows] == [
+        f"Sequential.{i}.{name}" for i in (0, 1) for name in ("bias", "weight")
+    ]
+    assert 'label="weight 3×2"' in picture
+    assert isinstance(elsewhere.to_here(), Elsewhere)
 
 
 class Tripled(torch.autograd.Function):

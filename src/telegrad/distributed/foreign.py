@@ -106,6 +106,9 @@ class Framework(Protocol):
     def zeros_like(self, value: Any) -> Any:
         """Zeros of its shape."""
 
+    def named_parameters(self, value: Any) -> Iterable[tuple[str, Any]]:
+        """Those of a module of the framework's; of anything else none."""
+
     def target(self, value: Any, name: str) -> Any:
         """The node to ask for a tensor's gradient."""
 

@@ -4,7 +4,8 @@ Each worker describes its own part; whoever asks gathers them, following the wor
 knows. Nothing here is part of a pass.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from telegrad.distributed import foreign
 from telegrad.distributed.contexts import CURRENT
 from telegrad.distributed.equipment import autograd_of
 from telegrad.distributed.nodes import RecvNode, SendNode
+from telegrad.nn.module import Module
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.wire.functions import expose
 from telegrad.tensors import Tensor
@@ -75,9 +77,10 @@ def describe_gradients(context_id: int) -> tuple[list[Any], list[str]]:
         return [], []
     with context.lock:
         gradients = dict(context.gradients)
+    names = _names_in_modules()
     rows = []
     for i, (leaf, gradient) in enumerate(gradients.items()):
-        name = _name(leaf) or f"leaf {i}"
+        name = _name(leaf, names) or f"leaf {i}"
         owner = None if isinstance(gradient, Tensor) else foreign.framework_of(gradient)
         shown = gradient if owner is None else owner.as_gradient(gradient)
         raw = shown.detach().numpy()
@@ -99,13 +102,14 @@ def describe_graph(context_id: int, roots: Sequence[Any] = ()) -> tuple[list[Any
     joined = foreign.cut(starts, True).edges if foreign.known else {}
     found = _edges_by_node(starts, joined)
     numbers = {node: i for i, node in enumerate(found)}
+    names = _names_in_modules()
     rows = []
     for node, leading in found.items():
         message_id = getattr(node, "message_id", 0)
         kind = "op" if node in joined else _kind(node, message_id)
         edges = [numbers[edge] for edge in leading]
         rows.append(
-            (numbers[node], _label(node), kind, edges, message_id, getattr(node, "peer", ""))
+            (numbers[node], _label(node, names), kind, edges, message_id, getattr(node, "peer", ""))
         )
     return rows, list(context.known)
 
@@ -131,18 +135,30 @@ def _kind(node: Any, message_id: int) -> str:
     return "send" if message_id else "op"
 
 
-def _name(leaf: Any) -> str | None:
-    """The name that whoever made a leaf gave it; leaves of other frameworks have none."""
-    if not isinstance(leaf, Tensor):
-        return None
-    return None if leaf.state is None else leaf.state.name
+def _names_in_modules() -> dict[int, str]:
+    """By identity, the names of the parameters of those modules that references lead to."""
+    names = {}
+    for value in current_worker().references.values():
+        if isinstance(value, Module):
+            found: Iterable[tuple[str, Any]] = value.named_parameters()
+        else:
+            found = chain.from_iterable(each.named_parameters(value) for each in foreign.known)
+        for path, parameter in found:
+            names[id(parameter)] = f"{type(value).__name__}.{path}"
+    return names
 
 
-def _label(node: Any) -> str:
+def _name(leaf: Any, names: Mapping[int, str]) -> str | None:
+    """The name that whoever made a leaf gave it, else that in its module, if one is known."""
+    given = leaf.state.name if isinstance(leaf, Tensor) and leaf.state is not None else None
+    return given or names.get(id(leaf))
+
+
+def _label(node: Any, names: Mapping[int, str]) -> str:
     if node.is_leaf:
         # Another framework's leaf has a node that stands for it.
         leaf = node if isinstance(node, Tensor) else node.value
-        name = (_name(leaf) or "leaf").rpartition(".")[2]
+        name = (_name(leaf, names) or "leaf").rpartition(".")[2]
         return f"{name} {'×'.join(map(str, leaf.shape)) or 'scalar'}"
     if isinstance(node, SendNode):
         return f"to {node.peer}"

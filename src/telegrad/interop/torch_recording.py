@@ -4,7 +4,7 @@ Loaded when a worker first meets a value of PyTorch's (``distributed/equipment.p
 has one: types are the process's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Final, cast
@@ -125,6 +125,14 @@ class Torch:
     def changed(self, leaf: torch.Tensor) -> None:
         # PyTorch's fused optimisers don't tell.
         torch.autograd.graph.increment_version(leaf)
+
+    def named_parameters(self, value: Any) -> Iterable[tuple[str, torch.Tensor]]:
+        if not isinstance(value, torch.nn.Module):
+            return ()
+        try:
+            return list(value.named_parameters())
+        except Exception:
+            return ()  # A module of which some part is elsewhere refuses that.
 
     def target(self, value: torch.Tensor, name: str) -> WantedLeaf | Tap:
         if not value.requires_grad:

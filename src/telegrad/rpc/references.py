@@ -163,6 +163,12 @@ class References:
         future: Future[Any] = entry.value
         return future
 
+    def values(self) -> list[Any]:
+        """Return the owned values that are there."""
+        with self._lock:
+            futures = [entry.value for entry in self._table.owned.values()]
+        return [each.value() for each in futures if each.done() and each.exception() is None]
+
     def held(self, fork: int) -> Held | None:
         """Return what is known of a fork of this worker."""
         return self._table.held.get(fork)
