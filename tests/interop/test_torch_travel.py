@@ -37,6 +37,15 @@ def bits_of(value):
     return plain.contiguous().reshape(-1).view(torch.uint8).tolist()
 
 
+@on_workers("main", "b")
+def test_one_tensor_twice_stays_one_and_two_views_of_one_memory_arrive_apart():
+    whole = torch.zeros(4)
+    one, part, again = there_and_back([whole, whole[:2], whole])
+    assert one is again
+    one[0] = 5.0
+    assert part.tolist() == [0.0, 0.0]
+
+
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @on_workers("main", "b")
