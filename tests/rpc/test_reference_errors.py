@@ -74,6 +74,7 @@ def test_the_default_timeout_is_named_where_none_was_given(gate):
         reference = a.remote("b", late)
         with pytest.raises(CallTimeout, match=r"within 0\.5 s"):
             reference.to_here()
+        GATE.set()  # The workers' end waits for what still runs.
 
 
 def test_a_method_that_takes_too_long_is_named(gate):
@@ -83,6 +84,7 @@ def test_a_method_that_takes_too_long_is_named(gate):
             reference.rpc_sync(timeout=0.05).open()
         with pytest.raises(CallTimeout, match=rf"open\(\) of {reference!r}"):
             reference.rpc_async(timeout=0.05).open().wait()
+        GATE.set()  # The workers' end waits for what still runs.
 
 
 @pytest.mark.parametrize("verb", ["rpc_async", "remote"])
