@@ -138,6 +138,8 @@ class OrderedTask(msgspec.Struct, eq=False):
     live: dict[Any, None] = {}
     """What ``discover`` has marked: reached, and not run yet."""
     _expected: dict[Any, list[int]] = {}
+    _summed: set[Any] = set()
+    """Nodes with more than one contribution, counting what is fed; the others just get theirs."""
     _leaving: int = 0
 
     @classmethod
@@ -156,12 +158,13 @@ class OrderedTask(msgspec.Struct, eq=False):
                 continue
             rank = ranks[node] = len(ranks)
             edges = node.edges if not joined else joined.get(node, node.edges)
-            for edge in edges:
-                if edge in expected:
-                    expected[edge].append(rank)
-                else:
-                    expected[edge] = [rank]
             if edges:
+                for edge in edges:
+                    if edge in expected:
+                        expected[edge].append(rank)
+                        self._summed.add(edge)
+                    else:
+                        expected[edge] = [rank]
                 stack.extend(reversed(edges))
         if self.is_goal is not None:
             self._skip_all_but(self.is_goal)
@@ -190,6 +193,7 @@ class OrderedTask(msgspec.Struct, eq=False):
             # Nothing to sum.
             ready[node] = cotangent
         else:
+            self._summed.add(node)
             total = self._sum_of(node)
             total.add_now(cotangent)
             # One that has run waits for ever: the pass can't end as if this had not come.
@@ -216,9 +220,9 @@ class OrderedTask(msgspec.Struct, eq=False):
         self._leaving = 0
         node: Any = None
         contributions: Any
-        ready, sums, done = self.ready, self.sums, self.done
-        ranks, expected, joined = self.ranks, self._expected, self.joined
-        recorded, keep, skipped = self.recorded, self.keep_graph, self.skipped
+        ready, done, summed = self.ready, self.done, self._summed
+        recorded, keep = self.recorded, self.keep_graph
+        joined, skipped = self.joined, self.skipped
         is_plain = self.watch is None and self.check is None and not self.targets
         crew = self.crew
         try:
@@ -228,22 +232,23 @@ class OrderedTask(msgspec.Struct, eq=False):
                 if ready:
                     node, cotangent = ready.popitem()
                     done.add(node)
+                    if node.key < 0:
+                        if cotangent is not None:
+                            is_alone = sys.getrefcount(cotangent) <= ALONE
+                            if node.hooks is not None:
+                                cotangent, is_alone = node.before(cotangent), False
+                            self.deliver(node, cotangent, is_alone)
+                        continue
                     edges = node.edges if not joined else joined.get(node, node.edges)
                     if cotangent is None:
                         contributions = (None,) * len(edges)
                         if node.is_boundary and node not in joined:
                             # The other side waits for it: it must hear that nothing comes.
-                            self._depart(node, None)
-                    elif node.key < 0:
-                        is_alone = sys.getrefcount(cotangent) <= ALONE
-                        if node.hooks is not None:
-                            cotangent, is_alone = node.before(cotangent), False
-                        self.deliver(node, cotangent, is_alone)
-                        continue
+                            self._leaving += self.depart(node, None)
                     elif not is_plain or node.hooks is not None or (joined and node in joined):
                         contributions = self._run_with_guests(node, cotangent, edges)
                     elif node.is_boundary:
-                        self._depart(node, cotangent)
+                        self._leaving += self.depart(node, cotangent)
                         continue
                     else:
                         if node.freed:
@@ -271,14 +276,13 @@ class OrderedTask(msgspec.Struct, eq=False):
                 for edge, contribution in zip(edges, contributions):
                     if skipped and edge in skipped:
                         continue
-                    if edge not in sums and len(expected[edge]) == 1:
-                        # Nothing to sum.
+                    if edge not in summed:
                         ready[edge] = contribution
                         continue
                     total = self._sum_of(edge)
-                    total.add(ranks[node], contribution)
+                    total.add(self.ranks[node], contribution)
                     if total.is_complete:
-                        ready[edge] = sums.pop(edge).total
+                        ready[edge] = self.sums.pop(edge).total
                         del total
                 contributions = contribution = None
         except Exception as error:
@@ -303,7 +307,7 @@ class OrderedTask(msgspec.Struct, eq=False):
             cotangent = node.before_run(cotangent)
         if node.is_boundary:
             if node not in self.joined:
-                self._depart(node, cotangent)
+                self._leaving += self.depart(node, cotangent)
                 return ()
         elif node.freed:
             raise freed_error(node)
@@ -321,10 +325,6 @@ class OrderedTask(msgspec.Struct, eq=False):
         if not self.keep_graph:
             node.release()
         return contributions
-
-    def _depart(self, node: Any, cotangent: Cotangent | None) -> None:
-        if self.depart(node, cotangent):
-            self._leaving += 1
 
     def end(self) -> None:
         """Lets go of whoever made this task, and goes with it; nothing runs any more."""
