@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import convert
 
 from telegrad.distributed.recording import Recorder
-from telegrad.distributed.telling import has_path, pass_on, tell
+from telegrad.distributed.telling import pass_on, reachable, tell
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.service import ServiceRequest
 
@@ -21,6 +21,7 @@ __all__ = ["Leases"]
 
 RELEASE: Final = "autograd.release"
 HELD: Final = "autograd.held"
+_Released = tuple[int, list[str]]
 RELEASED: Final = (
     "was under way when the context was released; leave the `with context()` block after the "
     "backward pass (or its home, the worker that opened it, was lost)"
@@ -57,12 +58,12 @@ class Leases:
         # A copy in one step: handlers of this context may still meet others.
         others = [name for name in list(context.known) if name not in heard]
         if context.home_id == worker.id:
-            told = [worker.name, *(name for name in others if has_path(worker, name))]
+            told = [worker.name, *[name for name in others if reachable(worker, name) is not None]]
         for name in others:
             pass_on(worker, name, RELEASE, [context_id, told])
 
     def _on_release(self, request: ServiceRequest) -> None:
-        context_id, told = convert(request.header, tuple[int, list[str]])
+        context_id, told = convert(request.header, _Released)
         self.release(context_id, request.frm.name, told)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:

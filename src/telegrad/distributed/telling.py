@@ -6,9 +6,10 @@ One that is lost is not dialled: what it had went with it.
 from functools import partial
 from typing import Any
 
+from telegrad.rpc.peers import Peer
 from telegrad.rpc.worker import Worker
 
-__all__ = ["has_path", "pass_on", "tell"]
+__all__ = ["pass_on", "reachable", "tell"]
 
 
 def tell(worker: Worker, to: str | int, service: str, header: Any) -> bool:
@@ -23,15 +24,19 @@ def tell(worker: Worker, to: str | int, service: str, header: Any) -> bool:
     return True
 
 
-def has_path(worker: Worker, name: str) -> bool:
-    """Whether a notice goes to a worker at once: it hears of it, or loses this one."""
+def reachable(worker: Worker, name: str) -> Peer | None:
+    """A worker to which a notice goes at once: it hears of it, or loses this one."""
     peer = worker.peers.get(name)
-    return peer is not None and peer.outgoing is not None and not peer.outgoing.closed
+    return None if peer is None or peer.outgoing is None or peer.outgoing.closed else peer
 
 
 def pass_on(worker: Worker, name: str, service: str, header: Any) -> None:
     """Tells one of several, on a thread of its own if it must be dialled: that may take long."""
-    if has_path(worker, name):
-        tell(worker, name, service, header)
-    else:
+    peer = reachable(worker, name)
+    if peer is None:
         worker.host.start(partial(tell, worker, name, service, header))
+    elif peer.lost is None:
+        try:
+            worker.outgoing.notify(peer, service, header)
+        except Exception:
+            return
