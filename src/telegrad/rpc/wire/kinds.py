@@ -35,8 +35,22 @@ _loading = threading.RLock()
 _by_type: dict[type, Kind] = {}
 _by_tag: dict[str, Kind] = {}
 _lazy: dict[str, Callable[[], object]] = {}
-# What `find` has looked up before, including the types that are no kind.
-_found: dict[type, Kind | None] = {}
+
+
+class _Found(dict[type, Kind | None]):
+    """What was looked up before, including the types that are no kind."""
+
+    def __missing__(self, type_: type) -> Kind | None:
+        for base in type_.__mro__:
+            _load(base.__module__.partition(".")[0])
+        kind = next((_by_type[base] for base in type_.__mro__ if base in _by_type), None)
+        self[type_] = kind
+        return kind
+
+
+_found = _Found()
+find: Callable[[type], Kind | None] = _found.__getitem__
+"""Return how objects of the type travel, or None if they are pickled."""
 
 
 def register(
@@ -72,14 +86,6 @@ def register_lazily(module: str, loader: Callable[[], object]) -> None:
         _found.clear()
 
 
-def find(type_: type) -> Kind | None:
-    """Return how objects of the type travel, or None if they are pickled."""
-    try:
-        return _found[type_]
-    except KeyError:
-        return _search(type_)
-
-
 def check(value: Any) -> None:
     """Raise if a value of a registered kind can't travel."""
     kind = find(type(value))
@@ -98,14 +104,6 @@ def find_by_tag(tag: str, imports: bool = True) -> Kind | None:
         if imports or module in sys.modules:
             _load(module)
         kind = _by_tag.get(tag)
-    return kind
-
-
-def _search(type_: type) -> Kind | None:
-    for base in type_.__mro__:
-        _load(base.__module__.partition(".")[0])
-    kind = next((_by_type[base] for base in type_.__mro__ if base in _by_type), None)
-    _found[type_] = kind
     return kind
 
 
