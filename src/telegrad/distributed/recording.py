@@ -14,10 +14,7 @@ byte.
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
 from typing import Any, Final
-
-import msgspec
 
 from telegrad.autograd.functional.variables import VARIABLES, depend_on_variables
 from telegrad.distributed import foreign
@@ -33,7 +30,7 @@ from telegrad.rpc.rref import RRef
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.duals import without_history
-from telegrad.tensors.levels import LEVELS, Level
+from telegrad.tensors.levels import LEVELS
 from telegrad.tensors.modes import MODE
 
 __all__ = ["Recorder"]
@@ -114,9 +111,8 @@ class Recorder:
     def incoming_call(
         self, frm: WorkerInfo, extra: Any, values: list[Any]
     ) -> AbstractContextManager[Any]:
-        scope = _NOTHING
         if values or extra is not None:
-            scope = self._scope_of(frm, extra, values)
+            self._arrive(frm, extra, values)
             request = current_request.get()
             if request is not None and request.endpoint is not None and request.endpoint.closed:
                 # Whoever made the call may have been lost before it opened anything here, so that
@@ -124,22 +120,25 @@ class Recorder:
                 self.levels.doubt()
                 if extra is not None and extra[0] not in (NO_CONTEXT, NO_GRAD):
                     self.autograd.leases.doubt(extra[0])
-        return foreign.known[0].serving(scope) if foreign.known else scope
+        return foreign.known[0].serving(_NOTHING) if foreign.known else _NOTHING
 
-    def _scope_of(
-        self, frm: WorkerInfo, extra: Any, values: list[Any]
-    ) -> AbstractContextManager[Any]:
+    def _arrive(self, frm: WorkerInfo, extra: Any, values: list[Any]) -> None:
+        """Makes the caller's context, levels and passes current for the handler.
+
+        That has contextvars of its own, which go with it: nothing is to be taken back.
+        """
         if extra is None:
             self._arrive_duals(values)
-            return _NOTHING
+            return
         context_id, message_id, slots, path, shared, served = extra
-        open_levels: tuple[Level, ...] = ()
-        if shared:
-            open_levels = tuple([x for x in self.levels.meet(shared) if x is not None])
+        open_levels = self.levels.meet(shared) if shared else ()
         duals = self._arrive_duals(values)
-        served = tuple(served)
+        if open_levels:
+            LEVELS.set(tuple([level for level in open_levels if level is not None]))
+        if served:
+            SERVED.set(tuple(served))
         if context_id in (NO_CONTEXT, NO_GRAD):
-            return _Inside(None, open_levels, served)
+            return
         if maker_of(context_id) == self.worker.id:
             # One that this worker does not have is of an earlier life, and nobody would release it.
             context = self.contexts.get(context_id)
@@ -149,7 +148,7 @@ class Recorder:
         path = tuple(path)
         if message_id:
             self._take(context, frm.name, message_id, values, slots, path, duals)
-        return _Inside(Place(context, path), open_levels, served)
+        CURRENT.set(Place(context, path))
 
     def outgoing_result(self, to: WorkerInfo, values: list[Any]) -> Any:
         place = CURRENT.get()
@@ -180,7 +179,7 @@ class Recorder:
 
     def give(self, context: Context, to: str, values: list[Any], path: Path) -> Any:
         """Records Tensors that leave outside of a call; returns what the other side needs."""
-        edges, slots, _ = _recorded(values)
+        edges, slots, _, _ = _recorded(values)
         if not slots:
             return None
         message_id = self._send_node(context, to, edges, path)
@@ -209,16 +208,13 @@ class Recorder:
                 if stand_in is not value and not isinstance(value, CarriedDual):
                     # Its level may have closed meanwhile: what does not travel does not count.
                     stand_in.tangents = None
-        edges, slots, duals = _recorded(given)
-        message_id = 0
-        if slots:
-            message_id = self._send_node(context, to, edges, path)
-            for i, value in enumerate(values):
-                # Where it arrives, a Tensor becomes what the message says; a Parameter would stay
-                # one, and is none there.
-                is_other = type(value) is not Tensor and isinstance(value, Tensor)
-                if is_other and value.node is not None:
-                    values[i] = wrap(value.array)
+        edges, slots, duals, parameters = _recorded(given)
+        message_id = self._send_node(context, to, edges, path) if slots else 0
+        for i in parameters:
+            # Where it arrives, a Tensor becomes what the message says; a Parameter would stay one,
+            # and is none there.
+            if isinstance(values[i], Tensor):
+                values[i] = wrap(values[i].array)
         for i, dual in duals.items():
             if isinstance(values[i], Tensor):
                 values[i] = CarriedDual.of(dual, self.levels, to)
@@ -281,18 +277,23 @@ class Recorder:
         return found
 
 
-def _recorded(values: list[Any]) -> tuple[list[Any], list[int], dict[int, Tensor]]:
+def _recorded(values: list[Any]) -> tuple[list[Any], list[int], dict[int, Tensor], list[int]]:
     """The histories and slots of a message's tensors that require grad; its dual ones, by place.
 
-    Another thread may close a level at any time: a dual one travels as it was counted.
+    The last are the places of Parameters that require grad. Another thread may close a level at
+    any time: a dual one travels as it was counted.
     """
     edges: list[Any] = []
     slots: list[int] = []
     duals: dict[int, Tensor] = {}
+    parameters: list[int] = []
     slot = 0
     for i, value in enumerate(values):
-        if not isinstance(value, Tensor):
-            continue
+        if type(value) is not Tensor:
+            if not isinstance(value, Tensor):
+                continue
+            if value.node is not None:
+                parameters.append(i)
         flat: Sequence[Tensor] = (value,)
         if value.tangents:
             duals[i] = held(value)
@@ -303,7 +304,7 @@ def _recorded(values: list[Any]) -> tuple[list[Any], list[int], dict[int, Tensor
                 edges.append(tensor if node is LEAF else node)
                 slots.append(slot)
             slot += 1
-    return edges, slots, duals
+    return edges, slots, duals, parameters
 
 
 def _refuse_variables(to: str, values: list[Any]) -> None:
@@ -322,30 +323,3 @@ def _make_constant(values: list[Any]) -> None:
     for i, value in enumerate(values):
         if isinstance(value, Tensor):
             values[i] = without_history(value)
-
-
-class _Inside(msgspec.Struct, eq=False):
-    """Makes a place and the caller's levels and passes current while a handler runs."""
-
-    _place: Place | None
-    _levels: tuple[Level, ...]
-    _served: tuple[int, ...]
-    _tokens: Any = None
-
-    def __enter__(self) -> None:
-        self._tokens = (
-            CURRENT.set(self._place),
-            LEVELS.set(self._levels),
-            SERVED.set(self._served),
-        )
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        place, levels, served = self._tokens
-        CURRENT.reset(place)
-        LEVELS.reset(levels)
-        SERVED.reset(served)

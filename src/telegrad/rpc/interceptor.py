@@ -28,7 +28,10 @@ class Interceptor(Protocol):
     def incoming_call(
         self, frm: WorkerInfo, extra: Any, values: list[Any]
     ) -> AbstractContextManager[Any]:
-        """On the callee, before the function runs, inside the context that is returned."""
+        """On the callee, before the function runs, inside the context that is returned.
+
+        Called with the contextvars of the handler: what it sets there, the handler finds.
+        """
 
     def outgoing_result(self, to: WorkerInfo, values: list[Any]) -> Any:
         """On the callee, inside that context too. Return the result's extra."""
