@@ -68,6 +68,7 @@ def _apply_plain(
 ) -> Any:
     """The same where all inputs are plain NumPy tensors and the results are real; else None."""
     arrays: list[Any] = []
+    edges: list[Any] = []
     mask, bit = 0, 1
     is_typed = row.elementwise or row.floating
     for x in inputs:
@@ -87,8 +88,10 @@ def _apply_plain(
             if row.floating and dtype.kind not in "fc":
                 return None
         arrays.append(array)
-        if x.node is not None and is_recording:
+        from_x = x.node
+        if from_x is not None and is_recording:
             mask |= bit
+            edges.append(x if from_x is LEAF else from_x)
         bit += bit
     try:
         result = row.kernel(NUMPY)(*arrays, **options)
@@ -106,16 +109,16 @@ def _apply_plain(
             return None
         if row.outputs and any(part.dtype.kind == "c" for part in results):
             return None
-        wanted = kind.wanted
-        edges = tuple([inputs[i] if inputs[i].node is LEAF else inputs[i].node for i in wanted])
         arrays += results
-        saved = [arrays[i] for i in kind.plan]
+        saved: list[Any] = []
+        for i in kind.plan:
+            saved.append(arrays[i])
         for i, what in kind.facts_plan:
             saved.append(options[what] if i < 0 else getattr(arrays[i], what))
-        node = kind(edges, next_key(), *saved)
+        node = kind(tuple(edges), next_key(), *saved)
         if not row.exact:
-            node.fits = tuple([(arrays[i].shape, arrays[i].dtype) for i in wanted])
-    return _wrapped(row, results, node)
+            node.fits = tuple([(arrays[i].shape, arrays[i].dtype) for i in kind.wanted])
+    return _wrapped(row, results, node) if row.outputs else wrap(results[0], node)
 
 
 def _wrapped(row: Primitive, results: Sequence[Any], node: RowNode | None) -> Any:
