@@ -44,10 +44,27 @@ def checked_roots(
     """The cotangent to start with at each root's node; a tensor named twice counts twice."""
     if not tensors:
         raise UsageError("expected at least one tensor to differentiate, got none")
-    given: Sequence[Any]
-    if gradients is None:
-        given = [None] * len(tensors)
-    elif isinstance(gradients, Tensor):
+    given = None if gradients is None else _given(gradients, len(tensors), name)
+    roots: dict[Any, Any] = {}
+    for i, x in enumerate(tensors):
+        node = history_of(x)
+        if node is None:
+            raise GradientError(
+                "expected a tensor that requires grad to differentiate, got one that does not and "
+                "has no grad_fn; was it computed under no_grad, or from constants only?"
+            )
+        gradient = None if given is None else given[i]
+        if gradient is None:
+            start = _ones(x, name, i, recorded)
+        else:
+            start = _checked(x, gradient, f"{name}[{i}]", recorded)
+        roots[node] = roots[node] + start if node in roots else start
+    return roots
+
+
+def _given(gradients: Any, count: int, name: str) -> Sequence[Any]:
+    """The gradients as a list, one for each of so many tensors."""
+    if isinstance(gradients, Tensor):
         given = [gradients]
     elif not isinstance(gradients, Iterable):
         raise DTypeError(
@@ -56,39 +73,33 @@ def checked_roots(
         )
     else:
         given = list(gradients)
-    if len(given) != len(tensors):
+    if len(given) != count:
         raise UsageError(
-            f"expected one gradient for each of the {len(tensors)} tensors in {name}, got "
-            f"{len(given)}"
+            f"expected one gradient for each of the {count} tensors in {name}, got {len(given)}"
         )
-    roots: dict[Any, Any] = {}
-    for i, (x, gradient) in enumerate(zip(tensors, given)):
-        if x.node is None:
-            raise GradientError(
-                "expected a tensor that requires grad to differentiate, got one that does not and "
-                "has no grad_fn; was it computed under no_grad, or from constants only?"
-            )
-        node = history_of(x)
-        start = _start(x, gradient, f"{name}[{i}]", recorded)
-        roots[node] = roots[node] + start if node in roots else start
-    return roots
+    return given
 
 
-def _start(x: Tensor, gradient: Tensor | None, name: str, recorded: bool) -> Any:
-    if gradient is None:
-        array = x.array
-        if math.prod(array.shape) != 1:
-            raise GradientError(
-                f"expected a scalar, or a gradient for it, to start from, got a tensor of shape "
-                f"{x.shape}; reduce it, e.g. with .sum(), or pass a gradient of that shape ({name})"
-            )
-        dtype = x.dtype
-        if dtype.kind == "c":
-            raise GradientError(
-                f"expected a real scalar to differentiate, got dtype {dtype}; pass {name}"
-            )
-        start = backend_of(array).ones(array.shape, dtype=dtype)
-        return wrap(start) if recorded or x.tangents else start
+def _ones(x: Tensor, name: str, place: int, recorded: bool) -> Any:
+    """What a scalar starts with."""
+    array = x.array
+    if math.prod(array.shape) != 1:
+        raise GradientError(
+            f"expected a scalar, or a gradient for it, to start from, got a tensor of shape "
+            f"{x.shape}; reduce it, e.g. with .sum(), or pass a gradient of that shape "
+            f"({name}[{place}])"
+        )
+    dtype = x.dtype
+    if dtype.kind == "c":
+        raise GradientError(
+            f"expected a real scalar to differentiate, got dtype {dtype}; pass {name}[{place}]"
+        )
+    start = backend_of(array).ones(array.shape, dtype=dtype)
+    return wrap(start) if recorded or x.tangents else start
+
+
+def _checked(x: Tensor, gradient: Any, name: str, recorded: bool) -> Any:
+    """A gradient that was given for a tensor."""
     if not isinstance(gradient, Tensor):
         raise DTypeError(f"expected a Tensor or None as {name}, got {type(gradient).__name__}")
     if gradient.shape != x.shape:

@@ -138,10 +138,10 @@ def adopted(values: Any, *, are_gradients: bool = False) -> Any:
     if values is None or isinstance(values, Tensor):
         return values
     if isinstance(values, (list, tuple)):
-        return [
-            value if isinstance(value, Tensor) else adopted(value, are_gradients=are_gradients)
-            for value in values
-        ]
+        for value in values:
+            if not isinstance(value, Tensor):
+                return [adopted(each, are_gradients=are_gradients) for each in values]
+        return values
     found = framework_of(values)
     if found is None:
         return values
