@@ -46,6 +46,20 @@ def test_an_entry_that_is_fed_twice_runs_once_with_the_sum() -> None:
     assert log.delivered == {"x": 11}
 
 
+def test_what_is_fed_to_a_node_that_another_contributes_to_is_summed_with_that() -> None:
+    log = Log()
+    x = FakeLeaf("x")
+    inner = FakeNode("inner", (x,), log=log)
+    outer = FakeNode("outer", (inner,), log=log)
+    task = task_of(log)
+    task.count([outer, inner])
+    task.feed(inner, 10)
+    task.feed(outer, 1)
+    task.run()
+    assert log.ran == ["outer", "inner"]
+    assert log.delivered == {"x": 11}
+
+
 def test_what_came_early_is_held_until_its_turn() -> None:
     log = Log()
     x = FakeLeaf("x")
