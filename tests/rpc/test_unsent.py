@@ -41,7 +41,7 @@ def test_a_frame_whose_rest_nobody_can_send_ends_the_connection_and_not_all_othe
             a.host.start = start
             raise RuntimeError("can't start new thread")
 
-        link.connection.send = lambda *_: Unsent([memoryview(b"rest")], True)
+        link.connection.send_small = lambda *_: Unsent([memoryview(b"rest")], True)
         a.host.start = fail
         with pytest.raises(RuntimeError, match="can't start new thread"):
             a.rpc_sync("b", simulated.who)

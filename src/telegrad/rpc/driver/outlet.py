@@ -65,11 +65,12 @@ class Outlet(Endpoint):
         False if the deadline passed before anything of it went.
         """
         size = len(header)
+        data = b""
         placed: Sequence[Segment] = ()
         if buffers or size > self._small:
             parts, placed = self._pack(kind, flags, ident, parent, header, buffers)
         else:
-            parts = (PREFIX.pack(kind, flags, 0, size, 0, ident, parent) + header,)
+            data = PREFIX.pack(kind, flags, 0, size, 0, ident, parent) + header
         is_ours: bool | None = None
         try:
             is_ours = self._write.acquire(False)
@@ -79,7 +80,9 @@ class Outlet(Endpoint):
                 is_ours = True
             if self.closed:
                 raise ConnectionError(f"the connection to {self.peer.name} is closed")
-            if placed:
+            if data:
+                unsent = self.connection.send_small(data, deadline)
+            elif placed:
                 unsent = self.sharing.send(parts, placed, deadline)
             else:
                 unsent = self.connection.send(parts, (), deadline)

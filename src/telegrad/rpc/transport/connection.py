@@ -84,6 +84,10 @@ class Connection(abc.ABC):
         At the deadline, a time of the monotonic clock, return what is left.
         """
 
+    def send_small(self, data: bytes, deadline: float) -> Unsent | None:
+        """Send one buffer, as `send` does; most likely there is room for it."""
+        return self.send((data,), (), deadline)
+
     def take_fd(self) -> int:
         """Return the next descriptor that the peer sent, which the caller owns."""
         raise ProtocolViolation(f"expected no file descriptors from {self!r}: it can't carry them")
@@ -132,14 +136,6 @@ class PlainConnection(Connection):
                 raise ValueError(f"{self!r} can't carry file descriptors: same_host is False")
             if not self._channel.send(fds, deadline):
                 return Unsent([memoryview(buffer) for buffer in buffers], False)
-        elif len(buffers) == 1:
-            # The usual case: one small buffer, for which there is room.
-            data = buffers[0]
-            try:
-                sent = self._send_one(data, _MSG_DONTWAIT)
-            except BlockingIOError:
-                sent = 0
-            return None if sent == len(data) else self._send_rest(buffers, sent, deadline)
         sent = 0
         if self._send_many is not None and len(buffers) <= _BUFFERS_PER_CALL:
             try:
@@ -150,6 +146,13 @@ class PlainConnection(Connection):
                 return None
         rest = self._send_rest(buffers, sent, deadline)
         return Unsent(rest.rest, True) if rest is not None and fds else rest
+
+    def send_small(self, data: bytes, deadline: float) -> Unsent | None:
+        try:
+            sent = self._send_one(data, _MSG_DONTWAIT)
+        except BlockingIOError:
+            sent = 0
+        return None if sent == len(data) else self._send_rest((data,), sent, deadline)
 
     def _send_rest(self, buffers: Sequence[Buffer], sent: int, deadline: float) -> Unsent | None:
         """Send what follows the first `sent` bytes, a thousand buffers at a time."""
