@@ -63,8 +63,14 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Sealed).decode
 
 
-def _flatten(items: Sequence[Any]) -> tuple[list[Any], list[int], list[Any]] | None:
-    """Return (items with None for slots, positions of the slots, slots), or None if not flat."""
+def _flat(
+    function: str | bytes | None,
+    form: int,
+    items: Sequence[Any],
+    names: dict[str, Any] | None = None,
+    code: bytes | None = None,
+) -> Parcel | None:
+    """Return a parcel of the items, with None where each has a slot; None if they are not flat."""
     rest = list(items)
     where: list[int] = []
     slots: list[Any] = []
@@ -86,7 +92,7 @@ def _flatten(items: Sequence[Any]) -> tuple[list[Any], list[int], list[Any]] | N
         rest[index] = None
         where.append(index)
         slots.append(item)
-    return rest, where, slots
+    return Parcel(function, form, rest, where, names, None, slots, code)
 
 
 class Codec:
@@ -127,10 +133,10 @@ class Codec:
                 if pair is not None:
                     reference, code = pair
         names = None if kwargs is None else _by_name(kwargs)
-        if reference is not None:
-            flat = _flatten(args) if args else ([], [], [])
-            if flat is not None and (not names or _all_atoms(names.values())):
-                return Parcel(reference, _FLAT, flat[0], flat[1], names, None, flat[2], code)
+        if reference is not None and (not names or _all_atoms(names.values())):
+            parcel = _flat(reference, _FLAT, args, names, code)
+            if parcel is not None:
+                return parcel
         if self.strict:
             slots: list[Any] = []
             tree = plain.dump(tuple(args), "args", slots)
@@ -149,9 +155,9 @@ class Codec:
         items: Sequence[Any] = (value,)
         if type(value) is tuple:
             form, items = _FLAT_TUPLE, value
-        flat = _flatten(items)
-        if flat is not None:
-            return Parcel(None, form, flat[0], flat[1], None, None, flat[2])
+        parcel = _flat(None, form, items)
+        if parcel is not None:
+            return parcel
         if self.strict:
             slots: list[Any] = []
             tree = plain.dump(value, "result", slots)
@@ -225,13 +231,16 @@ class Codec:
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise ProtocolViolation(f"a malformed header came: {error}") from error
         form = sealed.form
-        if not _FLAT <= form <= _PLAIN:
-            raise ProtocolViolation(f"expected a form from 0 to 3, got {form}")
-        if form == _PICKLE and self.strict:
-            raise Refused("this worker is strict: it takes no pickle")
+        first = 0
+        if form != _FLAT:
+            if not _FLAT <= form <= _PLAIN:
+                raise ProtocolViolation(f"expected a form from 0 to 3, got {form}")
+            if form == _PICKLE:
+                if self.strict:
+                    raise Refused("this worker is strict: it takes no pickle")
+                first = 1
         if not sealed.slots and not buffers:
             return sealed, []
-        first = 1 if form == _PICKLE else 0
         imports = not self.strict
         return sealed, build_slots(sealed.slots, buffers, first, limits.dimensions, accept, imports)
 
