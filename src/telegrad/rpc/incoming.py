@@ -18,7 +18,7 @@ from telegrad.errors import CallTimeout, ProtocolViolation, Refused, Unserializa
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.future import Future, Quick
 from telegrad.rpc.request import Request, current_request
-from telegrad.rpc.service import Arrays, Service, ServiceRequest, open_message, seal_message
+from telegrad.rpc.service import Service, ServiceRequest, open_message
 from telegrad.rpc.wire.codec import Sealed, refuse_by_place
 from telegrad.rpc.wire.failures import dump_failure
 from telegrad.rpc.wire.frames import (
@@ -182,15 +182,13 @@ class Incoming:
         if service.inline:
             self._run_service(service, request)
             return None
-        return partial(contextvars.Context().run, self._run_in_context, service, request)
-
-    def _run_in_context(self, service: Service, request: ServiceRequest) -> None:
-        current_request.set(Request(self._worker, None, 0, False))
-        self._run_service(service, request)
+        return partial(contextvars.Context().run, self._run_service, service, request)
 
     def _run_service(self, service: Service, request: ServiceRequest) -> None:
         observer = self._worker.observer
         try:
+            if not service.inline:
+                current_request.set(Request(self._worker, None, 0, False))
             if observer is None:
                 service.handler(request)
                 return
@@ -365,14 +363,6 @@ class Incoming:
                 self.answer_failure(endpoint, number, error)
 
         result.add_done_callback(answer)
-
-    def answer_service(self, endpoint: Endpoint, number: int, header: Any, content: Arrays) -> None:
-        """Answer a service's message."""
-        data, buffers = seal_message("", header, content)
-        try:
-            endpoint.send(ANSWER, 0, number, 0, data, buffers)
-        except (OSError, EOFError) as error:
-            self._worker.endpoint_lost(endpoint, error)
 
     def answer_failure(self, endpoint: Endpoint, number: int, error: BaseException) -> None:
         """Answer a call or a service's message with an exception."""

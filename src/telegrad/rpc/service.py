@@ -17,7 +17,7 @@ import numpy as np
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.wire import arrays
-from telegrad.rpc.wire.frames import Buffer
+from telegrad.rpc.wire.frames import ANSWER, Buffer
 
 if TYPE_CHECKING:
     from telegrad.rpc.endpoint import Endpoint
@@ -44,7 +44,7 @@ def seal_message(name: str, header: Any, content: Arrays) -> tuple[bytes, list[B
     """Return a frame's header and buffers."""
     buffers: list[Buffer] = []
     descriptors = arrays.describe_all(content, buffers) if content else []
-    return _encode(Message(name, header, descriptors)), buffers
+    return _encode((name, header, descriptors)), buffers
 
 
 def open_message(
@@ -98,7 +98,10 @@ class ServiceRequest(msgspec.Struct, eq=False):
         if number is None:
             return
         try:
-            self._worker.incoming.answer_service(self.via, number, header, content)
+            data, buffers = seal_message("", header, content)
+            self.via.send(ANSWER, 0, number, 0, data, buffers)
+        except (OSError, EOFError) as error:
+            self._worker.endpoint_lost(self.via, error)
         except BaseException:
             # Too large, most likely: the sender still waits, and can be told of this.
             self.number = number

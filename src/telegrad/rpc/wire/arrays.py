@@ -94,7 +94,10 @@ def describe_all(
 ) -> list[Descriptor]:
     """Return the descriptors of all arrays of a message."""
     inline = inline_below(len(content))
-    return [describe(array, buffers, inline) for array in content]
+    descriptors = []
+    for array in content:
+        descriptors.append(describe(array, buffers, inline))
+    return descriptors
 
 
 def build(descriptor: Descriptor, buffer: Buffer, most_dimensions: int) -> "np.ndarray[Any, Any]":
