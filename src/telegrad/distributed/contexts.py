@@ -35,6 +35,8 @@ class Context(msgspec.Struct, eq=False):
 
     _contexts: "Contexts"
     id: int
+    home_id: int
+    """The id of the worker that opened the context."""
     introduced_by: str | None
     """Who first called with this context; None at home."""
     lock: threading.Lock = msgspec.field(default_factory=threading.Lock)
@@ -59,11 +61,6 @@ class Context(msgspec.Struct, eq=False):
 
     def __repr__(self) -> str:
         return f"<Context {self.id}>"
-
-    @property
-    def home_id(self) -> int:
-        """The id of the worker that opened the context."""
-        return maker_of(self.id)
 
     def is_home(self, name: str) -> bool:
         """Whether a worker that this one knows in the context is the home."""
@@ -140,7 +137,9 @@ class Contexts:
                 if context_id in self._released:
                     raise _unknown(context_id, self._worker_name)
                 name = None if introduced_by is None else introduced_by.name
-                found = self._by_id[context_id] = Context(self, context_id, name)
+                found = self._by_id[context_id] = Context(
+                    self, context_id, maker_of(context_id), name
+                )
         if introduced_by is not None:
             found.meet(introduced_by)
         return found
@@ -162,7 +161,7 @@ class Contexts:
 
     def ended(self, context_id: int) -> Context:
         """What stands for a released context in values that arrive after its end."""
-        context = Context(self, context_id, None)
+        context = Context(self, context_id, maker_of(context_id), None)
         context.released = True
         return context
 
