@@ -156,9 +156,10 @@ class Carrier:
                 ):
                     # Something else is under way, or takes long: don't let the asker wait for it.
                     leaving[asker], riding = riding, []
-            waits = len(leaving) == 1 and not questions and not is_paused
-            for to, group in leaving.items():
-                questions.append(self._send(part, to, group, phase, waits))
+            if leaving:
+                waits = len(leaving) == 1 and not questions and not is_paused
+                for to, group in leaving.items():
+                    questions.append(self._send(part, to, group, phase, waits))
             if is_paused and not any(each.answer._done for each in questions):
                 # What has come meanwhile would go first: a failure, perhaps, or work for others.
                 leaving, change = part.go_on()
@@ -172,7 +173,8 @@ class Carrier:
             if entries:
                 feeds = self._parcels.unpack(part, entries, arrays)
                 leaving, change = part.receive(feeds, phase)
-                report.change(own, change)
+                if change:
+                    report.change(own, change)
 
     def _send(
         self, part: Part, to: str, group: list[Departure], phase: int, waits: bool

@@ -38,8 +38,7 @@ class Parcels:
         """The entries for these departures, and their arrays."""
         entries: list[list[Any]] = []
         arrays: list[Any] = []
-        for departure in group:
-            parts, recv = departure.parts, departure.recv
+        for recv, parts in group:
             places: list[int] = []
             values: list[Tensor] = []
             extra = facts = None

@@ -72,12 +72,8 @@ class Plan(msgspec.Struct, array_like=True, frozen=True):
     """The passes that this one was started for, by their hooks or rules."""
 
 
-class Departure(msgspec.Struct, gc=False):
-    """A gradient that leaves this worker, for the peer of its recv node."""
-
-    recv: RecvNode
-    parts: Sequence[Any]
-
+Departure = tuple[RecvNode, Sequence[Any]]
+"""A gradient that leaves this worker, for the peer of its recv node."""
 
 Departures = dict[str, list[Departure]]
 """Those of a part, by the worker they are for."""
@@ -162,7 +158,7 @@ class Part(msgspec.Struct, eq=False):
         if foreign.known:
             found = foreign.cut(entries, self.plan.keep_graph, self.targets)
             self._task.joined, self._foreign_leaves, pieces = found
-        if roots and self.plan.targets is not None and not self.plan.targets:
+        if self.plan.targets is not None and roots and not self.plan.targets:
             # Leaves, and inputs in another framework's graph, have no age: -1 is before everything.
             self._first_input = min((node.key for node in self.targets), default=-1)
         self._task.count(entries)
@@ -263,7 +259,9 @@ class Part(msgspec.Struct, eq=False):
     @property
     def is_paused(self) -> bool:
         """Whether there is more to run; what is to leave should not wait for it."""
-        return bool(self._task.ready) or (self._crew is not None and self._crew.flying > 0)
+        if self._task.ready:
+            return True
+        return self._crew is not None and self._crew.flying > 0
 
     def _send_of(self, message_id: int) -> SendNode:
         send = self.context.sends.get(message_id)
@@ -297,12 +295,12 @@ class Part(msgspec.Struct, eq=False):
             # as a message, so that the next order has the same boundaries wherever the calls went.
             self._task.feed(self._send_of(recv.message_id), Bundle(recv.parts_of(cotangent)))
             return False
-        departure = Departure(recv, recv.parts_of(cotangent))
+        departure = (recv, recv.parts_of(cotangent))
         self._departures.setdefault(recv.peer, []).append(departure)
         return True
 
     def _deliver(self, node: Any, gradient: Any, is_alone: bool) -> None:
-        name = self.targets.get(node)
+        name = self.targets.get(node) if self.targets else None
         if node in self._foreign_leaves:
             node = self._foreign_leaves[node]
         elif not isinstance(gradient, Tensor):

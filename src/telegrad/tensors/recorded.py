@@ -93,8 +93,8 @@ class RowNode(_Optional, Hooked, eq=False):
     def release(self) -> None:
         if self.saved_values:
             self.freed = True  # First: a pass of another thread may be reading them.
-        for name in self.saved_values:
-            setattr(self, name, None)
+            for name in self.saved_values:
+                setattr(self, name, None)
 
     def _run_rules(self, xp: Any, g: Cotangent, s: Any) -> list[Cotangent | None]:
         if type(g) is Bundle and not self.row.gaps:
