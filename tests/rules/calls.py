@@ -1,6 +1,7 @@
 """How the tests call a row on a sample: as a function of Tensors, with its shortcuts or without."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from tests.rules.table import TABLE
 import telegrad
 from telegrad.rules import Primitive
 from telegrad.tensors import Tensor, apply, wrap
-from telegrad.tensors.hot import binary, product, unary
+from telegrad.tensors.hot import binary, product, total, unary
 from telegrad.tensors.modes import ModeScope
 
 __all__ = [
@@ -65,13 +66,20 @@ def in_general(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def hot_function(row: Primitive) -> Callable[..., Any] | None:
-    """The hot path of an elementwise row, or None where it has none."""
+def hot_function(row: Primitive, sample: Sample) -> Callable[..., Any] | None:
+    """The hot path of a row for the options of a sample, or None where it has none."""
     if row.name == "matrix_product":
         return product(row)
+    if row.name in ("sum", "mean"):
+        return partial(_totalled, row, total(row), sample.options)
     if not row.elementwise or not row.differentiable or row.options or row.outputs:
         return None
     return {1: unary, 2: binary}[len(row.inputs)](row) if len(row.inputs) < 3 else None
+
+
+def _totalled(row: Primitive, hot: Callable[..., Any], options: Any, x: Tensor) -> Any:
+    made = hot(x, options["axis"], options["keepdims"])
+    return apply(row, x, **options) if made is None else made
 
 
 def numpy_reference(name: str, entry: Entry) -> Callable[..., Any]:

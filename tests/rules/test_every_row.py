@@ -131,7 +131,7 @@ def test_float32_stays_float32_in_both_modes(name: str, sample: Sample) -> None:
 def test_shortcuts_give_the_same_bits_as_the_general_path(name: str, sample: Sample) -> None:
     row = TABLE[name]
     plain = as_function(row, sample)
-    hot = hot_function(row)
+    hot = hot_function(row, sample)
     inputs = leaves(row, sample.inputs())
     weights = weights_like(tuple_of(plain(*inputs)))
     expected, expected_gradients = gradients(in_general(plain), inputs, weights)
@@ -154,7 +154,7 @@ def test_shortcuts_give_the_same_bits_as_the_general_path(name: str, sample: Sam
 def test_forward_mode_by_shortcuts_is_that_of_the_general_path(name: str, sample: Sample) -> None:
     row = TABLE[name]
     plain = as_function(row, sample)
-    hot = hot_function(row) if sample.prepare is None and sample.finish is None else None
+    hot = hot_function(row, sample) if sample.prepare is None and sample.finish is None else None
     inputs = leaves(row, sample.inputs())
     expected = tangents(in_general(plain), inputs)
     for function in (plain, hot):

@@ -54,7 +54,7 @@ def test_an_input_alone_gets_the_gradient_it_gets_beside_the_others(
     row = TABLE[name]
     everything = leaves(row, sample.inputs())
     plain = as_function(row, sample)
-    hot = hot_function(row) if sample.prepare is None and sample.finish is None else None
+    hot = hot_function(row, sample) if sample.prepare is None and sample.finish is None else None
     results, together = gradients(plain, everything, ones_like(tuple_of(plain(*everything))))
     for place, expected in zip(floating(row, sample), together, strict=True):
         alone = [wrap(x.array) for x in everything]

@@ -1,5 +1,6 @@
 """Many values to fewer: sums, products, averages, extremes and their kin."""
 
+from collections.abc import Callable
 from typing import Any, Never
 
 from telegrad.ops.arguments import (
@@ -17,6 +18,7 @@ from telegrad.rules import statistics as _statistics
 from telegrad.rules.primitive import Primitive
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.habits import unexpected
+from telegrad.tensors.hot import total
 
 __all__ = [
     "all",
@@ -38,6 +40,7 @@ def _reduced(
     axis: Axis,
     keepdims: bool,
     unknown: dict[str, Never],
+    hot: Callable[[Any, Any, bool], Tensor | None] | None = None,
     **options: Any,
 ) -> Tensor:
     if unknown:
@@ -47,7 +50,12 @@ def _reduced(
     x = as_tensor(x, row.name)
     if axis is not None:
         axis = normalized_axes(axis, x.ndim, row.name)
+    if hot is not None and (made := hot(x, axis, keepdims)) is not None:
+        return made
     return apply(row, x, axis=axis, keepdims=keepdims, **options)
+
+
+_sum, _mean = total(_rows.SUM), total(_rows.MEAN)
 
 
 def _cast(x: ArrayLike, dtype: Any, name: str) -> Tensor:
@@ -66,7 +74,7 @@ def sum(
     """The sum over some axes, or over all of them."""
     if dtype is not None:
         return _reduced(_rows.SUM, _cast(x, dtype, "sum"), axis, keepdims, unknown).to(dtype)
-    return _reduced(_rows.SUM, x, axis, keepdims, unknown)
+    return _reduced(_rows.SUM, x, axis, keepdims, unknown, _sum)
 
 
 def prod(
@@ -88,7 +96,7 @@ def prod(
 
 def mean(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """The average over some axes, or over all of them."""
-    return _reduced(_rows.MEAN, x, axis, keepdims, unknown)
+    return _reduced(_rows.MEAN, x, axis, keepdims, unknown, _mean)
 
 
 def var(

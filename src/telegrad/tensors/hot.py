@@ -1,7 +1,7 @@
-"""The hot paths in front of ``apply``: elementwise functions of one and of two values.
+"""The hot paths in front of ``apply``: elementwise functions, products of matrices, totals.
 
-``binary`` and ``unary`` make the function of one row. It handles NumPy arrays of one real floating
-dtype, recorded or under ``no_grad``, with nothing special switched on, and hands everything else to
+Each function here makes that of one row. It handles NumPy arrays of one real floating dtype,
+recorded or under ``no_grad``, with nothing special switched on, and hands everything else to
 ``apply``; a test holds both to the same results.
 
 The modules that need Tensor are reached at call time: Tensor's own operators are made here.
@@ -21,7 +21,7 @@ from telegrad.tensors.lent import lent
 from telegrad.tensors.modes import MODE, PLAIN, QUIET
 from telegrad.tensors.pushing import push_one, push_two
 
-__all__ = ["binary", "product", "reversed_binary", "unary"]
+__all__ = ["binary", "product", "reversed_binary", "total", "unary"]
 
 _ndarray = np.ndarray
 # Without complex: 3 + 0j equals 3, and must not be taken for it.
@@ -233,6 +233,44 @@ def product(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor | None"]:
             kind = variants.get(3) or lent.variant(row, 3, False)
             edges = (x if from_x is tensor.LEAF else from_x, y if from_y is tensor.LEAF else from_y)
             made.node = kind(edges, next_key(), a, b)
+        return made
+
+    return call
+
+
+def total(row: Primitive) -> Callable[[Any, Any, bool], "tensor.Tensor | None"]:
+    """The function of a row that needs no more of its input than the shape, as a sum does.
+
+    Gives None where the hot path does not apply.
+    """
+    kernel = row.kernel(NUMPY)
+    variants = row.variants
+
+    def call(x: Any, axis: Any, keepdims: bool, /) -> "tensor.Tensor | None":
+        a, node = x.array, x.node
+        if (mode := _mode()) is not PLAIN:
+            if mode is not QUIET:
+                return None
+            node = None
+        if type(a) is not _ndarray or x.tangents:
+            return None
+        dtype = a.dtype
+        if dtype is not _FLOAT32 and dtype is not _FLOAT64:
+            return None
+        try:
+            out = kernel(a, axis=axis, keepdims=keepdims)
+        except (ValueError, TypeError):
+            return None
+        if type(out) is not _ndarray:
+            out = np.asarray(out)
+        if node is not None:
+            kind = variants.get(1) or lent.variant(row, 1, False)
+            edges = (x if node is tensor.LEAF else node,)
+            node = kind(edges, next_key(), a.shape, axis, keepdims)
+        made = _new(tensor.Tensor)
+        made.array = out
+        made.node = node
+        made.tangents = made.state = None
         return made
 
     return call
