@@ -7,6 +7,7 @@ machine to itself, so what the hardware imposes (sixteen busy processes share it
 PyTorch's column too.
 """
 
+import time
 from functools import partial
 from typing import NamedTuple
 
@@ -98,11 +99,19 @@ GROWING: dict[str, dict[int, str]] = {
 """By what is counted: the row of each count."""
 
 
-def measure_side(side: str, workers: int, rounds: int) -> Samples:
-    """The seconds of each round of each row of a world, on one side."""
+def measure_side(side: str, workers: int, rounds: int, settling: float = 0.0) -> Samples:
+    """The seconds of each round of each row of a world, on one side.
+
+    The first row runs for so many seconds before anything counts: processes that have just started
+    may share one core for a second before the system moves one of them to the other.
+    """
     found: Samples = {}
     with cluster(SIDES[side], [f"w{i}" for i in range(workers)]):
         lib = library(SIDES[side].library)
+        first = next(iter(WORLDS[workers].values())).program(lib)
+        end = time.perf_counter() + settling
+        while time.perf_counter() < end:
+            first()
         for work, item in watched(WORLDS[workers].items()):
             run = item.program(lib)
             if item.is_long:
@@ -120,7 +129,7 @@ def measure(quick: bool) -> list[Table]:
         turns = 1 if quick else {1: 4, max(WORLDS): 3}.get(workers, 1)
         rounds = 2 if quick else 20 // turns
         sides = (*GROWTH, PEER) if workers == max(WORLDS) else tuple(found)
-        measured = partial(_measured, workers, rounds)
+        measured = partial(_measured, workers, rounds, 0.0 if quick else 2.0)
         for side, samples in in_turns(f"{workers} beside main", [sides] * turns, measured).items():
             found[side].update(samples)
     return [
@@ -130,8 +139,8 @@ def measure(quick: bool) -> list[Table]:
     ]
 
 
-def _measured(workers: int, rounds: int, side: str) -> Samples:
-    return alone(measure_side, side, workers, rounds)
+def _measured(workers: int, rounds: int, settling: float, side: str) -> Samples:
+    return alone(measure_side, side, workers, rounds, settling)
 
 
 def _compared(name: str, ours: tuple[str, ...], found: dict[str, Samples]) -> Table:
