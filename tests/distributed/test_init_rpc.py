@@ -3,8 +3,6 @@
 import datetime
 import os
 import socket
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -36,40 +34,13 @@ SCRIPT = textwrap.dedent(
 
 
 @pytest.fixture
-def world(tmp_path):
-    """Return a function that starts workers, and end them afterwards."""
-    key = tmp_path / "key"
-    ClusterKey.fresh().save(key)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    started = []
+def world(launch):
+    """Return a function that starts a worker with something to do."""
 
     def start(name, rank, size, body="", **extra):
-        environment = {
-            **os.environ,
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "RANK": str(rank),
-            "WORLD_SIZE": str(size),
-            "TELEGRAD_WORKER_NAME": name,
-            "TELEGRAD_KEY_FILE": str(key),
-            **extra,
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT.format(body=body)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        started.append(process)
-        return process
+        return launch(name, rank, size, "-c", SCRIPT.format(body=body), **extra)
 
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+    return start
 
 
 def output(process):

@@ -1,14 +1,8 @@
 """Functions and classes of a script: by name where every worker runs it, else by value."""
 
-import os
-import socket
-import subprocess
-import sys
 import textwrap
 
 import pytest
-
-from telegrad.rpc.keys import ClusterKey
 
 pytestmark = pytest.mark.processes
 
@@ -164,43 +158,20 @@ RETURNING = """
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(launch, tmp_path):
     """Return a function that runs a script for each worker and returns what they print."""
-    key = tmp_path / "key"
-    ClusterKey.fresh().save(key)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    started = []
 
     def start(**scripts):
+        started = []
         for rank, (name, script) in enumerate(scripts.items()):
             path = tmp_path / f"{name}.py"
             path.write_text(textwrap.dedent(script))
-            place = {
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-                "RANK": str(rank),
-                "WORLD_SIZE": str(len(scripts)),
-                "TELEGRAD_WORKER_NAME": name,
-                "TELEGRAD_KEY_FILE": str(key),
-            }
-            process = subprocess.Popen(
-                [sys.executable, path],
-                env={**os.environ, **place},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            started.append(process)
+            started.append(launch(name, rank, len(scripts), path))
         printed = [process.communicate(timeout=60)[0] for process in started]
         assert [process.returncode for process in started] == [0] * len(started), printed
         return printed
 
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+    return start
 
 
 def test_a_global_of_the_script_is_one_for_all_who_call_the_worker_that_has_it(run):
