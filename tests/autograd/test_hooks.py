@@ -1,7 +1,7 @@
 """Hooks on tensors, leaves and nodes, beside PyTorch."""
 
 import pytest
-from tests.autograd.beside_torch import agree, leaf
+from tests.autograd.beside_torch import agree, fails, leaf
 
 import telegrad as tg
 
@@ -240,6 +240,37 @@ def test_a_hook_on_the_node_of_a_leaf():
         return seen, x.grad
 
     agree(scenario)
+
+
+def test_a_hook_after_the_node_of_a_leaf_sees_what_came_last_of_all():
+    def scenario(lib):
+        x = leaf(lib, [1.0, 2.0])
+        node = (x * 2.0).grad_fn.next_functions[0][0]
+        seen = []
+        x.grad = lib.ones_like(x)
+        node.register_hook(lambda inputs, outputs: seen.append((inputs, outputs[0] * 1.0)))
+        node.register_hook(lambda inputs, outputs: inputs)
+        x.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad * 1.0))
+        (x * 2.0).sum().backward()
+        (x * 3.0).sum().backward()
+        return seen, x.grad
+
+    agree(scenario)
+
+
+def test_what_a_hook_returns_after_accumulation_is_refused():
+    def scenario(lib):
+        x, y = leaf(lib, [1.0]), leaf(lib, [1.0])
+        x.register_post_accumulate_grad_hook(lambda t: t.grad * 2.0)
+        node = (y * 2.0).grad_fn.next_functions[0][0]
+        node.register_hook(lambda inputs, outputs: (outputs[0] * 2.0,))
+        return fails((x * 2.0).backward), fails((y * 2.0).backward)
+
+    agree(scenario)
+    x = leaf(tg, [1.0])
+    x.register_post_accumulate_grad_hook(lambda t: t.grad)
+    with pytest.raises(tg.errors.GradientError, match=r"expected None from the hook .* got Tensor"):
+        (x * 2.0).backward()
 
 
 def test_nodes_of_several_results_are_one_node():

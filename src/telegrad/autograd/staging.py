@@ -1,8 +1,8 @@
 """Gradients held back until the pass has succeeded: a pass that fails leaves every ``.grad`` as it
 was.
 
-The exception is a leaf with a post-accumulate hook: such hooks are there to use a gradient and free
-it while the pass still runs, so that leaf accumulates at once.
+The exception is a leaf with a post-accumulate hook, or one on its node: such hooks are there to use
+a gradient and free it while the pass still runs, so that leaf accumulates at once.
 """
 
 from typing import Any
@@ -28,7 +28,8 @@ class Staging:
         if leaf.node is None:
             return
         state = leaf.state
-        if state is not None and state.hooks is not None and state.hooks.accumulated:
+        hooks = None if state is None else state.hooks
+        if hooks is not None and (hooks.accumulated or hooks.after):
             accumulate(leaf, gradient, is_alone)
             return
         if (state is None or state.grad is None) and type(gradient) is np.ndarray:

@@ -46,7 +46,10 @@ class NodeHooks:
         self.before: dict[int, Callable[..., Any]] = {}
         """On a tuple with the gradient; set by ``grad_fn.register_prehook``."""
         self.after: dict[int, Callable[..., Any]] = {}
-        """On (gradients of the inputs, gradients of the outputs); ``grad_fn.register_hook``."""
+        """On (gradients of the inputs, gradients of the outputs); ``grad_fn.register_hook``.
+
+        Those of a leaf's node run after ``accumulated``.
+        """
         self.accumulated: dict[int, Callable[..., Any]] = {}
         """On a leaf after its ``.grad`` has changed."""
         self.retain: Callable[[Any], Callable[[], None]] | None = None

@@ -25,10 +25,8 @@ class AccumulateGrad:
         return ()
 
     def register_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook((), (gradient,))`` after the leaf has accumulated."""
-        leaf = self.variable
-        shown = lambda _: hook((), (leaf.grad,))
-        return leaf.register_post_accumulate_grad_hook(shown)  # type: ignore[no-any-return]
+        """Calls ``hook((), (gradient,))`` after the leaf has accumulated what came."""
+        return Handle(hooks_of(self.variable).after, hook)
 
     def register_prehook(self, hook: Callable[..., Any]) -> Handle:
         """Calls ``hook((gradient,))`` before the leaf accumulates."""

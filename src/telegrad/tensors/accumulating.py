@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.arrays.ownership import HELD
+from telegrad.tensors.hooked import run_accumulated
 from telegrad.tensors.tensor import Tensor, history_of, wrap
 
 __all__ = ["accumulate", "own"]
@@ -51,5 +52,4 @@ def accumulate(leaf: Tensor, gradient: Any, is_alone: bool) -> None:
         else:
             state.grad = old + wrap(gradient)
     if state.hooks is not None:
-        for hook in list(state.hooks.accumulated.values()):
-            hook(leaf)
+        run_accumulated(state.hooks, leaf, gradient)

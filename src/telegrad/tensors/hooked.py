@@ -12,7 +12,7 @@ from telegrad.tensors import tensor
 from telegrad.tensors.lent import lent
 from telegrad.tensors.shared import unshared
 
-__all__ = ["Hooked", "hooks_of", "run_before"]
+__all__ = ["Hooked", "hooks_of", "run_accumulated", "run_before"]
 
 
 class Hooked:
@@ -125,6 +125,23 @@ def run_on_node(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
         if answer is not None:
             cotangent = _from_tuple(cotangent, answer, hook)
     return cotangent
+
+
+def run_accumulated(hooks: NodeHooks, leaf: Any, gradient: Cotangent) -> None:
+    """Runs the hooks of a leaf that has accumulated this gradient, then those of its node."""
+    for hook in list(hooks.accumulated.values()):
+        _expect_nothing(hook, hook(leaf))
+    for hook in list(hooks.after.values()):
+        _expect_nothing(hook, hook((), (_shown(gradient),)))
+
+
+def _expect_nothing(hook: Callable[..., Any], answer: Any) -> None:
+    # A leaf's node has no inputs, so a hook of it that gives back their gradients gives ().
+    if answer is not None and not (isinstance(answer, tuple) and not answer):
+        raise GradientError(
+            f"expected None from the hook {hook!r}, which runs when its leaf has accumulated, got "
+            f"{type(answer).__name__}; set .grad in it, or replace the gradient by register_hook"
+        )
 
 
 def hooks_of(node: Any) -> NodeHooks:
