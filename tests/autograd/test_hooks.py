@@ -273,6 +273,19 @@ def test_what_a_hook_returns_after_accumulation_is_refused():
         (x * 2.0).backward()
 
 
+def test_grad_does_not_run_the_node_of_a_leaf_nor_its_hooks():
+    def scenario(lib):
+        x = leaf(lib, [1.0, 2.0])
+        node = (x * 2.0).grad_fn.next_functions[0][0]
+        node.register_prehook(lambda outputs: (outputs[0] * 10.0,))
+        x.register_hook(lambda g: g + 1.0)
+        found = lib.autograd.grad((x * 2.0).sum(), x)
+        (x * 2.0).sum().backward(inputs=[x])
+        return found, x.grad
+
+    agree(scenario)
+
+
 def test_nodes_of_several_results_are_one_node():
     x = tg.asarray([[2.0, 1.0], [1.0, 3.0]], dtype=tg.float64).requires_grad_()
     values, vectors = tg.linalg.eigh(x)

@@ -129,6 +129,7 @@ def _run(
         keep_graph=keep_graph,
         recorded=create_graph,
         targets=targets,
+        captures=check is not None,  # Only grad has something to check.
         watch=watcher(MODE.get()),
     )
     try:

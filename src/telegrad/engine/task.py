@@ -55,6 +55,7 @@ class GraphTask:
         "_owned",
         "_ready",
         "buffers",
+        "captures",
         "deliver",
         "keep_graph",
         "missing",
@@ -71,12 +72,15 @@ class GraphTask:
         keep_graph: bool = False,
         recorded: bool = False,
         targets: Collection[Any] | None = None,
+        captures: bool = False,
         watch: Callable[[Any, Any], None] | None = None,
     ) -> None:
         self.deliver = deliver
         self.keep_graph = keep_graph
         self.recorded = recorded
         self.targets = targets
+        self.captures = captures
+        """Whether gradients of leaves are asked for, not accumulated: their nodes don't run."""
         self.watch = watch
         self.missing: dict[Any, int] = {}
         self.buffers: dict[Any, Cotangent] = {}
@@ -155,7 +159,8 @@ class GraphTask:
         gradient = self.buffers.pop(leaf)
         is_alone = getrefcount(gradient) <= ALONE
         if leaf.hooks is not None:
-            gradient = leaf.before(gradient)
+            run_hooks = leaf.before_capture if self.captures else leaf.before
+            gradient = run_hooks(gradient)
             is_alone = False
         self.deliver(leaf, gradient, is_alone)
 

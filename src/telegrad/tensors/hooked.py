@@ -12,7 +12,7 @@ from telegrad.tensors import tensor
 from telegrad.tensors.lent import lent
 from telegrad.tensors.shared import unshared
 
-__all__ = ["Hooked", "hooks_of", "run_accumulated", "run_before"]
+__all__ = ["Hooked", "hooks_of", "run_accumulated", "run_before", "run_on_value"]
 
 
 class Hooked:

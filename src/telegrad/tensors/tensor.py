@@ -25,7 +25,7 @@ from telegrad.rules import Primitive
 from telegrad.tensors import printing
 from telegrad.tensors.accumulate_grad import AccumulateGrad
 from telegrad.tensors.exchange import Exchange
-from telegrad.tensors.hooked import hooks_of, run_before
+from telegrad.tensors.hooked import hooks_of, run_before, run_on_value
 from telegrad.tensors.lent import lent
 from telegrad.tensors.methods import Methods
 from telegrad.tensors.modes import MODE
@@ -259,9 +259,14 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         self.states().hooks = value
 
     def before(self, cotangent: Any) -> Any:
-        """Runs the hooks of a leaf on its gradient; the engine calls it."""
+        """Runs the hooks of a leaf and of its node on its gradient; the engine calls it."""
         hooks = self.hooks
         return cotangent if hooks is None else run_before(hooks, cotangent)
+
+    def before_capture(self, cotangent: Any) -> Any:
+        """Runs the hooks of a leaf alone, where its gradient does not accumulate."""
+        hooks = self.hooks
+        return cotangent if hooks is None else run_on_value(hooks, cotangent)
 
     def name(self) -> str:
         """What the engine calls a leaf."""
