@@ -56,6 +56,35 @@ def test_without_materialized_gradients_an_unused_result_comes_as_none():
     agree(scenario)
 
 
+def test_setup_context_sees_defaults_and_named_arguments_in_their_places():
+    def scenario(lib):
+        seen = []
+
+        class Product(lib.autograd.Function):
+            @staticmethod
+            def forward(x, y, scale=3.0, label="none"):
+                return x * y * scale
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                x, y, ctx.scale, label = inputs
+                seen.append((ctx.scale, label, ctx.needs_input_grad))
+                ctx.save_for_backward(x, y)
+
+            @staticmethod
+            def backward(ctx, gradient):
+                x, y = ctx.saved_tensors
+                return gradient * y * ctx.scale, gradient * x * ctx.scale, None, None
+
+        x, y = leaf(lib, 2.0), leaf(lib, 5.0)
+        Product.apply(x, y).backward()
+        Product.apply(x, label="named", y=y).backward()
+        Product.apply(x, y, 7.0).backward()
+        return seen, x.grad, y.grad
+
+    agree(scenario)
+
+
 def test_needs_input_grad_says_which_gradients_are_wanted():
     def scenario(lib):
         seen = []

@@ -114,6 +114,29 @@ def test_a_missing_forward_is_named():
         Empty.apply(tg.tensor(1.0))
 
 
+def test_named_arguments_that_setup_context_would_not_see_are_refused():
+    class Bare(Function):
+        @staticmethod
+        def forward(ctx, x, factor=2.0):
+            return x * factor
+
+    class Named(Function):
+        @staticmethod
+        def forward(x, *, factor=2.0):
+            return x * factor
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            assert len(inputs) == 1
+
+    x = tg.tensor(1.0)
+    assert Bare.apply(x, 3.0).item() == 3.0
+    assert Named.apply(x).item() == 2.0
+    for function in (Bare, Named):
+        with pytest.raises(TypeError, match=r"by position, got \['factor'\] by name"):
+            function.apply(x, factor=3.0)
+
+
 def test_functions_are_not_instantiated():
     with pytest.raises(UsageError, match=r"expected Odd\.apply"):
         returning(None)()

@@ -8,6 +8,7 @@
 4. What ``save_for_backward`` named is stored, tangents included.
 """
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,9 +72,13 @@ class Function:
         )
 
     @classmethod
-    def apply(cls, *args: Any) -> Any:
-        """Calls the Function."""
-        return _Call(cls, args).run()
+    def apply(cls, *args: Any, **options: Any) -> Any:
+        """Calls the Function.
+
+        With ``setup_context``, which gets every argument of ``forward`` in its place, arguments may
+        be named or left to their defaults.
+        """
+        return _Call(cls, _placed(cls, args, options)).run()
 
 
 class _Call:
@@ -83,7 +88,7 @@ class _Call:
         self.function = function
         self.args = args
         self.needs = tuple(isinstance(a, Tensor) and a.node is not None for a in args)
-        self.has_setup = function.setup_context is not Function.setup_context
+        self.has_setup = _has_setup(function)
         self.context = self._fresh_context()
         self.seen = tuple(_stand_in(a) for a in args)
         self.raw: list[Any] = []
@@ -200,6 +205,28 @@ class _Call:
         places = {id(r): j for j, r in enumerate(raw) if isinstance(r, Tensor)}
         savings_of(context).keep(inputs, places, self.outputs, self.node, MODE.get())
         replace_attributes(context, inputs)
+
+
+def _has_setup(function: Any) -> bool:
+    return function.setup_context is not Function.setup_context
+
+
+def _placed(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
+    """All arguments in the places where ``setup_context`` looks for them."""
+    forward = function.forward
+    lost = set(options)
+    if _has_setup(function):
+        if not options and not getattr(forward, "__defaults__", True):
+            return args
+        bound = inspect.signature(forward).bind(*args, **options)
+        bound.apply_defaults()
+        args, lost = bound.args, lost & bound.kwargs.keys()
+    if lost:
+        raise DTypeError(
+            f"expected the arguments of {function.__name__}.apply by position, got {sorted(lost)} "
+            "by name; with setup_context, those that forward takes by position may be named"
+        )
+    return args
 
 
 def _stand_in(argument: Any, keep_tangents: bool = False) -> Any:
