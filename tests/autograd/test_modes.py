@@ -57,6 +57,15 @@ def test_set_grad_enabled_restores_what_was_before():
     agree(scenario)
 
 
+def test_set_grad_enabled_counts_where_it_is_entered():
+    def scenario(lib):
+        switch = lib.set_grad_enabled(True)
+        with lib.no_grad(), switch:
+            return lib.is_grad_enabled()
+
+    agree(scenario)
+
+
 def test_decorators_with_and_without_parentheses():
     def scenario(lib):
         @lib.no_grad()

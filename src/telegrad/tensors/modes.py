@@ -173,6 +173,8 @@ class SetAtOnce(ModeScope):
     def __enter__(self) -> Self:
         if self._is_set:
             self._is_set = False
+            # Again: since the constructor, another mode may have been entered.
+            MODE.set(self._changed(MODE.get()))
             return self
         return super().__enter__()
 
