@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from tests.autograd.beside_torch import agree, fails, leaf
+from tests.autograd.beside_torch import agree, constant, fails, leaf
 
 import telegrad as tg
 
@@ -257,6 +257,16 @@ def test_what_inference_mode_made_can_not_require_grad():
         z = y.clone()
         z.requires_grad_()
         return y.is_inference(), fails(y.requires_grad_), z.requires_grad, z.is_inference()
+
+    agree(scenario)
+
+
+def test_a_tensor_made_under_inference_mode_can_require_grad_there():
+    def scenario(lib):
+        with lib.inference_mode():
+            x = leaf(lib, 1.0)
+            y = constant(lib, 1.0).requires_grad_()
+            return x.requires_grad, y.requires_grad, (x * y).requires_grad
 
     agree(scenario)
 

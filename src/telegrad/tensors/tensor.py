@@ -131,7 +131,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
                     f"expected a floating or complex dtype for a tensor that requires grad, got "
                     f"{self.dtype}; convert it first, e.g. with .to(telegrad.float32)"
                 )
-            if self.state is not None and self.state.inference:
+            if self.is_inference() and not MODE.get().inference:
                 raise GradientError(
                     "expected an ordinary tensor, got one made under inference_mode; clone() it "
                     "outside of inference_mode first"
