@@ -296,6 +296,22 @@ def test_nodes_of_several_results_are_one_node():
     assert inputs[1][0].next_functions[0] == (vectors.grad_fn, 1)
 
 
+def test_nodes_are_told_from_other_things_by_isinstance():
+    def scenario(lib):
+        class Same(lib.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 1.0
+
+        x = leaf(lib, [1.0, 2.0])
+        product = x * 2.0
+        inner = product.grad_fn.next_functions[0][0]
+        things = [product.grad_fn, inner, Same.apply(x).grad_fn, product.sum().grad_fn, x, 1, None]
+        return [isinstance(thing, lib.autograd.graph.Node) for thing in things]
+
+    agree(scenario)
+
+
 def test_a_node_takes_metadata():
     x = tg.tensor(1.0, requires_grad=True)
     node = (x * 2.0).grad_fn

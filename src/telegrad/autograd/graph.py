@@ -5,7 +5,7 @@ A node is what ``tensor.grad_fn`` gives: it has ``name()``, ``next_functions``, 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from telegrad.errors import GradientError
 from telegrad.graph import Handle
@@ -14,6 +14,7 @@ from telegrad.tensors.modes import ModeScope
 __all__ = ["Node", "disable_saved_tensors_hooks", "saved_tensors_hooks"]
 
 
+@runtime_checkable
 class Node(Protocol):
     """What users may ask of a node of the graph."""
 

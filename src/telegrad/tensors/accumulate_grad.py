@@ -1,7 +1,7 @@
 """What stands for a leaf where the nodes of a graph are shown."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from telegrad.graph import Handle
 from telegrad.tensors.hooked import hooks_of
@@ -13,6 +13,8 @@ class AccumulateGrad:
     """A leaf as ``next_functions`` shows it: the place where its gradient accumulates."""
 
     __slots__ = ("variable",)
+
+    metadata: ClassVar[None] = None
 
     def __init__(self, variable: Any) -> None:
         self.variable = variable
