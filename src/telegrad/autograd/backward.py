@@ -37,7 +37,7 @@ def backward(
     if inputs is not None:
         chosen = listed(inputs, "inputs")
         if not chosen:
-            raise UsageError(
+            raise GradientError(
                 "expected at least one tensor in inputs, got an empty sequence; pass "
                 "None to reach all leaves"
             )
@@ -73,7 +73,7 @@ def grad(
     """
     chosen = listed(inputs, "inputs")
     if not chosen:
-        raise UsageError("expected at least one tensor in inputs, got an empty sequence")
+        raise GradientError("expected at least one tensor in inputs, got an empty sequence")
     if materialize_grads and allow_unused is False:
         raise UsageError(
             "expected allow_unused to be True or unset with materialize_grads=True, got False"

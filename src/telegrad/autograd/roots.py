@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from telegrad.arrays import backend_of
-from telegrad.errors import DeviceError, DTypeError, GradientError, ShapeError, UsageError
+from telegrad.errors import DeviceError, DTypeError, GradientError, ShapeError
 from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.shared import unshared
 
@@ -43,7 +43,7 @@ def checked_roots(
 ) -> dict[Any, Any]:
     """The cotangent to start with at each root's node; a tensor named twice counts twice."""
     if not tensors:
-        raise UsageError("expected at least one tensor to differentiate, got none")
+        raise GradientError("expected at least one tensor to differentiate, got none")
     given = None if gradients is None else _given(gradients, len(tensors), name)
     roots: dict[Any, Any] = {}
     for i, x in enumerate(tensors):
@@ -74,7 +74,7 @@ def _given(gradients: Any, count: int, name: str) -> Sequence[Any]:
     else:
         given = list(gradients)
     if len(given) != count:
-        raise UsageError(
+        raise GradientError(
             f"expected one gradient for each of the {count} tensors in {name}, got {len(given)}"
         )
     return given

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from telegrad.autograd.functional.variables import as_variable
 from telegrad.autograd.tangents import check_tangent
 from telegrad.autograd.trees import Tree, flatten, leaves_along, unflatten
-from telegrad.errors import DTypeError, UsageError
+from telegrad.errors import DTypeError, GradientError
 from telegrad.ops.filling import full
 from telegrad.tensors import Tensor
 
@@ -52,14 +52,16 @@ class Chosen:
         numbers = argnums if isinstance(argnums, tuple) else (argnums,)
         for number in numbers:
             if not -len(args) <= number < len(args):
-                raise UsageError(
+                raise GradientError(
                     f"expected argnums of {caller} to name positional arguments, got {argnums} for "
                     f"a call with {len(args)}; options by keyword are not differentiated"
                 )
         self._args = args
         self._numbers = tuple(number % len(args) for number in numbers)
         if not numbers or len(set(self._numbers)) != len(numbers):
-            raise UsageError(f"expected each argument once in argnums of {caller}, got {argnums}")
+            raise GradientError(
+                f"expected each argument once in argnums of {caller}, got {argnums}"
+            )
         picked = tuple(args[number] for number in self._numbers)
         leaves, structure = flatten(picked)
         self.values = [as_variable(leaf, f"an argument of {caller}") for leaf in leaves]
@@ -84,7 +86,7 @@ def with_aux(function: Callable[..., Any], result: Any, has_aux: bool) -> tuple[
     if not has_aux:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:
-        raise UsageError(
+        raise GradientError(
             f"expected a pair (output, aux) from {name_of(function)} with has_aux=True, got "
             f"{type(result).__name__}"
         )
@@ -107,7 +109,7 @@ def as_tensors(tree: Tree, like: Sequence[Tensor], structure: Tree, name: str) -
     """The leaves of cotangents or tangents, checked against the values they belong to."""
     leaves = leaves_along(structure, tree)
     if leaves is None:
-        raise UsageError(
+        raise GradientError(
             f"expected the structure of the values for the {name}, {structure!r}, got "
             f"{flatten(tree)[1]!r} (leaves shown by number)"
         )
@@ -131,7 +133,9 @@ def paired(
     args = tuple(primals) if isinstance(primals, (tuple, list)) else (primals,)
     given = tuple(tangents) if isinstance(tangents, (tuple, list)) else (tangents,)
     if not args:
-        raise UsageError(f"expected at least one argument to differentiate {caller} at, got none")
+        raise GradientError(
+            f"expected at least one argument to differentiate {caller} at, got none"
+        )
     leaves, structure = flatten(args)
     values = [as_variable(leaf, f"an argument of {caller}") for leaf in leaves]
     return args, values, structure, as_tensors(given, values, structure, f"tangents of {caller}")
