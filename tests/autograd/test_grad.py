@@ -182,6 +182,16 @@ def test_gradients_of_two_inputs_are_two_tensors(recorded):
     assert y.grad.tolist() == weight.tolist() == [5.0, 6.0]
 
 
+def test_a_recorded_gradient_stays_recorded_when_a_later_pass_adds_to_it():
+    def scenario(lib):
+        x = leaf(lib, [1.0, 2.0])
+        (x * x * x).sum().backward(create_graph=True)
+        (x * x).sum().backward()
+        return x.grad, x.grad.requires_grad, lib.autograd.grad(x.grad.sum(), x)
+
+    agree(scenario)
+
+
 def test_recorded_gradients_accumulate_with_their_history_under_no_grad():
     def scenario(lib):
         x = leaf(lib, [1.0, 2.0])

@@ -12,6 +12,7 @@ import numpy as np
 
 from telegrad.arrays.ownership import HELD
 from telegrad.tensors.hooked import run_accumulated
+from telegrad.tensors.modes import Recording
 from telegrad.tensors.tensor import Tensor, history_of, wrap
 
 __all__ = ["accumulate", "own"]
@@ -45,9 +46,13 @@ def accumulate(leaf: Tensor, gradient: Any, is_alone: bool) -> None:
         if old is None:
             owned = own(gradient, is_alone)
             state.grad = owned if isinstance(owned, Tensor) else wrap(owned)
+        elif old.node is not None:
+            # What was recorded stays so, though this pass may not be.
+            with Recording(True):
+                state.grad = old + (gradient if isinstance(gradient, Tensor) else wrap(gradient))
         elif isinstance(gradient, Tensor):
             state.grad = old + gradient
-        elif old.node is None and old.tangents is None and type(old.array) is np.ndarray:
+        elif old.tangents is None and type(old.array) is np.ndarray:
             state.grad = wrap(np.asarray(old.array + gradient))
         else:
             state.grad = old + wrap(gradient)
