@@ -119,6 +119,22 @@ def test_an_input_in_the_middle_gets_its_gradient_but_does_not_run():
         assert "prehook" in RAN
 
 
+@on_workers("main", "b")
+def test_grad_over_workers_does_not_run_the_node_of_a_leaf_nor_its_hooks():
+    one = x()
+    node = (one * 1.0).grad_fn.next_functions[0][0]
+    node.register_prehook(lambda outputs: (outputs[0] * 10.0,))
+    one.register_hook(lambda g: g + 1.0)
+    expected = (W + 1.0).tolist()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.scale, (one,)).sum()
+        (over_workers,) = autograd.grad(context_id, y, one, retain_graph=True)
+        (taken_over,) = tg.autograd.grad(y, one, retain_graph=True)
+        assert [value_of(over_workers), value_of(taken_over)] == [expected, expected]
+        autograd.backward(context_id, [y], inputs=[one])
+        assert value_of(autograd.get_gradients(context_id)[one]) == (10.0 * (W + 1.0)).tolist()
+
+
 @on_workers("main", "b", "c")
 def test_a_pass_stops_at_what_arrived_before_every_input(simulation):
     with autograd.context() as context_id:

@@ -168,6 +168,7 @@ def grad(
         create_graph=create_graph,
         targets=targets,
         remote_targets=remote,
+        captures=True,
         mode=mode,
         finish=collect,
     )

@@ -70,6 +70,8 @@ class Plan(msgspec.Struct, array_like=True, frozen=True):
     """Whether the pass ends at the first NaN: it began under ``detect_anomaly``."""
     served: tuple[int, ...] = ()
     """The passes that this one was started for, by their hooks or rules."""
+    captures: bool = False
+    """Whether gradients are asked for, not accumulated: the nodes of leaves don't run."""
 
 
 Departure = tuple[RecvNode, Sequence[Any]]
@@ -132,6 +134,7 @@ class Part(msgspec.Struct, eq=False):
         )
         if plan.targets is not None:
             self._task.is_goal = self._is_goal
+            self._task.captures = plan.captures
         if plan.check_nan:
             self._task.check = refuse_nan
 

@@ -39,6 +39,7 @@ class Runner:
         create_graph: bool,
         targets: dict[Any, Any] | None = None,
         remote_targets: list[tuple[int, int]] | None = None,
+        captures: bool = False,
         mode: str = "smart",
         finish: Callable[[Part], None] | None = None,
     ) -> None:
@@ -62,6 +63,7 @@ class Runner:
             only,
             MODE.get().check_nan,
             served,
+            captures,
         )
         observer = self._worker.observer
         if observer is None:
@@ -123,6 +125,7 @@ class Runner:
             retain_graph=keep_graph,
             create_graph=recorded,
             targets=None if targets is None else {node: node for node in targets},
+            captures=targets is not None and None in targets.values(),
             finish=finish,
         )
         for node, gradient in here.items():

@@ -123,6 +123,8 @@ class OrderedTask(msgspec.Struct, eq=False):
     """Boundaries that this pass goes on behind, with the edges they have in it."""
     crew: Crew | None = None
     """Who runs nodes side by side; None: they run here, one by one."""
+    captures: bool = False
+    """Whether gradients of leaves are asked for, not accumulated: their nodes don't run."""
     is_goal: Callable[[Any], bool] | None = None
     """Which nodes the pass is for; None for all."""
     skipped: frozenset[Any] = frozenset()
@@ -236,7 +238,8 @@ class OrderedTask(msgspec.Struct, eq=False):
                         if cotangent is not None:
                             is_alone = sys.getrefcount(cotangent) <= ALONE
                             if node.hooks is not None:
-                                cotangent, is_alone = node.before(cotangent), False
+                                run_hooks = node.before_capture if self.captures else node.before
+                                cotangent, is_alone = run_hooks(cotangent), False
                             self.deliver(node, cotangent, is_alone)
                         continue
                     edges = node.edges if not joined else joined.get(node, node.edges)

@@ -132,6 +132,9 @@ class Leaf(End, eq=False):
         place = (accumulator_of(self.value), 0)
         return _with_hooks(place, cotangent, torch.is_grad_enabled())
 
+    # Those of the node run where PyTorch accumulates.
+    before_capture = before
+
     def name(self) -> str:
         return "AccumulateGrad"
 

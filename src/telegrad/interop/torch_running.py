@@ -46,6 +46,7 @@ def run_joined(
         sort, refuse, keep_graph=keep_graph, recorded=recorded, targets=targets or ()
     )
     task.joined = joined.edges
+    task.captures = targets is not None and None in targets.values()
     with ModeScope(recording=recorded, inference=False):
         task.count(roots)
         for root, cotangent in roots.items():
