@@ -53,6 +53,24 @@ def test_a_convolution_by_transforms_has_the_gradient_of_the_sum() -> None:
     np.testing.assert_allclose(by_y.numpy(), np.correlate(g, x.detach().numpy(), "valid"))
 
 
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "ihfft", "irfft", "hfft"])
+def test_an_empty_axis_is_padded_with_zeros_whatever_lies_in_memory_there(name: str) -> None:
+    memory = np.ones((2, 4), np.float64 if name in ("rfft", "ihfft") else np.complex128)
+    x = tg.asarray(memory[:, :0], copy=False).requires_grad_()
+    out = getattr(tg.fft, name)(x, n=3)
+    assert not np.any(out.detach().numpy())
+    assert out.shape[0] == 2
+    (found,) = tg.autograd.grad(out, x, tg.ones_like(out))
+    assert found.shape == x.shape
+
+
+@pytest.mark.parametrize("shape", [(2, 0), (0, 2)])
+def test_an_inverse_over_several_axes_takes_an_empty_one(shape: tuple[int, int]) -> None:
+    x = tg.asarray(np.ones((4, 4), np.complex128)[: shape[0], : shape[1]], copy=False)
+    out = tg.fft.irfftn(x, s=(2, 3), axes=(0, 1))
+    np.testing.assert_array_equal(out.numpy(), np.zeros((2, 3)))
+
+
 def test_what_does_not_fit_is_refused() -> None:
     x = tg.ones(4)
     with pytest.raises(DTypeError, match="expected a real floating dtype in rfft, got complex64"):

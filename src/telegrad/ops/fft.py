@@ -9,6 +9,7 @@ from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axes
 from telegrad.ops.creation import asarray
 from telegrad.ops.magnitude import conj
+from telegrad.ops.windows import pad
 from telegrad.rules import Primitive
 from telegrad.rules import fourier as _rows
 from telegrad.tensors import Tensor, apply
@@ -181,4 +182,7 @@ def _transformed(
             f"expected at least one element along the axes {axes} in {name}, got the lengths "
             f"{lengths}"
         )
+    last = axes[-1]
+    if row is _rows.IRFFTN and not x.shape[last]:  # NumPy reads the first of them, there or not
+        x = pad(x, [(0, int(a == last)) for a in range(x.ndim)])
     return apply(row, x, s=tuple(lengths), axes=axes, norm=norm)
