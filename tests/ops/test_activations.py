@@ -8,6 +8,7 @@ import torch
 from tests.ops.twins import assert_twins, complexes, normals
 
 import telegrad as tg
+from telegrad.arrays.backend import NUMPY, Backend
 from telegrad.errors import DTypeError, UsageError
 
 F = torch.nn.functional
@@ -42,6 +43,18 @@ def test_sigmoid_keeps_its_digits_where_it_is_small(dtype: str) -> None:
     x = np.asarray([-80.0, -40.0, -20.0], dtype=dtype)
     got = tg.sigmoid(tg.asarray(x)).numpy()
     np.testing.assert_allclose(got, np.exp(x.astype("float64")), rtol=1e-6)
+
+
+@pytest.mark.parametrize("backend", [NUMPY, Backend("plain", np)], ids=["numpy", "plain"])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_a_complex_sigmoid_keeps_its_digits_where_it_is_small(backend: Any, dtype: str) -> None:
+    x = np.asarray([-80.0 + 1j, -40.0 - 2j, -20.0 + 3j], dtype=dtype)
+    with np.errstate(over="raise", invalid="raise"):
+        got = backend.sigmoid(x)
+        np.testing.assert_array_equal(backend.sigmoid(x * 1000 - 5j).real, 0)
+        np.testing.assert_array_equal(backend.sigmoid(x * -1000), 1)
+    assert got.dtype == dtype
+    np.testing.assert_allclose(got, np.exp(x.astype("complex128")), rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -63,7 +63,9 @@ def only_where(x: Any, mask: Any) -> Any:
 
 def sigmoid(x: Any) -> Any:
     if x.dtype.kind == "c":
-        return np.tanh(x * 0.5) * 0.5 + 0.5
+        left = x.real < 0
+        small = np.exp(np.where(left, x, -x))
+        return np.where(left, small, 1) / (small + 1)
     out = np.empty_like(x)
     np.negative(x, out=out)
     # An exponential beyond the largest number is infinite, and the result exactly 0.

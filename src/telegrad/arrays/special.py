@@ -114,10 +114,9 @@ def unordered(name: str, dtype: Any) -> DTypeError:
 
 def sigmoid(xp: Any, x: Any) -> Any:
     """``1 / (1 + exp(-x))`` without overflow, and with all its digits where it is small."""
-    if xp.dtype_of(x).kind == "c":
-        return xp.tanh(x * 0.5) * 0.5 + 0.5
-    small = xp.exp(-xp.abs(x))
-    return xp.where(x < 0, small, xp.ones_like(small)) / (small + 1)
+    left = (xp.real(x) if xp.dtype_of(x).kind == "c" else x) < 0
+    small = xp.exp(xp.where(left, x, -x))
+    return xp.where(left, small, xp.ones_like(small)) / (small + 1)
 
 
 def softplus(xp: Any, x: Any) -> Any:
