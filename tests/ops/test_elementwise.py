@@ -52,6 +52,24 @@ def test_complex_expm1_and_tanh_have_the_special_values_of_the_standard() -> Non
     assert tg.expm1(tg.asarray(np.array([complex(-inf, inf)]))).tolist() == [-1 + 0j]
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_a_complex_log1p_keeps_its_digits_where_it_is_small(dtype: str) -> None:
+    values = [1e-20, -1e-20, 1e-10 + 0j, 1e-10j, 3e-9 - 1e-9j, -0.3 + 0.1j, 2 - 5j, 1e20j, -2]
+    x = np.array(values, dtype=dtype)
+    found = tg.log1p(tg.asarray(x)).numpy()
+    wanted = torch.log1p(torch.tensor(x)).numpy()
+    assert found.dtype == dtype
+    for part in ("real", "imag"):
+        np.testing.assert_allclose(getattr(found, part), getattr(wanted, part), rtol=1e-6)
+
+
+def test_a_complex_log1p_mirrors_the_sign_of_a_zero_and_has_its_pole() -> None:
+    x = np.array([complex(0.5, 0.0), complex(0.5, -0.0), complex(-3.0, -0.0)])
+    assert np.signbit(tg.log1p(tg.asarray(x)).numpy().imag).tolist() == [False, True, True]
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        assert tg.log1p(tg.asarray(complex(-1.0, 0.0))).item() == complex(-inf, 0.0)
+
+
 def test_the_derivative_of_a_complex_magnitude_and_direction_is_that_of_pytorch() -> None:
     assert_twins(tg.abs, torch.abs, complexes(3))
     assert_twins(tg.sign, torch.sgn, complexes(3))

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.special import scipy_special
+
 __all__ = [
     "argsort",
     "astype",
@@ -12,6 +14,7 @@ __all__ = [
     "conj",
     "expm1",
     "floor_divide",
+    "log1p",
     "mean",
     "ones",
     "reshape",
@@ -41,6 +44,17 @@ def expm1(x: Any) -> Any:
         return np.expm1(x)
     with np.errstate(all="ignore"):
         return np.where(np.isfinite(x), np.expm1(x) + 0.0, np.exp(x) - 1)
+
+
+def log1p(x: Any) -> Any:
+    """A complex one with all the digits of its real part: NumPy's adds the 1 before anything."""
+    result = np.log1p(x)
+    if result.dtype.kind != "c":
+        return result
+    fixed = np.array(result)
+    exact = np.isfinite(x) & (x != -1)
+    fixed.real = np.where(exact, scipy_special().log1p(x).real, result.real)
+    return fixed
 
 
 def floor_divide(x: Any, y: Any) -> Any:
