@@ -129,6 +129,21 @@ def test_a_number_that_the_dtype_does_not_hold_is_no_summand() -> None:
         tg.asarray(np.array([1], dtype="uint8")) + 300
 
 
+@pytest.mark.parametrize("number", [-100, 300, 2**70])
+@pytest.mark.parametrize("name", ["uint8", "int8", "int64"])
+def test_small_integers_are_divided_by_numbers_beyond_them(name: str, number: int) -> None:
+    values = np.array([1, 2, 100], dtype=name)
+    x = tg.asarray(values)
+    for found, expected in [
+        (x / number, values / number),
+        (number / x, number / values),
+        (tg.atan2(x, number), np.arctan2(values.astype(float), float(number))),
+        (tg.hypot(number, x), np.hypot(float(number), values.astype(float))),
+    ]:
+        assert found.dtype == tg.float32
+        np.testing.assert_allclose(found.numpy(), np.asarray(expected, dtype=float), rtol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["float16", "longdouble", "U1", "datetime64[s]"])
 @pytest.mark.parametrize(
     "function",

@@ -36,7 +36,7 @@ def call(row: Primitive, *inputs: Any, **options: Any) -> Any:
         made = _apply_plain(row, inputs, options, mode is PLAIN)
         if made is not None:
             return made
-    tensors = as_inputs(row.name, inputs)
+    tensors = as_inputs(row.name, inputs, is_floating=row.floating)
     xp = common_backend(row.name, tensors)
     if row.floating or row.elementwise:
         tensors = _promoted(row, tensors, xp)

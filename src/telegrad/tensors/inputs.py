@@ -57,14 +57,17 @@ def number_dtype(number: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return default_dtype(number)
 
 
-def as_inputs(name: str, inputs: Sequence[Any]) -> list[Tensor]:
-    """Tensors for all inputs of the function `name`; numbers take a dtype that suits them."""
+def as_inputs(name: str, inputs: Sequence[Any], *, is_floating: bool = False) -> list[Tensor]:
+    """Tensors for all inputs of the function `name`; numbers take a dtype that suits them.
+
+    A function that `is_floating` makes integers floating.
+    """
     tensors = [x for x in inputs if isinstance(x, Tensor)]
     if len(tensors) == len(inputs):
         return _beside_others(tensors)
     dtype = joint_dtype([x.dtype for x in tensors]) if tensors else None
     xp = common_backend(name, tensors) if tensors else None
-    return [_as_input(name, i, x, dtype, xp) for i, x in enumerate(inputs)]
+    return [_as_input(name, i, x, dtype, xp, is_floating) for i, x in enumerate(inputs)]
 
 
 def _beside_others(tensors: list[Tensor]) -> list[Tensor]:
@@ -87,7 +90,9 @@ def takes(x: Any) -> bool:
 lent.takes = takes
 
 
-def _as_input(name: str, index: int, x: Any, dtype: np.dtype[Any] | None, xp: Any) -> Tensor:
+def _as_input(
+    name: str, index: int, x: Any, dtype: np.dtype[Any] | None, xp: Any, is_floating: bool
+) -> Tensor:
     if isinstance(x, Tensor):
         return x
     if isinstance(x, NUMBERS) and not isinstance(x, np.generic):
@@ -95,10 +100,11 @@ def _as_input(name: str, index: int, x: Any, dtype: np.dtype[Any] | None, xp: An
         try:
             array = np.asarray(x, dtype=chosen)
         except OverflowError:
-            # Small integers beside a large number: no sum of theirs, but -100 is less than each.
-            if name not in _COMPARISONS:
+            # Small integers beside a large number: no sum of theirs, but -100 is less than each,
+            # and 256 divides them all.
+            if not is_floating and name not in _COMPARISONS:
                 raise
-            chosen = default_dtype(x)
+            chosen = default_dtype(0.0 if is_floating else x)
             array = np.asarray(x, dtype=chosen)
         return wrap(array if xp is None or xp.is_numpy else xp.asarray(x, dtype=chosen))
     if isinstance(x, (np.ndarray, np.generic)):
