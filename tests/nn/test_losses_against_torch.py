@@ -39,6 +39,10 @@ def test_huber_with_another_delta() -> None:
     assert_twins(*weighted("HuberLoss", delta=0.4), normal(3, 4) * 2, normal(3, 4))
 
 
+def test_huber_has_no_curvature_where_it_begins_to_grow_straight_on() -> None:
+    assert_twins(*weighted("HuberLoss", reduction="sum"), np.array([1.0, -1.0, 0.5]), np.zeros(3))
+
+
 def test_huber_of_an_infinite_difference_has_a_slope() -> None:
     assert_twins(
         *weighted("HuberLoss", reduction="sum"), np.array([np.inf, 0.3, -5.0]), np.zeros(3)

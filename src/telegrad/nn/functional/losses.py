@@ -39,7 +39,7 @@ def huber_loss(
     _check_equal("huber_loss", input, target)
     difference = input - target
     size = absolute(difference)
-    inside = size <= delta
+    inside = size < delta
     # Zero where it is not used: the slope there, 0 times an infinite difference, would be NaN.
     near = where(inside, difference, 0.0)
     return reduced(where(inside, near * near * 0.5, (size - 0.5 * delta) * delta), reduction)
