@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.numpy_sums import total
 from telegrad.arrays.scratch import scratch
 
 __all__ = ["gru_pull", "gru_scan"]
@@ -101,5 +102,5 @@ def gru_pull(by_states: Any, packed: Any, states: Any, gates: Any, sizes: Sizes)
     later, earlier = products[1:].reshape(-1, 3 * units), states[:-1].reshape(-1, units)
     np.matmul(products[0].T, first, out=by_weight)
     by_weight += later.T @ earlier
-    np.add.reduce(products.reshape(length * items, 3 * units), axis=0, out=by_bias)
+    by_bias[...] = total(products.reshape(length * items, 3 * units), axis=0)
     return result

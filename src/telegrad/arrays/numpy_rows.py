@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.numpy_sums import total
+
 __all__ = ["add_to_rows", "column_sums", "row_dots", "row_sums"]
 
 _LONG = 4096
@@ -44,7 +46,7 @@ def _rows(x: Any, axes: int) -> Any:
 def column_sums(x: Any) -> Any:
     """The sums over the first of two axes."""
     if len(x) > _LONG:
-        return np.add.reduce(x, axis=0)
+        return total(x, axis=0)
     return np.dot(_ones(len(x), x.dtype), x)
 
 

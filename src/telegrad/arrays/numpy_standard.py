@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.numpy_sums import total
 from telegrad.arrays.special import scipy_special
 
 __all__ = [
@@ -19,8 +20,10 @@ __all__ = [
     "ones",
     "reshape",
     "sort",
+    "std",
     "sum",
     "tanh",
+    "var",
 ]
 
 
@@ -81,17 +84,36 @@ def tanh(x: Any) -> Any:
 
 def sum(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
     """``sum`` without NumPy's Python wrapper, which takes longer than the sum of a small array."""
-    return np.add.reduce(x, axis=axis, dtype=dtype, keepdims=keepdims)
+    return total(x, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
 def mean(x: Any, *, axis: Any = None, keepdims: Any = False) -> Any:
     """The average, likewise."""
-    result = np.add.reduce(x, axis=axis, keepdims=keepdims)
-    axes = axis if isinstance(axis, tuple) else (axis,)
-    size = x.size if axis is None else math.prod(x.shape[a] for a in axes)
+    result = total(x, axis=axis, keepdims=keepdims)
+    size = _count(x, axis)
     if not size:
         return np.mean(x, axis=axis, keepdims=keepdims)
     return result / x.dtype.type(size)
+
+
+def var(x: Any, *, axis: Any = None, correction: float = 0.0, keepdims: Any = False) -> Any:
+    """The variance, likewise."""
+    degrees = _count(x, axis) - correction
+    if degrees <= 0:
+        return np.var(x, axis=axis, correction=correction, keepdims=keepdims)
+    distances = x - mean(x, axis=axis, keepdims=True)
+    squares = (distances * distances.conj()).real if x.dtype.kind == "c" else distances**2
+    return total(squares, axis=axis, keepdims=keepdims) / squares.dtype.type(degrees)
+
+
+def std(x: Any, *, axis: Any = None, correction: float = 0.0, keepdims: Any = False) -> Any:
+    return np.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+
+
+def _count(x: Any, axis: Any) -> int:
+    """How many elements a reduction along these axes makes one of."""
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    return x.size if axis is None else math.prod(x.shape[a] for a in axes)
 
 
 _SMALL = 1 << 14
