@@ -20,6 +20,7 @@ import numpy as np
 
 from telegrad.errors import GradientError, UsageError
 from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.strangers import kind_of
 
 __all__ = ["load", "save"]
 
@@ -130,7 +131,7 @@ def _array(name: Any, value: Any) -> Any:
         raise UsageError(f"expected another name than {name!r}, which the format keeps for itself")
     if not isinstance(value, (Tensor, np.ndarray, np.generic)):
         raise UsageError(
-            f"expected a Tensor or NumPy array under {name!r}, got {type(value).__name__}; the "
+            f"expected a Tensor or NumPy array under {name!r}, got {kind_of(value)}; the "
             "format holds numbers by name and nothing else; an optimiser's state can be pickled"
         )
     if isinstance(value, Tensor) and value.is_dual:

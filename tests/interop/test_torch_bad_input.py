@@ -4,6 +4,7 @@ import subprocess
 import sys
 from contextlib import nullcontext
 
+import numpy as np
 import pytest
 import torch
 from tests.distributed.simulated import on_workers
@@ -19,6 +20,7 @@ from telegrad.errors import (
     GraphFreedError,
     SavedValueChanged,
     Unserializable,
+    UsageError,
 )
 from telegrad.interop import from_torch, to_torch, torch_tensors
 from telegrad.interop.torch_devices import Devices
@@ -179,11 +181,42 @@ def test_a_copy_of_the_parameter_is_not_touched_by_a_step():
         assert autograd.get_gradients(context_id)[one].tolist() == [4, 6]
 
 
+TAKE_OVER = r"torch\.Tensor.*telegrad\.interop\.from_torch"
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        (lambda: tg.sin(x()), TAKE_OVER),
+        (lambda: tg.ones(2) * x(), TAKE_OVER),
+        (lambda: tg.autograd.grad(x().sum(), x()), TAKE_OVER),
+        (lambda: tg.autograd.backward(x().sum()), TAKE_OVER),
+        (lambda: tg.autograd.backward([x().sum()]), r"as tensors\[0\], got torch\.Tensor"),
+        (lambda: tg.nn.Linear(2, 1)(x()), TAKE_OVER),
+        (lambda: tg.nn.MSELoss()(tg.ones(2), x()), TAKE_OVER),
+        (lambda: setattr(tg.ones(2).requires_grad_(), "grad", x()), TAKE_OVER),
+        (lambda: tg.save({"x": x()}, "unwritten"), r"under 'x', got torch\.Tensor"),
+        (
+            lambda: tg.optim.SGD(torch.nn.Linear(2, 1).parameters()),
+            r"telegrad Tensors as parameters, got torch\.nn\.parameter\.Parameter",
+        ),
+    ],
+)
+def test_a_torch_tensor_in_the_place_of_a_telegrad_one_is_named_as_what_it_is(mistake, said):
+    with pytest.raises(UsageError, match=said):
+        mistake()
+
+
+def test_an_array_in_the_place_of_tensors_is_named_as_a_whole():
+    with pytest.raises(DTypeError, match="sequence of Tensors as inputs, got ndarray"):
+        tg.autograd.grad(tg.ones(2).requires_grad_().sum(), np.ones(2))
+
+
 @on_workers("main", "b")
 def test_mixtures_that_cannot_be_differentiated_are_refused():
     with pytest.raises(DTypeError, match="NumPy has"):
         from_torch(torch.ones(2, dtype=torch.bfloat16))
-    with pytest.raises(DTypeError, match="expected a telegrad Tensor, got Tensor"):
+    with pytest.raises(DTypeError, match=r"expected a telegrad Tensor, got torch\.Tensor"):
         to_torch(torch.ones(2))
     one, own = x(), tg.tensor([1.0, 2.0], dtype=tg.float64, requires_grad=True)
     with pytest.raises(TypeError):

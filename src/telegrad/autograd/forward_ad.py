@@ -13,6 +13,7 @@ from telegrad.errors import DTypeError, LevelError
 from telegrad.tensors import Tensor
 from telegrad.tensors.duals import join, split
 from telegrad.tensors.levels import LEVELS, Level
+from telegrad.tensors.strangers import kind_of, way_in
 
 __all__ = [
     "UnpackedDualTensor",
@@ -142,8 +143,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     for name, value in (("tensor", tensor), ("tangent", tangent)):
         if not isinstance(value, Tensor):
             raise DTypeError(
-                f"expected a Tensor as {name} of make_dual, got {type(value).__name__}; convert it "
-                "with telegrad.tensor"
+                f"expected a Tensor as {name} of make_dual, got {kind_of(value)}; convert it "
+                f"with {way_in(value, 'telegrad.tensor')}"
             )
     if tensor.dtype.kind not in "fc":
         raise DTypeError(
@@ -167,7 +168,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     The tangent is None where the tensor has none, and where no level is open.
     """
     if not isinstance(tensor, Tensor):
-        raise DTypeError(f"expected a Tensor for unpack_dual, got {type(tensor).__name__}")
+        raise DTypeError(f"expected a Tensor for unpack_dual, got {kind_of(tensor)}")
     if level is None and not LEVELS.get():
         return UnpackedDualTensor(tensor, None)
     return UnpackedDualTensor(*split(tensor, _find(level, "unpack a dual tensor")))

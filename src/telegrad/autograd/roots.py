@@ -8,6 +8,7 @@ from telegrad.arrays import backend_of
 from telegrad.errors import DeviceError, DTypeError, GradientError, ShapeError
 from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.shared import unshared
+from telegrad.tensors.strangers import kind_of, way_in
 
 __all__ = ["Gradients", "Tensors", "checked_roots", "listed", "node_of"]
 
@@ -18,14 +19,15 @@ Gradients: TypeAlias = Tensor | Sequence[Tensor | None] | None
 def listed(tensors: Any, name: str) -> list[Tensor]:
     if isinstance(tensors, Tensor):
         return [tensors]
-    if not hasattr(tensors, "__iter__"):
+    if not hasattr(tensors, "__iter__") or hasattr(tensors, "__dlpack__"):
         raise DTypeError(
-            f"expected a Tensor or a sequence of Tensors as {name}, got {type(tensors).__name__}"
+            f"expected a Tensor or a sequence of Tensors as {name}, got {kind_of(tensors)}; make "
+            f"one with {way_in(tensors)} and compute with that"
         )
     listed = list(tensors)
     for i, each in enumerate(listed):
         if not isinstance(each, Tensor):
-            raise DTypeError(f"expected a Tensor as {name}[{i}], got {type(each).__name__}")
+            raise DTypeError(f"expected a Tensor as {name}[{i}], got {kind_of(each)}")
     return listed
 
 
@@ -101,7 +103,7 @@ def _ones(x: Tensor, name: str, place: int, recorded: bool) -> Any:
 def _checked(x: Tensor, gradient: Any, name: str, recorded: bool) -> Any:
     """A gradient that was given for a tensor."""
     if not isinstance(gradient, Tensor):
-        raise DTypeError(f"expected a Tensor or None as {name}, got {type(gradient).__name__}")
+        raise DTypeError(f"expected a Tensor or None as {name}, got {kind_of(gradient)}")
     if gradient.shape != x.shape:
         raise ShapeError(
             f"expected a gradient of shape {x.shape}, that of its tensor, as {name}, got "

@@ -34,6 +34,7 @@ from telegrad.tensors.accumulating import accumulate
 from telegrad.tensors.hooked import Hooked
 from telegrad.tensors.modes import MODE, ModeScope
 from telegrad.tensors.shared import share
+from telegrad.tensors.strangers import kind_of
 
 __all__ = [
     "GONE_OVER",
@@ -257,7 +258,7 @@ _is_transforming: Any = torch._C._are_functorch_transforms_active
 def to_torch(tensor: Any) -> Any:
     """See ``telegrad.interop.to_torch``."""
     if not isinstance(tensor, Tensor):
-        raise DTypeError(f"expected a telegrad Tensor, got {type(tensor).__name__}")
+        raise DTypeError(f"expected a telegrad Tensor, got {kind_of(tensor)}")
     if tensor.is_dual:
         raise GradientError(
             "expected a Tensor without tangents, got a dual one; forward mode does not go over to "

@@ -22,6 +22,7 @@ from telegrad.optim.kernels import add_scaled, flat, scratch
 from telegrad.optim.state import collect_state, restore_state
 from telegrad.tensors import Tensor
 from telegrad.tensors.modes import enable_grad
+from telegrad.tensors.strangers import kind_of
 
 __all__ = ["Optimizer", "ParamGroup"]
 
@@ -90,7 +91,7 @@ class Optimizer:
         known = {p for group in self.param_groups for p in group["params"]}
         for p in params:
             if not isinstance(p, Tensor):
-                raise UsageError(f"expected Tensors as parameters, got {type(p).__name__}")
+                raise UsageError(f"expected telegrad Tensors as parameters, got {kind_of(p)}")
             if not p.is_leaf:
                 raise UsageError(
                     "expected leaves as parameters, got a tensor that was computed from others; "

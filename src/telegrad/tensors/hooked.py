@@ -11,6 +11,7 @@ from telegrad.graph import Bundle, Cotangent, Handle, NodeHooks
 from telegrad.tensors import tensor
 from telegrad.tensors.lent import lent
 from telegrad.tensors.shared import unshared
+from telegrad.tensors.strangers import kind_of, way_in
 
 __all__ = ["Hooked", "hooks_of", "run_accumulated", "run_before", "run_on_value"]
 
@@ -195,8 +196,8 @@ def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
         )
     if not isinstance(new, tensor.Tensor):
         raise DTypeError(
-            f"expected a Tensor or None from the hook {hook!r}, got {type(new).__name__}; wrap it "
-            "with telegrad.asarray"
+            f"expected a Tensor or None from the hook {hook!r}, got {kind_of(new)}; wrap it "
+            f"with {way_in(new)}"
         )
     shown = _shown(old)
     if new.shape != shown.shape:

@@ -15,6 +15,7 @@ from telegrad.errors import DeviceError, DTypeError
 from telegrad.tensors.dtypes import as_dtype
 from telegrad.tensors.lent import lent
 from telegrad.tensors.masked import refuse_masked
+from telegrad.tensors.strangers import kind_of, way_in
 from telegrad.tensors.tensor import Tensor, wrap
 
 __all__ = [
@@ -110,11 +111,9 @@ def _as_input(
     if isinstance(x, (np.ndarray, np.generic)):
         refuse_masked(x)
         return wrap(np.array(x, dtype=as_dtype(x.dtype)))
-    kind = type(x)
-    shown = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     raise DTypeError(
-        f"expected a Tensor or a number as argument {index} of {name}, got {shown}; convert it "
-        "with telegrad.asarray"
+        f"expected a Tensor or a number as argument {index} of {name}, got {kind_of(x)}; convert "
+        f"it with {way_in(x)}"
     )
 
 

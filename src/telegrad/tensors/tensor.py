@@ -31,6 +31,7 @@ from telegrad.tensors.methods import Methods
 from telegrad.tensors.modes import MODE
 from telegrad.tensors.numpy_protocols import NumpyProtocols
 from telegrad.tensors.operators import Operators
+from telegrad.tensors.strangers import kind_of, way_in
 
 __all__ = ["LEAF", "Tensor", "history_of", "wrap"]
 
@@ -149,8 +150,8 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         if value is not None:
             if not isinstance(value, Tensor):
                 raise DTypeError(
-                    f"expected a Tensor or None as .grad, got {type(value).__name__}; wrap it with "
-                    "telegrad.tensor"
+                    f"expected a Tensor or None as .grad, got {kind_of(value)}; wrap it with "
+                    f"{way_in(value, 'telegrad.tensor')}"
                 )
             if value.shape != self.shape or value.dtype != self.dtype:
                 raise ShapeError(

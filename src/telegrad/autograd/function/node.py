@@ -17,6 +17,7 @@ from telegrad.tensors.hooked import Hooked
 from telegrad.tensors.lent import lent
 from telegrad.tensors.recorded import OutputNode
 from telegrad.tensors.shared import unshared
+from telegrad.tensors.strangers import kind_of, way_in
 
 __all__ = ["FunctionNode", "RefusingNode", "describe"]
 
@@ -131,8 +132,8 @@ class FunctionNode(Hooked):
         where = f"from {self.function.__name__}.backward for argument {index}"
         if not isinstance(gradient, Tensor):
             raise DTypeError(
-                f"expected a Tensor or None {where}, got {type(gradient).__name__}; wrap it with "
-                "telegrad.asarray"
+                f"expected a Tensor or None {where}, got {kind_of(gradient)}; wrap it with "
+                f"{way_in(gradient)}"
             )
         shape, dtype = self.arguments[index]
         if not _reduces_to(gradient.shape, shape):

@@ -8,6 +8,7 @@ from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.ops.indexing import getitem, index_set
 from telegrad.rules.affine import AFFINE, AFFINE_BIASED
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.strangers import kind_of, way_in
 
 __all__ = ["embedding", "linear"]
 
@@ -18,8 +19,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         taken, width = weight.array.shape, input.array.shape[-1:]
     except AttributeError:
         raise UsageError(
-            f"expected Tensors as input and weight of linear, got {type(input).__name__} and "
-            f"{type(weight).__name__}; wrap an array in telegrad.tensor"
+            f"expected Tensors as input and weight of linear, got {kind_of(input)} and "
+            f"{kind_of(weight)}; wrap it in {way_in(input, 'telegrad.tensor')}"
         ) from None
     if input.array.dtype is not weight.array.dtype and input.dtype.kind not in "fc":
         raise DTypeError(

@@ -13,6 +13,7 @@ from telegrad.ops.selection import where
 from telegrad.ops.shaping import reshape
 from telegrad.ops.softmax import log_softmax
 from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.strangers import kind_of, way_in
 
 __all__ = [
     "binary_cross_entropy_with_logits",
@@ -224,9 +225,10 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
 
 def _check_tensors(name: str, input: Any, target: Any) -> None:
     if not (isinstance(input, Tensor) and isinstance(target, Tensor)):
+        stranger = target if isinstance(input, Tensor) else input
         raise UsageError(
-            f"expected Tensors as input and target of {name}, got {type(input).__name__} and "
-            f"{type(target).__name__}; wrap an array in telegrad.tensor"
+            f"expected Tensors as input and target of {name}, got {kind_of(input)} and "
+            f"{kind_of(target)}; wrap it in {way_in(stranger, 'telegrad.tensor')}"
         )
 
 
