@@ -24,7 +24,7 @@ def x():
 def test_a_nested_context_is_refused_and_the_outer_one_goes_on():
     with autograd.context() as context_id:
         with (
-            pytest.raises(ContextError, match=f"the nested one {context_id}; leave it before"),
+            pytest.raises(ContextError, match=f"but {context_id} is, .* leave it before"),
             autograd.context(),
         ):
             pass
@@ -37,7 +37,7 @@ def test_a_nested_context_is_refused_and_the_outer_one_goes_on():
 def test_a_handler_runs_in_the_context_of_its_caller_and_may_not_open_another():
     with autograd.context() as context_id:
         assert rpc.rpc_sync("b", handlers.current_context_id) == context_id
-        with pytest.raises(ContextError, match="nested"):
+        with pytest.raises(ContextError, match="contexts don't nest"):
             rpc.rpc_sync("b", autograd._new_context)
     with pytest.raises(ContextError, match="expected a context to be open here"):
         rpc.rpc_sync("b", handlers.current_context_id)

@@ -493,10 +493,10 @@ def test_a_set_has_no_order_for_a_state_to_go_by_and_is_refused(model):
 
 def test_what_is_no_class_or_has_no_parameters_is_refused(cluster):
     layer = RemoteModule("b", nn.Linear, (1, 1))
-    with pytest.raises(
-        UsageError, match=r"the class of an optimiser, such as optim.SGD, got 'SGD'"
-    ):
-        DistributedOptimizer("SGD", layer.remote_parameters(), lr=0.1)
+    for given in ("SGD", optim.SGD(nn.Linear(1, 1).parameters())):
+        said = rf"the class of an optimiser, such as optim.SGD, got a {type(given).__name__}; "
+        with pytest.raises(UsageError, match=said):
+            DistributedOptimizer(given, layer.remote_parameters(), lr=0.1)
     with pytest.raises(UsageError, match=r"got RemoteModule; .* pass its remote_parameters\(\)"):
         DistributedOptimizer(optim.SGD, layer, lr=0.1)
 

@@ -3,6 +3,8 @@
 import msgspec
 import pytest
 
+from telegrad.distributed import LocalCluster, rpc
+from telegrad.errors import UsageError
 from telegrad.rpc.options import Options
 
 
@@ -23,6 +25,19 @@ def test_an_option_that_there_is_not_is_refused_with_the_nearest_and_with_all(na
     said = str(told.value)
     assert said.startswith(f"Options() has no option {name!r}{way}")
     assert "there are rpc_timeout, lost_after, spin, " in said
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda options: LocalCluster(["ps"], options=options),
+        lambda options: rpc.init_rpc("alone", rank=0, world_size=1, options=options),
+    ],
+    ids=["LocalCluster", "init_rpc"],
+)
+def test_options_that_are_a_dict_are_refused_before_anything_starts(start):
+    with pytest.raises(UsageError, match=r"expected options=rpc\.Options\(.*\), got a dict"):
+        start({"rpc_timeout": 3.0})
 
 
 def test_options_are_the_same_after_a_journey():

@@ -134,8 +134,10 @@ def test_after_shutdown_a_workers_own_value_is_said_to_have_gone_with_it():
 def test_methods_of_the_value_are_not_looked_for_on_the_reference():
     with neighbours("a") as (a,):
         own = a.make_rref([1])
-        with pytest.raises(AttributeError, match=r"write rref\.rpc_sync\(\)\.append\(\.\.\.\)"):
+        with pytest.raises(AttributeError, match=r"a method rref\.rpc_sync\(\)\.append\(\.\.\.\)"):
             own.append(2)
+        with pytest.raises(AttributeError, match=r"of its value write to_here\(\)\.shape, or"):
+            _ = own.shape
         with pytest.raises(AttributeError, match=r"has no attribute '_append'$"):
             _ = own._append
         assert not hasattr(own, "append")

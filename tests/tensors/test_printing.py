@@ -32,6 +32,12 @@ def test_a_long_tensor_is_abbreviated() -> None:
     assert len(repr(tg.arange(5000))) < 100
 
 
+@pytest.mark.parametrize("kind", [float, int, bool])
+def test_a_tensor_of_many_elements_is_no_number_and_the_error_says_how_to_get_them(kind) -> None:
+    with pytest.raises(DTypeError, match=r"got shape \(3,\); use .* tolist\(\) of many"):
+        kind(tg.ones(3))
+
+
 def test_a_tensor_without_axes_is_not_iterated() -> None:
     with pytest.raises(TypeError, match="0-d"):
         iter(tg.tensor(1.0))

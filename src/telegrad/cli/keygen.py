@@ -25,7 +25,7 @@ def _execute(arguments: argparse.Namespace) -> int:
         from telegrad.rpc.minting import AUTHORITY_DIRECTORY, mint
     except ImportError:
         raise UsageError(
-            "minting certificates needs the package cryptography: pip install 'telegrad[tls]'"
+            "minting certificates needs the package cryptography: pip install cryptography"
         ) from None
     now = datetime.datetime.now(datetime.UTC)
     made = mint(arguments.directory, worker_names(arguments.workers), now=now, days=arguments.days)

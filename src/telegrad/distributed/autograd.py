@@ -309,8 +309,8 @@ def _enter_new(here: Autograd) -> tuple[Context, Token[Place | None]]:
     current = CURRENT.get()
     if current is not None and not current.context.released:
         raise ContextError(
-            f"expected no context to be open here, got the nested one {current.context.id}; leave "
-            "it before opening another"
+            f"expected no context to be open here, but {current.context.id} is, and contexts don't "
+            "nest; leave it before opening another"
         )
     recorder = here.recorder
     made = recorder.contexts.open(recorder.worker.next_id(), None)

@@ -26,7 +26,7 @@ from telegrad.rpc.environment import THREADS, threads_each
 from telegrad.rpc.introduction import check_worker_name
 from telegrad.rpc.keys import KEY_BYTES, ClusterKey
 from telegrad.rpc.names import WorkerInfo
-from telegrad.rpc.options import Options
+from telegrad.rpc.options import Options, given_options
 from telegrad.rpc.starting import start_worker
 from telegrad.rpc.timeouts import LONGEST_WAIT, seconds
 from telegrad.rpc.transport import UNIX_SOCKETS, PrivateDirectory
@@ -106,7 +106,7 @@ class LocalCluster:
             )
         self._names = list(names)
         self._me = me
-        self._options = options or Options()
+        self._options = given_options(options)
         self._start_timeout = seconds(start_timeout, "start_timeout")
         self._children: dict[str, _Child] = {}
         self._directory: PrivateDirectory | None = None

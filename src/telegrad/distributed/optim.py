@@ -88,8 +88,8 @@ class DistributedOptimizer(_OnOwners):
     ) -> None:
         if not callable(optimizer_class):
             raise UsageError(
-                f"expected the class of an optimiser, such as optim.SGD, got {optimizer_class!r}; "
-                "its arguments follow the parameters"
+                f"expected the class of an optimiser, such as optim.SGD, got a "
+                f"{type(optimizer_class).__name__}; the class's arguments follow the parameters"
             )
         by_owner = _by_owner(params_rref)
         if not by_owner and not self._may_be_empty:

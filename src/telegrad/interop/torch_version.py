@@ -19,5 +19,5 @@ def check(version: str) -> None:
     if found is None or (int(found[1]), int(found[2])) < OLDEST:
         raise UsageError(
             f"expected PyTorch {OLDEST[0]}.{OLDEST[1]} or newer (tested with {TESTED[0]}."
-            f"{TESTED[1]}), got {version}; install one with: pip install 'telegrad[torch]'"
+            f"{TESTED[1]}), got {version}; install one with: pip install torch"
         )

@@ -74,7 +74,7 @@ class Optimizer:
         if not given:
             raise UsageError(
                 "expected at least one parameter, got none; was model.parameters() used up by an "
-                "earlier loop?"
+                "earlier loop, or are its modules in a plain list instead of a ModuleList?"
             )
         groups = given if isinstance(given[0], Mapping) else [{"params": given}]
         for group in groups:

@@ -12,7 +12,7 @@ from telegrad.rpc.current import current_worker, default_worker, set_default_wor
 from telegrad.rpc.future import Future
 from telegrad.rpc.membership import Membership
 from telegrad.rpc.names import WorkerInfo
-from telegrad.rpc.options import Options
+from telegrad.rpc.options import Options, given_options
 from telegrad.rpc.rendezvous import Meeting
 from telegrad.rpc.rref import RRef
 from telegrad.rpc.timeouts import seconds
@@ -76,6 +76,7 @@ def init_rpc(
     the worker before any other can call it.
     """
     global _membership
+    chosen = given_options(options)
     name = name or os.environ.get(environment.WORKER_NAME)
     if not name:
         given = f"a name, or {environment.WORKER_NAME} in the environment"
@@ -94,7 +95,7 @@ def init_rpc(
             f"this process is the worker {existing.name!r} already: call shutdown first"
         )
     meeting = meeting or _meeting_of_environment()
-    membership = Membership(name, own_rank, size, options or Options(), meeting, on_start)
+    membership = Membership(name, own_rank, size, chosen, meeting, on_start)
     _membership = membership
     set_default_worker(membership.worker)
     atexit.register(_leave_at_exit, membership)

@@ -61,8 +61,8 @@ class ClusterKey:
                 text = file.read(4 * KEY_BYTES)
         except FileNotFoundError:
             raise UsageError(
-                f"no cluster key at {os.fspath(path)}: make one with `telegrad keygen`, or start "
-                "the workers with `telegrad run`"
+                f"no cluster key at {os.fspath(path)}: make one with `telegrad keygen`, or for "
+                "one machine with ClusterKey.fresh().save(path) of telegrad.rpc.keys"
             ) from None
         try:
             return cls(bytes.fromhex(text.decode("ascii").strip()))

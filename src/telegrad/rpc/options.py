@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from telegrad.errors import UsageError
 from telegrad.rpc.timeouts import seconds
 
-__all__ = ["Options"]
+__all__ = ["Options", "given_options"]
 
 # Less would leave no room for the messages of telegrad itself.
 _FEWEST_BYTES: Final = 1 << 20
@@ -71,6 +71,17 @@ class Options:
                 raise UsageError(
                     f"expected {name} of more than 0 seconds, got {getattr(self, name)}"
                 )
+
+
+def given_options(options: Any) -> Options:
+    """The options that a user gave, or the defaults; raises for anything else."""
+    if options is None:
+        return Options()
+    if not isinstance(options, Options):
+        raise UsageError(
+            f"expected options=rpc.Options(rpc_timeout=...), got a {type(options).__name__}"
+        )
+    return options
 
 
 def _unexpected(name: str) -> TypeError:

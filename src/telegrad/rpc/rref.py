@@ -175,7 +175,10 @@ class RRef(Reference, Generic[T_co]):
             if name in _TO_HERE:
                 said += f": write to_here(), or for one of its value rref.rpc_sync().{name}(...)"
             elif not name.startswith("_"):
-                said += f": for one of its value write rref.rpc_sync().{name}(...), or to_here()"
+                said += (
+                    f": of its value write to_here().{name}, or for a method "
+                    f"rref.rpc_sync().{name}(...)"
+                )
             raise AttributeError(said)
 
     def backward(self, context_id: int = -1, retain_graph: bool = False) -> None:

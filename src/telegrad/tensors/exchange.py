@@ -83,8 +83,8 @@ class Exchange:
     def _only_element(self: Any, kind: str) -> Any:
         if self.ndim:
             raise DTypeError(
-                f"expected a 0-d tensor for {kind}(), got shape {self.shape}; use .item(), or "
-                "all() and any() for conditions"
+                f"expected a 0-d tensor for {kind}(), got shape {self.shape}; use .item() of one "
+                "element, tolist() of many, all() and any() for conditions"
             )
         return self.array.item() if hasattr(self.array, "item") else self.array
 
