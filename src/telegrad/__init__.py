@@ -1,7 +1,15 @@
 """telegrad: automatic differentiation that crosses process and machine boundaries.
 
 This module is an array namespace by the Python array API standard (2024.12), whose functions are
-differentiable, with what people reach for beyond it.
+differentiable, with what people reach for beyond it::
+
+    x = telegrad.tensor([1.0, 2.0], requires_grad=True)
+    (x * x).sum().backward()
+    x.grad  # tensor([2., 4.])
+
+Beside it: ``autograd``, ``nn`` and ``optim``; ``telegrad.distributed`` for other workers, with
+``rpc``, ``autograd`` and ``optim`` of its own; ``telegrad.interop`` for PyTorch's tensors;
+``telegrad.errors`` for every error.
 """
 
 import typing as _typing

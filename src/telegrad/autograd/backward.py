@@ -67,6 +67,11 @@ def grad(
 ) -> tuple[Any, ...]:
     """The gradients of the outputs' sum with respect to each input; ``.grad`` stays untouched.
 
+    `grad_outputs` weights the outputs; only scalars may go without. `retain_graph` and
+    `create_graph` are as in ``backward``. The gradients come as a tuple, one alone too::
+
+        (gradient,) = grad((x * x).sum(), x)
+
     An input that the outputs don't depend on is an error; with `allow_unused` its gradient is None,
     with `materialize_grads` zeros, which with `create_graph` require grad, so that they can be
     differentiated again as the others.

@@ -40,7 +40,17 @@ __all__ = [
 
 
 class context:
-    """Records the remote calls made inside; gives the id of a new context, released at the end."""
+    """Records the remote calls made inside; gives the id of a new context, released at the end.
+
+    ::
+
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("ps", telegrad.square, (x,))
+            autograd.backward(context_id, [y.sum()])
+            autograd.get_gradients(context_id)[x]
+
+    Contexts don't nest; open one for each step, since what it recorded is freed with it.
+    """
 
     __slots__ = ("_here", "_id", "_token")
 
@@ -68,10 +78,15 @@ def backward(
 ) -> None:
     """Runs the backward pass over all workers that took part, and returns when it has ended.
 
-    Gradients of leaves go to the context, on the worker of each leaf; see ``get_gradients``. With
-    `inputs`, only those tensors (of this worker) receive one. `retain_graph` defaults to
-    `create_graph`. With ``mode="fast"`` a call whose result was not used is an error instead of a
-    correction.
+    Gradients of leaves go to the context, on the worker of each leaf; see ``get_gradients``.
+    `roots` are tensors of this worker, and `grad_tensors` weights them; only scalars may go
+    without. `retain_graph` keeps the graph for another pass (default: as `create_graph`). With
+    `create_graph` the gradients can be differentiated again. With `inputs`, only those tensors (of
+    this worker) receive one. With ``mode="fast"`` a call whose result was not used is an error
+    instead of a correction.
+
+    What fails on any worker is raised here with its own type and a note that names the worker, a
+    lost worker as WorkerLost; no worker then keeps a gradient of this pass.
     """
     here = _here()
     found = _live(context_id, here)
@@ -107,7 +122,10 @@ def _keep_captured(part: Part) -> None:
 
 
 def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
-    """The gradients of this worker's leaves in a context, by leaf; waits for a pass to end."""
+    """The gradients of this worker's leaves in a context, by leaf; waits for a pass to end.
+
+    Those of another worker's leaves are had there. The KeyError of a tensor that has none says why.
+    """
     found = _live(context_id)
     passes = list(found.passes.values())
     for part in passes:

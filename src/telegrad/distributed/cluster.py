@@ -82,7 +82,11 @@ class LocalCluster:
     """Workers on this machine, in a `with` statement.
 
     `names` are the workers to start a process for; the calling process is the worker `me`, with
-    id 0, and inside the block the module-level functions speak for it, from any thread.
+    id 0, and inside the block the module-level functions speak for it, from any thread. `options`
+    are those of every worker; `start_timeout` is the seconds that the processes have to come up::
+
+        with LocalCluster(["ps", "trainer"]):
+            rpc.rpc_sync("ps", abs, (-2,))
     """
 
     def __init__(

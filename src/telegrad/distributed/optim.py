@@ -70,10 +70,14 @@ class _OnOwners:
     },
 )
 class DistributedOptimizer(_OnOwners):
-    """Steps parameters where they live.
+    """Steps parameters where they live, with the gradients of a context::
 
-    `params_rref`: RRefs to them, or groups, each a dict with RRefs as "params" and options of its
-    own. A group may have parameters of several owners; every owner has all groups, in this order.
+        optimizer = DistributedOptimizer(optim.SGD, remote_module.parameters(), lr=0.1)
+        optimizer.step(context_id)
+
+    `optimizer_class` is made on each owner, with the arguments that follow. `params_rref`: RRefs to
+    the parameters, or groups, each a dict with RRefs as "params" and options of its own. A group
+    may have parameters of several owners; every owner has all groups, in this order.
     """
 
     _kind = "optimiser"

@@ -162,7 +162,9 @@ def rpc_sync(
 ) -> Any:
     """Run `func(*args, **kwargs)` on worker `to` and return its result.
 
-    `timeout`: seconds until it fails with CallTimeout, 0 for never; else `Options.rpc_timeout`.
+    `to`: a name, a rank or a WorkerInfo. `timeout`: seconds until it fails with CallTimeout, 0 for
+    never; else `Options.rpc_timeout`. What `func` raises is raised here; a worker that is gone is
+    WorkerLost, and what can't travel Unserializable.
     """
     return current_worker().rpc_sync(to, func, args, kwargs, timeout)
 
