@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.ops.twins import assert_twins, complexes, normals
 
 import telegrad as tg
@@ -217,7 +218,7 @@ def test_taking_by_floats_without_an_axis_or_with_other_axes_is_refused() -> Non
         tg.take_along_axis(tg.ones((3, 2)), tg.asarray([0]))
 
 
-@pytest.mark.parametrize("kind", [np.array, list])
+@pytest.mark.parametrize("kind", [np.array, list, torch.tensor])
 def test_a_change_of_the_index_after_the_call_does_not_change_the_gradient(kind: Any) -> None:
     x = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
     places = kind([0, 1])
@@ -226,3 +227,20 @@ def test_a_change_of_the_index_after_the_call_does_not_change_the_gradient(kind:
     y.backward()
     assert x.grad is not None
     assert x.grad.tolist() == [1.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("places", [[1], [[1]], [0, 0], 1, [True, False, True]], ids=str)
+def test_a_torch_tensor_as_an_index_means_what_it_means_in_pytorch(places: Any) -> None:
+    index = torch.tensor(places)
+    x = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    theirs = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    assert x[index].tolist() == theirs[index].tolist()
+    taken = theirs[index]
+    taken.sum().backward()
+    x[index].sum().backward()
+    assert x.grad is not None
+    assert theirs.grad is not None
+    assert x.grad.tolist() == theirs.grad.tolist()
+    put = tg.zeros(3)
+    put[index] = tg.full(tuple(taken.shape), 7.0).requires_grad_()
+    assert put.tolist() == torch.zeros(3).index_put((index,), torch.tensor(7.0)).tolist()

@@ -18,12 +18,19 @@ from telegrad.tensors.tensor import refuse_in_place
 
 __all__ = ["getitem", "in_place", "index_add", "index_set", "setitem", "take", "take_along_axis"]
 
+_PLAIN = frozenset({int, slice, type(None), type(...)})
+"""What an index has most often, and nobody can change."""
+
 
 def raw_index(index: Any) -> Any:
     """An index with its Tensors replaced by raw arrays, none of which the caller can write to.
 
-    The backward pass uses it again, so a caller's own array or list is copied.
+    The backward pass uses it again, so a caller's own array or list is copied; so is what only
+    NumPy knows to be one, as PyTorch's tensors, of which it would take a single element for a
+    number.
     """
+    if type(index) in _PLAIN:
+        return index
     if isinstance(index, Tensor):
         index = index.array
         return np.array(index) if isinstance(index, SharedArray) else index
@@ -32,7 +39,11 @@ def raw_index(index: Any) -> Any:
     if isinstance(index, list):
         made = np.array(index)
         return made if made.size else made.astype(np.int64)
-    return index.copy() if isinstance(index, np.ndarray) else index
+    if isinstance(index, np.ndarray):
+        return index.copy()
+    if isinstance(index, np.generic) or hasattr(index, "__array_namespace__"):
+        return index
+    return np.asarray(index).copy() if hasattr(index, "__array__") else index
 
 
 def getitem(x: Tensor, index: Any) -> Tensor:
