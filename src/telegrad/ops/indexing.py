@@ -6,6 +6,7 @@ from typing import Any, Never
 import numpy as np
 
 from telegrad.arrays import backend_of
+from telegrad.arrays.cupy_namespace import is_cupy
 from telegrad.errors import DTypeError, ShapeError
 from telegrad.ops.arguments import ArrayLike, as_indices, as_tensor, normalized_axis
 from telegrad.ops.shaping import astype, broadcast_to, reshape
@@ -41,8 +42,10 @@ def raw_index(index: Any) -> Any:
         return made if made.size else made.astype(np.int64)
     if isinstance(index, np.ndarray):
         return index.copy()
-    if isinstance(index, np.generic) or hasattr(index, "__array_namespace__"):
+    if isinstance(index, np.generic):
         return index
+    if is_cupy(index) or hasattr(index, "__array_namespace__"):
+        return backend_of(index).asarray(index, copy=True)
     return np.asarray(index).copy() if hasattr(index, "__array__") else index
 
 
