@@ -234,3 +234,11 @@ def test_dtypes_that_do_not_fit_are_told() -> None:
         F.scaled_dot_product_attention(
             *[zeros(2, 3)] * 3, attn_mask=tg.tensor(np.ones((2, 2), np.int64))
         )
+
+
+@pytest.mark.parametrize("name", ["attn_mask", "key_padding_mask"])
+def test_self_attention_refuses_a_mask_of_integers_instead_of_adding_it(name: str) -> None:
+    x = zeros(3, 3, 4)
+    mask = tg.tensor(np.ones((3, 3), np.uint8))
+    with pytest.raises(DTypeError, match=r"real numbers, got uint8; .* write mask != 0"):
+        nn.MultiheadAttention(4, 2)(x, x, x, **{name: mask})

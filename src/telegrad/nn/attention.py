@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.errors import ShapeError, UsageError
+from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.nn import functional, init
 from telegrad.nn.functional.attention import attention_weights, blind_queries, causal_mask
 from telegrad.nn.linear import Linear
@@ -200,7 +200,12 @@ class MultiheadAttention(Module):
 
 def _added(mask: Tensor, dtype: Any) -> Tensor:
     """A mask as numbers to add to the scores."""
-    if mask.dtype.kind != "b":
+    if mask.dtype.kind == "f":
         return mask
+    if mask.dtype.kind != "b":
+        raise DTypeError(
+            f"expected a mask of truth values or real numbers, got {mask.dtype}; for 1 where not "
+            "to look write mask != 0"
+        )
     zero = np.zeros((), dtype)
     return where(mask, wrap(np.full((), -math.inf, dtype)), wrap(zero))
