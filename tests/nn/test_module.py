@@ -3,6 +3,7 @@
 import copy
 import pickle
 from collections import OrderedDict
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 import telegrad as tg
 from telegrad import nn
 from telegrad.errors import DTypeError, ShapeError, UsageError
+from telegrad.graph import hooks
 
 
 class Block(nn.Module):
@@ -170,6 +172,24 @@ def test_hooks_see_and_change_arguments_and_results() -> None:
     after.remove()
     assert layer(tg.tensor([3.0])).item() == 3.0
     assert [value.item() for value in watch] == [20.0, 3.0]
+
+
+def test_a_hook_on_a_module_from_another_process_replaces_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    layer = nn.ReLU()
+    with monkeypatch.context() as there:
+        there.setattr(hooks, "_next_id", count().__next__)
+        layer.register_forward_hook(add_one)
+    here = pickle.loads(pickle.dumps(layer))
+    monkeypatch.setattr(hooks, "_next_id", count().__next__)  # each process counts from 0
+    with here.register_forward_hook(add_one):
+        assert here(tg.tensor(1.0)).item() == 3.0
+    assert here(tg.tensor(1.0)).item() == 2.0
+
+
+def add_one(module: nn.Module, args: Any, result: Any) -> Any:
+    return result + 1
 
 
 def test_its_repr_is_pytorchs() -> None:

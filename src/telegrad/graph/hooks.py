@@ -22,6 +22,9 @@ class Handle:
     def __init__(self, hooks: dict[int, Callable[..., Any]], hook: Callable[..., Any]) -> None:
         self._hooks = hooks
         self._id = _next_id()
+        while self._id in hooks:
+            # Those of a module that came from another process have the numbers of that one.
+            self._id = _next_id()
         hooks[self._id] = hook
 
     def remove(self) -> None:
