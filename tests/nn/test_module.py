@@ -250,6 +250,13 @@ def test_a_parameter_in_the_place_of_a_buffer_is_a_parameter_alone() -> None:
     assert list(module.named_buffers()) == []
 
 
+def test_a_parameter_is_refused_as_a_buffer() -> None:
+    module = nn.Module()
+    with pytest.raises(UsageError, match=r"buffer 'scale', got a Parameter.*detach\(\)"):
+        module.register_buffer("scale", nn.Parameter(tg.ones(2)))
+    assert list(module.parameters()) == []
+
+
 def test_bad_names_and_kinds_are_refused() -> None:
     module = nn.Module()
     with pytest.raises(UsageError, match="without dots"):

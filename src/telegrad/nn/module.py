@@ -105,6 +105,11 @@ class Module:
             raise UsageError(
                 f"expected a Tensor or None as buffer {name!r}, got {type(tensor).__name__}"
             )
+        if isinstance(tensor, Parameter):
+            raise UsageError(
+                f"expected a Tensor as buffer {name!r}, got a Parameter, which would be trained; "
+                "pass its detach(), or set it as an attribute"
+            )
         setattr(self, _checked(name, self), tensor)
         if self._buffer_names is None:
             self._buffer_names = {}
