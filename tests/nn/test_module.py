@@ -257,6 +257,15 @@ def test_a_parameter_is_refused_as_a_buffer() -> None:
     assert list(module.parameters()) == []
 
 
+def test_a_module_inside_itself_has_no_state() -> None:
+    block = nn.Sequential(nn.Linear(1, 1), nn.Sequential(nn.ReLU()))
+    block[1][0].parent = block
+    for ask in (block.state_dict, lambda: block.load_state_dict({})):
+        with pytest.raises(UsageError, match=r"Sequential at '1.0.parent' is inside itself"):
+            ask()
+    assert len(list(block.parameters())) == 2
+
+
 def test_bad_names_and_kinds_are_refused() -> None:
     module = nn.Module()
     with pytest.raises(UsageError, match="without dots"):

@@ -158,15 +158,21 @@ class Module:
     ) -> Iterator[tuple[str, "Module"]]:
         """This module and all inside it, with their paths."""
         seen: set[Module] = set()
-        stack: list[tuple[str, Module]] = [(prefix, self)]
+        stack: list[tuple[str, Module, tuple[Module, ...]]] = [(prefix, self, ())]
         while stack:
-            path, module = stack.pop()
+            path, module, around = stack.pop()
             if module in seen and remove_duplicate:
                 continue
+            if module in seen and module in around:
+                raise UsageError(
+                    f"expected modules without a circle, but the {type(module).__name__} at "
+                    f"{path!r} is inside itself; keep what leads back in a tuple, which is no part"
+                )
             seen.add(module)
             yield path, module
+            around = (*around, module)
             parts = reversed(module.own_modules().items())
-            stack.extend((f"{path}.{name}" if path else name, part) for name, part in parts)
+            stack.extend((f"{path}.{name}" if path else name, part, around) for name, part in parts)
 
     def modules(self) -> Iterator["Module"]:
         """This module and all inside it, each once."""
