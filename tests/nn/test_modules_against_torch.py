@@ -7,6 +7,7 @@ import pytest
 import torch
 from tests.nn.twins import assert_close, assert_twins, paired, to_ours, to_theirs
 
+import telegrad as tg
 from telegrad import nn
 
 RNG = np.random.default_rng(5)
@@ -339,3 +340,28 @@ def test_batch_norm_learns_nothing_from_an_empty_batch(shape: Any, tracked: bool
         assert_close(found.grad, expected.grad)
     for name, expected in theirs.named_buffers():
         assert_close(getattr(ours, name), expected)
+
+
+COMPLEX = {"Linear": ((4, 3), (2, 4)), "Conv2d": ((2, 3, 2), (1, 2, 3, 3)), "GRU": ((4, 3), (5, 4))}
+
+
+@pytest.mark.parametrize("kind", COMPLEX)
+def test_a_complex_module_is_drawn_and_trained_as_pytorchs(kind: str) -> None:
+    sizes, shape = COMPLEX[kind]
+    ours = getattr(nn, kind)(*sizes, dtype=tg.complex128)
+    theirs = getattr(torch.nn, kind)(*sizes, dtype=torch.complex128)
+    bound = 1 / np.sqrt(3 if kind == "GRU" else next(ours.parameters())[0].size)
+    for drawn in (p.detach().numpy() for p in ours.parameters()):
+        assert (np.abs([drawn.real, drawn.imag]) < bound).all()
+        assert drawn.imag.any()
+    theirs.load_state_dict({n: torch.tensor(v.numpy()) for n, v in ours.state_dict().items()})
+    x = normal(*shape) + 1j * normal(*shape)
+    mine, other = tg.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+    a, b = ours(mine), theirs(other)
+    a, b = (a[0], b[0]) if kind == "GRU" else (a, b)
+    assert_close(a, b)
+    tg.abs(a).sum().backward()
+    b.abs().sum().backward()
+    assert_close(mine.grad, other.grad)
+    for p, q in zip(ours.parameters(), theirs.parameters()):
+        assert_close(p.grad, q.grad)

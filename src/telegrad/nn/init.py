@@ -75,7 +75,11 @@ def ones_(tensor: Tensor) -> Tensor:
 def uniform_(
     tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """All values from `a` to `b` equally likely."""
+    """All values from `a` to `b` equally likely; of complex ones both parts."""
+    if tensor.dtype.kind == "c":
+        part = tensor.array.real.dtype
+        pairs = rand((*tensor.shape, 2), generator=generator, dtype=part) * (b - a) + a
+        return _fill(tensor, pairs.numpy().view(tensor.dtype)[..., 0])
     drawn = rand(tensor.shape, generator=generator, dtype=tensor.dtype)
     return _fill(tensor, drawn * (b - a) + a)
 

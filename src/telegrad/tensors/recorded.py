@@ -192,7 +192,10 @@ def _server(cotangent: Cotangent) -> Any:
 
 
 def _conjugate(xp: Any, g: Cotangent) -> Cotangent:
-    return Bundle(map(xp.conj, g)) if type(g) is Bundle else xp.conj(g)
+    if type(g) is not Bundle:
+        return xp.conj(g)
+    # None is a gap: a result that nothing was computed from.
+    return Bundle(each if each is None else xp.conj(each) for each in g)
 
 
 _ndarray = np.ndarray
