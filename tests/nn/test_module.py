@@ -352,3 +352,4 @@ def test_sizes_may_be_numpys_integers() -> None:
     classes = np.array([0, 2, 1]).max() + 1
     assert nn.Linear(2, classes).weight.shape == (3, 2)
     assert nn.Conv2d(1, classes, classes)(tg.ones((1, 1, 4, 4))).shape == (1, 3, 2, 2)
+    assert nn.LayerNorm(classes).normalized_shape == (3,)

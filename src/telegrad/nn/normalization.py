@@ -32,8 +32,8 @@ class LayerNorm(Module):
     ) -> None:
         super().__init__()
         check_device(device)
-        if isinstance(normalized_shape, int):
-            normalized_shape = (normalized_shape,)
+        if isinstance(normalized_shape, (int, np.integer)):
+            normalized_shape = (int(normalized_shape),)
         self.normalized_shape = tuple(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
