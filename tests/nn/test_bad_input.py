@@ -242,3 +242,23 @@ def test_self_attention_refuses_a_mask_of_integers_instead_of_adding_it(name: st
     mask = tg.tensor(np.ones((3, 3), np.uint8))
     with pytest.raises(DTypeError, match=r"real numbers, got uint8; .* write mask != 0"):
         nn.MultiheadAttention(4, 2)(x, x, x, **{name: mask})
+
+
+COMPLEX: dict[str, Callable[[Any], Any]] = {
+    "layer_norm": nn.LayerNorm(2),
+    "batch_norm": nn.BatchNorm2d(2),
+    "max_pool2d": nn.MaxPool2d(1),
+    "MultiheadAttention": lambda x: nn.MultiheadAttention(2, 1)(*[x[0, 0]] * 3),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_layers_that_need_an_order_or_a_variance_refuse_complex_numbers(name: str) -> None:
+    with pytest.raises(DTypeError, match=f"real numbers in {name}, got complex64"):
+        COMPLEX[name](tg.ones((2, 2, 2, 2), dtype=tg.complex64))
+
+
+@pytest.mark.parametrize("layer", [nn.Conv2d(2, 2, 1), nn.LayerNorm(2), nn.BatchNorm2d(2)])
+def test_images_of_integers_are_refused_instead_of_becoming_float64(layer: nn.Module) -> None:
+    with pytest.raises(DTypeError, match=r"numbers .*, got uint8; use .*to\(telegrad.float32\)"):
+        layer(tg.ones((2, 2, 2, 2), dtype=tg.uint8))

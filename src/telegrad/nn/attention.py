@@ -11,7 +11,7 @@ from telegrad.nn.functional.attention import attention_weights, blind_queries, c
 from telegrad.nn.linear import Linear
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
-from telegrad.ops.arguments import check_device
+from telegrad.ops.arguments import check_device, check_real
 from telegrad.ops.filling import empty, zeros
 from telegrad.ops.products import matmul
 from telegrad.ops.random import Generator
@@ -136,6 +136,7 @@ class MultiheadAttention(Module):
         if same and self.in_proj_weight is not None and plain and not drops:
             # One product for all three, and one row for the rest.
             packed = functional.linear(query, self.in_proj_weight, self.in_proj_bias)
+            check_real(packed, "MultiheadAttention")
             packed = reshape(packed, (*query.shape[:2], 3, self.num_heads, width))
             scale = 1 / math.sqrt(width)
             raw = None if mask is None else mask.array

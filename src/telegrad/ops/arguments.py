@@ -21,6 +21,7 @@ __all__ = [
     "as_tensor",
     "check_device",
     "check_keepdims",
+    "check_real",
     "normalized_axes",
     "normalized_axis",
     "promoted",
@@ -60,6 +61,15 @@ def check_device(device: Any) -> None:
     if device is not None and str(device) != "cpu":
         raise DeviceError(
             f"expected the device 'cpu', where new tensors are made, got {device!r}: leave it out"
+        )
+
+
+def check_real(x: Tensor, name: str) -> None:
+    """Raises unless `x` has a real floating dtype."""
+    if x.dtype.kind != "f":
+        raise DTypeError(
+            f"expected real numbers in {name}, got {x.dtype}; "
+            + ("take real(x) or abs(x)" if x.dtype.kind == "c" else "use x.to(telegrad.float32)")
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.errors import ShapeError, UsageError
+from telegrad.ops.arguments import check_real
 from telegrad.ops.shaping import reshape
 from telegrad.rules.normalization import LAYER_NORM, NORMALIZE
 from telegrad.tensors import Tensor, apply_several
@@ -21,6 +22,7 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """The last axes brought to mean 0 and variance 1, then scaled and shifted."""
+    check_real(input, "layer_norm")
     shape = tuple(normalized_shape)
     if input.shape[input.ndim - len(shape) :] != shape or not shape:
         raise ShapeError(
@@ -54,6 +56,7 @@ def batch_norm(
     In training by the batch's own mean and variance, which move the running ones by `momentum`;
     otherwise by the running ones.
     """
+    check_real(input, "batch_norm")
     if input.ndim < 2:
         raise ShapeError(f"expected axes (item, channel, …) in batch_norm, got {input.shape}")
     channels = input.shape[1]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.arrays.placement import bordered_shape
-from telegrad.errors import ShapeError, UsageError
+from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.nn.functional.convolution import pair
 from telegrad.rules.pooling import POOL_MAX, POOL_SUM
 from telegrad.tensors import Tensor, apply, apply_several, wrap
@@ -24,6 +24,10 @@ def max_pool2d(
     """The largest element of each window; of equal ones the first receives the gradient."""
     if input.ndim == 3:
         return max_pool2d(input[None], kernel_size, stride, padding, dilation, ceil_mode)[0]
+    if input.dtype.kind == "c":
+        raise DTypeError(
+            f"expected real numbers in max_pool2d, got {input.dtype}, which has no order"
+        )
     how = _windows("max_pool2d", input, kernel_size, stride, padding, dilation, ceil_mode)
     return apply_several(POOL_MAX, input, **how)[0]
 
