@@ -249,6 +249,14 @@ def test_a_worker_killed_by_a_signal_gives_the_shells_code(script: Script) -> No
     assert run("--workers", "ps,other", path).returncode == 128 + signal.SIGKILL
 
 
+def test_a_worker_that_fails_last_is_named_too(script: Script) -> None:
+    done = run(
+        "--workers", "only", script("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    )
+    assert done.returncode == 128 + signal.SIGKILL
+    assert done.stderr == "[telegrad] only ended with exit code 137\n"
+
+
 def test_a_worker_that_ends_well_leaves_the_others_running(script: Script) -> None:
     path = script(
         """

@@ -174,9 +174,14 @@ class Launcher:
             if code is None or code == 0 or self._exit_code:
                 continue
             self._exit_code = code
-            # Workers that were told to end by a signal are leaving already, each in its own way.
-            if self._kill_at is None and not all(other.has_ended for other in self._workers):
-                self._output.say(f"{worker.name} ended with exit code {code}: ending the others")
+            if self._kill_at is not None:
+                # Told to end by a signal, they are leaving already, each in its own way.
+                continue
+            said = f"{worker.name} ended with exit code {code}"
+            if all(other.has_ended for other in self._workers):
+                self._output.say(said)
+            else:
+                self._output.say(f"{said}: ending the others")
                 self._end_all()
 
     def _end_all(self) -> None:
