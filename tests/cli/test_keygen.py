@@ -93,6 +93,16 @@ def test_a_lifetime_of_no_days_is_refused(
     assert "--days of at least 1" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("days", ["9999999", "99999999999999999999"])
+def test_a_lifetime_beyond_all_dates_is_refused_and_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], days: str
+) -> None:
+    place = tmp_path / "cluster"
+    assert main(["keygen", str(place), "--workers", "a", "--days", days]) == 2
+    assert f"that end before the year 10000, got {days}" in capsys.readouterr().err
+    assert not place.exists()
+
+
 def test_without_cryptography_the_error_says_what_to_install(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

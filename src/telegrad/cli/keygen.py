@@ -28,6 +28,12 @@ def _execute(arguments: argparse.Namespace) -> int:
             "minting certificates needs the package cryptography: pip install cryptography"
         ) from None
     now = datetime.datetime.now(datetime.UTC)
+    try:
+        now + datetime.timedelta(days=arguments.days)
+    except OverflowError:
+        raise UsageError(
+            f"expected --days that end before the year 10000, got {arguments.days}"
+        ) from None
     made = mint(arguments.directory, worker_names(arguments.workers), now=now, days=arguments.days)
     for place in made:
         print(f"{place}: copy it to the machine of {place.name}, readable by its user alone")
