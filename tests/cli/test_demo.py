@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -72,6 +73,25 @@ def test_the_exit_code_says_whether_the_goal_was_met(
     assert demo.main(epochs=1, out=tmp_path / "made" / "here") == code
     assert (tmp_path / "made" / "here" / "loss.svg").exists()
     assert ("expected at least 95%" in capsys.readouterr().out) == bool(code)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("end", ["Ctrl-C", "closed pipe"])
+def test_a_run_that_is_cut_off_ends_without_a_traceback(tmp_path, end):
+    command = [sys.executable, "-m", "telegrad", "demo", "--epochs", "5000", "--out", str(tmp_path)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as running:
+        try:
+            while not running.stdout.readline().startswith("step"):
+                assert running.poll() is None
+            if end == "Ctrl-C":
+                running.send_signal(signal.SIGINT)
+            else:
+                running.stdout.close()
+            assert running.wait(timeout=30) == (130 if end == "Ctrl-C" else 1)
+            assert running.stderr.read() == ""
+        finally:
+            running.kill()
 
 
 def test_no_epochs_are_refused_before_anything_starts(capsys):

@@ -103,6 +103,14 @@ def test_a_lifetime_beyond_all_dates_is_refused_and_leaves_nothing(
     assert not place.exists()
 
 
+def test_a_place_that_can_not_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["keygen", str(tmp_path / "file"), "--workers", "a"]) == 2
+    assert capsys.readouterr().err == f"telegrad: Not a directory: {tmp_path}/file/authority\n"
+
+
 def test_without_cryptography_the_error_says_what_to_install(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """The command line. A subcommand is a row of `COMMANDS`; what it does lives in its own file."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -18,6 +19,9 @@ COMMANDS: tuple[Command, ...] = (RUN, KEYGEN, DEMO)
 
 # The exit code of a command that was misused, as argparse gives it.
 _MISUSED = 2
+# As a shell tells of a command that Ctrl-C ended.
+_INTERRUPTED = 130
+_UNREAD = 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,4 +43,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(arguments.execute(arguments))
     except TelegradError as error:
         print(f"telegrad: {error}", file=sys.stderr)
+        return _MISUSED
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone; what is left of it must not fail once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _UNREAD
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"telegrad: {error.strerror}: {error.filename}", file=sys.stderr)
         return _MISUSED
