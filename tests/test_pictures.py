@@ -162,6 +162,19 @@ def test_very_large_and_very_small_values_are_drawn_inside_the_frame_or_left_out
     assert all(44 <= y <= 352 for each in points(tree) for _, y in each)
 
 
+@pytest.mark.parametrize(
+    ("line", "labels"),
+    [
+        ([2.3021, 2.3029], ["2.3022", "2.3024", "2.3026", "2.3028"]),
+        ([1233.0, 1242.5], ["1234", "1236", "1238", "1240", "1242"]),
+        ([0.9984, 1.0001], ["0.9985", "0.999", "0.9995", "1"]),
+    ],
+)
+@pytest.mark.parametrize("log_y", [False, True])
+def test_close_values_have_labels_with_enough_digits(line, labels, log_y):
+    assert texts(chart({"line": line}, log_y=log_y))[1 : 1 + len(labels)] == labels
+
+
 def test_small_differences_between_small_values_show():
     ((first, second),) = points(chart({"line": [1e-15, 3e-15]}))
     assert first[1] - second[1] > 300

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from telegrad.pictures.writing import shortened, written
 
@@ -50,12 +50,12 @@ def line_chart(
         f'<text x="{_WIDTH / 2}" y="24" text-anchor="middle" font-size="15">'
         f"{written(title)}</text>",
     ]
-    for tick in _log_ticks(low, high) if log_y else _ticks(low, high):
+    ticks = _log_ticks(low, high) if log_y else _ticks(low, high)
+    for tick, label in zip(ticks, _labels([10**tick for tick in ticks] if log_y else ticks)):
         y = _TOP + (_HEIGHT - _TOP - _BOTTOM) * (high - tick) / (high - low)
-        value = 10**tick if log_y else tick
         parts.append(
             f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>'
-            f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:.3g}</text>'
+            f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
         )
     for step in _steps(longest):
         x = at(step - 1, 10**low if log_y else low)[0]
@@ -112,6 +112,17 @@ def _ticks(low: float, high: float) -> list[float]:
     step = next(s * size for s in (1, 2, 5, 10) if s * size >= rough)
     first = math.ceil(low / step)
     return [i * step for i in range(first, math.floor(high / step) + 1)]
+
+
+def _labels(values: Sequence[float]) -> list[str]:
+    """Rising values in three digits each, or in more, up to seven, if they are close."""
+    gap = min((after - before for before, after in pairwise(values)), default=math.inf)
+    texts: list[str] = []
+    for digits in range(3, 8):
+        texts = [f"{value:.{digits}g}" for value in values]
+        if all(abs(float(text) - value) < gap / 100 for text, value in zip(texts, values)):
+            break
+    return texts
 
 
 def _steps(count: int) -> list[int]:
