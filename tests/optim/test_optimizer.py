@@ -295,6 +295,27 @@ def test_a_state_of_another_model_is_refused_and_changes_nothing() -> None:
     assert not mine.state
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("exp_avg", None, "numbers as exp_avg .*, got NoneType"),
+        ("exp_avg", "1.0", "numbers as exp_avg .*, got str"),
+        ("step", None, "numbers as step .*, got NoneType"),
+        ("step", -1.0, "0 or more, as step, got -1.0"),
+        ("step", np.nan, "0 or more, as step, got nan"),
+    ],
+)
+def test_a_state_that_is_damaged_is_refused_when_it_is_loaded_and_not_in_the_middle_of_a_step(
+    name: str, value: Any, message: str
+) -> None:
+    state = stepped(optim.Adam).state_dict()
+    state["state"][0][name] = value
+    mine = optim.Adam([parameter(2)])
+    with pytest.raises(UsageError, match=message):
+        mine.load_state_dict(state)
+    assert not mine.state
+
+
 def stepped(kind: Any, **options: Any) -> Any:
     p = parameter(2)
     optimizer = kind([p], **options)

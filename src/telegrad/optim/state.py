@@ -4,6 +4,7 @@
 A state is checked as a whole before anything is changed.
 """
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,10 @@ def restore_state(optimizer: "Optimizer", state_dict: Mapping[str, Any]) -> None
         if p is None:
             raise UsageError(f"expected positions of parameters in the state, got {position}")
         _check_names(optimizer, kept, by_parameter[p])
-        restored[p] = {name: _kept(name, value, p) for name, value in kept.items()}
+        restored[p] = {
+            name: None if value is None and name in optimizer.made_later else _kept(name, value, p)
+            for name, value in kept.items()
+        }
     optimizer.state = restored
     for group, options in zip(optimizer.param_groups, chosen):
         group.update(options)
@@ -113,11 +117,15 @@ def _check_names(optimizer: "Optimizer", kept: Mapping[str, Any], group: dict[st
 
 
 def _kept(name: str, value: Any, p: Tensor) -> Any:
-    if value is None:
-        return None
     array = np.asarray(value.array if isinstance(value, Tensor) else value)
+    if array.dtype.kind not in "biufc":
+        raise UsageError(
+            f"expected numbers as {name} in the state of a parameter, got {type(value).__name__}"
+        )
     if name == "step":
-        return int(array)
+        if array.size != 1 or not 0 <= array.item() < math.inf:
+            raise UsageError(f"expected a number of steps, 0 or more, as step, got {value}")
+        return int(array.item())
     if array.shape != p.shape:
         raise ShapeError(
             f"expected {name} of shape {p.shape} in the state of a parameter of that shape, got "
