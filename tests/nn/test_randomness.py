@@ -177,6 +177,9 @@ def test_clipping_refuses_what_is_not_finite_if_asked() -> None:
     assert nn.utils.clip_grad_norm_([nn.Parameter(np.zeros(2))], 1.0).item() == 0.0
     with pytest.raises(UsageError, match="norm_type"):
         nn.utils.clip_grad_norm_([p], 1.0, norm_type=-1)
+    for bound in (-1.0, np.nan):
+        with pytest.raises(UsageError, match=f"max_norm of 0 or more .* got {bound}"):
+            nn.utils.clip_grad_norm_([p], bound)
     with pytest.raises(UsageError, match=r"got Sequential; pass its parameters\(\)"):
         nn.utils.clip_grad_norm_(nn.Sequential(nn.Linear(1, 1)), 1.0)  # type: ignore[arg-type]
 

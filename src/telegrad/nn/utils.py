@@ -30,6 +30,8 @@ def clip_grad_norm_(
             f"expected parameters to clip the gradients of, got {type(parameters).__name__}; pass "
             "its parameters()"
         )
+    if not max_norm >= 0:
+        raise UsageError(f"expected max_norm of 0 or more in clip_grad_norm_, got {max_norm}")
     chosen = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     order = float(norm_type)
     if order <= 0:
