@@ -242,6 +242,15 @@ def test_a_parameter_is_not_replaced_by_something_else() -> None:
         block.count = 3  # type: ignore[assignment]
 
 
+def test_a_module_is_not_replaced_by_what_it_gives() -> None:
+    block = Block()
+    with pytest.raises(UsageError, match=r"Module or None as 'first' of Block, got Tensor"):
+        block.first = block.first(tg.ones((1, 2)))
+    block.first = nn.Linear(2, 3, bias=False)
+    block.rest = None  # type: ignore[assignment]
+    assert list(block.state_dict()) == ["scale", "count", "first.weight"]
+
+
 def test_a_parameter_in_the_place_of_a_buffer_is_a_parameter_alone() -> None:
     module = nn.Module()
     module.register_buffer("scale", tg.ones(2))

@@ -76,6 +76,11 @@ class Module:
                 f"{type(value).__name__}; wrap it in nn.Parameter, or change the value in "
                 "place with copy_ under no_grad"
             )
+        if isinstance(old, Module) and value is not None and not isinstance(value, Module):
+            raise UsageError(
+                f"expected a Module or None as {name!r} of {type(self).__name__}, got "
+                f"{type(value).__name__}; give it another name, or delete the module first"
+            )
         if self._buffer_names is not None and name in self._buffer_names:
             if isinstance(value, Parameter):
                 del self._buffer_names[name]
