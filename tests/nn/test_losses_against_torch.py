@@ -204,3 +204,8 @@ def test_weights_of_classes_that_are_differentiated_are_refused_as_in_pytorch(na
             ours[2].detach(),
             tg.ones(3).to("float64"),
         )
+
+
+def test_a_huber_loss_that_is_never_straight_has_a_gradient() -> None:
+    loss = nn.HuberLoss(delta=np.inf), torch.nn.HuberLoss(delta=np.inf)
+    assert_twins(*loss, np.array([1.0, -3.0]), np.array([0.5, 2.0]))

@@ -1,5 +1,6 @@
 """Losses: how far a prediction is from its target, as one number unless told otherwise."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,8 @@ def huber_loss(
         raise UsageError(f"expected a positive delta in huber_loss, got {delta}")
     _check_equal("huber_loss", input, target)
     difference = input - target
+    if delta == math.inf:
+        return reduced(difference * difference * 0.5, reduction)
     size = absolute(difference)
     inside = size < delta
     # Zero where it is not used: the slope there, 0 times an infinite difference, would be NaN.
