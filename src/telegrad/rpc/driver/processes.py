@@ -8,7 +8,13 @@ __all__ = ["has_ended"]
 
 def has_ended(pid: int) -> bool:
     """Say whether the process is certainly gone; a zombie is. False where it can't be known."""
-    if not sys.platform.startswith("linux") or not os.path.isdir("/proc/self"):
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        if os.readlink("/proc/self") != str(os.getpid()):
+            # /proc is that of another PID namespace, whose numbers mean others.
+            return False
+    except OSError:
         return False
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:

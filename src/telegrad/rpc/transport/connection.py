@@ -123,7 +123,8 @@ class PlainConnection(Connection):
         )
         self.same_host = channel is not None
         process = peer_process(sock)
-        self.peer_pid = process[0] if process else None
+        # Of a process in a PID namespace that is not seen from here, the number is 0.
+        self.peer_pid = (process[0] or None) if process else None
 
     def fileno(self) -> int:
         return self._socket.fileno()
