@@ -201,37 +201,56 @@ class Worker:
             # A send was interrupted, and whoever made it is about to say so: of what the old path
             # has counted nothing may be left when there is a new one.
             self.endpoint_lost(endpoint, ConnectionAbortedError("a send was interrupted"))
-        with peer.dialling:
-            if peer.outgoing is not None and not peer.outgoing.closed:
-                return peer.outgoing
-            if not peer.address:
-                raise WorkerLost(f"it is not known where worker {peer.info.name!r} listens")
-            timeout = min(max(0.01, deadline - self.host.now()), _LONGEST_DIAL)
-            try:
-                endpoint = self.host.dial(peer.info, peer.address, timeout)
-            except WorkerLost as error:
-                if self.host.now() < deadline:
-                    raise
+        turn, is_ours = peer.dialling, None
+        try:
+            left = min(max(0.0, deadline - self.host.now()), threading.TIMEOUT_MAX)
+            is_ours = turn.acquire(timeout=left)
+            if not is_ours:
                 raise CallTimeout(
-                    f"worker {peer.info.name!r} could not be reached before the deadline: {error}"
-                ) from error
-            try:
-                endpoint.send(frames.HELLO, 0, 0, 0, _encode_hello((self.id, self.address)))
-            except (OSError, EOFError) as error:
-                self.host.ended(endpoint)
-                raise self._loss(peer.info, error, error) from error
-            endpoint.accept = self.references.acceptor(endpoint)
-            with self.peers.lock:
-                if endpoint.peer.incarnation != peer.info.incarnation:
-                    self.peers.add(endpoint.peer, peer.address)
-                # One that has ended meanwhile is not entered: its loss was told as nobody's.
-                if not (self.closed or endpoint.closed):
-                    peer.outgoing = endpoint
-                    peer.lost = None
-            if self.closed:
-                self.host.ended(endpoint)
-                self.find(peer.info)
+                    f"worker {peer.info.name!r} could not be reached before the deadline: it is "
+                    "still being dialled for another call"
+                )
+            endpoint = self._dial(peer, deadline)
+        finally:
+            if is_ours:
+                turn.release()
+            elif is_ours is None:
+                # Ctrl-C just when it was asked for: nobody knows whose it is. Better two that dial.
+                peer.dialling = threading.Lock()
         self.host.rouse(endpoint.next_tick)
+        return endpoint
+
+    def _dial(self, peer: Peer, deadline: float) -> Endpoint:
+        """Open the path for requests to the peer, unless somebody just has."""
+        if peer.outgoing is not None and not peer.outgoing.closed:
+            return peer.outgoing
+        if not peer.address:
+            raise WorkerLost(f"it is not known where worker {peer.info.name!r} listens")
+        timeout = min(max(0.01, deadline - self.host.now()), _LONGEST_DIAL)
+        try:
+            endpoint = self.host.dial(peer.info, peer.address, timeout)
+        except WorkerLost as error:
+            if self.host.now() < deadline:
+                raise
+            raise CallTimeout(
+                f"worker {peer.info.name!r} could not be reached before the deadline: {error}"
+            ) from error
+        try:
+            endpoint.send(frames.HELLO, 0, 0, 0, _encode_hello((self.id, self.address)))
+        except (OSError, EOFError) as error:
+            self.host.ended(endpoint)
+            raise self._loss(peer.info, error, error) from error
+        endpoint.accept = self.references.acceptor(endpoint)
+        with self.peers.lock:
+            if endpoint.peer.incarnation != peer.info.incarnation:
+                self.peers.add(endpoint.peer, peer.address)
+            # One that has ended meanwhile is not entered: its loss was told as nobody's.
+            if not (self.closed or endpoint.closed):
+                peer.outgoing = endpoint
+                peer.lost = None
+        if self.closed:
+            self.host.ended(endpoint)
+            self.find(peer.info)
         return endpoint
 
     def accepted(self, endpoint: Endpoint) -> None:
