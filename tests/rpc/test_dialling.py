@@ -1,16 +1,19 @@
 """Dialling a peer that does not answer: nobody waits for it longer than its own deadline."""
 
+import contextlib
 import socket
 import threading
+from collections.abc import Iterator
 
 import pytest
-from tests.rpc.connected import PATIENCE
+from tests.rpc.connected import PATIENCE, hosting, identities
 
 from telegrad.errors import CallTimeout, WorkerLost
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.starting import start_worker
+from telegrad.rpc.transport import connect
 
 
 def test_a_call_does_not_wait_beyond_its_deadline_for_anothers_dialling() -> None:
@@ -36,3 +39,30 @@ def test_a_call_does_not_wait_beyond_its_deadline_for_anothers_dialling() -> Non
             patient.join(PATIENCE)
             a.close()
     assert len(failed) == 1
+
+
+@contextlib.contextmanager
+def swallowing(host: str, port: int) -> Iterator[None]:
+    """Listen with a queue that is full: the kernel drops what comes, as a firewall does."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(socket.create_server((host, port), backlog=0))
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex((host, port))
+        yield
+
+
+def test_an_address_that_swallows_all_leaves_time_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ps, trainer = identities()
+    with hosting("tcp://127.0.0.1:0", ps) as host:
+        port = int(host.address.rpartition(":")[2])
+        hosts = ("127.0.0.2", "127.0.0.1")
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, port)) for address in hosts]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        with swallowing("127.0.0.2", port):
+            connection = connect(f"tcp://both:{port}", identity=trainer, expect="ps", timeout=1.0)
+            connection.close()
+            host.accept().close()

@@ -74,12 +74,15 @@ def _begin(address: Address, identity: Identity, expect: str | None, timeout: fl
     credentials = identity.credentials_for(address)
     deadline = time.monotonic() + timeout
     unreachable = _Unreachable("it has no address", is_busy=False)
-    for family, where in address.resolve():
+    found = address.resolve()
+    for index, (family, where) in enumerate(found):
         sock: socket.socket | None = None
         try:
             # Fails where the kernel lacks the family: a name may have addresses of another.
             sock = socket.socket(family, socket.SOCK_STREAM)
-            sock.settimeout(max(_FIRST_PAUSE, deadline - time.monotonic()))
+            # One that swallows what is sent to it leaves the others their share of the time.
+            share = (deadline - time.monotonic()) / (len(found) - index)
+            sock.settimeout(max(_FIRST_PAUSE, share))
             sock.connect(where)
             if _met_itself(sock):
                 raise ConnectionRefusedError("nobody listens there")
