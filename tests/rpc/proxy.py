@@ -74,5 +74,6 @@ class Proxy:
                 sink.sendall(data)
                 if self._pause:
                     time.sleep(self._pause)
+        self._open.wait()
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)

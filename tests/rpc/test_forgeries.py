@@ -36,7 +36,7 @@ def path(frm, to):
 @pytest.mark.parametrize("number", [1, 2, UNKNOWN_ID, UNKNOWN_ID + 1, -1])
 def test_a_peer_that_greets_with_an_id_that_is_not_its_own_is_cut_off(trio, caplog, number):
     a, b, c = trio
-    path(a, "b").send(HELLO, 0, 0, 0, encode((number, a.address)))
+    path(a, "b").send(HELLO, 0, 0, 0, encode((number, a.address, 1, 0)))
     assert eventually(lambda: f"'a' says that it is worker {number}" in caplog.text)
     assert b.rpc_sync(2, simulated.who) == "c"
     assert b.rpc_sync(1, simulated.who) == "b"
@@ -45,7 +45,9 @@ def test_a_peer_that_greets_with_an_id_that_is_not_its_own_is_cut_off(trio, capl
 
 def test_a_greeting_that_is_no_text_ends_the_connection(trio, caplog):
     a, _, c = trio
-    path(a, "b").send(HELLO, 0, 0, 0, encode((0, "????")).replace(b"????", b"\xff\xfe\xfd\xfc"))
+    path(a, "b").send(
+        HELLO, 0, 0, 0, encode((0, "????", 1, 0)).replace(b"????", b"\xff\xfe\xfd\xfc")
+    )
     assert eventually(lambda: "a malformed greeting came" in caplog.text)
     assert c.rpc_sync("b", simulated.who) == "b"
 

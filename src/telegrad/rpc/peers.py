@@ -16,7 +16,8 @@ class Peer(msgspec.Struct):
 
     `outgoing` carries this side's requests; `incoming` are the endpoints of the peer's. `lost` is
     why it can't be reached at the moment, if that is known. `dialling` is held by who dials it, so
-    that it is done once.
+    that it is done once. `opened` counts the paths that were opened to it; of those that this
+    incarnation of it opened, all up to the `given_up`-th have ended here.
     """
 
     info: WorkerInfo
@@ -24,6 +25,8 @@ class Peer(msgspec.Struct):
     outgoing: Endpoint | None = None
     incoming: list[Endpoint] = msgspec.field(default_factory=list)
     lost: BaseException | None = None
+    opened: int = 0
+    given_up: int = 0
     dialling: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     def endpoints(self) -> list[Endpoint]:
@@ -50,6 +53,8 @@ class Peers:
                 peer = self.by_name[info.name] = Peer(info, address)
             else:
                 self._by_id.pop(peer.info.id, None)
+                if peer.info.incarnation != info.incarnation:
+                    peer.given_up = 0
                 peer.info, peer.address = info, address or peer.address
             if info.id != UNKNOWN_ID:
                 self._by_id[info.id] = peer

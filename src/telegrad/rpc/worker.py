@@ -50,7 +50,7 @@ __all__ = ["Worker"]
 _log = logging.getLogger("telegrad.rpc")
 _LONGEST_DIAL: Final = 10.0
 _encode_hello = msgspec.msgpack.Encoder().encode
-_decode_hello = msgspec.msgpack.Decoder(tuple[int, str]).decode
+_decode_hello = msgspec.msgpack.Decoder(tuple[int, str, int, int]).decode
 
 
 class Worker:
@@ -235,8 +235,13 @@ class Worker:
             raise CallTimeout(
                 f"worker {peer.info.name!r} could not be reached before the deadline: {error}"
             ) from error
+        with self.peers.lock:
+            endpoint.place = peer.opened = peer.opened + 1
+            is_known = endpoint.peer.incarnation == peer.info.incarnation
+            given_up = peer.given_up if is_known else 0
+        hello = _encode_hello((self.id, self.address, endpoint.place, given_up))
         try:
-            endpoint.send(frames.HELLO, 0, 0, 0, _encode_hello((self.id, self.address)))
+            endpoint.send(frames.HELLO, 0, 0, 0, hello)
         except (OSError, EOFError) as error:
             self.host.ended(endpoint)
             raise self._loss(peer.info, error, error) from error
@@ -271,6 +276,7 @@ class Worker:
         with self.peers.lock:
             self.peers.add(endpoint.peer, peer.address)
             if not self.closed:
+                endpoint.is_new = True
                 peer.incoming.append(endpoint)
                 peer.lost = None
         if self.closed:
@@ -280,9 +286,9 @@ class Worker:
         self.host.rouse(endpoint.next_tick)
 
     def greeted(self, endpoint: Endpoint, header: bytes | bytearray) -> None:
-        """A peer says who it is and where it listens."""
+        """A peer says who it is, where it listens, and which of the paths to it it has given up."""
         try:
-            number, address = _decode_hello(header)
+            number, address, place, given_up = _decode_hello(header)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ProtocolViolation(f"a malformed greeting came: {error}") from error
         name = endpoint.peer.name
@@ -293,10 +299,20 @@ class Worker:
                 f"{name!r} says that it is worker {number}, which is {holder!r}"
             )
         endpoint.peer = WorkerInfo(name, number, endpoint.peer.incarnation)
-        self.peers.add(endpoint.peer, address)
+        peer = self.peers.add(endpoint.peer, address)
+        endpoint.place = place
+        stale = peer.outgoing
+        if endpoint.is_new and stale is not None and stale.place <= given_up:
+            # Its end may come late, or never; it was before this path was opened.
+            self.endpoint_lost(stale, ConnectionError("it opened a new connection"))
+        endpoint.is_new = False
 
     def endpoint_lost(self, endpoint: Endpoint, cause: BaseException) -> None:
-        """A path broke: its peer is lost, as far as this worker can tell."""
+        """A path broke: its peer is lost, as far as this worker can tell.
+
+        All its paths end together, but one that is new: if the peer opened it after it had given up
+        the others, it stays, and if it was before, its end is about to come, too.
+        """
         forget_frames(cause)
         reason = cause if str(cause) else type(cause).__name__
         error = self._loss(endpoint.peer, reason, cause)
@@ -305,9 +321,13 @@ class Worker:
             peer = self.peers.get(endpoint.peer.name)
             endpoints = [] if peer is None else peer.endpoints()
             if peer is not None and endpoint in endpoints:
+                new = [each for each in peer.incoming if each.is_new and each is not endpoint]
+                endpoints = [each for each in endpoints if each not in new]
+                ended = [each.place for each in peer.incoming if each not in new]
+                peer.given_up = max([peer.given_up, *ended])
                 peer.outgoing = None
-                peer.incoming = []
-                peer.lost = cause
+                peer.incoming = new
+                peer.lost = None if new else cause
                 if not self.closed:
                     # In one step: once the peer has been met anew, what it counts is to stay.
                     finish = self.references.peer_lost(endpoint.peer, error, endpoints)

@@ -64,7 +64,7 @@ ACK: Final = 6  # the NOTICE of that id has come
 PING: Final = 7
 PONG: Final = 8
 BYE: Final = 9  # this worker leaves on purpose
-HELLO: Final = 10  # who dialled, and where it listens
+HELLO: Final = 10  # who dialled, where it listens, which paths it gave up
 KINDS: Final = range(CALL, HELLO + 1)  # on the wire
 
 # Flags.
