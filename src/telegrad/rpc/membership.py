@@ -144,6 +144,10 @@ class Membership:
 
     def _on_leave(self, request: ServiceRequest) -> None:
         with self._lock:
+            for peer in self.worker.peers.all():
+                if peer.lost is None:
+                    # Perhaps it was: the network had been cut, and they have met again.
+                    self._leaving.returned(peer.info.name)
             ended = self._leaving.report(request.frm.name, int(request.header), request.reply)
         self._answer(ended)
 

@@ -1,0 +1,52 @@
+"""Workers that met at rank 0, and lose and find each other again before they leave."""
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.rpc import simulated
+from tests.rpc.connected import PATIENCE
+from tests.rpc.neighbours import eventually
+
+from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.membership import Membership
+from telegrad.rpc.options import Options
+from telegrad.rpc.rendezvous import Meeting
+from telegrad.rpc.transport import PrivateDirectory
+
+
+@contextlib.contextmanager
+def members(*names):
+    """Yield the memberships of a cluster in one process, rank 0's first, and threads to use."""
+    with PrivateDirectory.make() as directory, ThreadPoolExecutor() as threads:
+        meeting = Meeting(directory.socket_address("meeting"), ClusterKey.fresh())
+        joining = [
+            threads.submit(Membership, name, rank, len(names), Options(), meeting, lambda _: None)
+            for rank, name in enumerate(names)
+        ]
+        with contextlib.ExitStack() as stack:
+            joined = [each.result(PATIENCE) for each in joining]
+            for member in joined:
+                stack.callback(member.close)
+            yield threads, *joined
+
+
+def test_rank_0_waits_for_a_worker_that_it_lost_and_met_again():
+    with members("a", "b") as (threads, a, b):
+        assert a.worker.rpc_sync("b", simulated.who) == "b"
+        a.worker.endpoint_lost(a.worker.peers.get("b").outgoing, ConnectionError("silence"))
+        assert eventually(lambda: b.worker.peers.get("a").lost is not None)
+        assert b.worker.rpc_sync("a", simulated.who) == "a"
+        leaving = threads.submit(a.leave, PATIENCE)
+        assert eventually(lambda: bool(a._leaving._tokens) or leaving.done())
+        assert b.worker.rpc_sync("a", simulated.who) == "a"
+        assert not leaving.done(), "b still works, and calls a"
+        b.leave(PATIENCE)
+        leaving.result(PATIENCE)
+
+
+def test_a_worker_that_stays_lost_is_not_waited_for():
+    with members("a", "b") as (threads, a, b):
+        assert a.worker.rpc_sync("b", simulated.who) == "b"
+        b.close()
+        assert eventually(lambda: a.worker.peers.get("b").lost is not None)
+        threads.submit(a.leave, 10 * PATIENCE).result(PATIENCE)
