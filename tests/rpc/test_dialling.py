@@ -6,14 +6,14 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from tests.rpc.connected import PATIENCE, hosting, identities
+from tests.rpc.connected import PATIENCE, Clock, hosting, identities
 
 from telegrad.errors import CallTimeout, WorkerLost
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.starting import start_worker
-from telegrad.rpc.transport import connect
+from telegrad.rpc.transport import connect, dialling
 
 
 def test_a_call_does_not_wait_beyond_its_deadline_for_anothers_dialling() -> None:
@@ -66,3 +66,26 @@ def test_an_address_that_swallows_all_leaves_time_for_the_next(
             connection = connect(f"tcp://both:{port}", identity=trainer, expect="ps", timeout=1.0)
             connection.close()
             host.accept().close()
+
+
+def test_the_last_of_several_attempts_does_not_outlast_the_patience(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    allowed: list[float] = []
+
+    def wait_in_vain(*_: object) -> None:
+        timeout = allowed[-1]
+        clock.sleep(timeout)
+        raise dialling._Unreachable("timed out", is_busy=False)
+
+    def begin(_address: object, _identity: object, _expect: object, timeout: float) -> None:
+        allowed.append(timeout)
+
+    monkeypatch.setattr(dialling, "time", clock)
+    monkeypatch.setattr(dialling, "_begin", begin)
+    monkeypatch.setattr(dialling, "_open", wait_in_vain)
+    _, trainer = identities()
+    with pytest.raises(WorkerLost, match=r"tried 2 times in 13\.0 s"):
+        connect("tcp://127.0.0.1:1", identity=trainer, timeout=10.0, patience=13.0)
+    assert allowed == [10.0, pytest.approx(2.99)]

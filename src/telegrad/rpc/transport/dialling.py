@@ -43,11 +43,13 @@ def connect(
     wanted = parse_address(address)
     wanted.check()
     began = time.monotonic()
+    end = began + max(patience, timeout)
     pause, attempts = _FIRST_PAUSE, 0
     while True:
         attempts += 1
         try:
-            return _open(_begin(wanted, identity, expect, timeout))
+            left = max(_FIRST_PAUSE, end - time.monotonic())
+            return _open(_begin(wanted, identity, expect, min(timeout, left)))
         except _Unreachable as error:
             waited = time.monotonic() - began
             if waited + pause > (max(patience, timeout) if error.is_busy else patience):
