@@ -15,7 +15,9 @@ from telegrad.distributed import rpc
 from telegrad.errors import PeerError, WorkerLost
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.starting import start_worker
 
+ROLES = (("a", 0), ("b", 1), ("b", 1))
 SCRIPT = """
 import sys
 from telegrad.distributed import rpc
@@ -143,3 +145,30 @@ def test_news_of_another_incarnation_end_what_is_open_with_the_old_one():
         with pytest.raises(WorkerLost, match="worker 'b' was lost: it has started anew"):
             call.wait()
         assert eventually(lambda: lost == [("b", "worker 'b' was lost: it has started anew")])
+
+
+def incarnation() -> int:
+    return rpc.current_worker().info.incarnation
+
+
+def test_one_in_whose_place_another_came_does_not_take_it_back(caplog):
+    """Its network was cut, say, and it was started again elsewhere while it lived on."""
+    key = ClusterKey.fresh()
+    workers = [start_worker(name, id, "tcp://127.0.0.1:0", key) for name, id in ROLES]
+    try:
+        a, before, after = workers
+        a.add_peer(before.info, before.address)
+        before.add_peer(a.info, a.address)
+        assert a.rpc_sync("b", incarnation) == before.info.incarnation
+        assert before.rpc_sync("a", incarnation) == a.info.incarnation
+        a.add_peer(after.info, after.address)
+        under_way = a.rpc_async("b", simulated.never)
+        assert eventually(lambda: before.peers.get("a").lost is not None)
+        with pytest.raises(WorkerLost, match="worker 'a' was lost"):
+            before.rpc_sync("a", incarnation)
+        assert eventually(lambda: "in whose place another has come" in caplog.text)
+        assert a.rpc_sync("b", incarnation) == after.info.incarnation
+        assert not under_way.done(), "nothing was lost"
+    finally:
+        for worker in workers:
+            worker.close()

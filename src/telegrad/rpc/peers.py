@@ -17,7 +17,8 @@ class Peer(msgspec.Struct):
     `outgoing` carries this side's requests; `incoming` are the endpoints of the peer's. `lost` is
     why it can't be reached at the moment, if that is known. `dialling` is held by who dials it, so
     that it is done once. `opened` counts the paths that were opened to it; of those that this
-    incarnation of it opened, all up to the `given_up`-th have ended here.
+    incarnation of it opened, all up to the `given_up`-th have ended here. `past` are the
+    incarnations that others have taken the place of: one that still lives is not met again.
     """
 
     info: WorkerInfo
@@ -27,6 +28,7 @@ class Peer(msgspec.Struct):
     lost: BaseException | None = None
     opened: int = 0
     given_up: int = 0
+    past: set[int] = msgspec.field(default_factory=set)
     dialling: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     def endpoints(self) -> list[Endpoint]:
@@ -55,6 +57,8 @@ class Peers:
                 self._by_id.pop(peer.info.id, None)
                 if peer.info.incarnation != info.incarnation:
                     peer.given_up = 0
+                    peer.past.add(peer.info.incarnation)
+                    peer.past.discard(info.incarnation)
                 peer.info, peer.address = info, address or peer.address
             if info.id != UNKNOWN_ID:
                 self._by_id[info.id] = peer

@@ -266,11 +266,16 @@ class Worker:
             peer = self.peers.get(name)
             if peer is None:
                 peer = self.peers.add(endpoint.peer, "")
+            is_past = endpoint.peer.incarnation in peer.past
             endpoint.peer = WorkerInfo(name, peer.info.id, endpoint.peer.incarnation)
             # A peer dials once. If it dials again it has given the old paths up, or died.
             old = list(peer.incoming)
             if endpoint.peer.incarnation != peer.info.incarnation and peer.outgoing is not None:
                 old.append(peer.outgoing)
+        if is_past:
+            _log.warning("refused worker %r, in whose place another has come since", name)
+            self.host.ended(endpoint)
+            return
         for stale in old:
             self.endpoint_lost(stale, ConnectionError("it opened a new connection"))
         with self.peers.lock:
