@@ -13,7 +13,7 @@ from telegrad.rpc.driver.spinning import Spinning
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.rendezvous import Joining, Rendezvous, join
 from telegrad.rpc.transport import Identity, connect
-from telegrad.rpc.wire.frames import FAILURE, SERVICE, pack
+from telegrad.rpc.wire.frames import FAILURE, PREFIX, SERVICE, pack
 
 KEY = ClusterKey.fresh()
 
@@ -149,6 +149,18 @@ def test_a_joining_that_is_no_text_is_hung_up_on_and_the_others_go_on(place):
     assert len(place.wait(10)) == 3
     first.join(10)
     second.join(10)
+
+
+def test_a_frame_with_arrays_is_not_received(place):
+    connection = connect(place.address, identity=identity("t0"))
+    try:
+        # Agreed on before: what names more is hung up on, and nothing is allocated for it.
+        assert connection.limits.payload_bytes == 0
+        connection.send([PREFIX.pack(SERVICE, 0, 1, 0, 1 << 40, 0, 0)])
+        with pytest.raises(EOFError):
+            FrameReader(connection, Spinning(0.0)).read(time.monotonic() + 10)
+    finally:
+        connection.close()
 
 
 def test_a_worker_that_does_not_read_keeps_nobody_waiting(place):

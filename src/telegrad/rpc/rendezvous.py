@@ -17,6 +17,7 @@ import msgspec
 from telegrad.errors import CallTimeout, ProtocolViolation, UsageError
 from telegrad.rpc.driver.reader import FrameReader
 from telegrad.rpc.driver.spinning import Spinning
+from telegrad.rpc.introduction import Limits
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.tls import Credentials
@@ -26,6 +27,8 @@ from telegrad.rpc.wire.frames import ANSWER, FAILURE, SERVICE, pack
 
 __all__ = ["Joining", "Meeting", "Rendezvous", "join"]
 
+# Nobody brings arrays to a meeting, and what is read here is not counted by a budget.
+_LIMITS: Final = Limits(payload_bytes=0)
 # Seconds for one that takes its time to read an answer.
 _LONGEST_REPLY: Final = 10.0
 
@@ -77,6 +80,7 @@ class Rendezvous:
         self._waiting: dict[str, Connection] = {}
         self._complete = me.world_size == 1
         self._closed = False
+        identity = msgspec.structs.replace(identity, limits=_LIMITS)
         self._listener = listen(address, identity=identity, on_connection=self._accept)
         self.address = self._listener.address
 
