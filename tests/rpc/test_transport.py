@@ -402,6 +402,25 @@ def test_a_family_that_the_kernel_lacks_is_passed_over(monkeypatch: pytest.Monke
         connect(f"tcp://localhost:{port}", identity=trainer, expect="ps").close()
 
 
+def test_a_name_is_listened_at_where_one_of_its_addresses_is_this_machines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    who = mint_cluster(tmp_path / "cluster", "ps", "trainer")
+
+    def find(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        # The first is one of those that documents use.
+        hosts = ("192.0.2.1", "127.0.0.1") if host == "both" else (host,)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (each, port)) for each in hosts]
+
+    monkeypatch.setattr(socket, "getaddrinfo", find)
+    with hosting("tls://both:0", who["ps"]) as host:
+        port = host.address.rpartition(":")[2]
+        connect(f"tls://127.0.0.1:{port}", identity=who["trainer"], expect="ps").close()
+        host.accept().close()
+    with pytest.raises(UsageError, match=r"can't listen at tls://192\.0\.2\.1:0"):
+        listen("tls://192.0.2.1:0", identity=who["ps"], on_connection=print)
+
+
 def test_a_listener_that_comes_late_is_found_by_patience() -> None:
     ps, trainer = identities()
     with socket.socket() as reserved:

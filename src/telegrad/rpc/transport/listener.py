@@ -30,6 +30,7 @@ __all__ = ["Listener", "listen"]
 _log = logging.getLogger("telegrad.rpc")
 
 _BACKLOG = 512
+_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 # How long accepting rests when the process has no descriptor left, in seconds.
 _REST = 0.1
 
@@ -210,7 +211,21 @@ def _bind(address: Address) -> tuple[socket.socket, Address]:
     if address.scheme == "unix":
         check_private_directory(os.path.dirname(address.path))
         remove_abandoned_socket(address.path)
-    family, where = address.resolve()[0]
+    found = address.resolve()
+    for family, where in found:
+        try:
+            sock = _bind_one(family, where)
+            break
+        except OSError as error:
+            # A name may have addresses that are not of this machine, or of a family it lacks.
+            if error.errno not in _NOT_HERE or where == found[-1][1]:
+                raise UsageError(_explain_bind(address, error)) from None
+    if address.scheme == "unix":
+        return sock, address
+    return sock, Address(address.scheme, host=address.host, port=sock.getsockname()[1])
+
+
+def _bind_one(family: socket.AddressFamily, where: str | tuple[str, int]) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         if os.name == "posix":
@@ -219,12 +234,10 @@ def _bind(address: Address) -> tuple[socket.socket, Address]:
         sock.bind(where)
         sock.listen(_BACKLOG)
         sock.setblocking(False)
-    except OSError as error:
+    except BaseException:
         sock.close()
-        raise UsageError(_explain_bind(address, error)) from None
-    if address.scheme == "unix":
-        return sock, address
-    return sock, Address(address.scheme, host=address.host, port=sock.getsockname()[1])
+        raise
+    return sock
 
 
 def _explain_bind(address: Address, error: OSError) -> str:
