@@ -11,6 +11,8 @@ import torch
 from tests.distributed.handlers import has_context
 from tests.distributed.simulated import on_workers
 from tests.interop import torch_handlers as handlers
+from torch._functorch.eager_transforms import grad_increment_nesting
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
@@ -149,24 +151,38 @@ def saving():
     return torch.autograd.graph.saved_tensors_hooks(lambda x: SAVED.append(x) or x, lambda x: x)
 
 
+class Scaling(TorchDispatchMode):
+    """Makes everything twice as large."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        return made.mul_(2) if func is torch.ops.aten.ones.default else made
+
+
 THREADS_OWN = {
     "no_grad": torch.no_grad,
     "inference": torch.inference_mode,
     "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
     "a default device": lambda: torch.device("meta"),
     "hooks for saved tensors": saving,
+    "a mode for operators": Scaling,
+    "a function transform": grad_increment_nesting,
 }
 
 
 def modes_here():
     before = len(SAVED)
-    made = torch.ones(2, 2, requires_grad=True)
+    made = torch.ones(2, 2)
+    is_transforming = torch._C._are_functorch_transforms_active()
+    if not is_transforming:
+        made.requires_grad_()
     product = made @ made
-    facts = torch.is_inference_mode_enabled(), str(made.device), str(product.dtype)
-    return product.requires_grad, *facts, len(SAVED) - before
+    total = None if made.is_meta else product.sum().item()
+    facts = torch.is_inference_mode_enabled(), str(made.device), str(product.dtype), total
+    return product.requires_grad, *facts, len(SAVED) - before, is_transforming
 
 
-ORDINARY = True, False, "cpu", "torch.float32", 0
+ORDINARY = True, False, "cpu", "torch.float32", 8, 0, False
 
 
 @pytest.mark.parametrize("name", THREADS_OWN)
@@ -193,12 +209,59 @@ def test_modes_within_modes_are_all_left_and_come_back_in_their_order():
     assert modes_here() == ORDINARY
 
 
+def cast_to():
+    """The dtype that autocast computes in, unless told another."""
+    with torch.autocast("cpu"):
+        return (torch.ones(1, 1) @ torch.ones(1, 1)).dtype
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_autocast_of_what_is_run_ordinarily_sees_no_casts_of_the_thread(is_enabled):
+    weight = torch.nn.Parameter(torch.ones(1, 1))
+
+    def compute():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return torch.nn.functional.linear(torch.ones(1, 1), weight).item()
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert compute() == 1
+        with torch.autocast("cpu", enabled=is_enabled):
+            for value in (2, 3):
+                with torch.no_grad():
+                    weight.fill_(value)
+                assert run_ordinarily(compute) == value
+                assert torch.is_autocast_enabled("cpu") == is_enabled
+    assert compute() == 3
+
+
+def test_autocast_of_what_is_run_ordinarily_has_no_dtype_of_the_thread():
+    with torch.autocast("cpu", dtype=torch.float16):
+        assert run_ordinarily(cast_to) is torch.bfloat16
+        assert cast_to() is torch.float16
+    assert cast_to() is torch.bfloat16
+
+
 def test_what_arrives_is_on_its_own_device_whatever_the_default_is():
     for value in (torch.ones(0, dtype=torch.bfloat16), torch.ones(2, 2).to_sparse()):
         with torch.device("meta"):
             assert torch_tensors.from_parts(*torch_tensors.to_parts(value)).device.type == "cpu"
     with torch.device("meta"):
         assert torch_recording._dtype_of_cotangents.__wrapped__(torch.bfloat16) == np.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@on_workers("main", "b")
+def test_what_is_no_part_of_a_function_transform_travels_inside_of_it(dtype):
+    factor = torch.tensor([2.0, 3.0], dtype=dtype)
+    leaf = factor.clone().requires_grad_()
+
+    def multiplied(one):
+        came = rpc.rpc_sync("b", handlers.same, ([factor, leaf],))
+        assert [value.requires_grad for value in came] == [False, True]
+        return (one * came[0] * came[1].detach()).sum()
+
+    assert torch.func.grad(multiplied)(torch.ones(2)).tolist() == [4, 9]
+    assert torch.func.vmap(multiplied)(torch.ones(3, 2)).tolist() == [13, 13, 13]
 
 
 FIRST_MET_IN_INFERENCE_MODE = """
@@ -230,9 +293,10 @@ def call_back(name, value):
 def test_a_handler_on_the_thread_that_waits_does_not_run_in_its_modes():
     with LocalCluster(["b"]):
         me = rpc.current_worker().name
+        value = torch.ones(2)
         for mode in THREADS_OWN.values():
             with mode():
-                modes, _ = rpc.rpc_sync("b", call_back, (me, torch.ones(2, device="cpu")))
+                modes, _ = rpc.rpc_sync("b", call_back, (me, value))
                 assert tuple(modes) == ORDINARY
         own = tg.tensor([1.0], requires_grad=True)
         one = x()

@@ -31,6 +31,7 @@ _NATIVE: Final = frozenset(
 )
 """The dtypes that NumPy has too."""
 _is_inferring: Any = torch.is_inference_mode_enabled
+_is_transforming: Any = torch._C._are_functorch_transforms_active
 _DENSE, _SPARSE = range(2)
 _STRIDED: Final = torch.strided
 _TYPES: Final = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -60,6 +61,9 @@ def to_parts(
         except (TypeError, RuntimeError):
             pass  # Not a dense one of the CPU of a dtype that NumPy has: found out by trying.
     check(tensor)
+    if _is_transforming():
+        # Whatever PyTorch makes there, of any tensor, has no numbers of its own.
+        return run_ordinarily(partial(to_parts, tensor, device))
     # Waits for what is queued on the device's current stream.
     plain = tensor.detach().cpu()
     there = None if tensor.is_cpu else device or str(tensor.device)
@@ -74,8 +78,8 @@ def to_parts(
 
 def from_parts(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
     """A tensor over the memory of the arrays, or on the device that it was sent to."""
-    # Whichever thread reads a message makes its tensors, and may be in inference mode.
-    if _is_inferring():
+    # Whichever thread reads a message makes its tensors, and may be in inference mode or transform.
+    if _is_inferring() or _is_transforming():
         return run_ordinarily(partial(_built, parts, facts))
     return _built(parts, facts)
 
