@@ -491,3 +491,23 @@ def test_a_function_of_the_users_may_be_the_last_that_a_handler_runs():
         y = rpc.rpc_sync("b", tripled, (one,))
         autograd.backward(context_id, [y.sum()])
         assert autograd.get_gradients(context_id)[one].tolist() == [6, 6]
+
+
+@on_workers("main", "b")
+def test_a_function_of_the_users_that_is_differentiable_once_goes_by_value():
+    class Cubed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, one):
+            ctx.save_for_backward(one)
+            return one**3
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, gradient):
+            return gradient * 3 * ctx.saved_tensors[0] ** 2
+
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", lambda value: Cubed.apply(value), (one,))
+        autograd.backward(context_id, [y.sum()])
+        assert autograd.get_gradients(context_id)[one].tolist() == [75, 147]

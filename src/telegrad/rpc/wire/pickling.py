@@ -12,9 +12,10 @@ import dataclasses
 import inspect
 import io
 import pickle
+import sys
 from collections.abc import Iterator
 from functools import partial
-from types import CoroutineType, FunctionType, MethodType
+from types import CoroutineType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 import cloudpickle
@@ -47,7 +48,22 @@ def _give_out(slots: list[Any], buffer: pickle.PickleBuffer) -> None:
         slots.append(RawBuffer(buffer.raw()))
 
 
+def _reduce_module(module: ModuleType) -> Any:
+    """A part of a native module that can't be imported itself, as ``torch._C._functions``."""
+    parent, _, name = module.__name__.rpartition(".")
+    if module.__name__ not in sys.modules and parent in sys.modules:
+        whole = sys.modules[parent]
+        if getattr(whole, name, None) is module:
+            return getattr, (whole, name)
+    return _CLOUDPICKLES[ModuleType](module)
+
+
+_CLOUDPICKLES: Final = cloudpickle.Pickler.dispatch_table
+
+
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    dispatch_table = _CLOUDPICKLES.new_child({ModuleType: _reduce_module})
+
     def __init__(self, file: io.BytesIO, script: Names) -> None:
         self.slots: list[Any] = []
         self._script = script
