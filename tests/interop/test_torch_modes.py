@@ -309,6 +309,37 @@ def test_a_handler_on_the_thread_that_waits_does_not_run_in_its_modes():
             assert found[handlers.parameter()].tolist() == [5, 7]
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_view_made_without_recording_is_a_constant_in_a_pass(mode):
+    @on_workers("main", "b")
+    def program():
+        one = x()
+        with mode():
+            view = one[:1]
+        # PyTorch says so, and gives no gradient.
+        assert view.requires_grad
+        assert view.is_leaf
+        with autograd.context() as context_id:
+            double, seen = view * 2, []
+            double.register_hook(lambda gradient: seen.append(gradient.tolist()))
+            sent = sum(rpc.rpc_sync("b", handlers.same, ([view, double],)))
+            kept, scaled = rpc.rpc_sync("b", view_and_scale, (mode, one))
+            autograd.backward(context_id, [(sent + view).sum() + (kept * scaled).sum()])
+            found = autograd.get_gradients(context_id)
+            assert found[one].tolist() == [10, 21]
+            assert list(found) == [one]
+            assert seen == [[1]]
+            assert rpc.rpc_sync("b", handlers.gradients, (context_id,)) == {"w": [25, 49]}
+
+    program()
+
+
+def view_and_scale(mode, value):
+    with mode():
+        view = value.view(2)
+    return view, value * handlers.parameter()
+
+
 def scale_back(name, numbers, own):
     value = torch.tensor(numbers, dtype=torch.float64, requires_grad=True)
     return rpc.rpc_sync(name, handlers.scale, (value,))

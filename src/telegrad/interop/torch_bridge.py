@@ -160,6 +160,12 @@ def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
     node = tensor.grad_fn
     place: Any = None
     leaf, owner = None, None
+    if node is None and tensor._is_view():
+        # One made while nothing was recorded says that it requires grad where its base does, but
+        # no gradient goes on from it: it has no node of a leaf.
+        node = _view_node_of(tensor)
+        if node.next_functions[0][0] is not None:
+            node = None
     if node is None:
         leaf = tensor
     else:
@@ -174,8 +180,12 @@ def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
 
 def _owner_of(tensor: torch.Tensor) -> Any:
     """What keeps the graph behind a tensor whose node Python defines."""
-    if tensor.is_sparse:
-        return tensor  # It has no views.
+    # A sparse one has no views.
+    return tensor if tensor.is_sparse else _view_node_of(tensor)
+
+
+def _view_node_of(tensor: torch.Tensor) -> Any:
+    """A node of PyTorch's own that leads to a tensor."""
     if is_recording():
         return tensor.view_as(tensor).grad_fn
     with torch.inference_mode(False), torch.enable_grad():

@@ -149,19 +149,20 @@ class Region(msgspec.Struct, Hooked, eq=False):
     ) -> Sequence[Any]:
         """What PyTorch captures at each exit."""
         try:
-            # By position, since names cost: allow_unreachable and not accumulate_grad come last.
-            captured: Sequence[Any] = ENGINE.run_backward(
+            # By position, since names cost: allow_unreachable and accumulate_grad come last.
+            # PyTorch captures only if there is an exit; without one no leaf is there to accumulate.
+            captured: Sequence[Any] | None = ENGINE.run_backward(
                 tuple(starmap(GradientEdge, places)),
                 given,
                 self.keep_graph or self.goes_on or recorded,
                 recorded,
                 tuple(starmap(GradientEdge, self.exits)),
                 True,
-                False,
+                not self.exits,
             )
         except RuntimeError as error:
             raise _explained(error) from error
-        return captured
+        return captured or ()
 
     def _contributions(
         self, results: Sequence[Any], given: tuple[Any, ...], recorded: bool
