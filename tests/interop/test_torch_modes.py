@@ -264,6 +264,32 @@ def test_what_is_no_part_of_a_function_transform_travels_inside_of_it(dtype):
     assert torch.func.vmap(multiplied)(torch.ones(3, 2)).tolist() == [13, 13, 13]
 
 
+NOT_MET_YET = """
+import torch
+from telegrad.distributed import LocalCluster, autograd, rpc
+
+def double():
+    return torch.ones(2, requires_grad=True) * 2
+
+def is_recording():
+    return torch.is_grad_enabled()
+
+def call_back(name):
+    return rpc.rpc_sync(name, is_recording)
+
+with LocalCluster(["b"]), autograd.context(), torch.no_grad():
+    assert rpc.rpc_sync("b", call_back, (rpc.current_worker().name,))
+    assert not rpc.rpc_sync("b", double).requires_grad
+"""
+
+
+@pytest.mark.processes
+def test_the_modes_of_torch_hold_for_calls_though_no_tensor_was_met_yet():
+    command = [sys.executable, "-c", NOT_MET_YET]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 FIRST_MET_IN_INFERENCE_MODE = """
 import torch
 import telegrad as tg

@@ -5,7 +5,7 @@ To this folder such a value is a *stand-in*: a Tensor whose node leads into the 
 entries that reach it; the pieces are nodes like any other, for that pass alone.
 
 Nothing here knows a framework. `known` is the process's, as types are, and empty until a value of
-one is met, so a program without pays for a look at an empty list.
+one is met or the program has imported one and makes a call, so a program without pays little.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -27,6 +27,7 @@ from telegrad.graph import next_key
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.request import current_request
 from telegrad.rpc.rref import RRef
+from telegrad.rpc.wire import kinds
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.duals import without_history
@@ -57,6 +58,10 @@ class Recorder:
         levels = LEVELS.get()
         served = SERVED.get()
         is_recording = MODE.get().recording
+        if not foreign.known:
+            # The modes of a framework hold for this call, and not for what is served meanwhile,
+            # though no value of it was met.
+            kinds.load_imported()
         if is_recording and foreign.known:
             is_recording = foreign.is_recording(values)
         if place is None and is_recording and VARIABLES.get():

@@ -93,3 +93,35 @@ def test_an_unregistered_tag_is_named_at_the_receiver():
     header = header.replace(b"lib.module.Local", b"lib.module.Lokal")
     with pytest.raises(Unserializable, match=r"'lib\.module\.Lokal'.*not registered here"):
         codec.unseal(header, buffers, Limits())
+
+
+def test_what_waits_for_an_imported_module_is_loaded_without_a_value_of_it():
+    loaded = []
+    kinds.register_lazily("calendar", lambda: loaded.append("calendar"))
+    kinds.register_lazily("never_imported_either", lambda: loaded.append("never"))
+    import calendar  # noqa: F401
+
+    kinds.load_imported()
+    kinds.load_imported()
+    assert loaded == ["calendar"]
+
+
+def test_a_module_that_will_not_do_is_refused_only_where_a_value_of_it_is_met():
+    tried = []
+
+    def refuse():
+        tried.append(True)
+        raise UsageError("too old")
+
+    kinds.register_lazily("colorsys", refuse)
+    import colorsys
+
+    try:
+        kinds.load_imported()
+        kinds.load_imported()
+        assert tried == [True]
+        met = type("Met", (), {"__module__": colorsys.__name__})
+        with pytest.raises(UsageError, match="too old"):
+            kinds.find(met)
+    finally:
+        kinds._lazy.pop("colorsys")

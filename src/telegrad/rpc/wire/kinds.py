@@ -10,6 +10,7 @@ another type under a tag that is taken is refused.
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ import numpy as np
 
 from telegrad.errors import UsageError
 
-__all__ = ["Kind", "check", "find", "find_by_tag", "register", "register_lazily"]
+__all__ = ["Kind", "check", "find", "find_by_tag", "load_imported", "register", "register_lazily"]
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -35,6 +36,8 @@ _loading = threading.RLock()
 _by_type: dict[type, Kind] = {}
 _by_tag: dict[str, Kind] = {}
 _lazy: dict[str, Callable[[], object]] = {}
+_unmet: list[str] = []
+"""The modules of those that ``load_imported`` has not tried."""
 
 
 class _Found(dict[type, Kind | None]):
@@ -83,7 +86,22 @@ def register_lazily(module: str, loader: Callable[[], object]) -> None:
     """Call `loader`, which registers, when a type of the top-level module is first met."""
     with _lock:
         _lazy[module] = loader
+        if module not in _unmet:
+            _unmet.append(module)
         _found.clear()
+
+
+def load_imported() -> None:
+    """Load what waits for modules that the program has imported, though no value was met.
+
+    One that won't do is told of where a value is met.
+    """
+    for module in _unmet:
+        if module in sys.modules:
+            with suppress(UsageError):
+                _load(module)
+            with _lock, suppress(ValueError):
+                _unmet.remove(module)
 
 
 def check(value: Any) -> None:
