@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from tests.distributed import handlers
-from tests.distributed.simulated import on_workers
+from tests.distributed.simulated import IN_ORDER, on_workers
 
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
@@ -136,6 +136,21 @@ def test_gradients_asked_for_during_a_pass_are_waited_for(simulation):
         assert asked.wait() == X.tolist()
 
 
+def test_the_table_of_gradients_has_those_of_a_pass_whose_end_is_still_being_told():
+    def test():
+        with autograd.context() as context_id:
+            rpc.rpc_sync("c", handlers.scale, (x(),))
+            rpc.rpc_sync("b", backward_through_c, (context_id,))
+            assert len(autograd.gradients(context_id).by_worker["c"]) == 1
+
+    for seed in range(30):
+        on_workers("main", "b", "c", seed=seed, faults=IN_ORDER)(test)()
+
+
+def backward_through_c(context_id):
+    autograd.backward(context_id, [rpc.rpc_sync("c", handlers.scale, (x(),)).sum()])
+
+
 def slow_in_backward(value):
     y = value * handlers.parameter()
     simulation = rpc.current_worker().host.simulation
@@ -148,11 +163,12 @@ def gradient_after(seconds, context_id):
     return handlers.gradient(context_id)
 
 
+@pytest.mark.parametrize("read", [autograd.get_gradients, autograd.gradients])
 @on_workers("main", "b")
-def test_gradients_asked_for_in_a_hook_of_the_pass_itself_are_refused():
+def test_gradients_asked_for_in_a_hook_of_the_pass_itself_are_refused(read):
     with autograd.context() as context_id:
         y = rpc.rpc_sync("b", handlers.scale, (x(),))
-        y.register_hook(lambda g: autograd.get_gradients(context_id))
+        y.register_hook(lambda g: read(context_id))
         with pytest.raises(ContextError, match=r"in a hook of that pass.* would wait for itself"):
             autograd.backward(context_id, [y.sum()])
 

@@ -12,10 +12,9 @@ from typing import Any
 
 from telegrad.autograd.roots import checked_roots, listed
 from telegrad.distributed import foreign
-from telegrad.distributed.contexts import AFTER, CURRENT, SERVED, Context, Place
+from telegrad.distributed.contexts import AFTER, CURRENT, Context, Place
 from telegrad.distributed.drawing import draw
 from telegrad.distributed.equipment import Autograd, autograd_of
-from telegrad.distributed.gradient_map import GradientMap
 from telegrad.distributed.passes import Part
 from telegrad.distributed.summary import gradients
 from telegrad.errors import ContextError, DTypeError, GradientError, UsageError
@@ -126,18 +125,7 @@ def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
 
     Those of another worker's leaves are had there. The KeyError of a tensor that has none says why.
     """
-    found = _live(context_id)
-    passes = list(found.passes.values())
-    for part in passes:
-        if part.plan.pass_id in SERVED.get():
-            raise ContextError(
-                f"expected get_gradients after the backward pass of context {context_id}, got it "
-                "in a hook of that pass, or in what a hook called, which would wait for itself; a "
-                "hook is given its gradient"
-            )
-        part.ended.wait()
-    with found.lock:
-        gradients = GradientMap(found.gradients)
+    gradients = _live(context_id).settled_gradients()
     # Again: it may have been released meanwhile, and its passes and gradients with it.
     _live(context_id)
     return gradients

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from telegrad.distributed.gradient_map import GradientMap
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
 from telegrad.errors import ContextError
 from telegrad.graph import added
@@ -91,6 +92,19 @@ class Context(msgspec.Struct, eq=False):
             if old:
                 staged = {x: added(old[x], g) if x in old else g for x, g in staged.items()}
             old.update(staged)
+
+    def settled_gradients(self) -> GradientMap:
+        """The gradients, once every pass that this worker has a part in has ended."""
+        for part in list(self.passes.values()):
+            if part.plan.pass_id in SERVED.get():
+                raise ContextError(
+                    f"expected gradients to be read after the backward pass of context {self.id}, "
+                    "got it in a hook of that pass, or in what a hook called, which would wait for "
+                    "itself; a hook is given its gradient"
+                )
+            part.ended.wait()
+        with self.lock:
+            return GradientMap(self.gradients)
 
 
 class Place(msgspec.Struct, eq=False):

@@ -75,8 +75,7 @@ def describe_gradients(context_id: int) -> tuple[list[Any], list[str]]:
     context = autograd_of(current_worker()).recorder.contexts.find(context_id)
     if context is None:
         return [], []
-    with context.lock:
-        gradients = dict(context.gradients)
+    gradients = context.settled_gradients()
     names = _names_in_modules()
     rows = []
     for i, (leaf, gradient) in enumerate(gradients.items()):
