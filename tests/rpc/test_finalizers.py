@@ -7,7 +7,8 @@ import threading
 import pytest
 from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.errors import CallTimeout, Unserializable
+from telegrad.errors import CallTimeout, Unserializable, UsageError
+from telegrad.rpc.current import current_worker, set_default_worker
 from telegrad.rpc.future import Future, wait_all
 from telegrad.rpc.rref import RRef
 
@@ -164,3 +165,79 @@ def test_the_collector_may_run_what_uses_references_while_a_thread_holds_their_l
         references._lock = Watched(references._lock, use_others)
         assert in_time(lambda: ends.append(a.make_rref(1).local_value()))
         assert ends == [RRef, 1]
+
+
+class Calling:
+    """Calls its worker of origin when it arrives."""
+
+    def __init__(self, origin):
+        self.origin = origin
+
+    def __setstate__(self, state):
+        worker = current_worker()
+        self.answers = [worker.rpc_sync(state["origin"], len, ("ab",), timeout=10.0)]
+        self.answers.append(worker.rpc_async(state["origin"], call_back, (worker.name,)).wait())
+
+
+def call_back(name):
+    return current_worker().rpc_sync(name, abs, (-3,))
+
+
+@pytest.mark.parametrize("how", ["waited for", "left to a callback"])
+def test_what_arrives_may_call_its_sender_as_it_is_unpickled(how):
+    with neighbours("a", "b") as (a, _):
+        before = set_default_worker(a)
+        try:
+            call = a.rpc_async("b", Calling, ("b",), timeout=10.0)
+            if how == "waited for":
+                arrived = call.wait()
+            else:
+                arrived = call.then(lambda done: done.value()).wait()
+        finally:
+            set_default_worker(before)
+        assert arrived.answers == [2, 3]
+        assert a.rpc_sync("b", len, ("abc",)) == 3
+
+
+def interrupt(monkeypatch, connection, method, task):
+    """Run the task once, on the thread that uses the method next, in the midst of that."""
+    go_on = getattr(connection, method)
+
+    def interrupted(*args):
+        monkeypatch.undo()
+        task()
+        return go_on(*args)
+
+    monkeypatch.setattr(connection, method, interrupted)
+
+
+@pytest.mark.parametrize(
+    ("method", "doing"), [("send_small", "sending"), ("recv_into_nowait", "reading")]
+)
+def test_a_call_in_the_midst_of_a_frame_of_the_same_worker_is_refused(method, doing, monkeypatch):
+    refused = []
+
+    def call():
+        with pytest.raises(UsageError, match=f"interrupted this thread in {doing}") as error:
+            a.rpc_sync("b", len, ("a",), timeout=10.0)
+        refused.append(error)
+
+    with neighbours("a", "b") as (a, _):
+        a.rpc_sync("b", len, ("",))
+        interrupt(monkeypatch, a.peers.get("b").outgoing.connection, method, call)
+        assert a.rpc_sync("b", len, ("ab",)) == 2
+        assert len(refused) == 1
+        assert a.rpc_sync("b", len, ("abc",)) == 3
+
+
+def test_a_notice_in_the_midst_of_a_frame_to_the_same_worker_is_sent_later(monkeypatch):
+    told = threading.Event()
+    with neighbours("a", "b") as (a, b):
+        b.register_service("told", lambda request: told.set(), inline=True)
+        a.rpc_sync("b", len, ("",))
+        connection = a.peers.get("b").outgoing.connection
+        interrupt(
+            monkeypatch, connection, "send_small", lambda: a.notify_service("b", "told", None)
+        )
+        assert a.rpc_sync("b", len, ("ab",)) == 2
+        assert told.wait(10)

@@ -18,6 +18,9 @@ The law of this file, lazy leader/follower:
 5. A call that a handler makes back to the one who waits for it travels on the same link and runs
    on the waiting thread's own stack, so a chain of calls that goes back and forth needs no new
    threads (but for one each `_DEEPEST_STACK` levels, to spare Python's stack).
+6. What an answer runs on the thread that reads it (a ``__setstate__`` of the user's, a finalizer)
+   may wait for another one: there the thread, which has the lead, reads on. In the midst of a
+   frame it can't, and says so.
 """
 
 import _thread
@@ -30,7 +33,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from telegrad.errors import ProtocolViolation, WorkerLost
+from telegrad.errors import ProtocolViolation, UsageError, WorkerLost
 from telegrad.rpc.driver.admission import Admission
 from telegrad.rpc.driver.outlet import Outlet
 from telegrad.rpc.driver.reader import FrameReader
@@ -97,6 +100,9 @@ class Link(Outlet):
         # whoever leads next goes on with it. Not of a served link: no main thread reads those.
         self._unread: Frame | None = None
         self._lead = _thread.allocate_lock()
+        # The thread that leads, where it reads for itself, and whether it is at a whole frame.
+        self._leader = 0
+        self._is_receiving = False
         self._mutex = _thread.allocate_lock()
         self._serving: object = None
         self._slow = 0
@@ -117,6 +123,9 @@ class Link(Outlet):
             leads = False
             if task is not _follow:
                 self._run_nested(task)
+            elif self._leader == _thread.get_ident():
+                self._read_within(future, deadline)
+                return
             elif not self._follow(future, number, deadline, can_nest):
                 return
 
@@ -139,13 +148,16 @@ class Link(Outlet):
                 if not leads:
                     return _follow
             reader.is_torn = False
+            self._leader = _thread.get_ident()
             if self.watched:
                 self._host.monitor.unwatch(self)
             while not future._done:
+                self._is_receiving = False
                 frame = reader.read(deadline) if self._unread is None else self._take_unread()
                 if frame is None:
                     return None
                 reader.is_torn = False
+                self._is_receiving = True
                 self.frames += 1
                 try:
                     task = receive(self, frame)
@@ -173,6 +185,7 @@ class Link(Outlet):
         finally:
             if leads:
                 try:
+                    self._leader = 0
                     self._lead.release()
                     self._lead_released()
                 except _INTERRUPTS:
@@ -181,20 +194,48 @@ class Link(Outlet):
 
     def _take_answers(self) -> None:
         """Settle the calls whose answers came along, since that costs nothing but the settling."""
-        reader = self._reader
-        while reader.has_frame():
-            frame = reader.read(0.0)
-            if frame is None:
-                return
-            reader.is_torn = False
-            self.frames += 1
-            try:
-                task = self._host.worker.receive(self, frame)
-            except _INTERRUPTS:
-                self._unread = frame
-                raise
-            if task is not None and not self._hand_over(frame, task):
-                self._host.start(task)
+        while self._reader.has_frame() and self._receive_next(0.0):
+            pass
+
+    def _receive_next(self, deadline: float | None) -> bool:
+        """Receive one frame, with the lead; False if none came in time."""
+        self._is_receiving = False
+        frame = self._reader.read(deadline) if self._unread is None else self._take_unread()
+        if frame is None:
+            return False
+        self._reader.is_torn = False
+        self._is_receiving = True
+        self.frames += 1
+        try:
+            task = self._host.worker.receive(self, frame)
+        except _INTERRUPTS:
+            self._unread = frame
+            raise
+        if task is not None and not self._hand_over(frame, task):
+            self._host.start(task)
+        return True
+
+    def _read_within(self, future: Future[Any], deadline: float | None) -> None:
+        """Read where this thread leads already, further out on its stack."""
+        if not self._is_receiving:
+            raise UsageError(
+                f"expected no call to {self.peer.name!r} to be waited for here: a finalizer or a "
+                "signal's handler interrupted this thread in reading what that worker sent; call "
+                "it from another thread"
+            )
+        try:
+            while not future._done and self._receive_next(deadline):
+                pass
+        except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
+            self._host.link_failed(self, error)
+        except _INTERRUPTS:
+            if self._reader.is_torn:
+                # Here, since a finalizer keeps it from who reads further out.
+                self._host.link_failed(self, ConnectionAbortedError("reading was interrupted"))
+            raise
+        finally:
+            # So it was, and so it is for who reads further out.
+            self._is_receiving = True
 
     def _take_unread(self) -> Frame | None:
         frame, self._unread = self._unread, None
@@ -268,6 +309,7 @@ class Link(Outlet):
 
     def give_up_lead(self) -> None:
         """Release the lead and see to it that somebody reads on."""
+        self._leader = 0
         self._lead.release()
         self._lead_released()
 
@@ -397,12 +439,10 @@ class Link(Outlet):
 
     def _drain(self) -> None:
         """Read what is there and no more."""
+        self._leader = _thread.get_ident()
         try:
-            while (frame := self._take_unread() or self._reader.read(0.0)) is not None:
-                self.frames += 1
-                task = self._host.worker.receive(self, frame)
-                if task is not None and not self._hand_over(frame, task):
-                    self._host.start(task)
+            while self._receive_next(0.0):
+                pass
         except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
             self._host.link_failed(self, error)
         finally:

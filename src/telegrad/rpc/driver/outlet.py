@@ -23,7 +23,7 @@ from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.segments import SMALLEST_SEGMENT, TURNS_UP_TO, Segment
 from telegrad.rpc.transport.connection import Connection, Unsent
 from telegrad.rpc.transport.readiness import is_ready
-from telegrad.rpc.wire.frames import PING, PLACED, PREFIX, Buffer, pack
+from telegrad.rpc.wire.frames import NOTICE, PING, PLACED, PREFIX, Buffer, pack
 
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
@@ -46,6 +46,8 @@ class Outlet(Endpoint):
         self.sharing = Sharing(connection, host.segment_pool, host.segment_map)
         self._host = host
         self._write = _thread.allocate_lock()
+        # The thread that has it, unless it is one that sends the rest of a frame.
+        self._writer = 0
         self._small = min(_SMALL_HEADER, connection.limits.header_bytes)
         # How many frames had come when the peer was last asked for a sign of life.
         self._pinged = -1
@@ -75,9 +77,10 @@ class Outlet(Endpoint):
         try:
             is_ours = self._write.acquire(False)
             if not is_ours:
-                if not self._wait_for_turn(deadline, placed):
+                if not self._wait_for_turn(kind, deadline, placed):
                     return False
                 is_ours = True
+            self._writer = _thread.get_ident()
             if self.closed:
                 raise ConnectionError(f"the connection to {self.peer.name} is closed")
             if data:
@@ -101,9 +104,11 @@ class Outlet(Endpoint):
             # (Nor, if it came just when the lock was asked for, whose that is: then it stays.)
             self.closed = True
             if is_ours:
+                self._writer = 0
                 self._write.release()
             self._host.worker.endpoint_lost(self, ConnectionAbortedError("a send was interrupted"))
             raise
+        self._writer = 0
         self._write.release()
         return True
 
@@ -143,10 +148,19 @@ class Outlet(Endpoint):
             self.sharing.take_back(placed)
             raise
 
-    def _wait_for_turn(self, deadline: float, placed: Sequence[Segment]) -> bool:
+    def _wait_for_turn(self, kind: int, deadline: float, placed: Sequence[Segment]) -> bool:
         """Take the lock that somebody else holds; False if the deadline passed before."""
         is_ours = False
         try:
+            if self._writer == _thread.get_ident():
+                if kind in (NOTICE, PING):
+                    # As if the deadline had passed: it is sent later.
+                    return False
+                raise UsageError(
+                    f"expected no message to {self.peer.name!r} from here: a finalizer or a "
+                    "signal's handler interrupted this thread in sending one to that worker; call "
+                    "it from another thread"
+                )
             while not is_ours:
                 if self.closed:
                     # Who holds it may have been interrupted, and may never give it back.
@@ -165,6 +179,7 @@ class Outlet(Endpoint):
         if unsent.is_begun and not self.closed:
             # Copied: whoever was told of the timeout may change its arrays.
             rest = b"".join(unsent.rest)
+            self._writer = 0
             if self._host.start(partial(self._finish, rest)):
                 return True
         self._leave()
@@ -180,6 +195,7 @@ class Outlet(Endpoint):
 
     def _leave(self) -> None:
         """Release the lock after a send that did not end well, or late."""
+        self._writer = 0
         self._write.release()
         if self.closed:
             # We may be the last to leave: what was ended while we wrote can be freed now.
