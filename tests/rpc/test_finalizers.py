@@ -167,6 +167,32 @@ def test_the_collector_may_run_what_uses_references_while_a_thread_holds_their_l
         assert ends == [RRef, 1]
 
 
+@pytest.mark.usefixtures("_collector")
+@pytest.mark.parametrize(
+    ("holder", "use"),
+    [
+        (lambda host: host, lambda host: host.tidy()),
+        (lambda host: host._pool, lambda host: host.start(lambda: None)),
+        (lambda host: host._pool, lambda host: host._pool.catch_up()),
+        (lambda host: host.monitor, lambda host: host.monitor.readers()),
+    ],
+)
+def test_the_collector_may_run_what_makes_a_call_while_a_thread_holds_a_lock_of_the_driver(
+    holder, use
+):
+    ends = []
+    with neighbours("a", "b") as (a, _):
+
+        def call_back():
+            use(a.host)
+            ends.append(a.rpc_async("b", len, ("ab",)).then(lambda done: done.value()).wait())
+
+        locked = holder(a.host)
+        locked._lock = Watched(locked._lock, call_back)
+        assert in_time(lambda: use(a.host))
+        assert eventually(lambda: ends == [2])
+
+
 class Calling:
     """Calls its worker of origin when it arrives."""
 

@@ -55,7 +55,8 @@ class SocketHost:
         self.room: Room
         self._wanted_address = address
         self._listener: Listener | None = None
-        self._lock = threading.Lock()
+        # Reentrant, like that of the pool.
+        self._lock = threading.RLock()
         self._ended: list[Link] = []
         self._sleepers: dict[_thread.LockType, None] = {}
         self._closed = False
@@ -190,19 +191,23 @@ class SocketHost:
         self.monitor.remove(endpoint)
         endpoint.close()
         endpoint.sharing.forget()
-        with self._lock:
-            self._ended = [link for link in [*self._ended, endpoint] if not link.free()]
+        self._ended.append(endpoint)
+        self._free_ended()
 
     def tidy(self) -> None:
         """Free what could not be freed when it ended, and shared memory beyond the bound.
 
         And run what no thread could be had for.
         """
-        with self._lock:
-            self._ended = [link for link in self._ended if not link.free()]
+        self._free_ended()
         self._pool.catch_up()
         if self.segment_pool is not None:
             self.segment_pool.trim()
+
+    def _free_ended(self) -> None:
+        with self._lock:
+            ended, self._ended = self._ended, []
+            self._ended += [link for link in ended if not link.free()]
 
     def rest(self, timeout: float) -> None:
         """Return when no thread of the pool runs anything, or the time is over."""

@@ -42,7 +42,9 @@ class Monitor:
 
     def __init__(self, host: "SocketHost") -> None:
         self._host = host
-        self._lock = threading.Lock()
+        # Reentrant: a finalizer of the user's, which the collector may run here, may make a call.
+        # So what is gone through under it is a copy.
+        self._lock = threading.RLock()
         self._links: dict[int, Link] = {}
         self._running: dict[Link, object] = {}
         self._unattended: dict[Link, float] = {}
@@ -96,7 +98,7 @@ class Monitor:
     def readers(self) -> int:
         """Return how many threads wait for requests and do nothing else."""
         with self._lock:
-            return sum(link.awaits_request() for link in self._links.values())
+            return sum(link.awaits_request() for link in list(self._links.values()))
 
     def remove(self, link: Link) -> None:
         """Forget the link."""
@@ -169,7 +171,8 @@ class Monitor:
             self.dozes = True
             # In this order: whoever begins something now either finds us dozing or is found here.
             with self._lock:
-                if any(link.unattended or link.served_token() for link in self._links.values()):
+                links = list(self._links.values())
+                if any(link.unattended or link.served_token() for link in links):
                     self.dozes = False
         if not self.dozes:
             until = min(until, now + _TICK * 2 ** min(self._idle, _DOUBLINGS))
@@ -182,7 +185,7 @@ class Monitor:
             events = self._epoll.poll(patience)
             return [(fd, bool(mask & _HUNG_UP)) for fd, mask in events]
         with self._lock:
-            wanted = {fd for fd, link in self._links.items() if link.watched}
+            wanted = {fd for fd, link in list(self._links.items()) if link.watched}
             registered = {key.fd for key in self._selector.get_map().values()}
             registered.discard(self._wakes.fileno())
             for fd in registered - wanted:

@@ -35,7 +35,9 @@ class Pool:
     def __init__(self, name: str, linger: float = 2.0) -> None:
         self._name = name
         self._linger = linger
-        self._lock = threading.Lock()
+        # Reentrant: a thread is made under it, which may let the collector run, and with it a
+        # finalizer of the user's that makes a call.
+        self._lock = threading.RLock()
         self._resting: list[_Seat] = []
         self._late: collections.deque[Callable[[], object]] = collections.deque()
         self._seats: dict[_Seat, None] = {}
@@ -80,8 +82,7 @@ class Pool:
             if self._closed:
                 # They are for those that still run.
                 return
-            late = list(self._late)
-            self._late.clear()
+            late, self._late = self._late, collections.deque()
         for task in late:
             self.start(task)
 
