@@ -11,6 +11,7 @@ in the program: the ordinals of the calls that led here. It follows a call into 
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -40,7 +41,9 @@ class Context(msgspec.Struct, eq=False):
     """The id of the worker that opened the context."""
     introduced_by: str | None
     """Who first called with this context; None at home."""
-    lock: threading.Lock = msgspec.field(default_factory=threading.Lock)
+    # Reentrant, as that of `Contexts`: what is made and dropped under it may let the collector run,
+    # and with it a finalizer of the user's that looks at its gradients, or opens a context.
+    lock: AbstractContextManager[Any] = msgspec.field(default_factory=threading.RLock)
     sends: dict[int, SendNode] = {}
     spent: dict[int, SendNode] = {}
     """Sends that ran in a pass that did not keep its graph: they can't run again."""
@@ -133,7 +136,7 @@ class Contexts:
         self._worker_name = worker_name
         self.take_over: Callable[..., None]
         """Set when the worker is equipped."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._by_id: dict[int, Context] = {}
         self.find = self._by_id.get
         """The context of that id, or None."""
@@ -151,9 +154,9 @@ class Contexts:
                 if context_id in self._released:
                     raise _unknown(context_id, self._worker_name)
                 name = None if introduced_by is None else introduced_by.name
-                found = self._by_id[context_id] = Context(
-                    self, context_id, maker_of(context_id), name
-                )
+                made = Context(self, context_id, maker_of(context_id), name)
+                # A finalizer may have opened it as this one was made.
+                found = self._by_id.setdefault(context_id, made)
         if introduced_by is not None:
             found.meet(introduced_by)
         return found

@@ -42,7 +42,9 @@ class LevelBook:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._lock = threading.Lock()
+        # Reentrant: what is made under it may let the collector run, and with it a finalizer of the
+        # user's, whose calls mention levels, too.
+        self._lock = threading.RLock()
         self._by_id: dict[int, Level] = {}
         self._ids: dict[Level, int] = {}
         self._told: dict[int, dict[str, None]] = {}
@@ -64,8 +66,8 @@ class LevelBook:
         with self._lock:
             number = self._ids.get(level)
             if number is None:
-                number = self._worker.next_id()
-                self._enter(number, level)
+                self._enter(self._worker.next_id(), level)
+                number = self._ids[level]
             self._told[number][to] = None
         if not level.is_open:
             # It closed before anybody watched it here: whoever is told of it hears that, too.
@@ -85,14 +87,18 @@ class LevelBook:
             self.check([number])
         found = self._by_id.get(number)
         if found is None and number not in self._closed:
-            found = Level(depth=(time, process))
-            self._enter(number, found)
+            self._enter(number, Level(depth=(time, process)))
+            found = self._by_id[number]
         return found
 
     def _enter(self, number: int, level: Level) -> None:
+        told: dict[str, None] = {}
+        if number in self._by_id or level in self._ids:
+            # Since a finalizer came first, as one of these was made.
+            return
         self._by_id[number] = level
         self._ids[level] = number
-        self._told[number] = {}
+        self._told[number] = told
         level.watchers.append(self._forget)
 
     def _forget(self, level: Level) -> None:

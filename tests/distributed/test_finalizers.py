@@ -1,0 +1,71 @@
+"""What the collector frees may use contexts and levels itself, whichever lock is held then."""
+
+import gc
+
+import pytest
+from tests.rpc.neighbours import neighbours
+from tests.rpc.test_finalizers import Watched, in_time
+
+from telegrad.distributed.equipment import autograd_of, equip
+from telegrad.tensors.levels import Level
+
+
+@pytest.fixture
+def _collector():
+    before = gc.get_threshold()
+    gc.disable()
+    yield
+    gc.set_threshold(*before)
+    gc.enable()
+
+
+@pytest.mark.usefixtures("_collector")
+def test_the_collector_may_run_what_opens_the_same_context_while_it_is_being_opened():
+    with neighbours("a") as (a,):
+        equip(a)
+        contexts = autograd_of(a).recorder.contexts
+        found = []
+
+        def open_context():
+            found.append(contexts.open(5, None))
+
+        contexts._lock = Watched(contexts._lock, open_context)
+        assert in_time(open_context)
+        assert len(found) == 2
+        assert found[0] is found[1] is contexts.get(5)
+
+
+@pytest.mark.usefixtures("_collector")
+def test_the_collector_may_run_what_looks_at_the_gradients_while_another_does():
+    with neighbours("a") as (a,):
+        equip(a)
+        context = autograd_of(a).recorder.contexts.open(5, None)
+        found = []
+
+        def look():
+            found.append(context.settled_gradients())
+
+        context.lock = Watched(context.lock, look)
+        assert in_time(look)
+        assert found == [{}, {}]
+
+
+@pytest.mark.usefixtures("_collector")
+@pytest.mark.parametrize("shares", [True, False])
+def test_the_collector_may_run_what_mentions_the_same_level_while_it_is_being_entered(shares):
+    with neighbours("a") as (a,):
+        equip(a)
+        book = autograd_of(a).recorder.levels
+        level = Level()
+        found = []
+
+        def mention():
+            found.append(book.share(level, "b") if shares else book.meet([(7, *level.depth)])[0])
+
+        book._lock = Watched(book._lock, mention)
+        assert in_time(mention)
+        assert len(found) == 2
+        assert found[0] == found[1]
+        assert len(book) == 1
+        (level if shares else found[0]).close()
+        assert len(book) == 0
