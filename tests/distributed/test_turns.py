@@ -70,3 +70,28 @@ def test_a_turn_that_came_as_its_thread_gave_up_goes_on_to_the_next(monkeypatch)
         turns.__enter__()
     with turns:
         pass
+
+
+def test_whoever_waits_when_all_has_ended_gets_the_error_though_nobody_has_the_turn():
+    turns, errors, waits = Turns(), [], threading.Event()
+    # As Ctrl-C may leave it.
+    turns._turn.acquire()
+
+    def take():
+        waits.set()
+        try:
+            with turns:
+                pass
+        except CallTimeout as error:
+            errors.append(str(error))
+
+    first = threading.Thread(target=take)
+    first.start()
+    assert waits.wait(10)
+    turns.end(CallTimeout("it failed"))
+    later = threading.Thread(target=take)
+    later.start()
+    for thread in (first, later):
+        thread.join(10)
+    assert errors == ["it failed", "it failed"]
+    assert not turns._waiting

@@ -375,6 +375,7 @@ class Part(msgspec.Struct, eq=False):
             self._error = PassAborted(
                 f"pass {self.plan.pass_id} of context {self.context.id} {why}"
             )
+            self._turns.end(self._error)
             # Nor can the task be ended where it may still run. It leads back here; so this must
             # not lead to it.
             self._task = OrderedTask.ended()

@@ -22,6 +22,7 @@ class Turns(msgspec.Struct, eq=False):
 
     _turn: threading.Lock = msgspec.field(default_factory=threading.Lock)
     _waiting: deque[Future[None]] = msgspec.field(default_factory=deque)
+    _error: BaseException | None = None
 
     def __enter__(self) -> None:
         if self._turn.acquire(False):
@@ -30,6 +31,8 @@ class Turns(msgspec.Struct, eq=False):
         self._waiting.append(mine)
         # Whoever had the turn may have left before it saw this one.
         self._pass_on()
+        if self._error is not None:
+            mine._settle(None, self._error)
         try:
             mine.wait()
         except BaseException:
@@ -37,8 +40,18 @@ class Turns(msgspec.Struct, eq=False):
             try:
                 self._waiting.remove(mine)
             except ValueError:
-                self.__exit__()
+                if mine._error is None:
+                    self.__exit__()
             raise
+
+    def end(self, error: BaseException) -> None:
+        """Nobody waits any more, now or later: whoever would gets the error.
+
+        Ctrl-C may come between the two halves of giving or taking a turn, and then nobody has it.
+        """
+        self._error = error
+        for each in list(self._waiting):
+            each._settle(None, error)
 
     def __exit__(self, *exception: object) -> None:
         self._turn.release()
@@ -54,5 +67,7 @@ class Turns(msgspec.Struct, eq=False):
                 # It gave up. Who came meanwhile found the turn taken: look again.
                 self._turn.release()
                 continue
-            following._settle(None, None)
-            return
+            if following._settle(None, None):
+                return
+            # It is being told that all has ended.
+            self._turn.release()
