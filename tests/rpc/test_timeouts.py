@@ -27,7 +27,10 @@ def test_what_is_no_timeout_is_refused_everywhere(timeout):
     with neighbours("a", "b") as (a, _):
         there = a.remote("b", dict)
         assert there.to_here() == {}
-        # One that is answered has nothing to wait for, whatever the timeout.
+        settled = Future()
+        settled.set_result(None)
+        answered = a.rpc_async("b", simulated.who)
+        answered.wait()
         EVENT.clear()
         unanswered = a.rpc_async("b", wait_for_event)
         for take in (
@@ -43,6 +46,8 @@ def test_what_is_no_timeout_is_refused_everywhere(timeout):
             lambda: Future().wait(timeout),
             lambda: unanswered.wait(timeout),
             lambda: wait_all([Future()], timeout),
+            lambda: settled.wait(timeout),
+            lambda: answered.wait(timeout),
             lambda: rpc.shutdown(timeout=timeout),
         ):
             with pytest.raises(UsageError, match="expected a timeout of 0 or more seconds, got "):

@@ -76,9 +76,11 @@ class Call(Future[Any]):
 
     def wait(self, timeout: float | None = None) -> Any:
         """Return the answer when it is there, or raise its exception; see `Future.wait`."""
+        if timeout is not None:
+            timeout = seconds(timeout)
         if not self._done and self.worker.observer is None:
             # The hot path: a call follows from nothing but its answer, which the host waits for.
-            self.worker.host.wait(self, None if timeout is None else seconds(timeout))
+            self.worker.host.wait(self, timeout)
             if not self._done and timeout is not None:
                 raise not_settled(timeout)
         if self._done and self._error is None:

@@ -105,6 +105,8 @@ class Future(Generic[T]):
 
         After `timeout` seconds CallTimeout is raised; the future itself goes on.
         """
+        if timeout is not None:
+            timeout = seconds(timeout)
         if not self._done:
             self._wait(timeout)
         if self._error is not None:
@@ -124,7 +126,7 @@ class Future(Generic[T]):
     def _wait(self, timeout: float | None) -> None:
         waiter = self._waiter()
         now = time.monotonic if waiter is None else waiter.now
-        end = None if timeout is None else now() + seconds(timeout)
+        end = None if timeout is None else now() + timeout
         chain: list[Future[Any]] = [self]
         while (source := chain[-1]._source) is not None:
             chain.append(source)
