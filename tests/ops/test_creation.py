@@ -132,6 +132,9 @@ def test_a_masked_array_of_which_nothing_is_masked_is_like_any_other() -> None:
     [
         lambda: tg.full((2,), 1j, dtype=tg.float32),
         lambda: tg.full_like(tg.zeros(2), np.complex64(1j)),
+        lambda: tg.tensor([np.array([1j])], dtype=tg.float32),
+        lambda: tg.asarray([[tg.tensor(1j)], [1.0]], dtype=tg.int64),
+        lambda: tg.tensor((1.0, np.complex64(1j)), dtype=tg.float32),
         lambda: tg.linspace(0.0, 1j, 3, dtype=tg.float64),
         lambda: tg.asarray(np.array([1j, 2]), dtype=tg.float32),
         lambda: tg.tensor(array_api_strict.asarray([1j, 2]), dtype=tg.int64),

@@ -106,7 +106,7 @@ def _has_history(obj: Any) -> bool:
 
 def _from_python(obj: Any, dtype: np.dtype[Any] | None) -> Any:
     try:
-        array = np.array(_numbers(obj), dtype=dtype)
+        array = np.array(_numbers(obj, dtype), dtype=dtype)
     except ValueError as error:
         raise DTypeError(f"expected numbers in a regular nesting, got {obj!r}: {error}") from error
     if array.dtype == object:
@@ -116,11 +116,15 @@ def _from_python(obj: Any, dtype: np.dtype[Any] | None) -> Any:
     return array.astype(as_dtype(array.dtype), copy=False)
 
 
-def _numbers(obj: Any) -> Any:
-    if isinstance(obj, Tensor):
-        return np.asarray(obj.array)
+def _numbers(obj: Any, dtype: np.dtype[Any] | None) -> Any:
+    if isinstance(obj, (list, tuple)):
+        return [_numbers(part, dtype) for part in obj]
     refuse_masked(obj)
-    return [_numbers(part) for part in obj] if isinstance(obj, (list, tuple)) else obj
+    if isinstance(obj, Tensor):
+        obj = np.asarray(obj.array)
+    if dtype is not None and isinstance(obj, (np.ndarray, np.generic)):
+        refuse_complex(obj.dtype, dtype)
+    return obj
 
 
 def _first(obj: Any) -> Any:
