@@ -1,5 +1,6 @@
 """Tensors made from data and by rule."""
 
+import math
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -144,6 +145,33 @@ def test_a_masked_array_of_which_nothing_is_masked_is_like_any_other() -> None:
 def test_complex_numbers_never_lose_their_imaginary_part_unasked(make: Callable[[], Any]) -> None:
     with pytest.raises(DTypeError, match=r"a complex dtype for complex values, got (float|int)"):
         make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: tg.full((2,), 1e40, dtype=tg.float32),
+        lambda: tg.full_like(tg.zeros(2), -1e40),
+        lambda: tg.full_like(tg.zeros(2), 10**400),
+        lambda: tg.full((2,), 2.0**128 - 2.0**103, dtype=tg.float32),
+        lambda: tg.full((2,), 300.0, dtype=tg.uint8),
+        lambda: tg.full((2,), math.nan, dtype=tg.int64),
+        lambda: nn.init.constant_(tg.zeros(2), 1e40),
+    ],
+)
+def test_a_number_to_fill_with_that_the_dtype_can_not_hold_is_refused(
+    make: Callable[[], Any],
+) -> None:
+    with pytest.raises(DTypeError, match=r"that (float32|uint8|int64) can hold, got "):
+        make()
+
+
+def test_the_largest_numbers_and_infinity_can_be_filled_with() -> None:
+    largest = float(np.finfo(np.float32).max)
+    for number in (largest, -3.4028235e38, math.inf, -math.inf):
+        assert tg.full((), number, dtype=tg.float32).item() == np.float32(number)
+    assert tg.full((), 255.0, dtype=tg.uint8).item() == 255
+    assert tg.full((), -1.5, dtype=tg.int8).item() == -1
 
 
 def test_unknown_dtypes_and_devices_are_refused_by_name() -> None:

@@ -1,12 +1,13 @@
 """Tensors that are made by a rule rather than from data: constants, ranges, the identity."""
 
+import math
 from collections.abc import Sequence
-from typing import Any, Never
+from typing import Any, Final, Never
 
 import numpy as np
 
 from telegrad.arrays import backend_of
-from telegrad.errors import ShapeError
+from telegrad.errors import DTypeError, ShapeError
 from telegrad.ops.arguments import ArrayLike, as_dtype, as_tensor, check_device, shape_of
 from telegrad.ops.shaping import astype, broadcast_to
 from telegrad.tensors import Tensor, wrap
@@ -28,6 +29,9 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+_FLOAT32_END: Final = 2.0**128 - 2.0**103
+"""What is as large or larger is rounded to infinity."""
 
 _FLOAT32 = np.dtype("float32")
 
@@ -113,7 +117,22 @@ def _spread(value: Tensor, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tens
 def _fitting(number: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(number, (complex, np.complexfloating)):
         refuse_complex(np.dtype(type(number)), dtype)
+    elif isinstance(number, (int, float)) and dtype == np.float32:
+        if _FLOAT32_END <= abs(number) < math.inf:
+            raise _too_large(number, dtype)
+    elif isinstance(number, float) and dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        # Not so for nan, either.
+        if not limits.min <= number <= limits.max:
+            raise _too_large(number, dtype)
     return number
+
+
+def _too_large(number: float, dtype: np.dtype[Any]) -> DTypeError:
+    return DTypeError(
+        f"expected a number to fill with that {dtype} can hold, got {number!r:.100}; choose a "
+        "larger dtype"
+    )
 
 
 def _number(value: Any) -> Any:
