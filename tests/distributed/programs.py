@@ -15,6 +15,7 @@ from tests.distributed import handlers
 import telegrad as tg
 from telegrad.distributed import autograd
 from telegrad.rpc.current import current_worker
+from telegrad.rpc.rref import RRef
 from telegrad.rpc.wire.functions import expose
 
 PLACES = ("p0", "p1", "p2", "p3")
@@ -54,22 +55,22 @@ def random_program(rng, depth=0, arguments=2, length=(2, 5), reach=100):
             steps.append(("parameter", rng.randrange(2)))
             size += 1
         elif kind < 0.65 or depth == 3:
-            operation = rng.choice(("multiply", "add", "sin", "square", "subtract"))
+            operation = rng.choice((*OPERATIONS, *OPERATIONS, *FURTHER))
             steps.append((operation, pick(), pick()))
             size += 1
         else:
             taken = [pick() for _ in range(rng.randint(1, 2))]
             program, returned = random_program(rng, depth + 1, len(taken), length, reach)
             place = rng.choice(PLACES)
-            later = rng.random() < 0.4
-            steps.append(("call", place, taken, program, returned, later))
+            how = rng.choice(("now", "now", "later", "there"))
+            steps.append(("call", place, taken, program, returned, how))
             size += len(returned)
     returned = [pick() for _ in range(rng.randint(1, 2))]
     return steps, returned
 
 
 def execute(run, place, steps, returned, values, call):
-    """Runs the steps; `call(place, steps, returned, values, later)` makes the calls."""
+    """Runs the steps; `call(place, steps, returned, values, how)` makes the calls."""
     values = list(values)
     pending = []
     for step in steps:
@@ -77,10 +78,10 @@ def execute(run, place, steps, returned, values, call):
         if name == "parameter":
             values.append(run.parameters[place, step[1]])
         elif name == "call":
-            _, there, taken, program, outputs, later = step
+            _, there, taken, program, outputs, how = step
             given = [resolve(values, pending, i) for i in taken]
-            answer = call(there, program, outputs, given, later)
-            if later:
+            answer = call(there, program, outputs, given, how)
+            if how != "now":
                 # A place for each result now; whoever reads one waits for it.
                 pending.append((len(values), answer, len(outputs)))
                 values.extend([None] * len(outputs))
@@ -88,18 +89,62 @@ def execute(run, place, steps, returned, values, call):
                 values.extend(answer)
         else:
             x, y = (resolve(values, pending, i) for i in step[1:])
-            values.append(getattr(tg, name)(x, y) if name in BINARY else getattr(tg, name)(x))
+            values.append(OPERATIONS[name](x, y) if name in OPERATIONS else FURTHER[name](x, y))
     return [resolve(values, pending, i) for i in returned]
 
 
-BINARY = ("multiply", "add", "subtract")
+class Weighed(tg.autograd.Function):
+    """x y², with a derivative of its own."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x * y * y
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return g * y * y, 2.0 * g * x * y
+
+
+def written(x, y):
+    """A value that is written to in place, and a view of it from before."""
+    z = x * 1.0
+    first = z[:1]
+    z *= y
+    z[1] = y[2] * first[0]
+    return z
+
+
+def hooked(x, y):
+    """A value whose hook gives it another gradient."""
+    z = x * y
+    z.register_hook(lambda g: 0.5 * g)
+    return z
+
+
+OPERATIONS = {
+    "multiply": tg.multiply,
+    "add": tg.add,
+    "subtract": tg.subtract,
+    "sin": lambda x, y: tg.sin(x),
+    "square": lambda x, y: tg.square(x),
+}
+FURTHER = {
+    "rolled": lambda x, y: tg.concat([x[1:], y.reshape((3, 1))[0]]),
+    "written": written,
+    "hooked": hooked,
+    "own": Weighed.apply,
+    "again": lambda x, y: tg.autograd.checkpoint(lambda x, y: tg.sin(x) * y, x, y),
+}
 
 
 def resolve(values, pending, index):
     if values[index] is None:
         for start, answer, size in pending:
             if start <= index < start + size:
-                values[start : start + size] = answer.wait()
+                value = answer.to_here() if isinstance(answer, RRef) else answer.wait()
+                values[start : start + size] = value
     return values[index]
 
 
@@ -113,11 +158,13 @@ def serve(run_name, place, steps, returned, values):
 
 
 def caller(run, worker):
-    def call(place, steps, returned, values, later):
+    def call(place, steps, returned, values, how):
         args = (run.name, place, steps, returned, values)
         to = run.placement[place]
-        if later:
+        if how == "later":
             return worker.rpc_async(to, serve, args)
+        if how == "there":
+            return worker.remote(to, serve, args)
         return worker.rpc_sync(to, serve, args)
 
     return call
@@ -131,9 +178,9 @@ def plain_caller(run):
         def wait(self):
             return self.value
 
-    def call(place, steps, returned, values, later):
+    def call(place, steps, returned, values, how):
         answer = execute(run, place, steps, returned, values, call)
-        return Done(answer) if later else answer
+        return answer if how == "now" else Done(answer)
 
     return call
 
