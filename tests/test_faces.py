@@ -91,3 +91,11 @@ def test_importing_telegrad_leaves_heavy_libraries_alone() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert answer.stdout.strip() == "[]"
+
+
+def test_calling_other_workers_needs_posix_and_the_error_says_so() -> None:
+    code = "import os, telegrad; os.name = 'nt'; import telegrad.distributed"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert answer.returncode == 1
+    assert "ImportError: telegrad.rpc, telegrad.distributed and the telegrad" in answer.stderr
+    assert "need a POSIX system (Linux or macOS), got 'nt'" in answer.stderr

@@ -115,7 +115,6 @@ def test_a_full_device_for_both_streams_is_no_error() -> None:
     assert prefixer.is_lossy
 
 
-@pytest.mark.skipif(os.name != "posix", reason="only files can be waited for")
 def test_a_pipe_that_another_program_made_non_blocking_loses_nothing() -> None:
     ours, theirs = os.pipe()
     received: list[bytes] = []

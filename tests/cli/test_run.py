@@ -21,10 +21,7 @@ from telegrad.cli import main
 from telegrad.cli.command import worker_names
 from telegrad.rpc.environment import THREADS, threads_each
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.name != "posix", reason="telegrad run needs process groups"),
-]
+pytestmark = pytest.mark.processes
 
 PATIENCE = 30.0
 Script = Callable[[str], str]

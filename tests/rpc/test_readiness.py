@@ -17,13 +17,6 @@ def pair():
         yield here, there
 
 
-@pytest.fixture(params=[True, False], ids=["poll", "select"])
-def _both(request, monkeypatch):
-    if not request.param:
-        monkeypatch.delattr("select.poll")
-
-
-@pytest.mark.usefixtures("_both")
 @pytest.mark.parametrize("deadline", [math.inf, 1e300, 1e10])
 def test_what_is_ready_is_found_whatever_the_deadline(pair, deadline):
     here, there = pair
@@ -32,7 +25,6 @@ def test_what_is_ready_is_found_whatever_the_deadline(pair, deadline):
     assert is_ready(here.fileno(), deadline, for_write=False)
 
 
-@pytest.mark.usefixtures("_both")
 def test_what_is_not_ready_in_time_is_told(pair):
     here, _ = pair
     assert not is_ready(here.fileno(), time.monotonic() + 0.01, for_write=False)

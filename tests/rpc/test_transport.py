@@ -31,7 +31,6 @@ from telegrad.errors import (
 from telegrad.rpc.introduction import Limits
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.transport import (
-    UNIX_SOCKETS,
     Connection,
     Identity,
     PrivateDirectory,
@@ -41,8 +40,7 @@ from telegrad.rpc.transport import (
     parse_address,
 )
 
-needs_unix = pytest.mark.skipif(not UNIX_SOCKETS, reason="this system has no Unix sockets")
-KINDS = [pytest.param("unix", marks=needs_unix), "tcp", "tls"]
+KINDS = ["unix", "tcp", "tls"]
 Pair = tuple[Connection, Connection]
 
 
@@ -191,13 +189,11 @@ def test_both_ends_know_each_other(directory: PrivateDirectory) -> None:
             assert nodelay.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-@needs_unix
 def test_a_unix_connection_names_the_peers_process(directory: PrivateDirectory) -> None:
     with connected(directory.socket_address("ps"), *identities()) as (dialled, accepted):
         assert dialled.peer_pid == accepted.peer_pid == os.getpid()
 
 
-@needs_unix
 def test_descriptors_are_there_when_their_frame_is(directory: PrivateDirectory) -> None:
     with connected(directory.socket_address("ps"), *identities()) as pair:
         dialled, accepted = pair
@@ -216,7 +212,6 @@ def test_descriptors_are_there_when_their_frame_is(directory: PrivateDirectory) 
                 os.close(fd)
 
 
-@needs_unix
 def test_more_descriptors_than_the_kernel_takes_at_once_arrive(directory: PrivateDirectory) -> None:
     with connected(directory.socket_address("ps"), *identities()) as (dialled, accepted):
         dialled.send([b"x"], [0] * 400)
@@ -226,7 +221,6 @@ def test_more_descriptors_than_the_kernel_takes_at_once_arrive(directory: Privat
             os.close(fd)
 
 
-@needs_unix
 def test_missing_descriptors_are_a_violation_and_untaken_ones_are_closed(
     directory: PrivateDirectory,
 ) -> None:
@@ -239,7 +233,6 @@ def test_missing_descriptors_are_a_violation_and_untaken_ones_are_closed(
     assert not before or set(os.listdir("/proc/self/fd")) == before
 
 
-@needs_unix
 def test_descriptors_that_a_process_may_not_have_are_named_as_the_cause(
     directory: PrivateDirectory,
 ) -> None:
@@ -275,7 +268,6 @@ def test_descriptors_cant_go_where_hosts_may_differ() -> None:
         dialled.send([b"x"], [0])
 
 
-@needs_unix
 def test_segments_can_be_switched_off(directory: PrivateDirectory) -> None:
     ps, trainer = identities()
     plain = msgspec.structs.replace(trainer, segments=False)
@@ -286,29 +278,11 @@ def test_segments_can_be_switched_off(directory: PrivateDirectory) -> None:
         assert receive_exactly(accepted, 5) == b"works"
 
 
-def test_without_unix_sockets_the_error_names_the_other_way(
-    monkeypatch: pytest.MonkeyPatch, directory: PrivateDirectory
-) -> None:
-    ps, trainer = identities()
-    monkeypatch.setattr("telegrad.rpc.transport.address.UNIX_SOCKETS", False)
-    address = directory.socket_address("ps")
-    with pytest.raises(UsageError, match=r"tcp://127\.0\.0\.1"):
-        listen(address, identity=ps, on_connection=lambda connection: None)
-    with pytest.raises(UsageError, match=r"tcp://127\.0\.0\.1"):
-        connect(address, identity=trainer)
-
-
-def test_without_memory_files_and_descriptor_passing_bytes_still_move(
+def test_without_memory_files_bytes_still_move(
     monkeypatch: pytest.MonkeyPatch, directory: PrivateDirectory
 ) -> None:
     monkeypatch.setattr("telegrad.rpc.transport.opening.SEGMENTS", False)
-    monkeypatch.setattr("telegrad.rpc.transport.connection._MSG_DONTWAIT", 0)
-    with connected("tcp://127.0.0.1:0", *identities()) as (dialled, accepted):
-        # As on Windows, where sockets have no sendmsg.
-        dialled._send_many = None  # type: ignore[attr-defined]
-        buffer = memoryview(bytearray(100))
-        with pytest.raises(BlockingIOError):
-            accepted.recv_into_nowait(buffer)
+    with connected(directory.socket_address("ps"), *identities()) as (dialled, accepted):
         dialled.send([b"one", b"", b"two"])
         assert receive_exactly(accepted, 6) == b"onetwo"
         assert not dialled.same_host
@@ -438,7 +412,6 @@ def test_a_listener_that_comes_late_is_found_by_patience() -> None:
         connection.close()
 
 
-@needs_unix
 @pytest.mark.usefixtures("_clock")
 def test_a_full_queue_is_tried_again_within_the_timeout(directory: PrivateDirectory) -> None:
     _, trainer = identities()
@@ -458,7 +431,7 @@ def test_a_full_queue_is_tried_again_within_the_timeout(directory: PrivateDirect
 @pytest.mark.parametrize(
     ("kind", "doubt"),
     [
-        pytest.param("unix", "does it still run", marks=needs_unix),
+        ("unix", "does it still run"),
         ("tcp", r"have both sides certificates \(TELEGRAD_CREDENTIALS\), or neither"),
     ],
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
 from telegrad.cli.command import WORKERS_HELP, Command, worker_names
+from telegrad.cli.launcher import Launcher
 from telegrad.cli.output import Prefixer
 from telegrad.errors import UsageError
 from telegrad.rpc import environment as names
@@ -43,13 +44,6 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(arguments: argparse.Namespace) -> int:
-    if os.name != "posix":
-        raise UsageError(
-            "telegrad run needs process groups, which this system lacks: start each "
-            "worker yourself with RANK, WORLD_SIZE and TELEGRAD_WORKER_NAME set"
-        )
-    from telegrad.cli.launcher import Launcher
-
     workers = worker_names(arguments.workers)
     if not 0 <= arguments.port <= _LARGEST_PORT:
         raise UsageError(

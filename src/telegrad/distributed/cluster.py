@@ -29,7 +29,7 @@ from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options, given_options
 from telegrad.rpc.starting import start_worker
 from telegrad.rpc.timeouts import LONGEST_WAIT, seconds
-from telegrad.rpc.transport import UNIX_SOCKETS, PrivateDirectory
+from telegrad.rpc.transport import PrivateDirectory
 from telegrad.rpc.wire.functions import exposing_modules
 from telegrad.rpc.worker import Worker
 
@@ -155,7 +155,7 @@ class LocalCluster:
         end = time.monotonic() + self._start_timeout
         secret = secrets.token_bytes(KEY_BYTES)
         key = ClusterKey(secret)
-        if UNIX_SOCKETS and self._options.unix_sockets:
+        if self._options.unix_sockets:
             self._directory = PrivateDirectory.make()
         for name in self._names:
             self._spawn(name)

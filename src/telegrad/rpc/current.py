@@ -61,5 +61,4 @@ def _forget_in_fork() -> None:
     current_request.set(None)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_fork)
+os.register_at_fork(after_in_child=_forget_in_fork)

@@ -114,8 +114,7 @@ def _forget_in_fork() -> None:
     atexit.unregister(_leave_at_exit)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_fork)
+os.register_at_fork(after_in_child=_forget_in_fork)
 
 
 def shutdown(graceful: bool = True, timeout: float = 60.0) -> None:

@@ -88,9 +88,7 @@ class ClusterKey:
 
 
 def _check_private(status: os.stat_result, path: str | os.PathLike[str]) -> None:
-    if os.name != "posix" or not stat.S_ISREG(status.st_mode):
-        return
-    if status.st_mode & 0o077:
+    if stat.S_ISREG(status.st_mode) and status.st_mode & 0o077:
         raise Refused(
             f"the cluster key {os.fspath(path)} can be read by others (mode "
             f"{stat.S_IMODE(status.st_mode):04o}): run `chmod 600` on it, or mint a new one"

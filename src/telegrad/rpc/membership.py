@@ -23,7 +23,6 @@ from telegrad.rpc.rendezvous import Joining, Meeting, Rendezvous, join
 from telegrad.rpc.service import ServiceRequest
 from telegrad.rpc.starting import start_worker
 from telegrad.rpc.transport import (
-    UNIX_SOCKETS,
     Address,
     Identity,
     PrivateDirectory,
@@ -63,7 +62,7 @@ class Membership:
         self._names: Names = NO_NAMES
         if credentials is not None:
             address = f"tls://{options.host or own_host(parse_address(master))}:0"
-        elif UNIX_SOCKETS and options.unix_sockets:
+        elif options.unix_sockets:
             self._directory = PrivateDirectory.make()
             address = self._directory.socket_address(name)
         else:

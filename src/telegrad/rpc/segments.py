@@ -23,6 +23,7 @@ can make a read fault. A receiver that clears a mark too early harms its own arr
 import _thread
 import collections
 import ctypes
+import fcntl
 import itertools
 import mmap
 import os
@@ -33,11 +34,6 @@ from typing import Any
 import msgspec
 
 from telegrad.errors import ProtocolViolation
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["SEGMENTS", "SMALLEST_SEGMENT", "TURNS_UP_TO", "Segment", "SegmentMap", "SegmentPool"]
 

@@ -50,7 +50,7 @@ class Credentials:
                     f"expected {path.name} in {self.directory}: mint a worker's directory with "
                     "`telegrad keygen DIR --workers NAME` and set TELEGRAD_CREDENTIALS to DIR/NAME"
                 )
-        if os.name == "posix" and private_key.stat().st_mode & 0o077:
+        if private_key.stat().st_mode & 0o077:
             raise Refused(f"{private_key} can be read by others: run `chmod 600` on it")
         self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

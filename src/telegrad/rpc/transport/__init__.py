@@ -3,7 +3,7 @@
 Frames and calls are not known here. Nothing but a proved peer's bytes comes out of it.
 """
 
-from telegrad.rpc.transport.address import UNIX_SOCKETS, Address, parse_address
+from telegrad.rpc.transport.address import Address, parse_address
 from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.transport.dialling import connect
 from telegrad.rpc.transport.directory import PrivateDirectory
@@ -11,7 +11,6 @@ from telegrad.rpc.transport.identity import Identity
 from telegrad.rpc.transport.listener import Listener, listen
 
 __all__ = [
-    "UNIX_SOCKETS",
     "Address",
     "Connection",
     "Identity",

@@ -15,7 +15,6 @@ the number of a closed descriptor is given to the next file.
 import abc
 import contextlib
 import math
-import select
 import socket
 import struct
 from collections.abc import Callable, Sequence
@@ -34,10 +33,9 @@ __all__ = ["Buffer", "Connection", "PlainConnection", "Unsent", "peer_process"]
 # Memoryviews have the format "B", so that `len` counts bytes.
 Buffer = bytes | bytearray | memoryview
 
-# Linux, macOS and Windows take at least this many buffers in one call.
+# Linux and macOS take at least this many buffers in one call.
 _BUFFERS_PER_CALL = 1024
-# 0 where it is missing (Windows): there a send blocks, and deadlines hold between its pieces.
-_MSG_DONTWAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
+_MSG_DONTWAIT: int = socket.MSG_DONTWAIT
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -116,11 +114,9 @@ class PlainConnection(Connection):
         self._socket = sock
         self._channel = channel
         self._send_one = sock.send
-        self._send_many = sock.sendmsg if hasattr(sock, "sendmsg") else None
+        self._send_many = sock.sendmsg
         self.recv_into = sock.recv_into
-        self.recv_into_nowait = (
-            partial(sock.recv_into, flags=_MSG_DONTWAIT) if _MSG_DONTWAIT else self._try_recv_into
-        )
+        self.recv_into_nowait = partial(sock.recv_into, flags=_MSG_DONTWAIT)
         self.same_host = channel is not None
         process = peer_process(sock)
         # Of a process in a PID namespace that is not seen from here, the number is 0.
@@ -138,7 +134,7 @@ class PlainConnection(Connection):
             if not self._channel.send(fds, deadline):
                 return Unsent([memoryview(buffer) for buffer in buffers], False)
         sent = 0
-        if self._send_many is not None and len(buffers) <= _BUFFERS_PER_CALL:
+        if len(buffers) <= _BUFFERS_PER_CALL:
             try:
                 sent = self._send_many(buffers, (), _MSG_DONTWAIT)
             except BlockingIOError:
@@ -171,20 +167,12 @@ class PlainConnection(Connection):
                 return None
             rest[0] = rest[0][sent:]
             try:
-                if self._send_many is None:
-                    sent = self._send_one(rest[0], _MSG_DONTWAIT)
-                else:
-                    sent = self._send_many(rest[:_BUFFERS_PER_CALL], (), _MSG_DONTWAIT)
+                sent = self._send_many(rest[:_BUFFERS_PER_CALL], (), _MSG_DONTWAIT)
                 is_begun = is_begun or sent > 0
             except BlockingIOError:
                 sent = 0
                 if not is_ready(self._socket.fileno(), deadline, for_write=True):
                     return Unsent(rest, is_begun)
-
-    def _try_recv_into(self, buffer: memoryview) -> int:
-        if not select.select([self._socket], [], [], 0)[0]:
-            raise BlockingIOError
-        return self._socket.recv_into(buffer)
 
     def take_fd(self) -> int:
         return super().take_fd() if self._channel is None else self._channel.take()
@@ -203,7 +191,7 @@ class PlainConnection(Connection):
 
 def peer_process(sock: socket.socket) -> tuple[int, int] | None:
     """Return the process and user at the other end of a Unix socket, where the kernel tells."""
-    if sock.family != getattr(socket, "AF_UNIX", None) or not hasattr(socket, "SO_PEERCRED"):
+    if sock.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):
         return None
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, user, _ = _CREDENTIALS.unpack(credentials)

@@ -25,6 +25,7 @@ __all__ = ["DescriptorChannel", "receive_with_descriptors", "send_with_descripto
 
 # The kernel takes 253 descriptors a message.
 _DESCRIPTORS_PER_MESSAGE = 250
+# 0 on macOS, which lacks it.
 _MSG_CMSG_CLOEXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 

@@ -112,9 +112,7 @@ def _met_itself(sock: socket.socket) -> bool:
     Dialling a port of this machine that nobody listens at, TCP may choose the very same port for
     our end; and two ends that both dial are connected.
     """
-    return sock.family != getattr(socket, "AF_UNIX", None) and (
-        sock.getsockname() == sock.getpeername()
-    )
+    return sock.family != socket.AF_UNIX and sock.getsockname() == sock.getpeername()
 
 
 def _open(opening: Opening) -> Connection:

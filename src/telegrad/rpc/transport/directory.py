@@ -6,6 +6,7 @@ a directory removes it. Invariant: a directory in use is never removed.
 """
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -15,11 +16,6 @@ import tempfile
 from pathlib import Path
 
 from telegrad.errors import Refused, UsageError
-
-try:
-    import fcntl
-except ImportError:  # Windows, which has no Unix sockets in Python either
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["PrivateDirectory", "check_private_directory", "remove_abandoned_socket"]
 

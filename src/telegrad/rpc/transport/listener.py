@@ -228,9 +228,8 @@ def _bind(address: Address) -> tuple[socket.socket, Address]:
 def _bind_one(family: socket.AddressFamily, where: str | tuple[str, int]) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        if os.name == "posix":
-            # A port whose last owner has just ended is free; on Windows the option means another.
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # A port whose last owner has just ended is free.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(where)
         sock.listen(_BACKLOG)
         sock.setblocking(False)

@@ -26,7 +26,6 @@ from telegrad.rpc.handshake import (
 from telegrad.rpc.introduction import NONCE_BYTES, Introduction, Side
 from telegrad.rpc.segments import SEGMENTS
 from telegrad.rpc.tls import Credentials, certificate_digest, certified_name
-from telegrad.rpc.transport.address import UNIX_SOCKETS
 from telegrad.rpc.transport.connection import Connection, PlainConnection
 from telegrad.rpc.transport.descriptors import (
     DescriptorChannel,
@@ -60,7 +59,7 @@ class Opening:
     ) -> None:
         """Open as `side`; `credentials` are given where the wire is TLS."""
         sock.setblocking(False)
-        self._is_unix = UNIX_SOCKETS and sock.family == socket.AF_UNIX
+        self._is_unix = sock.family == socket.AF_UNIX
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.address = address

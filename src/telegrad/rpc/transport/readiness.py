@@ -11,19 +11,12 @@ __all__ = ["is_ready"]
 
 def is_ready(fd: int, deadline: float, *, for_write: bool) -> bool:
     """Wait until the descriptor can be written to, or read; say whether that was so in time."""
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT if for_write else select.POLLIN)
     while True:
         left = min(max(0.0, deadline - time.monotonic()), LONGEST_WAIT)
-        if _wait(fd, left, for_write):
+        # Rounded up: a poll of 0 ms in the last millisecond would spin.
+        if poll.poll(math.ceil(left * 1000)):
             return True
         if time.monotonic() >= deadline:
             return False
-
-
-def _wait(fd: int, seconds: float, for_write: bool) -> bool:
-    if not hasattr(select, "poll"):
-        wanted: tuple[list[int], list[int]] = ([], [fd]) if for_write else ([fd], [])
-        return any(select.select(*wanted, [], seconds))
-    poll = select.poll()
-    poll.register(fd, select.POLLOUT if for_write else select.POLLIN)
-    # Rounded up: a poll of 0 ms in the last millisecond would spin.
-    return bool(poll.poll(math.ceil(seconds * 1000)))
