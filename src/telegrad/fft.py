@@ -1,21 +1,18 @@
 """Fourier transforms: the ``fft`` extension of the array API standard."""
 
-from telegrad.ops.fft import (
-    fft,
-    fftfreq,
-    fftn,
-    fftshift,
-    hfft,
-    ifft,
-    ifftn,
-    ifftshift,
-    ihfft,
-    irfft,
-    irfftn,
-    rfft,
-    rfftfreq,
-    rfftn,
-)
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from telegrad.errors import DTypeError, ShapeError, UsageError
+from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axes
+from telegrad.ops.creation import asarray
+from telegrad.ops.magnitude import conj
+from telegrad.ops.windows import pad
+from telegrad.rules import Primitive
+from telegrad.rules import fourier as _rows
+from telegrad.tensors import Tensor, apply
 
 __all__ = [
     "fft",
@@ -33,3 +30,159 @@ __all__ = [
     "rfftfreq",
     "rfftn",
 ]
+
+Norm: TypeAlias = Literal["backward", "ortho", "forward"]
+"""Which direction divides by the length: the inverse, both by its root, or the transform."""
+
+
+def fft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The discrete Fourier transform along an axis, cut or padded to n elements."""
+    return _transformed(_rows.FFTN, "fft", x, _one(n), (axis,), norm)
+
+
+def ifft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The inverse of ``fft``."""
+    return _transformed(_rows.IFFTN, "ifft", x, _one(n), (axis,), norm)
+
+
+def fftn(
+    x: ArrayLike,
+    /,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: Norm = "backward",
+) -> Tensor:
+    """The transform along several axes, or all, cut or padded to the lengths s."""
+    return _transformed(_rows.FFTN, "fftn", x, s, axes, norm)
+
+
+def ifftn(
+    x: ArrayLike,
+    /,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: Norm = "backward",
+) -> Tensor:
+    """The inverse of ``fftn``."""
+    return _transformed(_rows.IFFTN, "ifftn", x, s, axes, norm)
+
+
+def rfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The transform of real values: half of the spectrum, which determines the rest."""
+    return _transformed(_rows.RFFTN, "rfft", x, _one(n), (axis,), norm)
+
+
+def irfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The inverse of ``rfft``: n real values, by default an even number of them."""
+    return _transformed(_rows.IRFFTN, "irfft", x, _one(n), (axis,), norm)
+
+
+def rfftn(
+    x: ArrayLike,
+    /,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: Norm = "backward",
+) -> Tensor:
+    """``rfft`` along the last of the axes, then ``fft`` along the others."""
+    return _transformed(_rows.RFFTN, "rfftn", x, s, axes, norm)
+
+
+def irfftn(
+    x: ArrayLike,
+    /,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: Norm = "backward",
+) -> Tensor:
+    """The inverse of ``rfftn``; s are the lengths of the result."""
+    return _transformed(_rows.IRFFTN, "irfftn", x, s, axes, norm)
+
+
+def hfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The real transform of a signal that is its own mirrored conjugate, given by half of it."""
+    return irfft(conj(as_tensor(x, "hfft")), n=n, axis=axis, norm=_exchanged(norm, "hfft"))
+
+
+def ihfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The inverse of ``hfft``."""
+    return conj(rfft(x, n=n, axis=axis, norm=_exchanged(norm, "ihfft")))
+
+
+def fftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tensor:
+    """Moves the frequency 0 from the start of the axes to their middle."""
+    x = as_tensor(x, "fftshift")
+    axes = _shifted_axes(axes, x, "fftshift")
+    return apply(_rows.FFTSHIFT, x, axes=axes)
+
+
+def ifftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tensor:
+    """Moves the frequency 0 from the middle of the axes back to their start."""
+    x = as_tensor(x, "ifftshift")
+    axes = _shifted_axes(axes, x, "ifftshift")
+    return apply(_rows.IFFTSHIFT, x, axes=axes)
+
+
+def _shifted_axes(axes: int | Sequence[int] | None, x: Tensor, name: str) -> tuple[int, ...]:
+    several = axes if axes is None or isinstance(axes, int) else tuple(axes)
+    return normalized_axes(several, x.ndim, name)
+
+
+def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
+    """The frequencies of ``fft`` of n values at the distance d."""
+    return asarray(np.fft.fftfreq(n, d), dtype=dtype or np.float32, device=device)
+
+
+def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
+    """The frequencies of ``rfft`` of n values at the distance d."""
+    return asarray(np.fft.rfftfreq(n, d), dtype=dtype or np.float32, device=device)
+
+
+def _one(n: int | None) -> tuple[int, ...] | None:
+    return None if n is None else (n,)
+
+
+def _exchanged(norm: str, name: str) -> Any:
+    """A transform in the other direction has the other scale."""
+    if norm not in _rows.EXCHANGED:
+        raise UsageError(
+            f"expected 'backward', 'ortho' or 'forward' as norm of {name}, got {norm!r}"
+        )
+    return _rows.EXCHANGED[norm]
+
+
+def _transformed(
+    row: Primitive,
+    name: str,
+    x: ArrayLike,
+    s: Sequence[int] | None,
+    axes: Sequence[int] | None,
+    norm: str,
+) -> Tensor:
+    """Calls a row with every option checked and written out."""
+    x = as_tensor(x, name)
+    if x.dtype.kind not in ("f" if row is _rows.RFFTN else "fc"):
+        kind = "real floating" if row is _rows.RFFTN else "floating or complex"
+        raise DTypeError(f"expected a {kind} dtype in {name}, got {x.dtype}; convert it first")
+    _exchanged(norm, name)
+    if axes is None:
+        axes = tuple(range(x.ndim)) if s is None else tuple(range(-len(s), 0))
+    axes = normalized_axes(tuple(axes), x.ndim, name)
+    if not axes:
+        raise ShapeError(f"expected at least one axis to transform in {name}, got none")
+    lengths = [x.shape[a] for a in axes]
+    if row is _rows.IRFFTN:
+        lengths[-1] = 2 * (lengths[-1] - 1)
+    if s is not None:
+        if len(s) != len(axes):
+            raise ShapeError(f"expected a length for each of the axes {axes} in {name}, got {s}")
+        lengths = list(s)
+    if min(lengths) < 1:
+        raise ShapeError(
+            f"expected at least one element along the axes {axes} in {name}, got the lengths "
+            f"{lengths}"
+        )
+    last = axes[-1]
+    if row is _rows.IRFFTN and not x.shape[last]:  # NumPy reads the first of them, there or not
+        x = pad(x, [(0, int(a == last)) for a in range(x.ndim)])
+    return apply(row, x, s=tuple(lengths), axes=axes, norm=norm)

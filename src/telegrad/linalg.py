@@ -1,41 +1,34 @@
-"""Linear algebra: the ``linalg`` extension of the array API standard, and a little beyond."""
+"""Linear algebra: the ``linalg`` extension of the array API standard, and a little beyond.
 
-import typing as _typing
+Every function takes matrices in the last two axes and stacks of them in the others. Which
+derivatives are undefined (equal eigenvalues, phases of complex vectors) says ``rules.spectra``.
+"""
 
-from telegrad.ops.linalg import (
-    EighResult,
-    QRResult,
-    SlogdetResult,
-    SVDResult,
-    cholesky,
-    cofactor,
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never
+
+from telegrad.errors import DTypeError, ShapeError, UsageError
+from telegrad.ops.arguments import ArrayLike, Axis, as_matrix, as_tensor, normalized_axes, promoted
+from telegrad.ops.filling import eye
+from telegrad.ops.magnitude import abs
+from telegrad.ops.products import (
     cross,
-    det,
     diagonal,
-    eigh,
-    eigvalsh,
-    expm,
-    inv,
     matmul,
-    matrix_norm,
-    matrix_power,
-    matrix_rank,
     matrix_transpose,
     outer,
-    pinv,
-    qr,
-    slogdet,
-    solve,
-    solve_triangular,
-    svd,
-    svdvals,
     tensordot,
     trace,
     vecdot,
-    vector_norm,
 )
-from telegrad.tensors.familiar import LINALG as _LINALG
-from telegrad.tensors.habits import advice_on_name as _advice_on_name
+from telegrad.ops.reductions import max, min, sum
+from telegrad.ops.shaping import broadcast_to, reshape
+from telegrad.rules import decompositions as _decompositions
+from telegrad.rules import norms as _norms
+from telegrad.rules import solving as _solving
+from telegrad.rules import spectra as _spectra
+from telegrad.tensors import Tensor, apply, apply_several
+from telegrad.tensors.familiar import LINALG
+from telegrad.tensors.habits import advice_on_name, unexpected
 
 __all__ = [
     "EighResult",
@@ -70,7 +63,242 @@ __all__ = [
     "vector_norm",
 ]
 
-if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
+
+class EighResult(NamedTuple):
+    """What ``eigh`` gives."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class QRResult(NamedTuple):
+    """What ``qr`` gives."""
+
+    Q: Tensor
+    R: Tensor
+
+
+class SlogdetResult(NamedTuple):
+    """What ``slogdet`` gives."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
+class SVDResult(NamedTuple):
+    """What ``svd`` gives."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+def _floating(x: ArrayLike, name: str) -> Tensor:
+    tensor = as_tensor(x, name)
+    if tensor.dtype.kind not in "fc":
+        raise DTypeError(
+            f"expected a floating dtype in {name}, got {tensor.dtype}; convert it, e.g. with "
+            ".to(telegrad.float32)"
+        )
+    return tensor
+
+
+def _matrix(x: ArrayLike, name: str) -> Tensor:
+    return as_matrix(_floating(x, name), name)
+
+
+def _square(x: ArrayLike, name: str) -> Tensor:
+    matrix = _matrix(x, name)
+    if matrix.shape[-1] != matrix.shape[-2]:
+        raise ShapeError(f"expected a square matrix in {name}, got shape {matrix.shape}")
+    return matrix
+
+
+# Inverses and determinants
+
+
+def inv(x: ArrayLike, /) -> Tensor:
+    """The inverse of a square matrix."""
+    return apply(_solving.INV, _square(x, "inv"))
+
+
+def pinv(x: ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> Tensor:
+    """The pseudo-inverse; singular values up to `rtol` times the largest count as zero."""
+    return apply(_solving.PINV, _matrix(x, "pinv"), rtol=_raw(rtol))
+
+
+def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """The solution of ``x1 @ x = x2``; a right side with one axis is a vector, else matrices."""
+    a, b = promoted("solve", (_square(x1, "solve"), _floating(x2, "solve")))
+    if not b.ndim or b.shape[-1 if b.ndim == 1 else -2] != a.shape[-1]:
+        raise ShapeError(
+            f"expected a right side with {a.shape[-1]} rows in solve, got shape {b.shape}"
+        )
+    return apply(_solving.SOLVE, a, b)
+
+
+def solve_triangular(x1: ArrayLike, x2: ArrayLike, /, *, upper: bool) -> Tensor:
+    """The solution of ``x1 @ x = x2`` as of ``solve``, reading only one triangle of x1."""
+    name = "solve_triangular"
+    a, b = promoted(name, (_square(x1, name), _floating(x2, name)))
+    if b.ndim == 1:
+        return solve_triangular(a, b[:, None], upper=upper)[..., 0]
+    if not b.ndim or b.shape[-2] != a.shape[-1]:
+        raise ShapeError(
+            f"expected a right side with {a.shape[-1]} rows in {name}, got shape {b.shape}"
+        )
+    return apply(_solving.SOLVE_TRIANGULAR, a, b, upper=bool(upper))
+
+
+def det(x: ArrayLike, /) -> Tensor:
+    """The determinant; its derivatives are exact for singular matrices too."""
+    return apply(_solving.DET, _square(x, "det"))
+
+
+def cofactor(x: ArrayLike, /) -> Tensor:
+    """The matrix of cofactors, ``det(x) inv(x)^T``, also of matrices without an inverse."""
+    return apply(_solving.COFACTOR, _square(x, "cofactor"))
+
+
+def slogdet(x: ArrayLike, /) -> SlogdetResult:
+    """The sign of the determinant and the logarithm of its size."""
+    return SlogdetResult(*apply_several(_solving.SLOGDET, _square(x, "slogdet")))
+
+
+def matrix_rank(x: ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> Tensor:
+    """How many singular values are larger than `rtol` times the largest. Has no derivative."""
+    x = _matrix(x, "matrix_rank")
+    return apply(_solving.MATRIX_RANK, x, rtol=_raw(rtol))
+
+
+def _raw(rtol: Any) -> Any:
+    return rtol.array if isinstance(rtol, Tensor) else rtol
+
+
+def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
+    """A square matrix to an integer power; a negative one takes the inverse."""
+    base = _square(x, "matrix_power")
+    if not isinstance(n, int):
+        raise DTypeError(f"expected an integer power in matrix_power, got {n!r}")
+    if n == 0:
+        return broadcast_to(eye(base.shape[-1], dtype=base.dtype), base.shape)
+    if n < 0:
+        base, n = inv(base), -n
+    # Squared once for each binary digit of n; the squares whose digit is 1 are multiplied.
+    while not n & 1:
+        base, n = matmul(base, base), n >> 1
+    result = base
+    while n > 1:
+        base, n = matmul(base, base), n >> 1
+        if n & 1:
+            result = matmul(result, base)
+    return result
+
+
+def expm(x: ArrayLike, /) -> Tensor:
+    """The exponential of a square matrix."""
+    return apply(_solving.EXPM, _square(x, "expm"))
+
+
+# Decompositions
+
+
+def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tensor:
+    """The triangular factor L of a positive definite matrix ``L @ L^H`` (or U of ``U^H @ U``)."""
+    x = _square(x, "cholesky")
+    return apply(_decompositions.CHOLESKY, x, upper=bool(upper))
+
+
+def qr(x: ArrayLike, /, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
+    """A matrix with orthonormal columns and an upper triangular one, whose product is x."""
+    if mode not in ("reduced", "complete"):
+        raise UsageError(f"expected the mode 'reduced' or 'complete' in qr, got {mode!r}")
+    return QRResult(*apply_several(_decompositions.QR, _matrix(x, "qr"), mode=mode))
+
+
+def eigh(x: ArrayLike, /) -> EighResult:
+    """The eigenvalues, in rising order, and eigenvectors of a Hermitian matrix.
+
+    Gradients take x to be Hermitian. Through the vectors of equal eigenvalues they are not finite.
+    Complex vectors are determined up to a phase: a function that depends on it raises in the
+    backward pass.
+    """
+    return EighResult(*apply_several(_spectra.EIGH, _square(x, "eigh")))
+
+
+def eigvalsh(x: ArrayLike, /) -> Tensor:
+    """The eigenvalues of a Hermitian matrix, in rising order."""
+    return apply(_spectra.EIGVALSH, _square(x, "eigvalsh"))
+
+
+def svd(x: ArrayLike, /, full_matrices: bool = True) -> SVDResult:
+    """Singular vectors and values: ``x = U @ diag(S) @ Vh``.
+
+    With `full_matrices` U and Vh are square; where x is not, only S has a derivative then.
+    Gradients through the vectors of equal singular values are not finite. Complex vectors are
+    determined up to a phase: a function that depends on it raises in the backward pass.
+    """
+    matrix = _matrix(x, "svd")
+    is_square = matrix.shape[-1] == matrix.shape[-2]
+    row = _spectra.SVD_FULL if full_matrices and not is_square else _spectra.SVD
+    return SVDResult(*apply_several(row, matrix))
+
+
+def svdvals(x: ArrayLike, /) -> Tensor:
+    """The singular values, in falling order."""
+    return apply(_spectra.SVDVALS, _matrix(x, "svdvals"))
+
+
+# Norms
+
+
+def vector_norm(
+    x: ArrayLike,
+    /,
+    *,
+    axis: Axis = None,
+    keepdims: bool = False,
+    ord: float = 2,
+    **unknown: Never,
+) -> Tensor:
+    """The norm of vectors along some axes, or of all elements; any order, also inf and -inf."""
+    if unknown:
+        raise unexpected("vector_norm", unknown)
+    x = _floating(x, "vector_norm")
+    if axis is not None:
+        axis = normalized_axes(axis, x.ndim, "vector_norm")
+    return apply(_norms.VECTOR_NORM, x, axis=axis, keepdims=bool(keepdims), ord=ord)
+
+
+def matrix_norm(
+    x: ArrayLike, /, *, keepdims: bool = False, ord: float | Literal["fro", "nuc"] | None = "fro"
+) -> Tensor:
+    """The norm of matrices: 'fro', 'nuc', 1, -1, 2, -2, inf or -inf."""
+    x = _matrix(x, "matrix_norm")
+    if ord in ("fro", None):
+        return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
+    if ord == "nuc":
+        result = sum(svdvals(x), axis=-1)
+    elif ord in (2, -2):
+        result = _extreme(svdvals(x), ord)
+    elif ord in (1, -1, float("inf"), float("-inf")):
+        sums = sum(abs(x), axis=-2 if ord in (1, -1) else -1)
+        result = _extreme(sums, ord)
+    else:
+        raise UsageError(
+            f"expected 'fro', 'nuc', 1, -1, 2, -2, inf or -inf as ord of matrix_norm, got {ord!r}"
+        )
+    return reshape(result, (*result.shape, 1, 1)) if keepdims else result
+
+
+def _extreme(values: Tensor, ord: Any) -> Tensor:
+    """The largest value, for a positive order, or the smallest; nothing has the norm 0."""
+    if ord > 0 and not values.shape[-1]:
+        return sum(values, axis=-1)
+    return (max if ord > 0 else min)(values, axis=-1)
+
+
+if not TYPE_CHECKING:  # or a type checker would take every name for known
 
     def __getattr__(name: str) -> None:
-        raise _advice_on_name(__name__, _LINALG, name)
+        raise advice_on_name(__name__, LINALG, name)

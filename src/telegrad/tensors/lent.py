@@ -1,8 +1,8 @@
 """What later modules lend to Tensor, so that nothing here imports upwards or in a circle.
 
 ``calling`` lends ``apply`` and ``variant`` to the hot paths, ``inputs`` lends ``takes`` to the
-operators; ``ops`` lends the namespace of public functions (``x.sum()`` is ``ops.sum(x)``; rules run
-on Tensors get it as ``xp``); ``autograd`` lends ``backward``.
+operators; ``telegrad.lending`` lends the namespace of public functions (``x.sum()`` is
+``ops.sum(x)``; rules run on Tensors get it as ``xp``); ``autograd`` lends ``backward``.
 """
 
 from collections.abc import Callable

@@ -3,6 +3,7 @@
 from functools import partial
 from types import SimpleNamespace
 
+from telegrad import fft, linalg
 from telegrad.ops import (
     activations,
     arithmetic,
@@ -12,11 +13,9 @@ from telegrad.ops import (
     creation,
     cumulative,
     dtypes,
-    fft,
     filling,
     indexing,
     joining,
-    linalg,
     logic,
     magnitude,
     products,
