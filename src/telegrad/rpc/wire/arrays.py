@@ -23,22 +23,10 @@ Descriptor = list[Any]
 Instead of the bytes stands None where they are the frame's next buffer.
 """
 
-_NAMES: Final = [
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-]
+_NAMES: Final = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
 _DTYPES: Final = dict(enumerate(map(np.dtype, _NAMES)))
 _CODES: Final = {dtype: code for code, dtype in _DTYPES.items()}
 NAMED: Final = len(_DTYPES)
@@ -94,10 +82,7 @@ def describe_all(
 ) -> list[Descriptor]:
     """Return the descriptors of all arrays of a message."""
     inline = inline_below(len(content))
-    descriptors = []
-    for array in content:
-        descriptors.append(describe(array, buffers, inline))
-    return descriptors
+    return [describe(array, buffers, inline) for array in content]
 
 
 def build(descriptor: Descriptor, buffer: Buffer, most_dimensions: int) -> "np.ndarray[Any, Any]":
