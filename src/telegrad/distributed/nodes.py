@@ -43,8 +43,6 @@ class SendNode(_Fields, Hooked, eq=False):
     """Who got them."""
 
     freed: ClassVar[bool] = False
-    is_leaf: ClassVar[bool] = False
-    is_boundary: ClassVar[bool] = False
 
     def name(self) -> str:
         return "SendRpcBackward"
@@ -53,9 +51,6 @@ class SendNode(_Fields, Hooked, eq=False):
         return tuple(cotangent)
 
     pull_recorded = pull
-
-    def release(self) -> None:
-        return
 
 
 class RecvNode(_Fields, Hooked, eq=False):
@@ -72,7 +67,6 @@ class RecvNode(_Fields, Hooked, eq=False):
 
     edges: ClassVar[tuple[Any, ...]] = ()
     freed: ClassVar[bool] = True  # For a pass of this process alone it can't run.
-    is_leaf: ClassVar[bool] = False
     is_boundary: ClassVar[bool] = True
 
     @classmethod
@@ -103,9 +97,6 @@ class RecvNode(_Fields, Hooked, eq=False):
 
     pull_recorded = pull
 
-    def release(self) -> None:
-        return
-
     def take_over(self, *pass_: Any) -> None:
         """Runs a pass that began as one of this process alone; see ``Context.take_over``."""
         self.context.take_over(*pass_)
@@ -126,7 +117,6 @@ class CutNode(_Fields, Hooked, eq=False):
 
     edges: ClassVar[tuple[Any, ...]] = ()
     freed: ClassVar[bool] = True
-    is_leaf: ClassVar[bool] = False
     is_boundary: ClassVar[bool] = True
     context: ClassVar[None] = None
 
