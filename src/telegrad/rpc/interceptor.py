@@ -9,18 +9,18 @@ they are taken apart; coming in, before the object that holds them is built.
 """
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from telegrad.rpc.names import WorkerInfo
 
 if TYPE_CHECKING:
     from telegrad.rpc.rref import RRef
 
-__all__ = ["Differentiator", "Interceptor"]
+__all__ = ["Interceptor"]
 
 
 class Interceptor(Protocol):
-    """The four points, in the order in which one call passes them, and its failure."""
+    """The four points, in the order in which one call passes them; its failure; derivatives."""
 
     def outgoing_call(self, to: WorkerInfo, values: list[Any]) -> Any:
         """On the caller, in the calling thread. Return the call's extra."""
@@ -43,11 +43,6 @@ class Interceptor(Protocol):
 
     def failed_call(self, to: WorkerInfo, call_extra: Any, error: BaseException) -> None:
         """On the caller: the call ended without a result."""
-
-
-@runtime_checkable
-class Differentiator(Protocol):
-    """What an interceptor may do besides: differentiate from the value of a reference."""
 
     def backward_from(self, reference: "RRef", context_id: int, retain_graph: bool) -> None:
         """Run a backward pass from the value, where it is; -1 stands for no context."""

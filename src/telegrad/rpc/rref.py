@@ -15,7 +15,6 @@ from telegrad.rpc.call import Call
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.future import Future, Quick
 from telegrad.rpc.incoming import async_execution, is_async_execution
-from telegrad.rpc.interceptor import Differentiator
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.protocol.references import State
 from telegrad.rpc.wire.functions import check_exposed_method, expose
@@ -189,7 +188,7 @@ class RRef(Reference, Generic[T_co]):
         """
         self._check()
         layer = self._worker.interceptor
-        if not isinstance(layer, Differentiator):
+        if layer is None:
             raise UsageError(
                 f"worker {self._worker.name!r} was started without autograd: start it with "
                 "telegrad.distributed.rpc.init_rpc or LocalCluster"
