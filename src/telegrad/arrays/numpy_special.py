@@ -1,39 +1,20 @@
-"""Special functions, activations and softmax as NumPy and SciPy do them best."""
+"""Activations and softmax as NumPy does them best."""
 
 from typing import Any
 
 import numpy as np
 
-from telegrad.arrays.special import host_lgamma as lgamma
-from telegrad.arrays.special import host_polygamma as polygamma
-from telegrad.arrays.special import scipy_special, unordered
+from telegrad.arrays.special import unordered
 
 __all__ = [
-    "digamma",
-    "erf",
-    "erfc",
-    "lgamma",
     "log_softmax",
     "logsumexp",
-    "polygamma",
     "relu",
     "sigmoid",
     "softmax",
     "softplus",
     "where_nonzero",
 ]
-
-
-def erf(x: Any) -> Any:
-    return scipy_special().erf(x)
-
-
-def erfc(x: Any) -> Any:
-    return scipy_special().erfc(x)
-
-
-def digamma(x: Any) -> Any:
-    return scipy_special().digamma(x)
 
 
 _ZERO: dict[Any, Any] = {np.dtype(name): np.zeros((), name) for name in ("float32", "float64")}

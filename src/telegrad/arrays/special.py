@@ -1,7 +1,7 @@
 """Special functions, activations and softmax in plain form, for backends without their own.
 
 What the standard can express is written with it. The error and gamma functions it can't: those go
-through SciPy, in host memory; a backend for a device brings its own.
+through SciPy, in host memory, for NumPy as well; a backend for a device brings its own.
 """
 
 import functools
@@ -54,15 +54,11 @@ def ndtr(xp: Any, x: Any) -> Any:
 
 def lgamma(xp: Any, x: Any) -> Any:
     """The logarithm of the absolute value of the gamma function."""
-    return xp.asarray(host_lgamma(np.asarray(x)))
-
-
-def host_lgamma(x: Any) -> Any:
-    """``lgamma`` of a NumPy array."""
+    x = np.asarray(x)
     found = scipy_special().gammaln(x)
     lowest = np.isneginf(x)
     # Beyond all poles it is inf, as in C; SciPy has the other sign.
-    return np.where(lowest, np.inf, found).astype(x.dtype) if lowest.any() else found
+    return xp.asarray(np.where(lowest, np.inf, found).astype(x.dtype) if lowest.any() else found)
 
 
 def digamma(xp: Any, x: Any) -> Any:
@@ -72,12 +68,7 @@ def digamma(xp: Any, x: Any) -> Any:
 
 def polygamma(xp: Any, n: int, x: Any) -> Any:
     """The n-th derivative of ``digamma``."""
-    return xp.asarray(host_polygamma(n, np.asarray(x)))
-
-
-def host_polygamma(n: int, x: Any) -> Any:
-    """``polygamma`` of a NumPy array."""
-    return polygamma_from_zeta(scipy_special(), n, x)
+    return xp.asarray(polygamma_from_zeta(scipy_special(), n, np.asarray(x)))
 
 
 def polygamma_from_zeta(special: Any, n: int, x: Any) -> Any:
