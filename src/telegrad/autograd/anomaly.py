@@ -1,15 +1,14 @@
 """``detect_anomaly``: the forward line of a failing or NaN-producing operation, in the error."""
 
-from collections.abc import Callable
 from typing import Any
 
 from telegrad.arrays import backend_of, backend_of_type
 from telegrad.errors import AnomalyError
 from telegrad.graph import Bundle
 from telegrad.tensors import Tensor
-from telegrad.tensors.modes import Mode, ModeScope, SetAtOnce
+from telegrad.tensors.modes import ModeScope, SetAtOnce
 
-__all__ = ["detect_anomaly", "refuse_nan", "set_detect_anomaly", "watcher"]
+__all__ = ["detect_anomaly", "refuse_nan", "set_detect_anomaly"]
 
 
 class detect_anomaly(ModeScope):
@@ -32,11 +31,6 @@ class set_detect_anomaly(SetAtOnce):
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         super().__init__(anomaly=mode, check_nan=mode and check_nan)
-
-
-def watcher(mode: Mode) -> Callable[[Any, Any], None] | None:
-    """What the engine calls after each node under `mode`, or None."""
-    return refuse_nan if mode.check_nan else None
 
 
 def refuse_nan(node: Any, contributions: Any) -> None:

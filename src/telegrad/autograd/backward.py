@@ -6,7 +6,7 @@ Here arguments are checked, wholly, before anything runs; then one GraphTask doe
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from telegrad.autograd.anomaly import watcher
+from telegrad.autograd.anomaly import refuse_nan
 from telegrad.autograd.roots import Gradients, Tensors, checked_roots, listed, node_of
 from telegrad.autograd.staging import Staging
 from telegrad.engine import BoundaryReached, GraphTask, keep_retained
@@ -135,7 +135,7 @@ def _run(
         recorded=create_graph,
         targets=targets,
         captures=check is not None,  # Only grad has something to check.
-        watch=watcher(MODE.get()),
+        watch=refuse_nan if MODE.get().check_nan else None,
     )
     try:
         with Recording(create_graph):
