@@ -32,11 +32,7 @@ def reachable(worker: Worker, name: str) -> Peer | None:
 
 def pass_on(worker: Worker, name: str, service: str, header: Any) -> None:
     """Tells one of several, on a thread of its own if it must be dialled: that may take long."""
-    peer = reachable(worker, name)
-    if peer is None:
+    if reachable(worker, name) is None:
         worker.host.start(partial(tell, worker, name, service, header))
-    elif peer.lost is None:
-        try:
-            worker.outgoing.notify(peer, service, header)
-        except Exception:
-            return
+    else:
+        tell(worker, name, service, header)
