@@ -192,3 +192,10 @@ def test_references_are_given_back_though_two_threads_do_it_at_once():
         noted.references = a.references
         a.references._flush()
         assert eventually(lambda: b.references.counts()["owned"] == 0)
+
+
+def test_backward_of_a_reference_on_a_worker_without_autograd_says_what_starts_one_with():
+    with neighbours("a", "b") as (a, _):
+        reference = a.remote("b", int)
+        with pytest.raises(UsageError, match="'a' was started without autograd: start it with"):
+            reference.backward()
