@@ -28,6 +28,17 @@ def _refused(name: str, instead: str = "") -> Callable[..., NoReturn]:
     return refuse
 
 
+# fmt: off
+_REFUSED = (
+    "add_module", "apply", "bfloat16", "buffers", "children", "cpu", "cuda", "double", "extra_repr",
+    "float", "half", "ipu", "load_state_dict", "modules", "named_buffers", "named_children",
+    "named_modules", "named_parameters", "register_backward_hook", "register_buffer",
+    "register_forward_hook", "register_forward_pre_hook", "register_parameter", "requires_grad_",
+    "share_memory", "state_dict", "to", "type", "xpu", "zero_grad",
+)
+# fmt: on
+
+
 class RemoteModule(nn.Module):
     """Makes ``module_cls(*args, **kwargs)`` on another worker; calling this calls it there.
 
@@ -127,36 +138,10 @@ class RemoteModule(nn.Module):
         return f"RemoteModule({self.on!r}, {self.device!r}, {self.module_rref})"
 
     parameters: Any = _refused("parameters", ". Please use ``remote_parameters`` instead.")
-    add_module: Any = _refused("add_module")
-    apply: Any = _refused("apply")
-    bfloat16: Any = _refused("bfloat16")
-    buffers: Any = _refused("buffers")
-    children: Any = _refused("children")
-    cpu: Any = _refused("cpu")
-    cuda: Any = _refused("cuda")
-    double: Any = _refused("double")
-    extra_repr: Any = _refused("extra_repr")
-    float: Any = _refused("float")
-    half: Any = _refused("half")
-    ipu: Any = _refused("ipu")
-    load_state_dict: Any = _refused("load_state_dict")
-    modules: Any = _refused("modules")
-    named_buffers: Any = _refused("named_buffers")
-    named_children: Any = _refused("named_children")
-    named_modules: Any = _refused("named_modules")
-    named_parameters: Any = _refused("named_parameters")
-    register_backward_hook: Any = _refused("register_backward_hook")
-    register_buffer: Any = _refused("register_buffer")
-    register_forward_hook: Any = _refused("register_forward_hook")
-    register_forward_pre_hook: Any = _refused("register_forward_pre_hook")
-    register_parameter: Any = _refused("register_parameter")
-    requires_grad_: Any = _refused("requires_grad_")
-    share_memory: Any = _refused("share_memory")
-    state_dict: Any = _refused("state_dict")
-    to: Any = _refused("to")
-    type: Any = _refused("type")
-    xpu: Any = _refused("xpu")
-    zero_grad: Any = _refused("zero_grad")
+
+
+for _name in _REFUSED:
+    setattr(RemoteModule, _name, _refused(_name))
 
 
 def _arrived(on: str | int, device: str, module_rref: rpc.RRef) -> RemoteModule:
