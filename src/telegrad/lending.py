@@ -41,34 +41,10 @@ from telegrad.tensors.lent import lent
 __all__ = ["NAMESPACE"]
 
 _FAMILIES = (
-    activations,
-    arithmetic,
-    arranging,
-    constants,
-    contraction,
-    creation,
-    cumulative,
-    dtypes,
-    filling,
-    indexing,
-    joining,
-    logic,
-    magnitude,
-    products,
-    random,
-    reductions,
-    rounding,
-    scattering,
-    searching,
-    selection,
-    sets,
-    shaping,
-    softmax,
-    sorting,
-    special,
-    transcendental,
-    updates,
-    windows,
+    *(activations, arithmetic, arranging, constants, contraction, creation, cumulative, dtypes),
+    *(filling, indexing, joining, logic, magnitude, products, random, reductions, rounding),
+    *(scattering, searching, selection, sets, shaping, softmax, sorting, special),
+    *(transcendental, updates, windows),
 )
 
 _FOR_RULES = (

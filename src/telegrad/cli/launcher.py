@@ -23,15 +23,8 @@ from telegrad.rpc.timeouts import LONGEST_WAIT
 
 __all__ = ["Launcher"]
 
-_FORWARDED = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_FORWARDED = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
 _CHUNK = 64 << 10
 _PR_SET_PDEATHSIG = 1
 

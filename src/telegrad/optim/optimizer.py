@@ -28,15 +28,7 @@ __all__ = ["Optimizer", "ParamGroup"]
 
 ParamGroup = dict[str, Any]
 
-_SIZES = (
-    "lr",
-    "eps",
-    "weight_decay",
-    "momentum",
-    "lr_decay",
-    "alpha",
-    "initial_accumulator_value",
-)
+_SIZES = ["lr", "eps", "weight_decay", "momentum", "lr_decay", "alpha", "initial_accumulator_value"]
 """Options that are numbers of 0 or more, in whichever optimiser has them."""
 
 
