@@ -80,10 +80,6 @@ class Backend:
         """The dtype of a raw array, as telegrad names it."""
         return array.dtype if self.is_numpy else _as_ours(array.dtype)
 
-    def device_of(self, array: Any) -> Any:
-        """The device of a raw array, as its own library names it."""
-        return getattr(array, "device", "cpu")
-
     def __repr__(self) -> str:
         return f"<backend {self.name}>"
 

@@ -98,8 +98,8 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
 
     @property
     def device(self) -> Any:
-        """Where the elements are."""
-        return backend_of(self.array).device_of(self.array)
+        """Where the elements are, as the array's own library names it."""
+        return self.array.device
 
     @property
     def nbytes(self) -> int:
