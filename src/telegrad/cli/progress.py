@@ -4,7 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, TextIO
+from typing import Any, NamedTuple, TextIO, TypeAlias
 
 from telegrad.cli.meter import Meter
 
@@ -27,19 +27,6 @@ class Step(NamedTuple):
         )
 
 
-class Progress(Protocol):
-    """What a job reports to."""
-
-    def start(self, steps: int, workers: Mapping[str, str], meter: Meter) -> None:
-        """The job begins: how many steps, over which workers, and what each of them has."""
-
-    def step(self, done: Step) -> None:
-        """One step is done."""
-
-    def stop(self) -> None:
-        """The job has ended, well or not."""
-
-
 class PlainProgress:
     """A line now and then."""
 
@@ -50,11 +37,13 @@ class PlainProgress:
         self._steps = 0
 
     def start(self, steps: int, workers: Mapping[str, str], meter: Meter) -> None:
+        """The job begins: how many steps, over which workers, and what each of them has."""
         self._steps = steps
         placed = ", ".join(f"{name} ({what})" for name, what in workers.items())
         print(f"{steps} steps over {placed}", flush=True)
 
     def step(self, done: Step) -> None:
+        """One step is done."""
         self._done += 1
         now = time.monotonic()
         if now - self._last < self._every and self._done < self._steps:
@@ -63,7 +52,7 @@ class PlainProgress:
         print(f"step {self._done:>4}/{self._steps}  {done}", flush=True)
 
     def stop(self) -> None:
-        return
+        """The job has ended, well or not."""
 
 
 class LiveProgress:
@@ -112,6 +101,10 @@ class LiveProgress:
             sizes = (f"{size / 1024:,.0f}" for size in (traffic.sent, traffic.received))
             table.add_row(name, what, f"{traffic.calls:,}", *sizes)
         return Group(table, self._said, self._bar)
+
+
+Progress: TypeAlias = PlainProgress | LiveProgress
+"""What a job reports to."""
 
 
 def progress_for(stream: TextIO | None = None) -> Progress:
