@@ -4,12 +4,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from telegrad.rpc.future import Future, Waiter, not_settled
+from telegrad.rpc.future import Future, not_settled
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.timeouts import seconds
 
 if TYPE_CHECKING:
     from telegrad.rpc.endpoint import Endpoint
+    from telegrad.rpc.host import Host
     from telegrad.rpc.worker import Worker
 
 __all__ = ["Call"]
@@ -105,7 +106,7 @@ class Call(Future[Any]):
         if not self._done:
             self.endpoint.attend()
 
-    def _waiter(self) -> Waiter | None:
+    def _waiter(self) -> "Host":
         return self.worker.host
 
     def _run_all(self, callbacks: list[Callable[[Any], None]]) -> None:

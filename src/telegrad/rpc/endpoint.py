@@ -8,7 +8,7 @@ was addressed to an old incarnation reaches a new one.
 import abc
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from telegrad.rpc.introduction import Limits
 from telegrad.rpc.names import WorkerInfo
@@ -18,9 +18,6 @@ from telegrad.rpc.protocol.delivery import Outbox
 from telegrad.rpc.protocol.liveness import Liveness
 from telegrad.rpc.wire.codes import RECEIVED_CODES, SENT_CODES, CodeCache
 from telegrad.rpc.wire.frames import PING, Buffer
-
-if TYPE_CHECKING:
-    from telegrad.rpc.call import Call
 
 __all__ = ["Endpoint"]
 
@@ -34,7 +31,7 @@ class Endpoint(abc.ABC):
     def __init__(self, peer: WorkerInfo, limits: Limits, now: float, lost_after: float) -> None:
         self.peer = peer
         self.limits = limits
-        self.calls: Calls[Call] = Calls()
+        self.calls = Calls()
         self.requests = Arrivals()
         self.notices = Arrivals()
         self.outbox = Outbox()

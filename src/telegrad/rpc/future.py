@@ -18,11 +18,14 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
-from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 from telegrad.errors import CallTimeout, Unserializable, UsageError
 from telegrad.rpc.request import Request, current_request
 from telegrad.rpc.timeouts import seconds
+
+if TYPE_CHECKING:
+    from telegrad.rpc.host import Host
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
@@ -33,16 +36,6 @@ _log = logging.getLogger("telegrad.rpc")
 # under it, so the collector does not run here in the midst of them. A signal's handler, or a
 # finalizer of later Pythons, may come after any of them and use futures: it finds its own lock.
 _lock = threading.RLock()
-
-
-class Waiter(Protocol):
-    """Who can block the current thread until a future is settled."""
-
-    def now(self) -> float:
-        """Return the time of the clock that `wait` goes by, in seconds."""
-
-    def wait(self, future: "Future[Any]", timeout: float | None) -> None:
-        """Return when the future is settled or the time is over."""
 
 
 class Quick:
@@ -142,7 +135,7 @@ class Future(Generic[T]):
         if not self._done:
             raise not_settled(timeout)
 
-    def _waiter(self) -> Waiter | None:
+    def _waiter(self) -> "Host | None":
         request = current_request.get()
         return None if request is None else request.worker.host
 

@@ -8,19 +8,15 @@ settles a call twice. Every method is safe to call from several threads at once.
 
 import itertools
 import math
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from telegrad.rpc.call import Call
 
 __all__ = ["Calls"]
 
 
-class _HasDeadline(Protocol):
-    deadline: float
-
-
-C = TypeVar("C", bound=_HasDeadline)
-
-
-class Calls(Generic[C]):
+class Calls:
     """Open calls by number; numbers count up from 1 and are never used again."""
 
     __slots__ = ("_numbers", "open")
@@ -28,28 +24,28 @@ class Calls(Generic[C]):
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
         # By number; look at it, but leave changing it to the methods.
-        self.open: dict[int, C] = {}
+        self.open: dict[int, Call] = {}
 
     def __len__(self) -> int:
         return len(self.open)
 
-    def begin(self, call: C) -> int:
+    def begin(self, call: "Call") -> int:
         """Open a call and return its number."""
         number = next(self._numbers)
         self.open[number] = call
         return number
 
-    def finish(self, number: int) -> C | None:
+    def finish(self, number: int) -> "Call | None":
         """Close the call and return it; None if it is not open (late, repeated or never made)."""
         return self.open.pop(number, None)
 
-    def withdraw(self, call: C) -> None:
+    def withdraw(self, call: "Call") -> None:
         """Close a call that was not made after all; its number may not be known."""
         for number in self._numbers_now():
             if self.open.get(number) is call:
                 self.finish(number)
 
-    def expired(self, now: float) -> list[C]:
+    def expired(self, now: float) -> "list[Call]":
         """Close the calls whose deadline has passed and return them, oldest first."""
         late = []
         for number in self._numbers_now():
@@ -62,11 +58,11 @@ class Calls(Generic[C]):
         """Return the earliest deadline of an open call; infinity if there is none."""
         return min((call.deadline for call in list(self.open.values())), default=math.inf)
 
-    def drain(self) -> list[C]:
+    def drain(self) -> "list[Call]":
         """Close all calls and return them, oldest first."""
         return self._finish_all(self._numbers_now())
 
-    def _finish_all(self, numbers: list[int]) -> list[C]:
+    def _finish_all(self, numbers: list[int]) -> "list[Call]":
         return [call for number in numbers if (call := self.finish(number)) is not None]
 
     def _numbers_now(self) -> list[int]:
