@@ -30,12 +30,7 @@ def line_chart(
     heights = [_height(y, log_y) for line in lines.values() for y in line if _is_drawn(y, log_y)]
     if not heights:
         raise ValueError("expected at least one finite value to draw, got none")
-    low, high = min(heights), max(heights)
-    size = max(abs(low), abs(high))
-    if high - low <= max(1e-12 * size, 1 / _LARGEST):
-        # Beside a large number 0.5 is nothing.
-        margin = max(0.5, 1e-3 * size)
-        low, high = low - margin, high + margin
+    low, high = _range(heights)
     longest = max(len(line) for line in lines.values())
 
     def at(i: int, y: float) -> tuple[float, float]:
@@ -57,34 +52,19 @@ def line_chart(
             f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>'
             f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
         )
+    below = f'y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle"'
+    lowest = 10**low if log_y else low
     for step in _steps(longest):
-        x = at(step - 1, 10**low if log_y else low)[0]
-        parts.append(
-            f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{step}</text>'
-        )
+        parts.append(f'<text x="{at(step - 1, lowest)[0]:.1f}" {below}>{step}</text>')
     names = []
     for position, (name, line) in enumerate(lines.items()):
         color = _COLORS[position % len(_COLORS)]
         # Wider than the lines that come over it, so that it shows where they are the same.
         width = 1.8 + 1.6 * (len(lines) - 1 - position)
         for is_drawn, run in groupby(enumerate(line), lambda each: _is_drawn(each[1], log_y)):
-            if not is_drawn:
-                continue  # A gap: a line over it would show values that were not there.
-            points = [at(i, y) for i, y in run]
-            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-            parts.append(
-                f'<polyline points="{path}" fill="none" stroke="{color}" '
-                f'stroke-width="{width:.1f}"/>'
-            )
-            if len(points) == 1:
-                # A line of one point has no length.
-                ((x, y),) = points
-                parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>')
-        names.append(
-            f'<text x="{_WIDTH - _RIGHT - 4}" y="{_TOP + 16 * (position + 1)}" text-anchor="end" '
-            f'fill="{color}" stroke="white" stroke-width="4" paint-order="stroke">'
-            f"{written(shortened(name, 80))}</text>"
-        )
+            if is_drawn:  # Else a gap: a line over it would show values that were not there.
+                parts += _curve([at(i, y) for i, y in run], color, width)
+        names.append(_name(name, position, color))
     middle = (_TOP + _HEIGHT - _BOTTOM) / 2
     parts += [
         *names,  # over all lines
@@ -95,6 +75,35 @@ def line_chart(
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
+
+
+def _range(heights: Sequence[float]) -> tuple[float, float]:
+    """The lowest and the highest, some way apart."""
+    low, high = min(heights), max(heights)
+    size = max(abs(low), abs(high))
+    if high - low <= max(1e-12 * size, 1 / _LARGEST):
+        # Beside a large number 0.5 is nothing.
+        margin = max(0.5, 1e-3 * size)
+        low, high = low - margin, high + margin
+    return low, high
+
+
+def _curve(points: Sequence[tuple[float, float]], color: str, width: float) -> list[str]:
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    drawn = [f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="{width:.1f}"/>']
+    if len(points) == 1:
+        # A line of one point has no length.
+        ((x, y),) = points
+        drawn.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>')
+    return drawn
+
+
+def _name(name: str, position: int, color: str) -> str:
+    return (
+        f'<text x="{_WIDTH - _RIGHT - 4}" y="{_TOP + 16 * (position + 1)}" text-anchor="end" '
+        f'fill="{color}" stroke="white" stroke-width="4" paint-order="stroke">'
+        f"{written(shortened(name, 80))}</text>"
+    )
 
 
 def _is_drawn(y: float, log_y: bool) -> bool:

@@ -8,6 +8,7 @@ from telegrad.pictures.writing import shortened, written
 __all__ = ["Dot", "lane_graph"]
 
 _FILLS = {"leaf": "#d7ecd9", "send": "#fde3c8", "recv": "#cfe3f7", "op": "#f4f4f4"}
+_JUMP = 'stroke="#b35900" stroke-dasharray="5 3" stroke-width="1.6"'
 _COLUMN, _ROW, _BOX_WIDTH, _BOX_HEIGHT, _MARGIN = 128, 40, 108, 26, 90
 
 
@@ -67,16 +68,8 @@ def lane_graph(
             f'fill="#fafafa" stroke="#ccc"/><text x="16" y="{tops[lane] + height / 2 + 4}" '
             f'font-size="13" font-weight="bold">{written(lane)}</text>'
         )
-    for style, pairs in (("#555", edges), ("#b35900", jumps)):
-        dash = "" if style == "#555" else ' stroke-dasharray="5 3" stroke-width="1.6"'
-        for start, end in pairs:
-            (x1, y1), (x2, y2) = at(start), at(end)
-            x1, y1, y2 = x1 + _BOX_WIDTH, y1 + _BOX_HEIGHT / 2, y2 + _BOX_HEIGHT / 2
-            bend = (x1 + x2) / 2
-            parts.append(
-                f'<path d="M{x1} {y1} C{bend} {y1} {bend} {y2} {x2} {y2}" fill="none" '
-                f'stroke="{style}" marker-end="url(#tip)"{dash}/>'
-            )
+    parts += [_arrow(at(start), at(end), 'stroke="#555"') for start, end in edges]
+    parts += [_arrow(at(start), at(end), _JUMP) for start, end in jumps]
     for key, dot in dots.items():
         x, y = at(key)
         parts.append(
@@ -86,6 +79,15 @@ def lane_graph(
         )
     parts.append("</svg>")
     return "\n".join(parts) + "\n"
+
+
+def _arrow(start: tuple[float, float], end: tuple[float, float], look: str) -> str:
+    """From the right side of one box to the left side of another, given by their corners."""
+    x1, y1 = start[0] + _BOX_WIDTH, start[1] + _BOX_HEIGHT / 2
+    x2, y2 = end[0], end[1] + _BOX_HEIGHT / 2
+    bend = (x1 + x2) / 2
+    path = f"M{x1} {y1} C{bend} {y1} {bend} {y2} {x2} {y2}"
+    return f'<path d="{path}" fill="none" marker-end="url(#tip)" {look}/>'
 
 
 def _columns(
