@@ -205,12 +205,6 @@ class SegmentPool:
             if self._resident > self._most_pooled:
                 self._trim()
 
-    @property
-    def pooled_bytes(self) -> int:
-        """How much memory free segments hold."""
-        with self._lock:
-            return sum(segment.resident for segment in self._free())
-
     def __len__(self) -> int:
         return self._count
 
