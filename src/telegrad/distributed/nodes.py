@@ -13,12 +13,10 @@ Pure data: nothing here sends anything.
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import msgspec
-
 from telegrad.errors import ContextError
-from telegrad.graph import Cotangent, NodeHooks, next_key
+from telegrad.graph import Cotangent, next_key
 from telegrad.tensors import Tensor
-from telegrad.tensors.hooked import Hooked
+from telegrad.tensors.hooked import HookedStruct
 from telegrad.tensors.recorded import OutputNode
 
 __all__ = ["CutNode", "Path", "RecvNode", "SendNode"]
@@ -27,12 +25,7 @@ Path = tuple[int, ...]
 """Where in the program a message was made: the ordinals of the calls that led there."""
 
 
-class _Fields(msgspec.Struct, eq=False, kw_only=True, weakref=True):
-    hooks: NodeHooks | None = None
-    metadata: dict[str, Any] | None = None
-
-
-class SendNode(_Fields, Hooked, eq=False):
+class SendNode(HookedStruct, eq=False):
     """Tensors that were given away in one message."""
 
     edges: tuple[Any, ...]
@@ -53,7 +46,7 @@ class SendNode(_Fields, Hooked, eq=False):
     pull_recorded = pull
 
 
-class RecvNode(_Fields, Hooked, eq=False):
+class RecvNode(HookedStruct, eq=False):
     """Tensors that arrived in one message; `context` is the Context that recorded them."""
 
     key: int
@@ -110,7 +103,7 @@ class RecvNode(_Fields, Hooked, eq=False):
         )
 
 
-class CutNode(_Fields, Hooked, eq=False):
+class CutNode(HookedStruct, eq=False):
     """A computed tensor that arrived outside of every context, without its history."""
 
     key: int

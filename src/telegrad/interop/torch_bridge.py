@@ -24,14 +24,14 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from telegrad.arrays.ownership import HELD
 from telegrad.engine import GraphTask, keep_retained
 from telegrad.errors import DeviceError, DTypeError, GradientError, LevelError
-from telegrad.graph import Cotangent, NodeHooks, next_key, reachable
+from telegrad.graph import Cotangent, next_key, reachable
 from telegrad.interop import torch_version
 from telegrad.interop.torch_arrays import CPU, cooked, is_transformed, raw
 from telegrad.interop.torch_levels import bind, make_dual, tangent_of
 from telegrad.interop.torch_modes import is_recording, run_ordinarily
 from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.accumulating import accumulate
-from telegrad.tensors.hooked import Hooked
+from telegrad.tensors.hooked import HookedStruct
 from telegrad.tensors.modes import MODE, ModeScope
 from telegrad.tensors.shared import share
 from telegrad.tensors.strangers import kind_of
@@ -71,12 +71,7 @@ def accumulator_of(leaf: torch.Tensor) -> Any:
     return made.next_functions[0][0]
 
 
-class _Fields(msgspec.Struct, eq=False, kw_only=True, weakref=True):
-    hooks: NodeHooks | None = None
-    metadata: dict[str, Any] | None = None
-
-
-class Entry(_Fields, Hooked, eq=False):
+class Entry(HookedStruct, eq=False):
     """Where cotangents enter PyTorch's graph: at a place in it, or at a leaf."""
 
     key: int

@@ -6,6 +6,8 @@ Tensor is reached at call time: a leaf has hooks, too.
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+import msgspec
+
 from telegrad.errors import DTypeError, GradientError, ShapeError
 from telegrad.graph import Bundle, Cotangent, Handle, NodeHooks
 from telegrad.tensors import tensor
@@ -13,7 +15,14 @@ from telegrad.tensors.lent import lent
 from telegrad.tensors.shared import unshared
 from telegrad.tensors.strangers import kind_of, way_in
 
-__all__ = ["Hooked", "hooks_of", "run_accumulated", "run_before", "run_on_value"]
+__all__ = [
+    "Hooked",
+    "HookedStruct",
+    "hooks_of",
+    "run_accumulated",
+    "run_before",
+    "run_on_value",
+]
 
 
 class Hooked:
@@ -105,6 +114,14 @@ class Hooked:
     def as_input(self) -> tuple[Any, int]:
         """What ``next_functions`` shows for a value of this node."""
         return self, 0
+
+
+class HookedStruct(msgspec.Struct, Hooked, eq=False, kw_only=True, weakref=True):
+    """A node that is a struct: the fields that every such node has."""
+
+    hooks: NodeHooks | None = None
+    metadata: dict[str, Any] | None = None
+    """What users and ``detect_anomaly`` attach to a node."""
 
 
 def run_before(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:

@@ -9,18 +9,16 @@ by the input is given zeros, or nothing, instead of an error. Rows of those func
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import msgspec
-
 from telegrad.arrays import backend_of
-from telegrad.graph import Cotangent, NodeHooks, next_key
-from telegrad.tensors.hooked import Hooked
+from telegrad.graph import Cotangent, next_key
+from telegrad.tensors.hooked import HookedStruct
 from telegrad.tensors.lent import lent
 from telegrad.tensors.tensor import Tensor, history_of, wrap
 
 __all__ = ["LinkNode", "link"]
 
 
-class LinkNode(msgspec.Struct, Hooked, eq=False, weakref=True):
+class LinkNode(HookedStruct, eq=False):
     """Passes the cotangent on to what the gradient was computed from, if that has a history."""
 
     edges: tuple[Any, ...]
@@ -28,8 +26,6 @@ class LinkNode(msgspec.Struct, Hooked, eq=False, weakref=True):
     key: int
     origin: str
     gives_zeros: bool
-    hooks: NodeHooks | None = None
-    metadata: dict[str, Any] | None = None
 
     freed: ClassVar[bool] = False
 
