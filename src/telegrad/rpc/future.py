@@ -360,7 +360,7 @@ def _together(futures: list[Future[T]]) -> tuple[Future[list[Future[T]]], Quick]
 
 def not_settled(timeout: float | None) -> CallTimeout:
     """What a wait raises that ended before its future was settled."""
-    return CallTimeout(f"the future was not settled within {timeout} s")
+    return CallTimeout(f"the future was not settled within {timeout:g} s")
 
 
 def _not_callable(callback: Any) -> UsageError:
