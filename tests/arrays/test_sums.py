@@ -61,3 +61,27 @@ def test_the_gradient_of_a_bias_of_many_rows_keeps_its_digits() -> None:
         assert tensor is not None
         assert tensor.grad is not None
         np.testing.assert_allclose(tensor.grad.numpy(), wanted, rtol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
+def test_exponentials_of_many_rows_keep_their_digits(name: str) -> None:
+    x = np.full((ROWS, 3), 0.1, dtype=np.float32)
+    x[0] = 0.2  # so that the others' exponentials, beside the largest, are no round numbers
+    found = getattr(tg, name)(tg.asarray(x), axis=0).numpy()
+    wanted = getattr(tg, name)(tg.asarray(x.astype(np.float64)), axis=0).numpy()
+    np.testing.assert_allclose(found, wanted, rtol=5e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+@pytest.mark.parametrize("include_initial", [False, True])
+def test_a_long_running_sum_and_its_gradient_keep_their_digits(
+    dtype: str, include_initial: bool
+) -> None:
+    x = tg.asarray(np.full(ROWS, 0.1, dtype=dtype)).requires_grad_()
+    found = tg.cumulative_sum(x, include_initial=include_initial)
+    wanted = tg.cumulative_sum(x.detach().to(tg.complex128), include_initial=include_initial)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found.detach().numpy(), wanted.numpy(), rtol=2e-7)
+    (gradient,) = tg.autograd.grad((found * 0.1).real.sum(), x)
+    assert gradient.dtype == dtype
+    np.testing.assert_allclose(gradient.numpy(), 0.1 * np.arange(ROWS, 0, -1.0), rtol=2e-7)

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.numpy_sums import total
 from telegrad.arrays.special import unordered
 
 __all__ = [
@@ -78,14 +79,14 @@ def softmax(x: Any, *, axis: Any) -> Any:
     out = np.empty_like(x)
     np.subtract(x, _largest(x, axis), out=out)
     np.exp(out, out=out)
-    out /= np.add.reduce(out, axis=axis, keepdims=True)
+    out /= total(out, axis=axis, keepdims=True)
     return out
 
 
 def log_softmax(x: Any, *, axis: Any) -> Any:
     out = np.empty_like(x)
     np.subtract(x, _largest(x, axis), out=out)
-    out -= np.log(np.add.reduce(np.exp(out), axis=axis, keepdims=True))
+    out -= np.log(total(np.exp(out), axis=axis, keepdims=True))
     return out
 
 
@@ -93,8 +94,8 @@ def logsumexp(x: Any, *, axis: tuple[int, ...], keepdims: bool = False) -> Any:
     shift = _largest(x, axis)
     if not np.isfinite(shift).all():
         shift = np.where(np.isfinite(shift), shift, np.zeros_like(shift))
-    total = np.add.reduce(np.exp(x - shift), axis=axis, keepdims=True)
+    exponentials = total(np.exp(x - shift), axis=axis, keepdims=True)
     with np.errstate(divide="ignore"):
         # The sum over nothing, or over minus infinities alone, is zero, and its logarithm right.
-        result = np.log(total) + shift
+        result = np.log(exponentials) + shift
     return result if keepdims else result.squeeze(axis=axis)

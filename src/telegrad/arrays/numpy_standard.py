@@ -13,6 +13,7 @@ __all__ = [
     "astype",
     "broadcast_to",
     "conj",
+    "cumulative_sum",
     "expm1",
     "floor_divide",
     "log1p",
@@ -87,6 +88,17 @@ def sum(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: Any = False) -
     return total(x, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
+def cumulative_sum(
+    x: Any, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """Running sums: NumPy adds one after the other, so those of many are made in double size."""
+    if dtype is None and x.dtype.char in "fF" and _count(x, axis) >= _LONG:
+        wide = np.result_type(x.dtype, np.float64)
+        sums = np.cumulative_sum(x, axis=axis, dtype=wide, include_initial=include_initial)
+        return sums.astype(x.dtype)
+    return np.cumulative_sum(x, axis=axis, dtype=dtype, include_initial=include_initial)
+
+
 def mean(x: Any, *, axis: Any = None, keepdims: Any = False) -> Any:
     """The average, likewise."""
     result = total(x, axis=axis, keepdims=keepdims)
@@ -117,6 +129,8 @@ def _count(x: Any, axis: Any) -> int:
 
 
 _SMALL = 1 << 14
+_LONG = 256
+"""Numbers from which the digits that a running sum loses begin to show."""
 
 
 def broadcast_to(x: Any, shape: Any) -> Any:
