@@ -231,3 +231,11 @@ def test_what_remains_of_an_infinite_divisor_moves_with_it_where_it_was_added() 
     for a, b in zip(ours, theirs):
         assert a.grad is not None
         np.testing.assert_array_equal(a.grad.numpy(), b.grad.numpy())
+
+
+def test_the_reciprocal_of_a_complex_zero_is_infinite_as_a_quotient_is() -> None:
+    with np.errstate(all="ignore"):
+        found = tg.reciprocal(tg.tensor([0j, 2j])).numpy()
+    beside = torch.reciprocal(torch.tensor([0j, 2j])).numpy()
+    np.testing.assert_array_equal(found, beside)
+    assert found[0].real == np.inf

@@ -19,6 +19,7 @@ __all__ = [
     "log1p",
     "mean",
     "ones",
+    "reciprocal",
     "reshape",
     "sort",
     "std",
@@ -59,6 +60,11 @@ def log1p(x: Any) -> Any:
     exact = np.isfinite(x) & (x != -1)
     fixed.real = np.where(exact, scipy_special().log1p(x).real, result.real)
     return fixed
+
+
+def reciprocal(x: Any) -> Any:
+    """Infinite at a complex 0, as ``1 / x`` is; NumPy's own is NaN in both parts."""
+    return np.divide(x.dtype.type(1), x) if x.dtype.kind == "c" else np.reciprocal(x)
 
 
 def floor_divide(x: Any, y: Any) -> Any:
