@@ -156,18 +156,35 @@ def test_complex_numbers_never_lose_their_imaginary_part_unasked(make: Callable[
         lambda: tg.full((2,), 2.0**128 - 2.0**103, dtype=tg.float32),
         lambda: tg.full((2,), 300.0, dtype=tg.uint8),
         lambda: tg.full((2,), math.nan, dtype=tg.int64),
+        lambda: tg.full((2,), 1e40, dtype=tg.complex64),
+        lambda: tg.full((2,), 1e40j, dtype=tg.complex64),
+        lambda: tg.full((2,), np.float32(300), dtype=tg.uint8),
         lambda: nn.init.constant_(tg.zeros(2), 1e40),
+        lambda: tg.zeros(2).__setitem__(0, 1e40),
+        lambda: tg.zeros(2).__setitem__(0, np.float64(1e40)),
+        lambda: tg.zeros(2, dtype=tg.int64).__setitem__(0, 1e30),
+        lambda: tg.zeros(2).masked_fill(tg.tensor([True, False]), -1e40),
+        lambda: tg.zeros(2).at[0].set(1e40),
     ],
 )
 def test_a_number_to_fill_with_that_the_dtype_can_not_hold_is_refused(
     make: Callable[[], Any],
 ) -> None:
-    with pytest.raises(DTypeError, match=r"that (float32|uint8|int64) can hold, got "):
+    with pytest.raises(DTypeError, match=r"that (float32|complex64|uint8|int64) can hold, got "):
         make()
+
+
+def test_an_integer_of_numpy_that_is_too_large_to_fill_with_is_refused_as_pythons_is() -> None:
+    for number in (300, np.int64(300)):
+        with pytest.raises(OverflowError):
+            tg.full((2,), number, dtype=tg.int8)
 
 
 def test_the_largest_numbers_and_infinity_can_be_filled_with() -> None:
     largest = float(np.finfo(np.float32).max)
+    x = tg.zeros(2)
+    x[0], x[1] = math.inf, largest
+    assert x.masked_fill(tg.tensor([False, True]), -math.inf).tolist() == [math.inf, -math.inf]
     for number in (largest, -3.4028235e38, math.inf, -math.inf):
         assert tg.full((), number, dtype=tg.float32).item() == np.float32(number)
     assert tg.full((), 255.0, dtype=tg.uint8).item() == 255

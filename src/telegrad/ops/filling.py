@@ -1,17 +1,16 @@
 """Tensors that are made by a rule rather than from data: constants, ranges, the identity."""
 
-import math
 from collections.abc import Sequence
-from typing import Any, Final, Never
+from typing import Any, Never
 
 import numpy as np
 
 from telegrad.arrays import backend_of
-from telegrad.errors import DTypeError, ShapeError
+from telegrad.errors import ShapeError
 from telegrad.ops.arguments import ArrayLike, as_dtype, as_tensor, check_device, shape_of
 from telegrad.ops.shaping import astype, broadcast_to
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.dtypes import refuse_complex
+from telegrad.tensors.dtypes import fitting, refuse_complex
 from telegrad.tensors.habits import unexpected
 from telegrad.tensors.inputs import default_dtype
 from telegrad.tensors.modes import MODE
@@ -29,9 +28,6 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
-
-_FLOAT32_END: Final = 2.0**128 - 2.0**103
-"""What is as large or larger is rounded to infinity."""
 
 _FLOAT32 = np.dtype("float32")
 
@@ -104,7 +100,7 @@ def full(
     if isinstance(fill_value, Tensor):
         return _spread(fill_value, shape_of(shape), _dtype(dtype, fill_value.dtype))
     chosen = as_dtype(_natural(fill_value) if dtype is None else dtype)
-    return made(np.full(shape_of(shape), _fitting(fill_value, chosen), dtype=chosen))
+    return made(np.full(shape_of(shape), fitting(fill_value, chosen), dtype=chosen))
 
 
 def _spread(value: Tensor, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tensor:
@@ -112,27 +108,6 @@ def _spread(value: Tensor, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tens
     if value.ndim:
         raise ShapeError(f"expected a number or a 0-d tensor to fill with, got shape {value.shape}")
     return broadcast_to(astype(value, dtype, copy=False), shape)
-
-
-def _fitting(number: Any, dtype: np.dtype[Any]) -> Any:
-    if isinstance(number, (complex, np.complexfloating)):
-        refuse_complex(np.dtype(type(number)), dtype)
-    elif isinstance(number, (int, float)) and dtype == np.float32:
-        if _FLOAT32_END <= abs(number) < math.inf:
-            raise _too_large(number, dtype)
-    elif isinstance(number, float) and dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        # Not so for nan, either.
-        if not limits.min <= number <= limits.max:
-            raise _too_large(number, dtype)
-    return number
-
-
-def _too_large(number: float, dtype: np.dtype[Any]) -> DTypeError:
-    return DTypeError(
-        f"expected a number to fill with that {dtype} can hold, got {number!r:.100}; choose a "
-        "larger dtype"
-    )
 
 
 def _number(value: Any) -> Any:
@@ -167,7 +142,7 @@ def full_like(x: ArrayLike, /, fill_value: Any, *, dtype: Any = None, device: An
     if isinstance(fill_value, Tensor):
         return _spread(fill_value, x.shape, _dtype(dtype, x.dtype))
     chosen = _dtype(dtype, x.dtype)
-    return made(backend_of(x.array).full(x.shape, _fitting(fill_value, chosen), dtype=chosen))
+    return made(backend_of(x.array).full(x.shape, fitting(fill_value, chosen), dtype=chosen))
 
 
 def eye(

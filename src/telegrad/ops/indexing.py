@@ -12,6 +12,7 @@ from telegrad.ops.arguments import ArrayLike, as_indices, as_tensor, normalized_
 from telegrad.ops.shaping import astype, broadcast_to, reshape
 from telegrad.rules import indexing as _rows
 from telegrad.tensors import Tensor, apply
+from telegrad.tensors.dtypes import fitting
 from telegrad.tensors.habits import unexpected
 from telegrad.tensors.inputs import as_inputs, fits_kind
 from telegrad.tensors.shared import SharedArray
@@ -101,6 +102,7 @@ def _set_once(x: Tensor, values: Tensor, index: Any) -> Tensor:
 def setitem(x: Tensor, index: Any, value: ArrayLike) -> None:
     """``x[index] = value``: gives x a new value and history."""
     refuse_in_place(x, "an assignment")
+    value = fitting(value, x.dtype)
     _, value = as_inputs("an assignment", (x, value))
     x.rebind(index_set(x, astype(value, x.dtype, copy=False), index=index))
 

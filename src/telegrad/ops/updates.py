@@ -15,6 +15,7 @@ from telegrad.ops.arithmetic import divide, maximum, minimum, multiply, negative
 from telegrad.ops.indexing import getitem, index_add, index_set, raw_index
 from telegrad.ops.shaping import astype, broadcast_to, reshape
 from telegrad.tensors import Tensor
+from telegrad.tensors.dtypes import fitting
 from telegrad.tensors.inputs import as_inputs, fits_kind
 
 __all__ = ["At", "Places", "at"]
@@ -52,6 +53,7 @@ class Places:
 
     def set(self, values: ArrayLike) -> Tensor:
         """`values` in place of what is there."""
+        values = fitting(values, self._tensor.dtype)
         return index_set(self._tensor, self._fitting(values, "set"), index=self._index)
 
     def add(self, values: ArrayLike) -> Tensor:

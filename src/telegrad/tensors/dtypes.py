@@ -1,18 +1,22 @@
 """The dtypes that tensors have."""
 
-from typing import Any
+import math
+from typing import Any, Final
 
 import numpy as np
 
 from telegrad.errors import DTypeError
 
-__all__ = ["DTYPES", "as_dtype", "refuse_complex"]
+__all__ = ["DTYPES", "as_dtype", "fitting", "refuse_complex"]
 
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float32", "float64", "complex64", "complex128"),
 )
 _KNOWN = {np.dtype(name): np.dtype(name) for name in DTYPES}
+
+_FLOAT32_END: Final = 2.0**128 - 2.0**103
+"""What is as large or larger is rounded to infinity."""
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any]:
@@ -39,3 +43,27 @@ def refuse_complex(own: np.dtype[Any], dtype: np.dtype[Any]) -> None:
             f"expected a complex dtype for complex values, got {dtype}; take real(x) or abs(x) of "
             "them first"
         )
+
+
+def fitting(number: Any, dtype: np.dtype[Any]) -> Any:
+    """A number, as Python's, that is to be stored as `dtype`; one that it can't hold is refused.
+
+    Python's integers are left to NumPy, which refuses them in integer dtypes.
+    """
+    if isinstance(number, np.generic):
+        number = number.item()
+    if isinstance(number, complex):
+        refuse_complex(np.dtype(np.complex128), dtype)
+    if dtype.char in "fF" and isinstance(number, (int, float, complex)):
+        holds = all(not _FLOAT32_END <= abs(p) < math.inf for p in (number.real, number.imag))
+    elif dtype.kind in "iu" and isinstance(number, float):
+        limits = np.iinfo(dtype)
+        holds = limits.min <= number <= limits.max  # not so for nan, either
+    else:
+        holds = True
+    if not holds:
+        raise DTypeError(
+            f"expected a number to fill with that {dtype} can hold, got {number!r:.100}; choose a "
+            "larger dtype"
+        )
+    return number

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 
 from telegrad.errors import ShapeError
+from telegrad.tensors.dtypes import fitting
 from telegrad.tensors.familiar import METHODS
 from telegrad.tensors.habits import advises, unexpected, without_advice
 from telegrad.tensors.lent import lent
@@ -288,8 +289,10 @@ class Methods:
 
     clamp = clip
 
-    def masked_fill(self, mask: Any, value: Any) -> "Tensor":
+    def masked_fill(self: Any, mask: Any, value: Any) -> "Tensor":
         """`value` where the mask is true, the elements elsewhere."""
+        if self.dtype.kind in "fc" and type(value) in (int, float):
+            fitting(value, self.dtype)
         return lent.namespace.where(mask, value, self)
 
     def softmax(self, axis: Any = -1, **unknown: Never) -> "Tensor":
