@@ -411,3 +411,30 @@ def test_parameters_on_another_librarys_arrays_stay_there_and_become_the_same(ki
             optimizer.step()
     assert type(theirs.array).__module__.startswith("array_api_strict")
     assert theirs.tolist() == ours.tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "value"),
+    [
+        (optim.RMSprop, "momentum", 0.9),
+        (optim.RMSprop, "centered", True),
+        (optim.Adam, "amsgrad", True),
+        (optim.AdamW, "amsgrad", True),
+        (optim.SGD, "momentum", 0.9),
+    ],
+)
+def test_an_option_that_is_set_between_steps_is_heeded_from_there_on(
+    kind: Any, option: str, value: Any
+) -> None:
+    p = tg.tensor([1.0, -2.0], requires_grad=True)
+    p.grad = tg.tensor([0.5, 1.0])
+    optimizer = kind([p], lr=0.1)
+    optimizer.step()
+    optimizer.param_groups[0][option] = value
+    before = p.detach().clone()
+    optimizer.step()
+    assert (p != before).all()
+    assert np.isfinite(p.detach().numpy()).all()
+    # Off again: what it remembers is no reason to refuse the state.
+    optimizer.param_groups[0][option] = type(value)(0)
+    kind([p], lr=0.1).load_state_dict(optimizer.state_dict())

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.optim.kernels import add_scaled, scratch
+from telegrad.optim.kernels import add_scaled, remembered, scratch
 from telegrad.optim.optimizer import Optimizer, ParamGroup, decayed
 
 __all__ = ["Adam", "AdamW"]
@@ -16,6 +16,7 @@ class Adam(Optimizer):
     """Steps of about the same length for each number: averages of the gradient, by its size."""
 
     marks: Mapping[str, Any] = {"decoupled_weight_decay": False}
+    made_later = frozenset({"max_exp_avg_sq"})
 
     def __init__(
         self,
@@ -54,7 +55,8 @@ class Adam(Optimizer):
         np.multiply(square, second, out=square)
         add_scaled(square, work, 1 - second)
         if group["amsgrad"]:
-            square = np.maximum(state["max_exp_avg_sq"], square, out=state["max_exp_avg_sq"])
+            largest = remembered(state, "max_exp_avg_sq", value)
+            square = np.maximum(largest, square, out=largest)
         # average / c1 / (sqrt(square / c2) + eps), with both corrections moved out of the passes:
         # an average that began at zero is too small by 1 - beta**step.
         root = math.sqrt(1 - math.pow(second, step))

@@ -12,7 +12,7 @@ import numpy as np
 
 from telegrad.arrays.scratch import scratch as lent
 
-__all__ = ["add_scaled", "flat", "scratch"]
+__all__ = ["add_scaled", "flat", "remembered", "scratch"]
 
 
 @functools.cache
@@ -31,6 +31,14 @@ def add_scaled(y: Any, x: Any, factor: float) -> None:
         routine(x, y, a=factor)
     else:
         y += np.multiply(x, factor, dtype=y.dtype)
+
+
+def remembered(state: dict[str, Any], name: str, like: Any) -> Any:
+    """Numbers in the state of a parameter; zeros at first, as when an option was just set."""
+    kept = state.get(name)
+    if kept is None:
+        kept = state[name] = np.zeros_like(like)
+    return kept
 
 
 def scratch(like: Any, which: str = "step") -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.optim.kernels import add_scaled, scratch
+from telegrad.optim.kernels import add_scaled, remembered, scratch
 from telegrad.optim.optimizer import Optimizer, ParamGroup, decayed
 
 __all__ = ["RMSprop"]
@@ -13,6 +13,8 @@ __all__ = ["RMSprop"]
 
 class RMSprop(Optimizer):
     """Steps divided by the root of a moving average of squared gradients."""
+
+    made_later = frozenset({"momentum_buffer", "grad_avg"})
 
     def __init__(
         self,
@@ -52,7 +54,7 @@ class RMSprop(Optimizer):
         np.multiply(square, alpha, out=square)
         add_scaled(square, work, 1 - alpha)
         if group["centered"]:
-            mean = state["grad_avg"]
+            mean = remembered(state, "grad_avg", value)
             np.subtract(g, mean, out=work)
             add_scaled(mean, work, 1 - alpha)
             np.multiply(mean, mean, out=work)
@@ -63,7 +65,7 @@ class RMSprop(Optimizer):
         np.add(work, group["eps"], out=work)
         np.divide(g, work, out=work)
         if group["momentum"] > 0:
-            buffer = state["momentum_buffer"]
+            buffer = remembered(state, "momentum_buffer", value)
             np.multiply(buffer, group["momentum"], out=buffer)
             np.add(buffer, work, out=buffer)
             work = buffer
