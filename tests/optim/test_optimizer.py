@@ -264,6 +264,10 @@ def test_options_out_of_range_are_refused() -> None:
         optim.Adam([p], betas=(0.9,))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"two betas from 0 up to 1, got 0.9"):
         optim.Adam([p], betas=0.9)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"two betas from 0 up to 1, got \('a', 'b'\)"):
+        optim.Adam([p], betas=("a", "b"))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="expected an Optimizer, got str"):
+        optim.lr_scheduler.LambdaLR("SGD", lambda epoch: 1.0)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="lr of 0 or more, got 'fast'"):
         optim.Adam([p], lr="fast")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="initial_accumulator_value of 0 or more, got -1"):
@@ -303,6 +307,7 @@ def test_a_state_of_another_model_is_refused_and_changes_nothing() -> None:
         ("step", None, "numbers as step .*, got NoneType"),
         ("step", -1.0, "0 or more, as step, got -1.0"),
         ("step", np.nan, "0 or more, as step, got nan"),
+        ("step", 1j, "0 or more, as step, got 1j"),
     ],
 )
 def test_a_state_that_is_damaged_is_refused_when_it_is_loaded_and_not_in_the_middle_of_a_step(
@@ -314,6 +319,36 @@ def test_a_state_that_is_damaged_is_refused_when_it_is_loaded_and_not_in_the_mid
     with pytest.raises(UsageError, match=message):
         mine.load_state_dict(state)
     assert not mine.state
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"state": None}, "a dict by position"),
+        ({"state": {0: None}}, "a dict by position"),
+        ({"state": {"first": {}}}, "positions of parameters in the state, got 'first'"),
+        ({"state": {0.5: {}}}, "positions of parameters in the state, got 0.5"),
+        ({"param_groups": None}, "a list of dicts as 'param_groups'"),
+        ({"param_groups": [{"lr": 0.1}]}, "a list of dicts as 'param_groups'"),
+        ({"param_groups": [{"lr": 0.1, "params": 0}]}, "a list of dicts as 'param_groups'"),
+        ({"param_groups": [{"lr": 0.1, "params": [[0]]}]}, r"each position once.*\[\[0\]\]"),
+        ({"param_groups": [{"params": [0]}, {"params": [0]}]}, r"each position once.*\[0, 0\]"),
+    ],
+)
+def test_a_state_of_another_form_is_refused_and_changes_nothing(
+    changed: dict[str, Any], message: str
+) -> None:
+    mine = optim.Adam([parameter(2)])
+    with pytest.raises(UsageError, match=message):
+        mine.load_state_dict({**stepped(optim.Adam).state_dict(), **changed})
+    assert not mine.state
+
+
+def test_positions_may_have_become_text_as_in_json() -> None:
+    state = stepped(optim.Adam).state_dict()
+    mine = optim.Adam([parameter(2)])
+    mine.load_state_dict({**state, "state": {"0": state["state"][0]}})
+    assert len(mine.state) == 1
 
 
 def stepped(kind: Any, **options: Any) -> Any:

@@ -36,9 +36,7 @@ class LRScheduler:
     """The attributes that belong to the state beside the count of epochs."""
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise UsageError(f"expected an Optimizer, got {type(optimizer).__name__}")
-        self.optimizer = optimizer
+        self.optimizer = _checked(optimizer)
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
                 group.setdefault("initial_lr", group["lr"])
@@ -86,11 +84,17 @@ class LRScheduler:
         self._set()
 
 
+def _checked(optimizer: Any) -> Optimizer:
+    if not isinstance(optimizer, Optimizer):
+        raise UsageError(f"expected an Optimizer, got {type(optimizer).__name__}")
+    return optimizer
+
+
 class LambdaLR(LRScheduler):
     """The first rate times a function of the epoch: one for all groups, or one for each."""
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
-        count = len(optimizer.param_groups)
+        count = len(_checked(optimizer).param_groups)
         chosen = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * count
         if len(chosen) != count:
             raise UsageError(f"expected {count} functions, one a group, got {len(chosen)}")

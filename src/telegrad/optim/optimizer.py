@@ -112,9 +112,9 @@ class Optimizer:
         if (
             not isinstance(betas, Collection)
             or len(betas) != 2
-            or not all(0 <= beta < 1 for beta in betas)
+            or not all(isinstance(beta, numbers.Real) and 0 <= float(beta) < 1 for beta in betas)
         ):
-            raise UsageError(f"expected two betas from 0 up to 1, got {betas}")
+            raise UsageError(f"expected two betas from 0 up to 1, got {betas!r}")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients of all parameters, or makes them zero."""

@@ -5,6 +5,7 @@ A state is checked as a whole before anything is changed.
 """
 
 import math
+import numbers
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,7 @@ def restore_state(optimizer: "Optimizer", state_dict: Mapping[str, Any]) -> None
     if not isinstance(state_dict, Mapping) or {"state", "param_groups"} - set(state_dict):
         raise UsageError("expected the state dict of an optimiser, with 'state' and 'param_groups'")
     groups = state_dict["param_groups"]
+    _check_form(groups, state_dict["state"])
     sizes = [len(group["params"]) for group in optimizer.param_groups]
     given = [len(group["params"]) for group in groups]
     if sizes != given:
@@ -66,9 +68,9 @@ def restore_state(optimizer: "Optimizer", state_dict: Mapping[str, Any]) -> None
     by_position = dict(zip(places, parameters))
     restored: dict[Tensor, dict[str, Any]] = {}
     for position, kept in state_dict["state"].items():
-        p = by_position.get(int(position))
+        p = by_position.get(_place(position))
         if p is None:
-            raise UsageError(f"expected positions of parameters in the state, got {position}")
+            raise UsageError(f"expected positions of parameters in the state, got {position!r}")
         _check_names(optimizer, kept, by_parameter[p])
         restored[p] = {
             name: None if value is None and name in optimizer.made_later else _kept(name, value, p)
@@ -77,6 +79,32 @@ def restore_state(optimizer: "Optimizer", state_dict: Mapping[str, Any]) -> None
     optimizer.state = restored
     for group, options in zip(optimizer.param_groups, chosen):
         group.update(options)
+
+
+def _check_form(groups: Any, state: Any) -> None:
+    """Raises unless there are dicts where a state has them."""
+    if not isinstance(groups, (list, tuple)) or not all(
+        isinstance(group, Mapping) and isinstance(group.get("params"), (list, tuple))
+        for group in groups
+    ):
+        raise UsageError(
+            "expected a list of dicts as 'param_groups' of the state, each with a list of "
+            f"positions as 'params', got {groups!r:.200}"
+        )
+    places = [position for group in groups for position in group["params"]]
+    are_numbers = all(isinstance(position, numbers.Integral) for position in places)
+    if not are_numbers or len(set(places)) < len(places):
+        raise UsageError(f"expected each position once, as a number, in 'params', got {places}")
+    if not isinstance(state, Mapping) or not all(isinstance(e, Mapping) for e in state.values()):
+        raise UsageError(
+            f"expected a dict by position, of a dict by name, as 'state', got {state!r:.200}"
+        )
+
+
+def _place(position: Any) -> int | None:
+    """The position that a key of the state means; JSON makes text of it."""
+    is_text = isinstance(position, str) and position.isdecimal()
+    return int(position) if is_text or isinstance(position, numbers.Integral) else None
 
 
 def _options(
@@ -123,7 +151,7 @@ def _kept(name: str, value: Any, p: Tensor) -> Any:
             f"expected numbers as {name} in the state of a parameter, got {type(value).__name__}"
         )
     if name == "step":
-        if array.size != 1 or not 0 <= array.item() < math.inf:
+        if array.size != 1 or array.dtype.kind == "c" or not 0 <= array.item() < math.inf:
             raise UsageError(f"expected a number of steps, 0 or more, as step, got {value}")
         return int(array.item())
     if array.shape != p.shape:
