@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never
 
 from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, Axis, as_matrix, as_tensor, normalized_axes, promoted
-from telegrad.ops.filling import eye
+from telegrad.ops.filling import ones_like
 from telegrad.ops.magnitude import abs
 from telegrad.ops.products import (
     cross,
@@ -21,7 +21,8 @@ from telegrad.ops.products import (
     vecdot,
 )
 from telegrad.ops.reductions import max, min, sum
-from telegrad.ops.shaping import broadcast_to, reshape
+from telegrad.ops.selection import tril, triu, where
+from telegrad.ops.shaping import reshape
 from telegrad.rules import decompositions as _decompositions
 from telegrad.rules import norms as _norms
 from telegrad.rules import solving as _solving
@@ -181,7 +182,8 @@ def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
     if not isinstance(n, int):
         raise DTypeError(f"expected an integer power in matrix_power, got {n!r}")
     if n == 0:
-        return broadcast_to(eye(base.shape[-1], dtype=base.dtype), base.shape)
+        # Not the identity alone: the result depends on x, with slope 0.
+        return where(ones_like(base, dtype="bool"), tril(triu(ones_like(base))), base)
     if n < 0:
         base, n = inv(base), -n
     # Squared once for each binary digit of n; the squares whose digit is 1 are multiplied.

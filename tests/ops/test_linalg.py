@@ -391,3 +391,12 @@ def test_solve_factors_its_matrix_once_in_a_backward_pass(
     assert len(calls) == 1
     assert a.grad is not None
     assert b.grad is not None
+
+
+@pytest.mark.parametrize("lib", [tg, torch], ids=["telegrad", "torch"])
+def test_the_power_zero_depends_on_its_matrix_with_slope_zero(lib: Any) -> None:
+    x = lib.tensor([[[float("inf"), 2.0], [3.0, 4.0]]] * 2, requires_grad=True)
+    identity = lib.linalg.matrix_power(x, 0)
+    assert identity.tolist() == [[[1.0, 0.0], [0.0, 1.0]]] * 2
+    (gradient,) = lib.autograd.grad(identity.sum(), x)
+    assert gradient.tolist() == [[[0.0, 0.0], [0.0, 0.0]]] * 2
