@@ -8,7 +8,7 @@ import pytest
 
 import telegrad as tg
 from telegrad.autograd import checkpoint, forward_ad, functional, grad
-from telegrad.errors import GradientError
+from telegrad.errors import GradientError, UsageError
 
 
 def block(x, w, *, scale=1.0):
@@ -346,3 +346,15 @@ def test_generators_made_inside_are_drawn_from_as_they_are():
         return tg.sin(x) * tg.rand_like(x, generator=tg.Generator(3))
 
     assert orders(lambda x: checkpoint(block, x)) == orders(block)
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_an_option_of_pytorchs_checkpoint_is_not_passed_on_to_the_function(
+    is_recorded: bool,
+) -> None:
+    x = tg.ones(2).requires_grad_(is_recorded)
+    with (
+        tg.set_grad_enabled(is_recorded),
+        pytest.raises(UsageError, match="use_reentrant=False; leave it out"),
+    ):
+        checkpoint(lambda x, **options: x * 2, x, use_reentrant=False)

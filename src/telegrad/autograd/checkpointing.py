@@ -23,7 +23,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from telegrad.autograd.samples import Sample, alike, sample
 from telegrad.autograd.trees import flatten, unflatten
-from telegrad.errors import GradientError
+from telegrad.errors import GradientError, UsageError
 from telegrad.graph import next_key
 from telegrad.ops.drawing import Drawn
 from telegrad.tensors import Tensor, history_of, wrap
@@ -47,6 +47,11 @@ def checkpoint(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     and what those saved the first time stays with them: put the checkpoint into the function that
     is called.
     """
+    if "use_reentrant" in options:
+        raise UsageError(
+            "expected no use_reentrant in checkpoint, which always runs as PyTorch's does with "
+            "use_reentrant=False; leave it out"
+        )
     mode = MODE.get()
     if not mode.recording:
         return function(*args, **options)
