@@ -203,3 +203,9 @@ def test_what_the_format_can_not_hold_is_refused(tmp_path: Path) -> None:
         with pytest.raises(GradientError, match=r"without tangents under 'w'.* use detach\(\)"):
             save({"w": dual}, tmp_path / "a")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_name_that_can_not_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"a name that UTF-8 can write, got 'a\\ud800'"):
+        tg.save({"a\ud800": tg.ones(1)}, tmp_path / "state")
+    assert not list(tmp_path.iterdir())

@@ -127,6 +127,10 @@ def _lacked(dtype: Any, path: str | os.PathLike[str]) -> UsageError:
 def _array(name: Any, value: Any) -> Any:
     if not isinstance(name, str):
         raise UsageError(f"expected names as keys of what is saved, got {name!r}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"expected a name that UTF-8 can write, got {name!r}") from None
     if name == "__metadata__":
         raise UsageError(f"expected another name than {name!r}, which the format keeps for itself")
     if not isinstance(value, (Tensor, np.ndarray, np.generic)):
