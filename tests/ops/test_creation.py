@@ -328,3 +328,16 @@ def test_tensors_have_the_dtype_objects_of_numpy_which_quick_paths_know(
     make: Callable[[], Any],
 ) -> None:
     assert make().array.dtype is np.dtype("float64")
+
+
+@pytest.mark.filterwarnings("error")
+def test_pytorchs_tensors_are_taken_without_a_warning_and_never_lose_a_part() -> None:
+    for given in (torch.tensor([1.0, 2.0]), [torch.tensor(1.0), torch.tensor(2.0)]):
+        assert tg.tensor(given).tolist() == [1.0, 2.0]
+        assert tg.asarray(given, dtype=tg.int64).tolist() == [1, 2]
+    held = torch.tensor([1.0, 2.0])
+    made = tg.asarray(held)
+    held[0] = 9.0
+    assert made.tolist() == [1.0, 2.0]
+    with pytest.raises(DTypeError, match="a complex dtype for complex values, got float32"):
+        tg.tensor(torch.tensor([1j]), dtype=tg.float32)

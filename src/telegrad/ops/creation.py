@@ -121,7 +121,10 @@ def _numbers(obj: Any, dtype: np.dtype[Any] | None) -> Any:
         return [_numbers(part, dtype) for part in obj]
     refuse_masked(obj)
     if isinstance(obj, Tensor):
-        obj = np.asarray(obj.array)
+        obj = obj.array
+    if hasattr(obj, "__array__") and not isinstance(obj, np.generic):
+        # Not by np.array, whose word for a copy PyTorch's tensors don't take.
+        obj = np.asarray(obj)
     if dtype is not None and isinstance(obj, (np.ndarray, np.generic)):
         refuse_complex(obj.dtype, dtype)
     return obj
