@@ -137,7 +137,7 @@ def test_to_refuses_what_can_not_be_trained_and_changes_nothing() -> None:
     with pytest.raises(UsageError, match="real or complex dtype for a module, got int64"):
         block.to(tg.int64)
     with pytest.raises(DTypeError):
-        block.double()
+        block.to(tg.float64)
     assert block.weight.dtype == tg.float32
 
 
@@ -362,3 +362,17 @@ def test_sizes_may_be_numpys_integers() -> None:
     assert nn.Linear(2, classes).weight.shape == (3, 2)
     assert nn.Conv2d(1, classes, classes)(tg.ones((1, 1, 4, 4))).shape == (1, 3, 2, 2)
     assert nn.LayerNorm(classes).normalized_shape == (3,)
+
+
+@pytest.mark.parametrize("lib", [tg, torch], ids=["telegrad", "torch"])
+def test_double_and_float_leave_complex_parameters_alone(lib: Any) -> None:
+    model = lib.nn.Sequential(
+        lib.nn.Linear(2, 2, dtype=lib.complex64), lib.nn.Linear(2, 2), lib.nn.BatchNorm2d(2)
+    )
+    before = model[0].weight.tolist()
+    for convert, real in ((model.double, lib.float64), (model.float, lib.float32)):
+        assert convert() is model
+        assert model[0].weight.dtype == lib.complex64
+        assert model[0].weight.tolist() == before
+        assert model[1].weight.dtype == model[2].running_mean.dtype == real
+        assert model[2].num_batches_tracked.dtype == lib.int64

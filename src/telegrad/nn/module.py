@@ -277,7 +277,9 @@ class Module:
 
     def to(self, *where: Any, dtype: Any = None, device: Any = None) -> Self:
         """Moves the values to another floating dtype or device; the parameters stay the same."""
-        tensors = [*self.parameters(), *self.buffers()]
+        return self._move([*self.parameters(), *self.buffers()], where, dtype, device)
+
+    def _move(self, tensors: list[Tensor], where: tuple[Any, ...], dtype: Any, device: Any) -> Self:
         # All before the first is changed: one that can't be moved leaves the module as it was.
         moved = [_moved(tensor, where, dtype, device) for tensor in tensors]
         for tensor, value in zip(tensors, moved):
@@ -288,12 +290,16 @@ class Module:
         return self
 
     def double(self) -> Self:
-        """All floating values as float64."""
-        return self.to(np.float64)
+        """All real floating values as float64; complex ones stay, as in PyTorch."""
+        return self._as_real(np.float64)
 
     def float(self) -> Self:
-        """All floating values as float32."""
-        return self.to(np.float32)
+        """All real floating values as float32; complex ones stay, as in PyTorch."""
+        return self._as_real(np.float32)
+
+    def _as_real(self, dtype: Any) -> Self:
+        tensors = [x for x in (*self.parameters(), *self.buffers()) if x.dtype.kind == "f"]
+        return self._move(tensors, (), dtype, None)
 
     # How it looks
 
