@@ -376,3 +376,18 @@ def test_double_and_float_leave_complex_parameters_alone(lib: Any) -> None:
         assert model[0].weight.tolist() == before
         assert model[1].weight.dtype == model[2].running_mean.dtype == real
         assert model[2].num_batches_tracked.dtype == lib.int64
+
+
+def test_a_list_of_modules_gives_one_back_and_is_added_to_others() -> None:
+    first, second, third = nn.Linear(1, 1), nn.Linear(1, 2), nn.Linear(2, 1)
+    held = nn.ModuleList([first, second])
+    both = held + [third]
+    assert type(both) is nn.ModuleList
+    assert list(both) == [first, second, third]
+    assert list(held + nn.ModuleList([third])) == [first, second, third]
+    assert both.pop() is third
+    assert both.pop(0) is first
+    assert list(both.state_dict()) == ["0.weight", "0.bias"]
+    assert list(held) == [first, second]
+    with pytest.raises(IndexError):
+        held.pop(2)

@@ -59,6 +59,12 @@ class _Numbered(Module):
         self._hold(held)
         return self
 
+    def pop(self, index: int = -1) -> Module:
+        """Takes a module out and gives it back."""
+        found = list(self)[index]
+        del self[index]
+        return found
+
     @classmethod
     def _of(cls, modules: dict[str, Module]) -> "_Numbered":
         """One with these modules, which had these names."""
@@ -97,6 +103,9 @@ class ModuleList(_Numbered):
         if not isinstance(modules, Iterable):
             raise UsageError(f"expected modules in a list, got {type(modules).__name__}")
         self._hold(modules)
+
+    def __add__(self, others: Iterable[Module]) -> "ModuleList":
+        return ModuleList([*self, *others])
 
     @classmethod
     def _of(cls, modules: dict[str, Module]) -> "ModuleList":
