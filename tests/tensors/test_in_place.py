@@ -75,3 +75,20 @@ def test_copy_refuses_what_does_not_fit() -> None:
         tg.zeros(2).copy_(tg.tensor([1j, 2.0]))
     with pytest.raises(ShapeError, match=r"\(3,\)"):
         tg.zeros(2).copy_(tg.zeros(3))
+
+
+@pytest.mark.parametrize("lib", [tg, torch], ids=["telegrad", "torch"])
+@pytest.mark.parametrize("is_constant", [True, False], ids=["a constant", "another leaf"])
+def test_what_a_value_was_computed_from_has_the_gradient_zero_after_a_copy_over_it(
+    lib: Any, is_constant: bool
+) -> None:
+    x = lib.tensor([1.0, 2.0], requires_grad=True)
+    w = lib.tensor(3.0, requires_grad=not is_constant)
+    y = x * 2
+    y.retain_grad()
+    y.copy_(w)
+    assert y.tolist() == [3.0, 3.0]
+    (y * y).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0]
+    assert y.grad.tolist() == [6.0, 6.0]
+    assert is_constant or w.grad.item() == 12.0

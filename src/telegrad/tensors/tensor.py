@@ -319,7 +319,11 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         records = MODE.get().recording and (self.node is not None or source.node is not None)
         if records or self.tangents or source.tangents or not isinstance(array, np.ndarray):
             refuse_in_place(self, "copy_")
-            self.rebind(xp.broadcast_to(xp.astype(source, self.dtype), self.shape))
+            value = xp.broadcast_to(xp.astype(source, self.dtype), self.shape)
+            if records and self.node is not None:
+                # What it was computed from has the gradient 0 from here on, rather than none.
+                value = xp.index_set(wrap(array, self.node), value, index=...)
+            self.rebind(value)
             return self
         if source.dtype != self.dtype or source.shape != self.shape:
             source = xp.broadcast_to(xp.astype(source, self.dtype, copy=False), self.shape)
