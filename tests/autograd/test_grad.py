@@ -192,6 +192,18 @@ def test_a_recorded_gradient_stays_recorded_when_a_later_pass_adds_to_it():
     agree(scenario)
 
 
+def test_later_passes_add_no_nodes_to_the_graph_of_a_recorded_gradient():
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    (x**3).sum().backward(create_graph=True)
+    node = x.grad.grad_fn
+    for _ in range(3):
+        (x * x).sum().backward()
+    assert x.grad.grad_fn is node
+    assert x.grad.tolist() == [9.0, 24.0]
+    (second,) = tg.autograd.grad((x.grad * x.grad).sum(), x)
+    assert second.tolist() == [108.0, 576.0]
+
+
 def test_recorded_gradients_accumulate_with_their_history_under_no_grad():
     def scenario(lib):
         x = leaf(lib, [1.0, 2.0])

@@ -47,9 +47,7 @@ def accumulate(leaf: Tensor, gradient: Any, is_alone: bool) -> None:
             owned = own(gradient, is_alone)
             state.grad = owned if isinstance(owned, Tensor) else wrap(owned)
         elif old.node is not None:
-            # What was recorded stays so, though this pass may not be.
-            with Recording(True):
-                state.grad = old + (gradient if isinstance(gradient, Tensor) else wrap(gradient))
+            state.grad = _added_to_recorded(old, gradient)
         elif isinstance(gradient, Tensor):
             state.grad = old + gradient
         elif old.tangents is None and type(old.array) is np.ndarray:
@@ -58,3 +56,12 @@ def accumulate(leaf: Tensor, gradient: Any, is_alone: bool) -> None:
             state.grad = old + wrap(gradient)
     if state.hooks is not None:
         run_accumulated(state.hooks, leaf, gradient)
+
+
+def _added_to_recorded(old: Tensor, gradient: Any) -> Tensor:
+    """The sum, recorded as the old gradient was, though this pass may not be."""
+    if type(gradient) is type(old.array) is np.ndarray and not old.is_leaf:
+        # By a constant the history does not change: a node for each pass would pile up.
+        return wrap(np.asarray(old.array + gradient), old.node, old.tangents)
+    with Recording(True):
+        return old + (gradient if isinstance(gradient, Tensor) else wrap(gradient))
