@@ -262,3 +262,12 @@ def test_layers_that_need_an_order_or_a_variance_refuse_complex_numbers(name: st
 def test_images_of_integers_are_refused_instead_of_becoming_float64(layer: nn.Module) -> None:
     with pytest.raises(DTypeError, match=r"numbers .*, got uint8; use .*to\(telegrad.float32\)"):
         layer(tg.ones((2, 2, 2, 2), dtype=tg.uint8))
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "huber_loss", "binary_cross_entropy_with_logits"])
+@pytest.mark.parametrize("which", ["input", "target"])
+def test_losses_of_complex_numbers_are_refused(name: str, which: str) -> None:
+    # The square of 0.5j is negative: the loss would be, too, and fall without end.
+    given = {"input": tg.ones(2), "target": tg.ones(2), which: tg.tensor([0.5j, 1.0])}
+    with pytest.raises(DTypeError, match=f"real numbers in {name}, got complex64"):
+        getattr(nn.functional, name)(**given)

@@ -262,3 +262,9 @@ def _check_equal(name: str, input: Tensor, target: Tensor) -> None:
             f"expected input and target of one shape in {name}, got {input.shape} and "
             f"{target.shape}"
         )
+    for x in (input, target):
+        if x.dtype.kind == "c":
+            raise DTypeError(
+                f"expected real numbers in {name}, got {x.dtype}, whose squares may be negative; "
+                "take real(x) or abs(x), or write (abs(x - y) ** 2).mean()"
+            )
