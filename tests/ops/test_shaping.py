@@ -157,3 +157,15 @@ def test_many_layers_are_differentiated_in_parts() -> None:
     total.backward()
     assert x.grad is not None
     np.testing.assert_array_equal(x.grad.numpy()[:, 0], np.arange(600.0))
+
+
+@pytest.mark.parametrize("length", [2, 70_000], ids=["copied", "a view"])
+def test_a_shape_with_fewer_axes_is_refused(length: int) -> None:
+    x = tg.ones((1, length)).requires_grad_()
+    for stretch in (lambda: tg.broadcast_to(x, (length,)), lambda: x.expand(length)):
+        with pytest.raises(ShapeError, match="a shape with at least 2 axes in broadcast_to"):
+            stretch()
+    with pytest.raises(ShapeError, match="at least 2 axes"):
+        tg.zeros(length).copy_(x.detach())
+    with pytest.raises(ShapeError, match="at least 1 axes"):
+        tg.broadcast_to(tg.ones(1), ())

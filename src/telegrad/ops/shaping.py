@@ -76,6 +76,11 @@ def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
     x = as_tensor(x, "broadcast_to")
     if x.shape == tuple(shape):
         return x  # type: ignore[no-any-return]
+    if x.ndim > len(shape):
+        # An assignment, which the kernel may use, would leave out axes of length 1.
+        raise ShapeError(
+            f"expected a shape with at least {x.ndim} axes in broadcast_to, got {shape}"
+        )
     return apply(_rows.BROADCAST_TO, x, shape=tuple(shape))
 
 
