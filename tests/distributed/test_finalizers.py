@@ -3,10 +3,16 @@
 import gc
 
 import pytest
+from tests.distributed import handlers
+from tests.distributed.simulated import on_workers
 from tests.rpc.neighbours import neighbours
 from tests.rpc.test_finalizers import Watched, in_time
 
+import telegrad as tg
+from telegrad.distributed import autograd, contexts, passes, rpc
+from telegrad.distributed.carrying import Carrier
 from telegrad.distributed.equipment import autograd_of, equip
+from telegrad.errors import ContextError
 from telegrad.tensors.levels import Level
 
 
@@ -69,3 +75,48 @@ def test_the_collector_may_run_what_mentions_the_same_level_while_it_is_being_en
         assert len(book) == 1
         (level if shares else found[0]).close()
         assert len(book) == 0
+
+
+def read_gradients_in(monkeypatch, owner, method, here, context_id, said):
+    """Read those of a worker once, as a finalizer would, when it is about to run the method."""
+    run = getattr(owner, method)
+    context = autograd_of(here).recorder.contexts.get(context_id)
+
+    def interrupted(self, *args):
+        is_here = self is context or getattr(self, "_worker", None) in (here, here.info)
+        if is_here and not said:
+            with pytest.raises(ContextError, match="would wait for itself") as error:
+                context.settled_gradients()
+            said.append(error)
+        return run(self, *args)
+
+    monkeypatch.setattr(owner, method, interrupted)
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [
+        (passes.Part, "_count"),
+        (passes.Part, "receive"),
+        (Carrier, "_carry"),
+        (contexts.Context, "add_gradients"),
+    ],
+)
+@pytest.mark.parametrize("worker", ["main", "b"])
+def test_a_finalizer_that_reads_gradients_of_the_pass_it_interrupts_is_refused(
+    owner, method, worker, monkeypatch
+):
+    @on_workers("main", "b")
+    def test(simulation):
+        said = []
+        x = tg.tensor([1.0, 2.0], requires_grad=True)
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("b", handlers.scale, (x,))
+            here = simulation.worker(worker)
+            read_gradients_in(monkeypatch, owner, method, here, context_id, said)
+            autograd.backward(context_id, [y.sum()])
+            assert x in autograd.get_gradients(context_id)
+            assert rpc.rpc_sync("b", handlers.gradient, (context_id,)) is not None
+        assert len(said) == 1
+
+    test()

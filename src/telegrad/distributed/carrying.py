@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from telegrad.distributed import foreign
-from telegrad.distributed.contexts import Context
+from telegrad.distributed.contexts import SERVED, Context
 from telegrad.distributed.crew import Pace
 from telegrad.distributed.parcels import Parcels
 from telegrad.distributed.passes import Departure, Departures, Part, Plan
@@ -222,6 +222,8 @@ class Carrier:
     def _part(self, raw_plan: Any) -> Part:
         """This worker's part, made on first contact."""
         plan = msgspec.convert(raw_plan, Plan)
+        # For good: the handler of a question has contextvars of its own.
+        SERVED.set((*plan.served, plan.pass_id))
         context = self._recorder.contexts.get(plan.context_id)
         part: Part | None = context.passes.get(plan.pass_id)
         if part is None:

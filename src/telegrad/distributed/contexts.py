@@ -102,8 +102,9 @@ class Context(msgspec.Struct, eq=False):
             if part.plan.pass_id in SERVED.get():
                 raise ContextError(
                     f"expected gradients to be read after the backward pass of context {self.id}, "
-                    "got it in a hook of that pass, or in what a hook called, which would wait for "
-                    "itself; a hook is given its gradient"
+                    "got it in a hook of that pass, in what a hook called or in a finalizer that "
+                    "interrupted the pass, which would wait for itself; a hook is given its "
+                    "gradient"
                 )
             part.ended.wait()
         with self.lock:
@@ -125,7 +126,7 @@ class Place(msgspec.Struct, eq=False):
 
 CURRENT: ContextVar[Place | None] = ContextVar("telegrad.context", default=None)
 SERVED: ContextVar[tuple[int, ...]] = ContextVar("telegrad.passes", default=())
-"""The passes that a hook or a rule runs for here, and with it whatever it calls elsewhere: none of
+"""The passes that are run here, or whose hooks and rules called this from elsewhere: none of
 them ends before this does, so this must not wait for their end."""
 
 

@@ -24,7 +24,7 @@ import msgspec
 
 from telegrad.autograd.anomaly import refuse_nan
 from telegrad.distributed import foreign
-from telegrad.distributed.contexts import AFTER, CURRENT, SERVED, Context, Place
+from telegrad.distributed.contexts import AFTER, CURRENT, Context, Place
 from telegrad.distributed.crew import Crew, Pace
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
 from telegrad.distributed.turns import Turns
@@ -117,13 +117,11 @@ class Part(msgspec.Struct, eq=False):
     # Made of the others, at once.
     _place: Place = None  # type: ignore[assignment]
     """Where hooks and rules call others: in this context, behind the gradients themselves."""
-    _served: tuple[int, ...] = ()
     _task: OrderedTask = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         plan = self.plan
         self._place = Place(self.context, (AFTER, *plan.path, AFTER + 1, self._worker.id))
-        self._served = (*plan.served, plan.pass_id)
         self._task = OrderedTask(
             self._deliver,
             self._depart,
@@ -227,7 +225,6 @@ class Part(msgspec.Struct, eq=False):
         before = MODE.get()
         MODE.set(recording(before, self.plan.recorded))
         token = CURRENT.set(self._place)
-        served = SERVED.set(self._served)
         try:
             clock = self._host.now
             is_ahead = len(self.asked) == _AT_ONCE and self._is_ahead()
@@ -245,7 +242,6 @@ class Part(msgspec.Struct, eq=False):
         finally:
             MODE.set(before)
             CURRENT.reset(token)
-            SERVED.reset(served)
         if self._error is not None:
             # It failed elsewhere meanwhile: nothing of this part leaves any more.
             self._take_back()

@@ -66,11 +66,15 @@ class Runner:
             captures,
         )
         observer = self._worker.observer
-        if observer is None:
-            self._carrier.run(context, roots, plan, targets, mode, finish)
-            return
-        with observer.running(PASS_NAME, context.id):
-            self._carrier.run(context, roots, plan, targets, mode, finish)
+        token = SERVED.set((*served, plan.pass_id))
+        try:
+            if observer is None:
+                self._carrier.run(context, roots, plan, targets, mode, finish)
+                return
+            with observer.running(PASS_NAME, context.id):
+                self._carrier.run(context, roots, plan, targets, mode, finish)
+        finally:
+            SERVED.reset(token)
 
     def _next_path(self, context: Context) -> Path:
         """The place in the program of a pass that starts now.

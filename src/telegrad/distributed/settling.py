@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from msgspec import convert
 
-from telegrad.distributed.contexts import Context
+from telegrad.distributed.contexts import SERVED, Context
 from telegrad.distributed.passes import Part
 from telegrad.distributed.recording import Recorder
 from telegrad.distributed.releasing import RELEASE
@@ -91,6 +91,8 @@ class Settling:
             context.settled[pass_id] = succeeded
             part: Part | None = context.passes.get(pass_id)
         if part is not None:
+            # Also where another worker's pass is settled, by whichever thread hears of it.
+            served = SERVED.set((*SERVED.get(), pass_id))
             try:
                 part.settle(succeeded)
             except BaseException:
@@ -99,6 +101,7 @@ class Settling:
                 part.settle(False)
                 raise
             finally:
+                SERVED.reset(served)
                 context.passes.pop(pass_id, None)
         return True
 
