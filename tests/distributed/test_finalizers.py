@@ -120,3 +120,23 @@ def test_a_finalizer_that_reads_gradients_of_the_pass_it_interrupts_is_refused(
         assert len(said) == 1
 
     test()
+
+
+def test_a_pass_that_a_finalizer_runs_while_another_is_added_up_is_not_lost(monkeypatch):
+    with neighbours("a") as (a,):
+        equip(a)
+        context = autograd_of(a).recorder.contexts.open(5, None)
+        x, y = tg.tensor([1.0]), tg.tensor([2.0])
+        context.add_gradients({x: tg.tensor([1.0])})
+        add = contexts.added
+
+        def interrupted(*values):
+            monkeypatch.undo()
+            context.add_gradients({x: tg.tensor([10.0]), y: tg.tensor([20.0])})
+            return add(*values)
+
+        monkeypatch.setattr(contexts, "added", interrupted)
+        context.add_gradients({x: tg.tensor([100.0]), y: tg.tensor([200.0])})
+        found = context.settled_gradients()
+        assert found[x].tolist() == [111.0]
+        assert found[y].tolist() == [220.0]

@@ -92,9 +92,14 @@ class Context(msgspec.Struct, eq=False):
                 # See `Contexts.drop`: nobody else would take them out again.
                 return
             old = self.gradients
-            if old:
-                staged = {x: added(old[x], g) if x in old else g for x, g in staged.items()}
-            old.update(staged)
+            sums = staged
+            while old:
+                found = {x: old[x] for x in staged if x in old}
+                sums = {x: added(found[x], g) if x in found else g for x, g in staged.items()}
+                if all(old.get(x) is found.get(x) for x in staged):
+                    break
+                # A finalizer has run a pass meanwhile, and added its own.
+            old.update(sums)
 
     def settled_gradients(self) -> GradientMap:
         """The gradients, once every pass that this worker has a part in has ended."""
