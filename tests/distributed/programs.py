@@ -143,9 +143,16 @@ def resolve(values, pending, index):
     if values[index] is None:
         for start, answer, size in pending:
             if start <= index < start + size:
-                value = answer.to_here() if isinstance(answer, RRef) else answer.wait()
+                value = fetched(answer) if isinstance(answer, RRef) else answer.wait()
                 values[start : start + size] = value
     return values[index]
+
+
+def fetched(reference):
+    """The value of a reference, by a call: on the owner to_here would be none, but the value."""
+    if not reference.is_owner():
+        return reference.to_here()
+    return current_worker().rpc_sync(reference.owner(), RRef.local_value, (reference,))
 
 
 @expose

@@ -54,6 +54,12 @@ def test_any_placement_and_schedule_gives_the_bits_of_one_process(block):
             same_bits(run_once(seed, placement, rng.randrange(10**6)), reference)
 
 
+def test_a_value_that_is_left_on_the_caller_itself_is_fetched_over_a_boundary_too():
+    seed = 7010732
+    placement = {"p0": "w0", "p1": "w2", "p2": "w0", "p3": "w3"}
+    same_bits(run_once(seed, placement, 947815), alone(seed))
+
+
 @pytest.mark.parametrize(("most", "riding"), [(1, 1.0), (2, 1.0), (1, 0.0)])
 def test_the_bits_do_not_tell_how_many_gradients_left_together(most, riding, monkeypatch):
     rng = random.Random(most)
