@@ -116,6 +116,7 @@ RETURNING = """
     import os
     import subprocess
     import sys
+    import threading
     import time
 
     from telegrad.distributed import rpc
@@ -151,6 +152,9 @@ RETURNING = """
         while not is_there():
             assert time.monotonic() < deadline
         print(rpc.rpc_sync(1, version_here))
+    elif version != "new":
+        # Until it is ended: not as it dials for its shutdown, of which the first would tell.
+        threading.Event().wait()
     rpc.shutdown()
     if os.environ["RANK"] == "0":
         assert again.wait(60) == 0
