@@ -9,6 +9,7 @@ from tests.rpc.neighbours import eventually
 
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.membership import Membership
+from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.rendezvous import Meeting
 from telegrad.rpc.transport import PrivateDirectory
@@ -50,3 +51,20 @@ def test_a_worker_that_stays_lost_is_not_waited_for():
         b.close()
         assert eventually(lambda: a.worker.peers.get("b").lost is not None)
         threads.submit(a.leave, 10 * PATIENCE).result(PATIENCE)
+
+
+def test_the_list_of_those_who_met_does_not_bring_back_one_that_was_started_again(monkeypatch):
+    meet = Membership._meet
+    news = WorkerInfo("a", 0, 1), "unix:///tmp/new"
+
+    def meet_late(self, *args):
+        """Hear that rank 0 has been started again, then who had met."""
+        found = meet(self, *args)
+        if self.worker.name == "b":
+            self.worker.add_peer(*news)
+        return found
+
+    monkeypatch.setattr(Membership, "_meet", meet_late)
+    with members("a", "b") as (_, _, b):
+        known = b.worker.peers.get("a")
+        assert (known.info, known.address) == news

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from telegrad.errors import PeerError, WorkerLost
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.starting import start_worker
+from telegrad.rpc.wire.frames import HELLO
 
 ROLES = (("a", 0), ("b", 1), ("b", 1))
 SCRIPT = """
@@ -151,24 +153,75 @@ def incarnation() -> int:
     return rpc.current_worker().info.incarnation
 
 
-def test_one_in_whose_place_another_came_does_not_take_it_back(caplog):
-    """Its network was cut, say, and it was started again elsewhere while it lived on."""
+@pytest.fixture
+def roles():
+    """A worker, another, and one that comes in the other's place while that lives on."""
     key = ClusterKey.fresh()
     workers = [start_worker(name, id, "tcp://127.0.0.1:0", key) for name, id in ROLES]
     try:
         a, before, after = workers
         a.add_peer(before.info, before.address)
         before.add_peer(a.info, a.address)
+        after.add_peer(a.info, a.address)
         assert a.rpc_sync("b", incarnation) == before.info.incarnation
-        assert before.rpc_sync("a", incarnation) == a.info.incarnation
-        a.add_peer(after.info, after.address)
-        under_way = a.rpc_async("b", simulated.never)
-        assert eventually(lambda: before.peers.get("a").lost is not None)
-        with pytest.raises(WorkerLost, match="worker 'a' was lost"):
-            before.rpc_sync("a", incarnation)
-        assert eventually(lambda: "in whose place another has come" in caplog.text)
-        assert a.rpc_sync("b", incarnation) == after.info.incarnation
-        assert not under_way.done(), "nothing was lost"
+        yield workers
     finally:
         for worker in workers:
             worker.close()
+
+
+def test_one_in_whose_place_another_came_does_not_take_it_back(roles, caplog):
+    """Its network was cut, say, and it was started again elsewhere while it lived on."""
+    a, before, after = roles
+    assert before.rpc_sync("a", incarnation) == a.info.incarnation
+    a.add_peer(after.info, after.address)
+    under_way = a.rpc_async("b", simulated.never)
+    assert eventually(lambda: before.peers.get("a").lost is not None)
+    with pytest.raises(WorkerLost, match="worker 'a' was lost"):
+        before.rpc_sync("a", incarnation)
+    assert eventually(lambda: "in whose place another has come" in caplog.text)
+    assert a.rpc_sync("b", incarnation) == after.info.incarnation
+    assert not under_way.done(), "nothing was lost"
+
+
+def test_late_news_of_one_in_whose_place_another_came_change_nothing(roles):
+    a, before, after = roles
+    a.add_peer(after.info, after.address)
+    under_way = a.rpc_async("b", simulated.never)
+    a.add_peer(before.info, before.address)
+    assert a.rpc_sync("b", incarnation) == after.info.incarnation
+    assert after.rpc_sync("a", incarnation) == a.info.incarnation
+    assert not under_way.done(), "nothing was lost"
+
+
+def test_one_in_whose_place_another_came_is_not_called_at_an_address_that_was_its_own(roles):
+    a, before, after = roles
+    # As long as the new one has not said where it listens.
+    a.add_peer(after.info, before.address)
+    with pytest.raises(WorkerLost, match="still the one in whose place another has come"):
+        a.rpc_sync("b", incarnation)
+    assert after.rpc_sync("a", incarnation) == a.info.incarnation
+    assert a.rpc_sync("b", incarnation) == after.info.incarnation
+
+
+def test_a_greeting_that_comes_after_another_took_the_place_does_not_take_it_back(roles):
+    a, before, after = roles
+    come, go_on = threading.Event(), threading.Event()
+    receive = a.receive
+
+    def hold_greeting(endpoint, frame):
+        if frame.kind == HELLO and endpoint.peer.incarnation == before.info.incarnation:
+            come.set()
+            assert go_on.wait(20)
+        return receive(endpoint, frame)
+
+    a.receive = hold_greeting
+    call = before.rpc_async("a", incarnation)
+    assert come.wait(20)
+    a.add_peer(after.info, after.address)
+    assert after.rpc_sync("a", incarnation) == a.info.incarnation
+    go_on.set()
+    with pytest.raises(WorkerLost, match="worker 'a' was lost"):
+        call.wait()
+    assert after.rpc_sync("a", incarnation) == a.info.incarnation
+    assert a.rpc_sync("b", incarnation) == after.info.incarnation

@@ -86,7 +86,10 @@ class Membership:
             self.close()
             raise
         for member in self.members:
-            if member.name != name:
+            known = self.worker.peers.get(member.name)
+            # Another incarnation that was met already is a later one: it has been started again.
+            is_late = known is not None and known.info.incarnation != member.incarnation
+            if member.name != name and not is_late:
                 self.worker.add_peer(member.info, member.address)
         self._note_scripts([member.script for member in self.members])
         self.worker.joined = None

@@ -48,17 +48,18 @@ class Peers:
         self._by_id: dict[int, Peer] = {}
 
     def add(self, info: WorkerInfo, address: str) -> Peer:
-        """Enter a worker, or what is newly known of one."""
+        """Enter a worker, or what is newly known of one; of a past incarnation nothing is new."""
         with self.lock:
             peer = self.by_name.get(info.name)
             if peer is None:
                 peer = self.by_name[info.name] = Peer(info, address)
+            elif info.incarnation in peer.past:
+                return peer
             else:
                 self._by_id.pop(peer.info.id, None)
                 if peer.info.incarnation != info.incarnation:
                     peer.given_up = 0
                     peer.past.add(peer.info.incarnation)
-                    peer.past.discard(info.incarnation)
                 peer.info, peer.address = info, address or peer.address
             if info.id != UNKNOWN_ID:
                 self._by_id[info.id] = peer

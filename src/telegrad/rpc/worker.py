@@ -181,9 +181,14 @@ class Worker:
         return self.peers.by_name.get(to) or self.peers.find(to)  # type: ignore[arg-type]
 
     def add_peer(self, info: WorkerInfo, address: str) -> None:
-        """Make a worker known; if it is another incarnation of one, the old one is lost."""
+        """Make a worker known; if it is another incarnation of one, the old one is lost.
+
+        News of one in whose place another has come are late, and change nothing.
+        """
         with self.peers.lock:
             known = self.peers.get(info.name)
+            if known is not None and info.incarnation in known.past:
+                return
             stale = known.endpoints() if known is not None else []
             stale = [each for each in stale if each.peer.incarnation != info.incarnation]
         for endpoint in stale:
@@ -236,9 +241,16 @@ class Worker:
                 f"worker {peer.info.name!r} could not be reached before the deadline: {error}"
             ) from error
         with self.peers.lock:
+            is_past = endpoint.peer.incarnation in peer.past
             endpoint.place = peer.opened = peer.opened + 1
             is_known = endpoint.peer.incarnation == peer.info.incarnation
             given_up = peer.given_up if is_known else 0
+        if is_past:
+            self.host.ended(endpoint)
+            raise WorkerLost(
+                f"worker {peer.info.name!r} was lost: at {peer.address} is still the one in whose "
+                "place another has come"
+            )
         hello = _encode_hello((self.id, self.address, endpoint.place, given_up))
         try:
             endpoint.send(frames.HELLO, 0, 0, 0, hello)
@@ -305,6 +317,9 @@ class Worker:
             )
         endpoint.peer = WorkerInfo(name, number, endpoint.peer.incarnation)
         peer = self.peers.add(endpoint.peer, address)
+        if peer.info.incarnation != endpoint.peer.incarnation:
+            self.endpoint_lost(endpoint, ConnectionError("another has come in its place"))
+            return
         endpoint.place = place
         stale = peer.outgoing
         if endpoint.is_new and stale is not None and stale.place <= given_up:
