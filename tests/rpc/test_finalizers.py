@@ -237,6 +237,26 @@ def interrupt(monkeypatch, connection, method, task):
     monkeypatch.setattr(connection, method, interrupted)
 
 
+def test_a_call_in_the_midst_of_dialling_the_same_worker_is_refused_and_a_notice_sent_later(
+    monkeypatch,
+):
+    told = threading.Event()
+    refused = []
+
+    def call():
+        with pytest.raises(UsageError, match="interrupted this thread in dialling") as error:
+            a.rpc_sync("b", len, ("a",), timeout=10.0)
+        refused.append(error)
+        a.notify_service("b", "told", None)
+
+    with neighbours("a", "b") as (a, b):
+        b.register_service("told", lambda request: told.set(), inline=True)
+        interrupt(monkeypatch, a.host, "dial", call)
+        assert a.rpc_sync("b", len, ("ab",)) == 2
+        assert len(refused) == 1
+        assert told.wait(10)
+
+
 @pytest.mark.parametrize(
     ("method", "doing"), [("send_small", "sending"), ("recv_into_nowait", "reading")]
 )

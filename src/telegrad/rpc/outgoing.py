@@ -5,11 +5,13 @@ does not read keeps a call's sender until the call's deadline, and a notice's fo
 """
 
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from telegrad.errors import CallTimeout, ProtocolViolation, Unserializable
+from telegrad.errors import CallTimeout, PeerError, ProtocolViolation, Unserializable
 from telegrad.rpc.call import Call
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.future import Quick
@@ -218,8 +220,17 @@ class Outgoing:
         """Send a service's message that is not answered."""
         endpoint = peer.outgoing
         if endpoint is None or endpoint.closed:
+            if peer.dialler == threading.get_ident():
+                # A finalizer interrupted that: whoever waits for the path sends it.
+                self._worker.host.start(partial(self._notify_later, peer, name, header))
+                return
             endpoint = self._worker.path_to(peer, self.deadline(None))
         self.notify_on(endpoint, name, header)
+
+    def _notify_later(self, peer: "Peer", name: str, header: Any) -> None:
+        # One that can't be reached has lost what it had.
+        with suppress(PeerError):
+            self.notify(peer, name, header)
 
     def notify_on(self, endpoint: Endpoint, name: str, header: Any) -> None:
         """Send a notice on a certain path, because it is about that path."""

@@ -15,10 +15,11 @@ class Peer(msgspec.Struct):
     """One worker as another sees it.
 
     `outgoing` carries this side's requests; `incoming` are the endpoints of the peer's. `lost` is
-    why it can't be reached at the moment, if that is known. `dialling` is held by who dials it, so
-    that it is done once. `opened` counts the paths that were opened to it; of those that this
-    incarnation of it opened, all up to the `given_up`-th have ended here. `past` are the
-    incarnations that others have taken the place of: one that still lives is not met again.
+    why it can't be reached at the moment, if that is known. `dialling` is held by the thread that
+    dials it, the `dialler`, so that it is done once. `opened` counts the paths that were opened to
+    it; of those that this incarnation of it opened, all up to the `given_up`-th have ended here.
+    `past` are the incarnations that others have taken the place of: one that still lives is not met
+    again.
     """
 
     info: WorkerInfo
@@ -30,6 +31,7 @@ class Peer(msgspec.Struct):
     given_up: int = 0
     past: set[int] = msgspec.field(default_factory=set)
     dialling: threading.Lock = msgspec.field(default_factory=threading.Lock)
+    dialler: int = 0
 
     def endpoints(self) -> list[Endpoint]:
         """Return all open paths, the outgoing first."""

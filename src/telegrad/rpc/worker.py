@@ -206,6 +206,12 @@ class Worker:
             # A send was interrupted, and whoever made it is about to say so: of what the old path
             # has counted nothing may be left when there is a new one.
             self.endpoint_lost(endpoint, ConnectionAbortedError("a send was interrupted"))
+        if peer.dialler == threading.get_ident():
+            raise UsageError(
+                f"expected no call to {peer.info.name!r} from here: a finalizer or a signal's "
+                "handler interrupted this thread in dialling that worker; call it from another "
+                "thread"
+            )
         turn, is_ours = peer.dialling, None
         try:
             left = min(max(0.0, deadline - self.host.now()), threading.TIMEOUT_MAX)
@@ -215,9 +221,11 @@ class Worker:
                     f"worker {peer.info.name!r} could not be reached before the deadline: it is "
                     "still being dialled for another call"
                 )
+            peer.dialler = threading.get_ident()
             endpoint = self._dial(peer, deadline)
         finally:
             if is_ours:
+                peer.dialler = 0
                 turn.release()
             elif is_ours is None:
                 # Ctrl-C just when it was asked for: nobody knows whose it is. Better two that dial.
