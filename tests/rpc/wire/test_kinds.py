@@ -1,5 +1,8 @@
 """Registered types travel as raw arrays with metadata, and so do their subclasses."""
 
+import importlib
+import sys
+
 import msgspec
 import numpy as np
 import pytest
@@ -106,12 +109,13 @@ def test_what_waits_for_an_imported_module_is_loaded_without_a_value_of_it():
     assert loaded == ["calendar"]
 
 
-def test_a_module_that_will_not_do_is_refused_only_where_a_value_of_it_is_met():
+@pytest.mark.parametrize("why", [UsageError("too old"), AttributeError("a stub")], ids=repr)
+def test_a_module_that_will_not_do_is_refused_only_where_a_value_of_it_is_met(why):
     tried = []
 
     def refuse():
         tried.append(True)
-        raise UsageError("too old")
+        raise why
 
     kinds.register_lazily("colorsys", refuse)
     import colorsys
@@ -121,7 +125,30 @@ def test_a_module_that_will_not_do_is_refused_only_where_a_value_of_it_is_met():
         kinds.load_imported()
         assert tried == [True]
         met = type("Met", (), {"__module__": colorsys.__name__})
-        with pytest.raises(UsageError, match="too old"):
+        with pytest.raises(type(why), match=str(why)):
             kinds.find(met)
     finally:
         kinds._lazy.pop("colorsys")
+
+
+def test_a_module_that_the_program_forbids_to_import_is_not_loaded(monkeypatch):
+    loaded = []
+    monkeypatch.setitem(sys.modules, "forbidden", None)
+    kinds.register_lazily("forbidden", lambda: loaded.append(True))
+    kinds.load_imported()
+    kinds.load_imported()
+    assert not loaded
+
+
+def test_a_module_is_not_loaded_before_it_has_been_imported(monkeypatch, tmp_path):
+    """What its import runs, a finalizer say, may make a call."""
+    during = []
+    kinds.register_lazily("half_imported", lambda: during.append("loaded"))
+    monkeypatch.setattr(kinds, "said", during.append, raising=False)
+    (tmp_path / "half_imported.py").write_text(
+        "from telegrad.rpc.wire import kinds\nkinds.load_imported()\nkinds.said('imported')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("half_imported")
+    kinds.load_imported()
+    assert during == ["imported", "loaded"]

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -94,14 +95,21 @@ def register_lazily(module: str, loader: Callable[[], object]) -> None:
 def load_imported() -> None:
     """Load what waits for modules that the program has imported, though no value was met.
 
-    One that won't do is told of where a value is met.
+    One that won't do is told of where a value is met: what is imported under the name may be too
+    old, or stand for a module that is missing.
     """
     for module in _unmet:
-        if module in sys.modules:
-            with suppress(UsageError):
+        found = sys.modules.get(module)
+        # Nobody uses one yet that is being imported, perhaps by a thread that waits for this one.
+        if found is not None and not _is_being_imported(found):
+            with suppress(Exception):
                 _load(module)
             with _lock, suppress(ValueError):
                 _unmet.remove(module)
+
+
+def _is_being_imported(module: ModuleType) -> bool:
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
 def check(value: Any) -> None:
