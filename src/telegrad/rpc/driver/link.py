@@ -20,7 +20,8 @@ The law of this file, lazy leader/follower:
    threads (but for one each `_DEEPEST_STACK` levels, to spare Python's stack).
 6. What an answer runs on the thread that reads it (a ``__setstate__`` of the user's, a finalizer)
    may wait for another one: there the thread, which has the lead, reads on. In the midst of a
-   frame it can't, and says so.
+   frame it can't, and says so. While it waits for something else nobody reads this link: two
+   threads that so wait for each other's links do it until a deadline.
 """
 
 import _thread
