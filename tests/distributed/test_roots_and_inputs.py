@@ -92,6 +92,35 @@ def test_a_second_pass_needs_a_retained_graph_and_adds_to_the_first():
         assert rpc.rpc_sync("b", handlers.gradient, (context_id,)) == (2 * X).tolist()
 
 
+KEPT = []
+
+
+def fetch_and_keep(other):
+    KEPT[:] = [rpc.rpc_sync(other, handlers.fetch)]
+    return KEPT[0] + 1.0
+
+
+def use_what_was_kept():
+    return KEPT.pop() + 2.0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_a_pass_freed_is_freed_for_the_next_though_word_of_its_end_is_still_under_way(seed):
+    """The next reaches ``c`` by way of ``b``, and may be there before the notice of ``main``."""
+
+    @on_workers("main", "b", "c", seed=seed, faults=IN_ORDER)
+    def program():
+        with autograd.context() as context_id:
+            first = rpc.rpc_sync("b", fetch_and_keep, ("c",)).sum()
+            second = rpc.rpc_sync("b", use_what_was_kept).sum()
+            autograd.backward(context_id, [first])
+            with pytest.raises(GraphFreedError, match="retain_graph=True"):
+                autograd.backward(context_id, [second])
+            assert rpc.rpc_sync("c", handlers.gradient, (context_id,)) == [1.0, 1.0]
+
+    program()
+
+
 # inputs.
 
 

@@ -150,6 +150,11 @@ class Part(msgspec.Struct, eq=False):
 
     def _count(self, roots: Iterable[Any] = ()) -> None:
         self._counted = True
+        for part in list(self.context.passes.values()):
+            if part is not self and not part.plan.keep_graph:
+                # This pass may have come here before word of the end of that one, by another way:
+                # whether what that one freed is an error must not depend on it.
+                part._forget_spent()
         # A copy in one step: handlers of this context may still add to it.
         sends = list(self.context.sends.values())
         if len(sends) > 1:
