@@ -3,16 +3,24 @@
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
+import pytest
 from tests.rpc import simulated
 from tests.rpc.connected import PATIENCE
 from tests.rpc.neighbours import eventually
 
+from telegrad.errors import UsageError
+from telegrad.rpc.current import current_worker
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.membership import Membership
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.rendezvous import Meeting
 from telegrad.rpc.transport import PrivateDirectory
+
+
+def incarnation():
+    return current_worker().info.incarnation
 
 
 @contextlib.contextmanager
@@ -68,3 +76,34 @@ def test_the_list_of_those_who_met_does_not_bring_back_one_that_was_started_agai
     with members("a", "b") as (_, _, b):
         known = b.worker.peers.get("a")
         assert (known.info, known.address) == news
+
+
+def test_a_second_job_does_not_displace_a_worker_that_lives_but_one_that_ended():
+    with members("a", "b") as (threads, a, b):
+        meeting = Meeting(a._rendezvous.address, a.worker.host.identity.key)
+
+        def start_again():
+            return threads.submit(Membership, "b", 1, 2, Options(), meeting, lambda _: None)
+
+        under_way = a.worker.rpc_async("b", simulated.never)
+        with pytest.raises(UsageError, match=r"worker named 'b' already .* and it lives"):
+            start_again().result(PATIENCE)
+        assert a.worker.rpc_sync("b", simulated.who) == "b"
+        assert not under_way.done(), "nothing was lost"
+        b.close()
+        after = start_again().result(PATIENCE)
+        try:
+            # The newcomer is told that it is in before the others are.
+            assert eventually(lambda: a.worker.peers.get("b").info == after.worker.info)
+            assert a.worker.rpc_sync("b", incarnation) == after.worker.info.incarnation
+        finally:
+            after.close()
+
+
+def test_another_at_the_address_of_one_that_ended_is_not_taken_for_it():
+    with members("a", "b") as (_, a, b):
+        (joined,) = (each for each in a.members if each.name == "b")
+        assert a._is_alive(joined)
+        assert not a._is_alive(msgspec.structs.replace(joined, incarnation=1))
+        b.close()
+        assert not a._is_alive(joined)

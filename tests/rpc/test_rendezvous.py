@@ -28,10 +28,12 @@ def identity(name, key=KEY, incarnation=1):
 
 @pytest.fixture
 def place():
-    returned = []
+    returned, alive = [], []
     me = joining("ps", 0)
-    meeting = Rendezvous("tcp://127.0.0.1:0", identity("ps"), me, returned.append)
-    meeting.returned = returned
+    meeting = Rendezvous(
+        "tcp://127.0.0.1:0", identity("ps"), me, returned.append, alive.__contains__
+    )
+    meeting.returned, meeting.alive = returned, alive
     yield meeting
     meeting.close()
 
@@ -68,6 +70,39 @@ def test_a_worker_that_comes_back_is_let_in_at_once_and_announced(place):
     members = join(place.address, identity("t1", incarnation=7), again, 10)
     assert members[2].incarnation == 7
     assert eventually(lambda: place.returned == [again])
+
+
+def test_a_second_worker_of_a_name_is_refused_while_the_first_lives(place):
+    for name, rank in (("t0", 1), ("t1", 2)):
+        go(place, name, rank)
+    place.alive += place.wait(10)
+    again = joining("t1", 2, incarnation=7)
+    with pytest.raises(UsageError, match=r"named 't1' already \(rank 2\), and it lives: .*second"):
+        join(place.address, identity("t1", incarnation=7), again, 10)
+    assert place._members["t1"].incarnation == 1
+    assert not place.returned
+    place.alive.clear()
+    assert join(place.address, identity("t1", incarnation=7), again, 10)[2] == again
+
+
+def test_of_two_that_come_back_at_once_one_is_let_in(place):
+    for name, rank in (("t0", 1), ("t1", 2)):
+        go(place, name, rank)
+    place.wait(10)
+    both = threading.Barrier(2)
+
+    def is_alive(member):
+        if member.incarnation == 1:
+            both.wait(10)
+        return member.incarnation != 1
+
+    place._is_alive = is_alive
+    (one, first), (two, second) = (go(place, "t1", 2, incarnation=i) for i in (7, 8))
+    first.join(10)
+    second.join(10)
+    refused = [each for each in (*one, *two) if isinstance(each, UsageError)]
+    assert len(one + two) == 2
+    assert len(refused) == len(place.returned) == 1
 
 
 @pytest.mark.parametrize(

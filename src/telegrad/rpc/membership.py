@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from telegrad.errors import PeerError, ProtocolViolation, WorkerLost
+from telegrad.errors import NotInitialized, PeerError, ProtocolViolation, WorkerLost
 from telegrad.rpc.driver.host import SocketHost
 from telegrad.rpc.future import Future
 from telegrad.rpc.leaving import Leaving, Round
@@ -35,6 +35,7 @@ __all__ = ["Membership", "own_host"]
 
 _LEAVE: Final = "telegrad.leave"
 _RETURNED: Final = "telegrad.returned"
+_ALIVE: Final = "telegrad.alive"
 # Seconds that handlers may take when the process ends.
 _LAST_MOMENT: Final = 5.0
 
@@ -78,6 +79,7 @@ class Membership:
             on_start(self.worker)
             self.worker.register_service(_LEAVE, self._on_leave, inline=True)
             self.worker.register_service(_RETURNED, self._on_returned, inline=True)
+            self.worker.register_service(_ALIVE, self._on_alive, inline=True)
             self.worker.on_worker_lost(self._on_lost)
             # What the others, too, have defined when they join.
             self._names = defined_names()
@@ -105,7 +107,7 @@ class Membership:
         )
         if info.id:
             return join(meeting.address, identity, me, patience)
-        self._rendezvous = Rendezvous(meeting.address, identity, me, self._announce)
+        self._rendezvous = Rendezvous(meeting.address, identity, me, self._announce, self._is_alive)
         return self._rendezvous.wait(patience)
 
     def _note_scripts(self, scripts: list[str]) -> None:
@@ -125,6 +127,22 @@ class Membership:
             if member.name not in (self.worker.name, returned.name):
                 with suppress(PeerError):
                     self.worker.notify_service(member.name, _RETURNED, returned)
+
+    def _is_alive(self, member: Joining) -> bool:
+        """Ask a worker whether it still is the one that joined; one that is silent is lost."""
+        worker, patience = self.worker, self.worker.options.lost_after
+        try:
+            if (joined := worker.joined) is not None:
+                # All are in, but not among the peers yet.
+                joined.wait(patience)
+            incarnation, _ = worker.ask_service(member.name, _ALIVE, timeout=patience)
+        except (PeerError, NotInitialized):
+            return False
+        # Another may have come to the address of one that has ended.
+        return bool(incarnation == member.incarnation)
+
+    def _on_alive(self, request: ServiceRequest) -> None:
+        request.reply(self.worker.info.incarnation)
 
     def _on_returned(self, request: ServiceRequest) -> None:
         if request.frm.id != 0:

@@ -2,8 +2,8 @@
 
 Each joins with its name, rank, world size and address, and is answered with everybody's when all
 are in. Whoever does not fit (a name or rank that is taken, another world size) is told so and the
-others go on waiting. A worker that comes back under its name is let in at once. The meeting place
-speaks only with those who proved the key.
+others go on waiting. A worker that comes back under its name is let in at once, unless the one
+before turns out to live. The meeting place speaks only with those who proved the key.
 """
 
 import threading
@@ -64,7 +64,11 @@ _decode_text = msgspec.msgpack.Decoder(str).decode
 
 
 class Rendezvous:
-    """The meeting place, run by rank 0. `on_return` is told of workers that came back."""
+    """The meeting place, run by rank 0.
+
+    `on_return` is told of workers that came back; `is_alive` says whether one that has joined
+    before still runs, which may take its time.
+    """
 
     def __init__(
         self,
@@ -72,9 +76,11 @@ class Rendezvous:
         identity: Identity,
         me: Joining,
         on_return: Callable[[Joining], object],
+        is_alive: Callable[[Joining], bool],
     ) -> None:
         self._me = me
         self._on_return = on_return
+        self._is_alive = is_alive
         self._changed = threading.Condition()
         self._members: dict[str, Joining] = {me.name: me}
         self._waiting: dict[str, Connection] = {}
@@ -100,14 +106,26 @@ class Rendezvous:
         except (OSError, EOFError, ProtocolViolation, msgspec.MsgspecError, UnicodeDecodeError):
             connection.close()
             return
-        with self._changed:
-            reason = self._misfit(joining)
-            returns = reason is None and self._complete
-            if reason is None:
-                self._admit(joining, connection)
-        if reason is not None:
-            _reply(connection, FAILURE, reason)
-        elif returns:
+        gone: Joining | None = None
+        while True:
+            with self._changed:
+                reason = self._misfit(joining)
+                returns, known = self._complete, self._members.get(joining.name)
+                if reason is None and (known is gone or not returns):
+                    self._admit(joining, connection)
+                    break
+            # Without the lock: whoever is asked may take its time.
+            if reason is None and known is not None and self._is_alive(known):
+                reason = (
+                    f"there is a worker named {known.name!r} already (rank {known.rank}), and it "
+                    "lives: is this a second job with the same address and key? One that is to be "
+                    "replaced must end first"
+                )
+            if reason is not None:
+                _reply(connection, FAILURE, reason)
+                return
+            gone = known
+        if returns:
             # Without the lock: everybody is told, and that may take its time.
             self._on_return(joining)
 
@@ -131,7 +149,7 @@ class Rendezvous:
         return None
 
     def _has_gone(self, name: str) -> bool:
-        """Say whether a worker that is known may come back: it has gone, or may have since."""
+        """Say whether a worker that is known may come back: it has gone, or is yet to be asked."""
         if self._complete:
             return True
         waiting = self._waiting.get(name)
