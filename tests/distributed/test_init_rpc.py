@@ -137,7 +137,7 @@ def test_a_master_that_no_way_leads_to_is_an_error_that_names_it(host, said, mon
     monkeypatch.setenv("MASTER_ADDR", host)
     monkeypatch.setenv("MASTER_PORT", "29500")
     with pytest.raises(WorkerLost, match=said):
-        rpc.init_rpc("t", rank=1, world_size=2)
+        rpc.init_rpc("t", rank=1, world_size=2, options=rpc.Options(join_timeout=0.01))
 
 
 def test_a_name_that_has_only_an_address_of_ipv6_leads_to_the_own_one(monkeypatch):

@@ -4,16 +4,18 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.rpc.connected import PATIENCE, Clock, hosting, identities
 
 from telegrad.errors import CallTimeout, WorkerLost
 from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.membership import own_host
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.starting import start_worker
-from telegrad.rpc.transport import connect, dialling
+from telegrad.rpc.transport import address, connect, dialling
 
 
 def test_a_call_does_not_wait_beyond_its_deadline_for_anothers_dialling() -> None:
@@ -79,8 +81,8 @@ def test_the_last_of_several_attempts_does_not_outlast_the_patience(
         clock.sleep(timeout)
         raise dialling._Unreachable("timed out", is_busy=False)
 
-    def begin(_address: object, _identity: object, _expect: object, timeout: float) -> None:
-        allowed.append(timeout)
+    def begin(*given: Any) -> None:
+        allowed.append(given[-1])
 
     monkeypatch.setattr(dialling, "time", clock)
     monkeypatch.setattr(dialling, "_begin", begin)
@@ -89,3 +91,43 @@ def test_the_last_of_several_attempts_does_not_outlast_the_patience(
     with pytest.raises(WorkerLost, match=r"tried 2 times in 13\.0 s"):
         connect("tcp://127.0.0.1:1", identity=trainer, timeout=10.0, patience=13.0)
     assert allowed == [10.0, pytest.approx(2.99)]
+
+
+def unknown_at_first(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Let the name "soon" be known after that many looks for it."""
+    look_up, looks = socket.getaddrinfo, iter(range(times))
+
+    def getaddrinfo(host: str, *args: Any, **kwargs: Any) -> Any:
+        if host == "soon" and next(looks, None) is not None:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return look_up("127.0.0.1" if host == "soon" else host, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(address, "time", Clock())
+
+
+def test_a_host_that_is_not_known_yet_is_looked_up_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ps, trainer = identities()
+    with hosting("tcp://127.0.0.1:0", ps) as host:
+        port = host.address.rpartition(":")[2]
+        unknown_at_first(monkeypatch, 3)
+        connect(f"tcp://soon:{port}", identity=trainer, expect="ps", patience=10.0).close()
+        host.accept().close()
+    assert caplog.text.count("the host of tcp://soon:") == 1
+
+
+def test_a_host_that_stays_unknown_is_told_of_when_the_patience_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, trainer = identities()
+    unknown_at_first(monkeypatch, 1000)
+    with pytest.raises(WorkerLost, match=r"the host of tcp://soon:1 is not known \(Name or"):
+        connect("tcp://soon:1", identity=trainer, patience=10.0)
+    assert address.time.monotonic() == pytest.approx(10.0)
+
+
+def test_the_own_address_is_found_when_the_master_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown_at_first(monkeypatch, 3)
+    assert own_host(address.parse_address("tls://soon:29500"), 10.0) == "127.0.0.1"

@@ -62,7 +62,8 @@ class Membership:
         self._scripts: set[str] = set()
         self._names: Names = NO_NAMES
         if credentials is not None:
-            address = f"tls://{options.host or own_host(parse_address(master))}:0"
+            host = options.host or own_host(parse_address(master), options.join_timeout)
+            address = f"tls://{host}:0"
         elif options.unix_sockets:
             self._directory = PrivateDirectory.make()
             address = self._directory.socket_address(name)
@@ -229,10 +230,10 @@ class Membership:
             self._directory.close()
 
 
-def own_host(master: Address) -> str:
-    """Return this machine's address on the way to rank 0."""
+def own_host(master: Address, patience: float = 0.0) -> str:
+    """Return this machine's address on the way to rank 0; for `patience` see `Address.resolve`."""
     reason = ""
-    for family, there in master.resolve():
+    for family, there in master.resolve(patience):
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
                 probe.connect(there)

@@ -4,18 +4,27 @@
     tcp://127.0.0.1:29500    tcp://[::1]:29500     TCP, on this machine only
     tls://10.0.0.7:29500                           TLS 1.3 over TCP, between machines
 
-It opens nothing. Invariant: `parse(text).text == text` for every address that telegrad makes.
+It opens nothing, but looks names up. Invariant: `parse(text).text == text` for every address that
+telegrad makes.
 """
 
 import ipaddress
+import logging
 import socket
+import time
 
 import msgspec
 
 from telegrad.errors import Refused, UsageError, WorkerLost
 
-__all__ = ["Address", "parse_address"]
+__all__ = ["Address", "SocketAddress", "parse_address"]
 
+SocketAddress = tuple[socket.AddressFamily, str | tuple[str, int]]
+"""What a socket of that family is connected or bound to."""
+
+_log = logging.getLogger("telegrad.rpc")
+# Seconds between two looks for a name that is not known yet.
+_PAUSE = 0.25
 _SCHEMES = ("unix", "tcp", "tls")
 _FORMS = "unix:///path, tcp://host:port (this machine) or tls://host:port (between machines)"
 
@@ -36,22 +45,32 @@ class Address(msgspec.Struct, frozen=True):
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
-    def resolve(self) -> list[tuple[socket.AddressFamily, str | tuple[str, int]]]:
-        """Return the families and socket addresses to try, in the system's order."""
+    def resolve(self, patience: float = 0.0) -> list[SocketAddress]:
+        """Return the families and socket addresses to try, in the system's order.
+
+        A name that is not known is looked up again for `patience` seconds: that of a container
+        may be known only once it runs.
+        """
         if self.scheme == "unix":
             return [(socket.AF_UNIX, self.path)]
-        try:
-            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-        except socket.gaierror as error:
-            raise WorkerLost(
-                f"the host of {self.text} is not known ({error.strerror}): check MASTER_ADDR or "
-                "the address you gave"
-            ) from None
-        return [(row[0], (str(row[4][0]), int(row[4][1]))) for row in found]
+        end = time.monotonic() + patience
+        is_told = False
+        while True:
+            try:
+                found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+                return [(row[0], (str(row[4][0]), int(row[4][1]))) for row in found]
+            except socket.gaierror as error:
+                unknown = f"the host of {self.text} is not known ({error.strerror})"
+            if time.monotonic() + _PAUSE > end:
+                raise WorkerLost(f"{unknown}: check MASTER_ADDR or the address you gave")
+            if not is_told:
+                _log.warning("%s yet: it is looked up again for %g s", unknown, patience)
+                is_told = True
+            time.sleep(_PAUSE)
 
-    def check(self) -> None:
-        """Raise for plain TCP beyond this machine."""
-        for _, where in self.resolve() if self.scheme == "tcp" else ():
+    def check(self, patience: float = 0.0) -> None:
+        """Raise for plain TCP beyond this machine; for `patience` see `resolve`."""
+        for _, where in self.resolve(patience) if self.scheme == "tcp" else ():
             host = where[0]
             if not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
                 raise Refused(

@@ -10,7 +10,7 @@ import time
 
 from telegrad.errors import WorkerLost
 from telegrad.rpc.introduction import Side
-from telegrad.rpc.transport.address import Address, parse_address
+from telegrad.rpc.transport.address import Address, SocketAddress, parse_address
 from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.transport.identity import Identity
 from telegrad.rpc.transport.opening import Opening
@@ -37,19 +37,20 @@ def connect(
     """Return a connection to the worker at the address.
 
     `expect` is the name it must have; None takes any worker of the cluster. `timeout` bounds one
-    attempt, its handshake included. While nobody listens at the address it is tried again for
-    `patience` seconds, as a cluster's workers start in any order.
+    attempt, its handshake included. While nobody listens at the address, or its host is not known,
+    it is tried again for `patience` seconds, as a cluster's workers start in any order.
     """
     wanted = parse_address(address)
-    wanted.check()
     began = time.monotonic()
+    wanted.check(patience)
     end = began + max(patience, timeout)
     pause, attempts = _FIRST_PAUSE, 0
     while True:
         attempts += 1
         try:
+            found = wanted.resolve(max(0.0, began + patience - time.monotonic()))
             left = max(_FIRST_PAUSE, end - time.monotonic())
-            return _open(_begin(wanted, identity, expect, min(timeout, left)))
+            return _open(_begin(wanted, found, identity, expect, min(timeout, left)))
         except _Unreachable as error:
             waited = time.monotonic() - began
             if waited + pause > (max(patience, timeout) if error.is_busy else patience):
@@ -71,12 +72,17 @@ class _Unreachable(Exception):
         self.is_busy = is_busy
 
 
-def _begin(address: Address, identity: Identity, expect: str | None, timeout: float) -> Opening:
-    """Return a connected socket on its way to a connection."""
+def _begin(
+    address: Address,
+    found: list[SocketAddress],
+    identity: Identity,
+    expect: str | None,
+    timeout: float,
+) -> Opening:
+    """Return a connected socket on its way to a connection; `found` is where to try."""
     credentials = identity.credentials_for(address)
     deadline = time.monotonic() + timeout
     unreachable = _Unreachable("it has no address", is_busy=False)
-    found = address.resolve()
     for index, (family, where) in enumerate(found):
         sock: socket.socket | None = None
         try:
