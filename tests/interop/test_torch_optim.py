@@ -10,6 +10,7 @@ from tests.interop import torch_handlers as handlers
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.distributed.optim import DistributedOptimizer
 from telegrad.distributed.remote_module import RemoteModule
+from telegrad.errors import UsageError
 
 OPTIMIZERS = {
     kind.__name__: kind
@@ -223,3 +224,14 @@ def test_two_processes_train_a_torch_model():
     with LocalCluster(["b"]):
         losses, _, _ = train_apart(3, torch.optim.SGD, {"lr": 0.1})
     assert losses == pytest.approx(train_here(3, torch.optim.SGD, {"lr": 0.1}), rel=1e-9)
+
+
+@on_workers("main", "b")
+def test_an_optimiser_that_needs_a_closure_is_refused_when_it_is_made():
+    parameter = rpc.remote("b", make_parameter)
+    with pytest.raises(UsageError, match=r"got LBFGS, whose step\(\) needs more \(.*'closure'"):
+        DistributedOptimizer(torch.optim.LBFGS, [parameter])
+
+
+def make_parameter():
+    return torch.ones(2, requires_grad=True)

@@ -5,6 +5,7 @@ trainers never mix. An update makes the new value aside and binds the parameter 
 complete: nobody reads a half of it, and a pass between its forward and backward keeps the old one.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from telegrad.distributed import foreign
 from telegrad.distributed.autograd import get_gradients
 from telegrad.distributed.equipment import autograd_of
 from telegrad.distributed.locks import alone_with
-from telegrad.errors import DTypeError
+from telegrad.errors import DTypeError, UsageError
 from telegrad.nn.parameter import Parameter
 from telegrad.optim.optimizer import Optimizer
 from telegrad.rpc.current import current_worker
@@ -45,6 +46,8 @@ class LocalOptimizer:
         if isinstance(self.optimizer, Optimizer):
             # Handlers of other trainers may read a parameter while it is stepped.
             self.optimizer.always_aside = True
+        else:
+            _check_step(self.optimizer)
 
     def step(self, gradients: Mapping[Any, Any]) -> None:
         """Updates the parameters that have a gradient here, whatever their ``.grad``."""
@@ -96,6 +99,20 @@ def make(optimizer_class: Callable[..., Any], given: Sequence[Any], args: Any, k
         for each in given
     ]
     return current_worker().make_rref(LocalOptimizer(optimizer_class, params, args, kwargs))
+
+
+def _check_step(optimizer: Any) -> None:
+    """Raises for an optimiser whose ``step`` can't do without a closure, such as LBFGS."""
+    try:
+        inspect.signature(optimizer.step).bind()
+    except ValueError:
+        pass  # It has no signature to be read.
+    except TypeError as error:
+        raise UsageError(
+            "expected the class of an optimiser that steps with gradients alone, got "
+            f"{type(optimizer).__name__}, whose step() needs more ({error}); take another, such "
+            "as Adam"
+        ) from None
 
 
 def _listed(parameter_or_group: Any) -> list[Any]:
