@@ -1,6 +1,7 @@
 """What follows from a future: settled whatever the callback does, in the context of its giver."""
 
 import contextvars
+import sys
 import threading
 
 import pytest
@@ -9,7 +10,9 @@ from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, UsageError
 from telegrad.rpc.future import Future, collect_all, wait_all
+from telegrad.rpc.incoming import async_execution
 from telegrad.rpc.request import current_request
+from telegrad.rpc.wire.failures import RemoteFailure
 
 ENDS = [ZeroDivisionError, SystemExit, KeyboardInterrupt, GeneratorExit]
 
@@ -67,8 +70,27 @@ def test_a_callback_that_raises_anything_settles_what_follows(kind, is_done):
 def test_what_another_workers_function_raised_passes_through_then(kind):
     with neighbours("a", "b") as (a, _):
         following = a.rpc_async("b", fail_with, (kind,)).then(lambda done: done.value())
-        with pytest.raises(kind):
+        with pytest.raises(ZeroDivisionError if kind is ZeroDivisionError else RemoteFailure):
             following.wait(5)
+
+
+@pytest.mark.parametrize("to", ["a", "b"])
+def test_a_function_that_exits_where_it_was_called_ends_nobody_elses_program(to):
+    with neighbours("a", "b") as (a, _):
+        for call in (
+            lambda: a.rpc_sync(to, sys.exit, (3,)),
+            lambda: a.remote(to, sys.exit, (3,)).to_here(),
+            lambda: a.remote(to, exit_later).to_here(),
+        ):
+            with pytest.raises(RemoteFailure, match=r"^SystemExit: 3"):
+                call()
+
+
+@async_execution
+def exit_later():
+    future = Future()
+    future.set_exception(SystemExit(3))
+    return future
 
 
 @pytest.mark.parametrize("verb", ["add_done_callback", "then"])

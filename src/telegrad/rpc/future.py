@@ -224,7 +224,7 @@ class Future(Generic[T]):
         try:
             callback(self)
         except (Exception, SystemExit):
-            # Also SystemExit, which may be what the other worker's function raised.
+            # Also SystemExit: this thread is not the callback's to end.
             _log.exception("a callback of a future failed; the future itself is not affected")
 
     def add_done_callback(self, callback: "Callable[[Future[T]], Any]") -> None:
@@ -262,7 +262,7 @@ class Future(Generic[T]):
             try:
                 following._settle(callback(done), None)
             except BaseException as error:
-                # Also SystemExit, which may be what the other worker's function raised.
+                # Also SystemExit: this thread is not the callback's to end.
                 following._settle(None, error)
 
         self.add_done_callback(follow)

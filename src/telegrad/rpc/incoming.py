@@ -20,7 +20,7 @@ from telegrad.rpc.future import Future, Quick
 from telegrad.rpc.request import Request, current_request
 from telegrad.rpc.service import Service, ServiceRequest, open_message
 from telegrad.rpc.wire.codec import Sealed, refuse_by_place
-from telegrad.rpc.wire.failures import dump_failure
+from telegrad.rpc.wire.failures import as_exception, dump_failure
 from telegrad.rpc.wire.frames import (
     ACK,
     ANSWER,
@@ -307,7 +307,7 @@ class Incoming:
                 # It may have been given up: who asked for it is late with saying so.
                 value._settle(result, None)
         except BaseException as error:
-            value._settle(None, error)
+            value._settle(None, as_exception(error))
             # The traceback holds this frame; see Future.wait.
             del value
 
@@ -393,7 +393,7 @@ def _check_future(result: Any) -> Future[Any]:
 
 
 def _copy_outcome(to: Future[Any], done: Future[Any]) -> None:
-    to._settle(done._value, done._error)
+    to._settle(done._value, None if done._error is None else as_exception(done._error))
 
 
 def _served(endpoint: Endpoint, number: int, done: Future[Any]) -> None:

@@ -1,7 +1,9 @@
 """A remote exception keeps its type, message, traceback and worker."""
 
+import pickle
 import traceback
 
+import msgspec
 import pytest
 
 from telegrad.errors import ProtocolViolation, ShapeError
@@ -91,3 +93,23 @@ def test_a_message_that_is_no_valid_text_gets_through(strict):
     back = there_and_back(ValueError("caf\udce9"), strict=strict)
     assert type(back) is ValueError
     assert "\\udce9" in back.__notes__[0]
+
+
+class Stop(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit, Stop])
+def test_what_would_end_a_program_is_told_of_by_an_exception(kind, strict):
+    back = there_and_back(kind("enough"), strict=strict)
+    assert type(back) is RemoteFailure
+    assert str(back).endswith(f"{kind.__qualname__}: enough")
+    assert "in raised" in back.__notes__[0]
+
+
+def test_a_peer_that_sends_what_would_end_this_program_does_not():
+    sent = msgspec.msgpack.decode(dump_failure(raised(ValueError("x")), "ps", strict=False))
+    sent[5] = pickle.dumps(SystemExit(3))
+    back = load_failure(msgspec.msgpack.encode(sent), strict=False)
+    assert isinstance(back, Exception)

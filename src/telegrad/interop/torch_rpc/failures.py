@@ -2,8 +2,7 @@
 
 There, what goes wrong between workers is a RuntimeError with certain words in it. Here it is also
 what telegrad calls it: each class below is both. An exception that a remote function raised keeps
-its own type, but for those that end a program: a function that exits elsewhere is a RuntimeError
-here.
+its own type.
 """
 
 from collections.abc import Iterator
@@ -22,7 +21,6 @@ from telegrad.errors import (
 from telegrad.rpc.wire.failures import RemoteFailure
 
 __all__ = [
-    "ENDINGS",
     "TRANSLATED",
     "RpcFailed",
     "RpcLost",
@@ -32,7 +30,6 @@ __all__ = [
     "RpcUnserializable",
     "as_torch",
     "as_torch_raises",
-    "ended",
     "raise_as_torch",
 ]
 
@@ -61,10 +58,7 @@ class RpcMisused(UsageError, RuntimeError):
     """A call that can't be served as it was made."""
 
 
-ENDINGS: Final = (SystemExit, KeyboardInterrupt)
-"""What ends a program."""
-
-TRANSLATED: Final = (PeerError, UsageError, *ENDINGS)
+TRANSLATED: Final = (PeerError, UsageError)
 """What ``as_torch`` may make something else of."""
 
 _WORDS: tuple[tuple[type[Exception], type[Exception], str], ...] = (
@@ -83,9 +77,7 @@ _WORDS: tuple[tuple[type[Exception], type[Exception], str], ...] = (
 
 def as_torch(error: BaseException) -> BaseException:
     """The error itself, or one of the same meaning that is a RuntimeError too."""
-    if isinstance(error, ENDINGS) and _is_from_elsewhere(error):
-        return ended(error)
-    if not isinstance(error, (PeerError, UsageError)):
+    if not isinstance(error, TRANSLATED):
         return error
     for kind, made_as, words in _WORDS:
         if isinstance(error, kind):
@@ -93,17 +85,6 @@ def as_torch(error: BaseException) -> BaseException:
     if isinstance(error, RuntimeError):
         return error
     return _like(error, RpcMisused if isinstance(error, UsageError) else RpcFailed, "{}")
-
-
-def ended(error: BaseException) -> BaseException:
-    """A RuntimeError that tells of one that would end the program."""
-    return _like(error, RpcFailed, f"{type(error).__name__}: {{}}")
-
-
-def _is_from_elsewhere(error: BaseException) -> bool:
-    """Whether another worker raised it, as its notes tell: one's own Ctrl-C stays what it is."""
-    notes = getattr(error, "__notes__", ())
-    return any(note.startswith("raised on worker ") for note in notes)
 
 
 def _like(error: BaseException, kind: type[Exception], words: str) -> BaseException:

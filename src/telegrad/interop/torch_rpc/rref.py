@@ -10,7 +10,7 @@ import torch
 
 from telegrad.errors import CallTimeout, NotInitialized, PeerError
 from telegrad.interop.torch_rpc import constants, serving
-from telegrad.interop.torch_rpc.failures import ENDINGS, RpcTimeout, as_torch_raises, ended
+from telegrad.interop.torch_rpc.failures import RpcTimeout, as_torch_raises
 from telegrad.interop.torch_rpc.futures import CallFuture, failed
 from telegrad.rpc import rref as plain
 from telegrad.rpc.names import COUNTER_BITS, WorkerInfo, maker_of
@@ -61,16 +61,6 @@ class RRef(plain.RRef[T_co]):
             )
         with as_torch_raises():
             return super().local_value()
-
-    def _own_value(self, timeout: float | None) -> T_co:
-        value = self._worker.references.value(self._rref)
-        if not value.done():
-            value._wait(timeout)
-        error = value.exception()
-        if isinstance(error, ENDINGS):
-            # The call that was to make the value ended so, not this program.
-            raise ended(error) from error
-        return super()._own_value(timeout)
 
     def to_here(self, timeout: float | None = _UNSET) -> T_co:
         """A copy of the value; on its owner, the value itself."""

@@ -1,7 +1,8 @@
 """A remote exception as bytes, and back: its own type, message, traceback and worker.
 
 An exception that can't be pickled, or whose type is unknown here, becomes a RemoteFailure that
-says what it was. Strict workers rebuild only Python's own exceptions and telegrad's.
+says what it was; so does one that would end this program (SystemExit, KeyboardInterrupt), which it
+was not raised for. Strict workers rebuild only Python's own exceptions and telegrad's.
 """
 
 import builtins
@@ -16,7 +17,7 @@ from telegrad.errors import PeerError, ProtocolViolation
 from telegrad.rpc.wire import pickling
 from telegrad.rpc.wire.script import NO_NAMES, Names
 
-__all__ = ["RemoteFailure", "dump_failure", "load_failure"]
+__all__ = ["RemoteFailure", "as_exception", "dump_failure", "load_failure"]
 
 
 # A failure is a header, which has a bound, and it must get through.
@@ -26,6 +27,15 @@ _LONGEST_TEXT: Final = 1 << 20
 
 class RemoteFailure(PeerError, RuntimeError):
     """An exception of another worker whose own type can't be had here."""
+
+
+def as_exception(error: BaseException) -> Exception:
+    """Return the error of a function that was run for others, where it is not to end a program."""
+    if isinstance(error, Exception):
+        return error
+    made = RemoteFailure(f"{type(error).__qualname__}: {_text(error)}")
+    made.__cause__ = error
+    return made
 
 
 class _Failure(msgspec.Struct, array_like=True):
@@ -48,7 +58,7 @@ def dump_failure(
     """Return the bytes of an exception that was raised on `worker`."""
     type_ = type(error)
     stream = None
-    if not strict:
+    if not strict and isinstance(error, Exception):
         try:
             stream, slots = pickling.dumps(error, "the exception", script)
             # An exception whose arguments don't fit its own constructor pickles but never loads.
@@ -107,7 +117,7 @@ def _rebuild(failure: _Failure, strict: bool) -> BaseException:
     if failure.stream is not None and not strict:
         try:
             error = pickling.loads(failure.stream, [])
-            if isinstance(error, BaseException):
+            if isinstance(error, Exception):
                 return error
         except Exception:
             pass
@@ -124,4 +134,5 @@ def _rebuild(failure: _Failure, strict: bool) -> BaseException:
             return found(failure.message)
         except Exception:
             pass
-    return RemoteFailure(f"{failure.module}.{failure.name}: {failure.message}")
+    module = "" if failure.module == "builtins" else f"{failure.module}."
+    return RemoteFailure(f"{module}{failure.name}: {failure.message}")
