@@ -23,6 +23,7 @@ from telegrad.errors import AuthenticationFailed, ProtocolViolation, Refused, Us
 from telegrad.rpc.introduction import Introduction, Side
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.minting import mint
+from telegrad.rpc.starting import start_worker
 from telegrad.rpc.tls import Credentials
 from telegrad.rpc.transport import Identity, connect
 
@@ -99,6 +100,24 @@ def test_an_expired_certificate_is_refused(cluster: dict[str, Identity], tmp_pat
     message = refusal(cluster, Identity("late", 1, late.load_key(), credentials=late))
     assert "CERTIFICATE_EXPIRED" in message or "hung up at our certificate" in message
     assert "has not expired" in message
+
+
+def test_a_worker_with_anothers_credentials_does_not_start(cluster: dict[str, Identity]) -> None:
+    theirs = cluster["other"]
+    assert theirs.credentials is not None
+    theirs.credentials.check("other")
+    with pytest.raises(
+        UsageError, match=r"the certificate of ps in .*, got that of other: set TEL"
+    ):
+        start_worker("ps", 0, ADDRESS, theirs.key, credentials=theirs.credentials)
+
+
+def test_a_worker_whose_certificate_has_run_out_does_not_start(tmp_path: Path) -> None:
+    long_ago = NOW - datetime.timedelta(days=400)
+    mint(tmp_path / "cluster", ["late"], now=long_ago, days=1)
+    late = Credentials(tmp_path / "cluster" / "late")
+    with pytest.raises(UsageError, match=r"refused by every worker \(.*expired.*telegrad keygen"):
+        start_worker("late", 0, ADDRESS, late.load_key(), credentials=late)
 
 
 def is_let_in(context: ssl.SSLContext, address: str) -> bool:

@@ -24,6 +24,9 @@ def start_worker(
 ) -> Worker:
     """Return a worker that listens at the address; tell it of others with `add_peer`."""
     options = options or Options()
+    if credentials is not None:
+        # Others would refuse it, one by one, and it would wait for them in vain.
+        credentials.check(name)
     # Random, so that two lives of one worker never look the same; 63 bits fit everywhere.
     incarnation = secrets.randbits(63) | 1
     identity = Identity(

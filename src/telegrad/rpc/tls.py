@@ -7,6 +7,7 @@ The name in it is then the only one that the handshake accepts.
 Invariant: no context here takes less than TLS 1.3, or a peer without a certificate.
 """
 
+import contextlib
 import hashlib
 import os
 import ssl
@@ -74,12 +75,34 @@ class Credentials:
     def __repr__(self) -> str:
         return f"Credentials({str(self.directory)!r})"
 
+    def check(self, name: str) -> None:
+        """Raise unless these are the worker's own, and others of its cluster would take them."""
+        there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+        dialler = self.client.wrap_bio(back, there)
+        listener = self.server.wrap_bio(there, back, server_side=True)
+        try:
+            # A connection to oneself, up to where the dialler has seen the certificate.
+            for side in (dialler, listener, dialler):
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+            certified = certified_name(dialler)
+        except (ssl.SSLError, AuthenticationFailed) as error:
+            raise UsageError(
+                f"the certificate in {self.directory} would be refused by every worker ({error}): "
+                "mint it again with `telegrad keygen`"
+            ) from None
+        if certified != name:
+            raise UsageError(
+                f"expected the certificate of {name} in {self.directory}, got that of {certified}: "
+                f"set TELEGRAD_CREDENTIALS to the directory that `telegrad keygen` made for {name}"
+            )
+
     def load_key(self) -> ClusterKey:
         """Return the cluster's key that was minted along."""
         return ClusterKey.load(self.directory / KEY_FILE)
 
 
-def certified_name(sock: ssl.SSLSocket) -> str:
+def certified_name(sock: ssl.SSLSocket | ssl.SSLObject) -> str:
     """Return the worker that the other side's certificate names."""
     certificate = sock.getpeercert() or {}
     # Pairs of kind and value; the stubs give this field the type of every other field too.
