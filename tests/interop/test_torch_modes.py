@@ -11,13 +11,16 @@ import torch
 from tests.distributed.handlers import has_context
 from tests.distributed.simulated import on_workers
 from tests.interop import torch_handlers as handlers
+from tests.rpc.neighbours import neighbours
 from torch._functorch.eager_transforms import grad_increment_nesting
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
+from telegrad.distributed.equipment import equip
 from telegrad.interop import torch_recording, torch_tensors
 from telegrad.interop.torch_modes import is_ordinary, ordinarily, run_ordinarily
+from telegrad.rpc.current import set_default_worker
 from telegrad.tensors.modes import MODE
 
 MODES = [torch.no_grad, torch.inference_mode]
@@ -262,6 +265,38 @@ def test_what_is_no_part_of_a_function_transform_travels_inside_of_it(dtype):
 
     assert torch.func.grad(multiplied)(torch.ones(2)).tolist() == [4, 9]
     assert torch.func.vmap(multiplied)(torch.ones(3, 2)).tolist() == [13, 13, 13]
+
+
+@pytest.fixture
+def calling():
+    """Two workers over sockets, the first of them current: who waits for an answer reads it."""
+    with neighbours("a", "b") as (a, b):
+        equip(a)
+        equip(b)
+        set_default_worker(a)
+        yield
+        set_default_worker(None)
+
+
+@pytest.mark.usefixtures("calling")
+@pytest.mark.parametrize("transform", ["vmap", "functionalize", "grad"])
+def test_a_result_with_a_history_is_a_constant_to_a_function_transform_and_has_its_gradient(
+    transform,
+):
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    transformed = getattr(torch.func, transform)
+    here = torch.tensor([2.0, 3.0], requires_grad=True)
+    (expected,) = torch.autograd.grad(
+        transformed(lambda one: (one * one * here).sum())(x).sum(), here
+    )
+
+    def function(one):
+        return (one * one * rpc.rpc_sync("b", handlers.parameter)).sum()
+
+    with autograd.context() as context_id:
+        autograd.backward(context_id, [transformed(function)(x).sum()])
+        (found,) = rpc.rpc_sync("b", handlers.gradients, (context_id,)).values()
+        assert found == expected.tolist()
 
 
 NOT_MET_YET = """

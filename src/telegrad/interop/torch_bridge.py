@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import torch
 import torch.utils.dlpack
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from telegrad.arrays.ownership import HELD
@@ -254,9 +255,8 @@ class ToTorch(torch.autograd.Function):
         return None, None, None, *(found.get(entry) for entry in ctx.crossing.entries)
 
 
-_apply: Any = ToTorch.apply
-_apply_plainly: Any = super(torch.autograd.Function, ToTorch).apply
-"""The same without a look for function transforms (``torch.func``), which takes a third of it."""
+_apply: Any = super(torch.autograd.Function, ToTorch).apply
+"""Without a look for function transforms (``torch.func``), which takes a third of it."""
 _is_transforming: Any = torch._C._are_functorch_transforms_active
 
 
@@ -287,10 +287,14 @@ def to_torch(tensor: Any) -> Any:
 def join(value: torch.Tensor, crossing: Crossing) -> Any:
     """A torch tensor that nobody has seen yet, as computed from the crossing's node."""
     tensors = [each.tensor for each in crossing.entries] if crossing.entries else ()
+    if _is_transforming():
+        # To the transform it is a constant from outside; and another's thread may read it.
+        with temporarily_clear_interpreter_stack():
+            return join(value, crossing)
     if not is_recording():
         with torch.inference_mode(False), torch.enable_grad():
             return _apply(_ANCHOR, [value], crossing, *tensors)
-    return (_apply if _is_transforming() else _apply_plainly)(_ANCHOR, [value], crossing, *tensors)
+    return _apply(_ANCHOR, [value], crossing, *tensors)
 
 
 def _pull_crossing(
