@@ -4,10 +4,12 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from tests.rpc.connected import PATIENCE, Clock, hosting, identities
+from tests.rpc.neighbours import eventually
 
 from telegrad.errors import CallTimeout, WorkerLost
 from telegrad.rpc.keys import ClusterKey
@@ -41,6 +43,45 @@ def test_a_call_does_not_wait_beyond_its_deadline_for_anothers_dialling() -> Non
             patient.join(PATIENCE)
             a.close()
     assert len(failed) == 1
+
+
+def test_a_failed_dialling_is_told_to_all_who_waited_for_it() -> None:
+    a = start_worker("a", 0, "tcp://127.0.0.1:0", ClusterKey.fresh(), Options(lost_after=PATIENCE))
+    count = 4
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        ThreadPoolExecutor(count) as threads,
+    ):
+        a.add_peer(WorkerInfo("b", 1, 1), f"tcp://127.0.0.1:{silent.getsockname()[1]}")
+        turn = Turn()
+        a.peers.find("b").dialling = turn  # type: ignore[assignment]
+        try:
+            calls = [threads.submit(a.rpc_sync, "b", abs, (-1,)) for _ in range(count)]
+            dialled, _ = silent.accept()
+            assert eventually(lambda: turn.wanted == count)
+            # Whoever dials again is not answered.
+            dialled.close()
+            errors = [call.exception(PATIENCE / 2) for call in calls]
+            assert {type(error) for error in errors} == {WorkerLost}
+            assert len({str(error) for error in errors}) == 1
+            silent.close()
+            with pytest.raises(WorkerLost, match="Connection refused"):
+                a.rpc_sync("b", abs, (-1,))
+        finally:
+            a.close()
+
+
+class Turn:
+    """A lock that counts how often it was wanted."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.wanted = 0
+        self.release = self._lock.release
+
+    def acquire(self, timeout: float) -> bool:
+        self.wanted += 1
+        return self._lock.acquire(timeout=timeout)
 
 
 @contextlib.contextmanager

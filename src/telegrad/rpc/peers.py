@@ -4,7 +4,7 @@ import threading
 
 import msgspec
 
-from telegrad.errors import UnknownWorker
+from telegrad.errors import UnknownWorker, WorkerLost
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 
@@ -16,10 +16,10 @@ class Peer(msgspec.Struct):
 
     `outgoing` carries this side's requests; `incoming` are the endpoints of the peer's. `lost` is
     why it can't be reached at the moment, if that is known. `dialling` is held by the thread that
-    dials it, the `dialler`, so that it is done once. `opened` counts the paths that were opened to
-    it; of those that this incarnation of it opened, all up to the `given_up`-th have ended here.
-    `past` are the incarnations that others have taken the place of: one that still lives is not met
-    again.
+    dials it, the `dialler`, so that it is done once; `unreached` tells why that last failed. `opened`
+    counts the paths that were opened to it; of those that this incarnation of it opened, all up to
+    the `given_up`-th have ended here. `past` are the incarnations that others have taken the place
+    of: one that still lives is not met again.
     """
 
     info: WorkerInfo
@@ -30,6 +30,7 @@ class Peer(msgspec.Struct):
     opened: int = 0
     given_up: int = 0
     past: set[int] = msgspec.field(default_factory=set)
+    unreached: WorkerLost | None = None
     dialling: threading.Lock = msgspec.field(default_factory=threading.Lock)
     dialler: int = 0
 

@@ -213,6 +213,7 @@ class Worker:
                 "thread"
             )
         turn, is_ours = peer.dialling, None
+        before = peer.unreached
         try:
             left = min(max(0.0, deadline - self.host.now()), threading.TIMEOUT_MAX)
             is_ours = turn.acquire(timeout=left)
@@ -222,7 +223,7 @@ class Worker:
                     "still being dialled for another call"
                 )
             peer.dialler = threading.get_ident()
-            endpoint = self._dial(peer, deadline)
+            endpoint = self._dial(peer, deadline, before)
         finally:
             if is_ours:
                 peer.dialler = 0
@@ -233,10 +234,16 @@ class Worker:
         self.host.rouse(endpoint.next_tick)
         return endpoint
 
-    def _dial(self, peer: Peer, deadline: float) -> Endpoint:
-        """Open the path for requests to the peer, unless somebody just has."""
+    def _dial(self, peer: Peer, deadline: float, before: WorkerLost | None) -> Endpoint:
+        """Open the path for requests to the peer, unless somebody just has.
+
+        `before` is what `peer.unreached` was when this call came.
+        """
         if peer.outgoing is not None and not peer.outgoing.closed:
             return peer.outgoing
+        if peer.unreached is not None and peer.unreached is not before:
+            # Somebody has just tried, in vain: all who waited for that would, one after the other.
+            raise WorkerLost(*peer.unreached.args)
         if not peer.address:
             raise WorkerLost(f"it is not known where worker {peer.info.name!r} listens")
         timeout = min(max(0.01, deadline - self.host.now()), _LONGEST_DIAL)
@@ -244,6 +251,8 @@ class Worker:
             endpoint = self.host.dial(peer.info, peer.address, timeout)
         except WorkerLost as error:
             if self.host.now() < deadline:
+                # Another one, without the frames of who met it.
+                peer.unreached = WorkerLost(*error.args)
                 raise
             raise CallTimeout(
                 f"worker {peer.info.name!r} could not be reached before the deadline: {error}"
