@@ -12,9 +12,11 @@ from telegrad.distributed.equipment import equip
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.membership import Membership
-from telegrad.rpc.names import UNKNOWN_ID
+from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
+from telegrad.rpc.peers import Peers
 from telegrad.rpc.rendezvous import Meeting
+from telegrad.rpc.transport import Identity, connect
 from telegrad.rpc.wire.frames import CALL, HELLO
 from telegrad.rpc.wire.slots import REFERENCE
 
@@ -130,3 +132,23 @@ def test_nobody_but_rank_0_says_that_a_worker_is_back(members):
         ps.ask_service("t1", "telegrad.returned", [None] * 5)
     assert [peer.info.name for peer in t1.peers.all()] == ["ps", "t0", "t1"]
     assert t1.rpc_sync("ps", simulated.who) == "ps"
+
+
+def test_who_comes_under_ever_new_names_and_says_nothing_is_forgotten(trio):
+    a = trio[0]
+    known = len(a.peers.all())
+    for number in range(20):
+        stranger = Identity(f"stranger{number}", 1, a.host.identity.key)
+        connection = connect(a.address, identity=stranger)
+        assert eventually(lambda name=stranger.name: a.peers.get(name) is not None)
+        connection.close()
+    assert eventually(lambda: len(a.peers.all()) == known)
+
+
+def test_of_ever_new_incarnations_of_a_worker_the_last_are_remembered():
+    peers = Peers()
+    for incarnation in range(3000):
+        peer = peers.add(WorkerInfo("b", 1, incarnation), "unix:///b.sock")
+    assert len(peer.past) == 1000
+    assert 2998 in peer.past
+    assert peer.info.incarnation == 2999

@@ -1,6 +1,7 @@
 """Which workers there are, where they listen, and the paths that are open to them."""
 
 import threading
+from typing import Final
 
 import msgspec
 
@@ -9,6 +10,9 @@ from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 
 __all__ = ["Peer", "Peers"]
+
+# Incarnations of one worker that are remembered, so that whoever has the key can't fill the memory.
+_MOST_PAST: Final = 1000
 
 
 class Peer(msgspec.Struct):
@@ -29,7 +33,7 @@ class Peer(msgspec.Struct):
     lost: BaseException | None = None
     opened: int = 0
     given_up: int = 0
-    past: set[int] = msgspec.field(default_factory=set)
+    past: dict[int, None] = msgspec.field(default_factory=dict)
     unreached: WorkerLost | None = None
     dialling: threading.Lock = msgspec.field(default_factory=threading.Lock)
     dialler: int = 0
@@ -62,11 +66,23 @@ class Peers:
                 self._by_id.pop(peer.info.id, None)
                 if peer.info.incarnation != info.incarnation:
                     peer.given_up = 0
-                    peer.past.add(peer.info.incarnation)
+                    peer.past[peer.info.incarnation] = None
+                    if len(peer.past) > _MOST_PAST:
+                        del peer.past[next(iter(peer.past))]
                 peer.info, peer.address = info, address or peer.address
             if info.id != UNKNOWN_ID:
                 self._by_id[info.id] = peer
             return peer
+
+    def forget_stranger(self, peer: Peer) -> None:
+        """Drop a worker that came by itself and went before it said who it is.
+
+        Whoever has the key may come under ever new names; numbers, which a greeting has, are few.
+        """
+        with self.lock:
+            is_stranger = peer.info.id == UNKNOWN_ID and not peer.address
+            if is_stranger and not peer.endpoints() and self.by_name.get(peer.info.name) is peer:
+                del self.by_name[peer.info.name]
 
     def holder_of(self, number: int) -> str | None:
         """Return the name of the worker that has the id, if one is known."""

@@ -308,7 +308,8 @@ class Worker:
         for stale in old:
             self.endpoint_lost(stale, ConnectionError("it opened a new connection"))
         with self.peers.lock:
-            self.peers.add(endpoint.peer, peer.address)
+            # It may have been forgotten meanwhile.
+            peer = self.peers.add(endpoint.peer, peer.address)
             if not self.closed:
                 endpoint.is_new = True
                 peer.incoming.append(endpoint)
@@ -365,6 +366,7 @@ class Worker:
                 peer.outgoing = None
                 peer.incoming = new
                 peer.lost = None if new else cause
+                self.peers.forget_stranger(peer)
                 if not self.closed:
                     # In one step: once the peer has been met anew, what it counts is to stay.
                     finish = self.references.peer_lost(endpoint.peer, error, endpoints)
