@@ -6,10 +6,10 @@ import pytest
 from tests.distributed import handlers
 from tests.distributed.simulated import on_workers
 from tests.rpc.neighbours import neighbours
-from tests.rpc.test_finalizers import Watched, in_time
+from tests.rpc.test_finalizers import Cycle, Watched, in_time
 
 import telegrad as tg
-from telegrad.distributed import autograd, contexts, passes, rpc
+from telegrad.distributed import autograd, contexts, locks, passes, rpc
 from telegrad.distributed.carrying import Carrier
 from telegrad.distributed.equipment import autograd_of, equip
 from telegrad.errors import ContextError
@@ -140,3 +140,30 @@ def test_a_pass_that_a_finalizer_runs_while_another_is_added_up_is_not_lost(monk
         found = context.settled_gradients()
         assert found[x].tolist() == [111.0]
         assert found[y].tolist() == [220.0]
+
+
+class Parameter:
+    """What can be referred to weakly."""
+
+
+@pytest.mark.usefixtures("_collector")
+def test_the_collector_may_run_what_steps_while_the_lock_of_another_parameter_is_made(monkeypatch):
+    stepped = []
+
+    def step(parameter):
+        with locks.alone_with([parameter]):
+            stepped.append(parameter)
+
+    class Watching(dict):
+        def get(self, key):
+            if not gc.isenabled():
+                Cycle(lambda: step(other))
+                self[0] = [[] for _ in range(100)]
+                gc.set_threshold(1)
+                gc.enable()
+            return super().get(key)
+
+    one, other = Parameter(), Parameter()
+    monkeypatch.setattr(locks, "_locks", Watching())
+    assert in_time(lambda: step(one))
+    assert stepped == [other, one]

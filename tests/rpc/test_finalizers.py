@@ -2,15 +2,23 @@
 
 import contextlib
 import gc
+import os
 import threading
 
 import pytest
 from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.errors import CallTimeout, Unserializable, UsageError
+from telegrad.errors import CallTimeout, Unserializable, UsageError, WorkerLost
 from telegrad.rpc.current import current_worker, set_default_worker
 from telegrad.rpc.future import Future, wait_all
+from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.membership import Membership
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.options import Options
+from telegrad.rpc.rendezvous import Meeting
 from telegrad.rpc.rref import RRef
+from telegrad.rpc.segments import SegmentMap, SegmentPool
+from telegrad.rpc.transport import PrivateDirectory
 
 
 class Cycle:
@@ -287,3 +295,49 @@ def test_a_notice_in_the_midst_of_a_frame_to_the_same_worker_is_sent_later(monke
         )
         assert a.rpc_sync("b", len, ("ab",)) == 2
         assert told.wait(10)
+
+
+@pytest.mark.usefixtures("_collector")
+def test_what_the_collector_frees_may_send_while_a_segment_is_taken():
+    pool, taken = SegmentPool(), []
+    pool._lock = Watched(pool._lock, lambda: taken.append(pool.take("b", 1 << 20)))
+    assert in_time(lambda: taken.append(pool.take("b", 1 << 20)))
+    # The inner one goes over the socket.
+    assert [segment is None for segment in taken] == [True, False]
+    pool._lock = pool._lock.lock
+    pool.forget("b")
+    assert len(pool) == 0
+
+
+@pytest.mark.usefixtures("_collector")
+def test_a_peer_that_goes_while_a_segment_is_taken_leaves_none_behind():
+    pool = SegmentPool()
+    pool._lock = Watched(pool._lock, lambda: pool.forget("b"))
+    assert in_time(lambda: pool.take("b", 1 << 20))
+    assert len(pool) == 0
+
+
+@pytest.mark.usefixtures("_collector")
+def test_what_the_collector_frees_may_receive_while_a_segment_is_mapped():
+    pool, segments = SegmentPool(), SegmentMap()
+    first, second = pool.take("b", 1 << 20), pool.take("b", 1 << 20)
+
+    def adopt(peer, segment):
+        segments.adopt(peer, segment.id, os.dup(segment.fd), segment.size)
+
+    segments._lock = Watched(segments._lock, lambda: adopt("c", second))
+    assert in_time(lambda: adopt("b", first))
+    assert len(segments.view("b", first.id, 8)) == len(segments.view("c", second.id, 8)) == 8
+    pool.forget("b")
+
+
+@pytest.mark.usefixtures("_collector")
+def test_what_the_collector_frees_may_find_a_worker_lost_while_rank_0_counts_who_leaves():
+    with PrivateDirectory.make() as directory:
+        meeting = Meeting(directory.socket_address("meeting"), ClusterKey.fresh())
+        alone = Membership("a", 0, 1, Options(), meeting, lambda _: None)
+        # Without its threads, on which the collector could run as well.
+        alone.close()
+    gone = WorkerInfo("b", 1, 1)
+    alone._lock = Watched(alone._lock, lambda: alone._on_lost(gone, WorkerLost("b")))
+    assert in_time(lambda: alone._on_lost(gone, WorkerLost("b")))

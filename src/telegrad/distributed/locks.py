@@ -8,7 +8,6 @@ from typing import Any
 
 __all__ = ["alone_with"]
 
-_guard = threading.Lock()
 _locks: dict[int, tuple["weakref.ref[Any]", threading.Lock]] = {}
 
 
@@ -18,11 +17,9 @@ def alone_with(parameters: Iterable[Any]) -> Iterator[None]:
     # One that is given twice is locked once.
     chosen = {id(parameter): parameter for parameter in parameters}
     with ExitStack() as held:
-        with _guard:
-            # In one order for all, so that nobody waits in a circle.
-            locks = [_lock_of(chosen[key]) for key in sorted(chosen)]
-        for lock in locks:
-            held.enter_context(lock)
+        # In one order for all, so that nobody waits in a circle.
+        for key in sorted(chosen):
+            held.enter_context(_lock_of(chosen[key]))
         yield
 
 
@@ -32,5 +29,6 @@ def _lock_of(parameter: Any) -> threading.Lock:
     if found is None:
         # Keyed by identity: equality of tensors is elementwise.
         reference = weakref.ref(parameter, lambda _: _locks.pop(key, None))
-        found = _locks[key] = (reference, threading.Lock())
+        # In one step, which needs no lock: another thread may just have done so.
+        found = _locks.setdefault(key, (reference, threading.Lock()))
     return found[1]

@@ -56,7 +56,8 @@ class Membership:
         self._directory: PrivateDirectory | None = None
         self._rendezvous: Rendezvous | None = None
         self.members: list[Joining] = []
-        self._lock = threading.Lock()
+        # Reentrant: what the collector frees meanwhile may find out that a worker was lost.
+        self._lock = threading.RLock()
         # Before the members are known: a quick worker may leave while rank 0 still counts them.
         self._leaving = Leaving(size)
         self._scripts: set[str] = set()

@@ -137,7 +137,11 @@ class SegmentPool:
         """Keep pages of free segments up to `most_pooled` bytes, `most_segments` in all."""
         self._most_pooled = most_pooled
         self._most_segments = most_segments
-        self._lock = threading.Lock()
+        # Reentrant: what the collector frees while this thread is busy here may send itself.
+        self._lock = threading.RLock()
+        self._is_busy = False
+        # Peers whose segments are still to be dropped.
+        self._gone: list[Hashable] = []
         self._ids = itertools.count(1)
         self._uses = itertools.count(1)
         # All that there are, by peer and size, in the order of their last use.
@@ -154,17 +158,26 @@ class SegmentPool:
         """
         size = max(SMALLEST_SEGMENT, 1 << (nbytes - 1).bit_length())
         with self._lock:
-            segment = self._find(peer, size)
-            if segment is None:
+            if self._is_busy:
                 return None
-            segment.occupy(nbytes)
-            segment.used = next(self._uses)
-            if nbytes > segment.resident:
-                self._resident += nbytes - segment.resident
-                segment.resident = nbytes
-                if self._resident > self._most_pooled:
-                    self._trim()
+            self._is_busy = True
+            try:
+                segment = self._find(peer, size)
+                if segment is not None:
+                    self._occupy(segment, nbytes)
+                self._drop_gone()
+            finally:
+                self._is_busy = False
         return segment
+
+    def _occupy(self, segment: Segment, nbytes: int) -> None:
+        segment.occupy(nbytes)
+        segment.used = next(self._uses)
+        if nbytes > segment.resident:
+            self._resident += nbytes - segment.resident
+            segment.resident = nbytes
+            if self._resident > self._most_pooled:
+                self._trim()
 
     def _find(self, peer: Hashable, size: int) -> Segment | None:
         """Return a free segment, or a new one, as the last on its shelf."""
@@ -192,18 +205,30 @@ class SegmentPool:
 
     def forget(self, peer: Hashable) -> None:
         """Drop all segments of a peer that is gone."""
+        self._gone.append(peer)
+        self.trim()
+
+    def trim(self) -> None:
+        """Give back pages of free segments beyond the bound: they may have become free since."""
         with self._lock:
+            if self._is_busy:
+                return
+            self._is_busy = True
+            try:
+                self._drop_gone()
+                if self._resident > self._most_pooled:
+                    self._trim()
+            finally:
+                self._is_busy = False
+
+    def _drop_gone(self) -> None:
+        while self._gone:
+            peer = self._gone.pop()
             for key in [key for key in self._shelves if key[0] == peer]:
                 for segment in self._shelves.pop(key):
                     segment.close_fd()
                     self._count -= 1
                     self._resident -= segment.resident
-
-    def trim(self) -> None:
-        """Give back pages of free segments beyond the bound: they may have become free since."""
-        with self._lock:
-            if self._resident > self._most_pooled:
-                self._trim()
 
     def __len__(self) -> int:
         return self._count
@@ -276,7 +301,8 @@ class SegmentMap:
     def __init__(self, most_segments: int = _MOST_SEGMENTS) -> None:
         """Take up to `most_segments` from each peer."""
         self._most_segments = most_segments
-        self._lock = threading.Lock()
+        # Reentrant: what the collector frees meanwhile may receive from another peer.
+        self._lock = threading.RLock()
         self._adopted: dict[Hashable, dict[int, _Adopted]] = {}
 
     def adopt(self, peer: Hashable, segment_id: int, fd: int, nbytes: int) -> None:

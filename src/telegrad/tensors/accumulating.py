@@ -18,7 +18,8 @@ from telegrad.tensors.tensor import Tensor, history_of, wrap
 __all__ = ["accumulate", "own"]
 
 # Threads that share leaves add to the same .grad: one lock for each of 64 groups of leaves.
-_LOCKS = tuple(threading.Lock() for _ in range(64))
+# Reentrant: what the collector frees meanwhile may run a pass itself.
+_LOCKS = tuple(threading.RLock() for _ in range(64))
 
 
 def own(gradient: Any, is_alone: bool) -> Any:
@@ -42,18 +43,23 @@ def accumulate(leaf: Tensor, gradient: Any, is_alone: bool) -> None:
     """Adds a complete gradient to ``leaf.grad`` and runs the hooks that wait for that."""
     with _LOCKS[id(leaf) >> 6 & 63]:
         state = leaf.state or leaf.states()
-        old = state.grad
-        if old is None:
-            owned = own(gradient, is_alone)
-            state.grad = owned if isinstance(owned, Tensor) else wrap(owned)
-        elif old.node is not None:
-            state.grad = _added_to_recorded(old, gradient)
-        elif isinstance(gradient, Tensor):
-            state.grad = old + gradient
-        elif old.tangents is None and type(old.array) is np.ndarray:
-            state.grad = wrap(np.asarray(old.array + gradient))
-        else:
-            state.grad = old + wrap(gradient)
+        while True:
+            old = state.grad
+            if old is None:
+                owned = own(gradient, is_alone)
+                new = owned if isinstance(owned, Tensor) else wrap(owned)
+            elif old.node is not None:
+                new = _added_to_recorded(old, gradient)
+            elif isinstance(gradient, Tensor):
+                new = old + gradient
+            elif old.tangents is None and type(old.array) is np.ndarray:
+                new = wrap(np.asarray(old.array + gradient))
+            else:
+                new = old + wrap(gradient)
+            # Else what was freed meanwhile, on this thread, has run a pass to the same leaf.
+            if state.grad is old:
+                state.grad = new
+                break
     if state.hooks is not None:
         run_accumulated(state.hooks, leaf, gradient)
 

@@ -15,6 +15,7 @@ that no other process has.
 """
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -26,7 +27,8 @@ __all__ = ["LEVELS", "Depth", "Level", "Tangents"]
 Depth = tuple[int, int]
 
 _SALT: Final = int.from_bytes(os.urandom(5), "big")
-_clock_lock = threading.Lock()
+# Reentrant, as that of a level: what the collector frees meanwhile may use levels itself.
+_clock_lock = threading.RLock()
 _clock = 0
 
 
@@ -41,7 +43,8 @@ def _next_depth() -> Depth:
 def _seen(depth: Depth) -> Depth:
     global _clock
     with _clock_lock:
-        _clock = max(_clock, depth[0])
+        if depth[0] > _clock:
+            _clock = depth[0]
     return depth
 
 
@@ -73,7 +76,7 @@ class Level:
         """What to take the tangents of this level out of when it closes."""
         self.prune_at = 4096
         """How many holders there may be before the dead ones are dropped."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def remember(self, tangents: "Tangents") -> None:
         """Notes that `tangents` has an entry of this level, to take out when the level closes."""
@@ -84,6 +87,8 @@ class Level:
     def prune(self) -> None:
         """Drops the holders that are gone."""
         with self._lock:
+            # Not again before this is done, on this thread either.
+            self.prune_at = sys.maxsize
             # What other threads append meanwhile lies behind what is replaced.
             size = len(self.holders)
             self.holders[:size] = [r for r in self.holders[:size] if r() is not None]
