@@ -645,3 +645,17 @@ def take_kept():
 def fail_after(other, value):
     rpc.rpc_sync(other, keep, (value * handlers.parameter(),))
     handlers.fail()
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_a_worker_that_was_started_again_since_the_forward_pass_is_a_lost_one(simulation):
+    with autograd.context() as context_id:
+        loss = rpc.rpc_sync("b", handlers.square, (x(),)).sum()
+        simulation.crash("b")
+        simulation.restart("b")
+        simulation.sleep(1)
+        # It has met the context, too.
+        rpc.rpc_sync("b", handlers.square, (x(),))
+        with pytest.raises(WorkerLost, match=r"worker 'b' was lost, and started again since: what"):
+            autograd.backward(context_id, [loss])
+        assert autograd.get_gradients(context_id) == {}

@@ -29,11 +29,11 @@ from telegrad.distributed.crew import Crew, Pace
 from telegrad.distributed.nodes import Path, RecvNode, SendNode
 from telegrad.distributed.turns import Turns
 from telegrad.engine import OrderedTask, keep_retained
-from telegrad.errors import GradientError, GraphFreedError, PassAborted
+from telegrad.errors import GradientError, GraphFreedError, PassAborted, WorkerLost
 from telegrad.graph import Bundle
 from telegrad.rpc.future import Future
 from telegrad.rpc.host import Host
-from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.names import WorkerInfo, was_made_by
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.accumulating import own
 from telegrad.tensors.modes import MODE, recording
@@ -281,6 +281,12 @@ class Part(msgspec.Struct, eq=False):
                     f"made with it failed ({how}) though its handler, or one that this called, "
                     "kept a value; detach() what is kept, or make the call again and use its "
                     "result"
+                )
+            if not was_made_by(self._worker, message_id):
+                raise WorkerLost(
+                    f"worker {self._worker.name!r} was lost, and started again since: what message "
+                    f"{message_id} carried is gone with the one that sent it; run the forward pass "
+                    "again"
                 )
             raise GraphFreedError(
                 f"expected a graph that still has its saved values on worker "

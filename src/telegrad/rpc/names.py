@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["COUNTER_BITS", "UNKNOWN_ID", "WorkerInfo", "maker_of"]
+__all__ = ["COUNTER_BITS", "UNKNOWN_ID", "WorkerInfo", "first_id", "maker_of", "was_made_by"]
 
 COUNTER_BITS: Final = 48
 """Of a 64-bit id, the lower ones; those above are the id of the worker that made it."""
@@ -24,3 +24,16 @@ class WorkerInfo(msgspec.Struct, frozen=True, gc=False):
 def maker_of(number: int) -> int:
     """Return the id of the worker that made a 64-bit id."""
     return number >> COUNTER_BITS
+
+
+def first_id(maker: WorkerInfo) -> int:
+    """Return the id from which this life of a worker counts.
+
+    Each counts from elsewhere: what a dead one left behind is not taken for that of the next.
+    """
+    return maker.id << COUNTER_BITS | (maker.incarnation << 24) % (1 << 47) + 1
+
+
+def was_made_by(maker: WorkerInfo, number: int) -> bool:
+    """Say whether an id is of this life of the worker; of an earlier one's, 1 in 2048 looks so."""
+    return 0 <= number - first_id(maker) < 1 << 36

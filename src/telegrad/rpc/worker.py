@@ -32,7 +32,7 @@ from telegrad.rpc.host import Host
 from telegrad.rpc.incoming import Incoming
 from telegrad.rpc.interceptor import Interceptor
 from telegrad.rpc.loopback import Loopback
-from telegrad.rpc.names import COUNTER_BITS, UNKNOWN_ID, WorkerInfo
+from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo, first_id
 from telegrad.rpc.observer import Observer
 from telegrad.rpc.options import Options
 from telegrad.rpc.outgoing import Outgoing
@@ -78,9 +78,7 @@ class Worker:
         self.closed = False
         self.joined: Future[None] | None = None
         """Pending while others may call this worker, but it does not know them all yet."""
-        # Each life counts from elsewhere: what a dead one left behind is not taken for this one's.
-        first = (info.incarnation << 24) % (1 << 47) + 1
-        self.next_id = itertools.count(info.id << COUNTER_BITS | first).__next__
+        self.next_id = itertools.count(first_id(info)).__next__
         """Return a new 64-bit id: the worker's id in the high 16 bits, a counter below."""
         self._gone_callbacks: list[Callable[[WorkerInfo, BaseException], object]] = []
         self._loopback = Loopback(self)
