@@ -306,19 +306,19 @@ class FakeCrew:
     def __init__(self, refuses: tuple[Any, ...] = ()) -> None:
         self._refuses = refuses
         self._given: list[tuple[Any, Any]] = []
-        self.flying = 0
+        self.under_way = 0
 
     def run(self, node: Any, cotangent: Any) -> Any:
         if node in self._refuses:
             return node.pull(cotangent)
         self._given.append((node, cotangent))
-        self.flying += 1
+        self.under_way += 1
         return None
 
     def take_in(self) -> tuple[Any, Any, Exception | None] | None:
         if not self._given:
             return None
-        self.flying -= 1
+        self.under_way -= 1
         node, cotangent = self._given.pop()
         try:
             return node, node.pull(cotangent), None

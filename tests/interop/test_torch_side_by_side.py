@@ -16,12 +16,14 @@ def eager(monkeypatch):
     """Every piece is worth a thread; in a simulation none takes time."""
     monkeypatch.setattr(crew, "_LONG", 0.0)
     monkeypatch.setattr(Torch, "at_once", lambda self: 3)
-    flown = []
-    fly = crew.Crew._fly
+    on_threads = []
+    run = crew.Crew._run_on_thread
     monkeypatch.setattr(
-        crew.Crew, "_fly", lambda self, node, g: (flown.append(node), fly(self, node, g))
+        crew.Crew,
+        "_run_on_thread",
+        lambda self, node, g: (on_threads.append(node), run(self, node, g)),
     )
-    return flown
+    return on_threads
 
 
 class Meeting:
@@ -72,7 +74,9 @@ def test_micro_batches_of_one_message_run_side_by_side(eager):
 
 def test_pieces_that_take_no_time_run_where_they_are(monkeypatch):
     monkeypatch.setattr(Torch, "at_once", lambda self: 3)
-    monkeypatch.setattr(crew.Crew, "_fly", lambda *_: pytest.fail("a short piece got a thread"))
+    monkeypatch.setattr(
+        crew.Crew, "_run_on_thread", lambda *_: pytest.fail("a short piece got a thread")
+    )
     on_workers("main", "b")(lambda: gradients_of([False] * 3))()
 
 

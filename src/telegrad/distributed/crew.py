@@ -1,11 +1,11 @@
 """Pieces of another framework's graph that run side by side, on threads of the worker.
 
-Kernels of such a piece don't hold the interpreter, so pieces that share no node, one for each
-micro-batch of a pipeline say, may as well run at the same time. A part of a pass keeps its books by
-itself all the same: it hands pieces out, one thread at a time, and takes in what they gave.
+Kernels of such a piece release the interpreter's lock, so pieces that share no node (one for each
+micro-batch of a pipeline, say) can run at the same time. Only the piece itself runs on another
+thread: its results are taken in, and the state of the part changed, by whoever has the part's turn.
 
-To hand one out costs about as much as to run a small one. So they go to threads only where the last
-one of this worker that did not, in this pass or an earlier one, took long.
+Handing a piece to a thread costs about as much as running a small one. So pieces go to threads only
+if the last one that this worker ran in place, in this pass or an earlier one, took long.
 """
 
 import contextvars
@@ -21,12 +21,12 @@ from telegrad.rpc.host import Host
 
 __all__ = ["Crew", "Pace"]
 
-# Seconds that a piece takes which is worth a thread.
+# Seconds from which on a piece is worth a thread.
 _LONG: Final = 0.001
 
 
 class Pace:
-    """How long the pieces of one worker take."""
+    """Whether the piece that one worker last ran in place took long."""
 
     __slots__ = ("is_long",)
 
@@ -43,41 +43,41 @@ class Crew:
         self._most = most
         self._pace = pace
         self._guard = threading.Lock()
-        self._landed: deque[tuple[Any, Any, Exception | None]] = deque()
+        self._finished: deque[tuple[Any, Any, Exception | None]] = deque()
         self._news: Future[None] | None = None
-        self.flying = 0
-        """How many were handed out and not taken in."""
+        self.under_way = 0
+        """How many nodes were handed to other threads and not taken in yet."""
 
     def run(self, node: Any, cotangent: Cotangent) -> Any:
         """What the node gives; None if it runs on another thread now."""
         if node not in self._nodes:
             return node.pull(cotangent)
-        if self._pace.is_long and self.flying < self._most:
-            run = partial(contextvars.copy_context().run, self._fly, node, cotangent)
+        if self._pace.is_long and self.under_way < self._most:
+            run = partial(contextvars.copy_context().run, self._run_on_thread, node, cotangent)
             if self._host.start(run):
-                self.flying += 1
+                self.under_way += 1
                 return None
         began = self._host.now()
         contributions = node.pull(cotangent)
         self._pace.is_long = self._host.now() - began >= _LONG
         return contributions
 
-    def _fly(self, node: Any, cotangent: Cotangent) -> None:
+    def _run_on_thread(self, node: Any, cotangent: Cotangent) -> None:
         contributions, failure = None, None
         try:
             contributions = node.pull(cotangent)
         except Exception as error:
             failure = error
         with self._guard:
-            self._landed.append((node, contributions, failure))
+            self._finished.append((node, contributions, failure))
             news, self._news = self._news, None
         if news is not None:
             news._settle(None, None)
 
     def wait(self) -> None:
-        """Returns when one has landed, or none flies."""
+        """Returns when one has finished, or none is under way."""
         with self._guard:
-            if self._landed or not self.flying:
+            if self._finished or not self.under_way:
                 return
             if self._news is None:
                 self._news = Future()
@@ -85,8 +85,8 @@ class Crew:
         news.wait()
 
     def take_in(self) -> tuple[Any, Any, Exception | None] | None:
-        """One that has landed, with what it gave or raised; None if there is none."""
-        if not self._landed:
+        """One that has finished, with what it gave or raised; None if there is none."""
+        if not self._finished:
             return None
-        self.flying -= 1
-        return self._landed.popleft()
+        self.under_way -= 1
+        return self._finished.popleft()

@@ -265,7 +265,7 @@ class Part(msgspec.Struct, eq=False):
         """Whether there is more to run; what is to leave should not wait for it."""
         if self._task.ready:
             return True
-        return self._crew is not None and self._crew.flying > 0
+        return self._crew is not None and self._crew.under_way > 0
 
     def _send_of(self, message_id: int) -> SendNode:
         send = self.context.sends.get(message_id)

@@ -1,10 +1,10 @@
-"""A pass whose contributions come in any order and are summed in one.
+"""One worker's part of a pass over several: contributions come in any order, sums have a fixed one.
 
-In a pass over several workers a node may run long after another that is older than it, so arrival
-tells nothing. Here every node that the entries reach gets a *rank*: its place in a walk that
-follows the entries in their given order and the edges of each node in theirs. Ranks depend on the
-program alone, not on when a message came; a node's contributions are summed by the ranks of
-those that made them, so the sum has the same bits on every schedule.
+In such a pass the order in which contributions arrive depends on timing, so it can't be the order
+of a sum. Here every node that the entries reach gets a *rank*: its place in a walk that follows the
+entries in their given order and the edges of each node in theirs. Ranks depend on the program
+alone, not on when a message came; a node's contributions are summed by the ranks of those that made
+them, so the sum has the same bits on every schedule.
 
 Contributions are folded as soon as all with smaller ranks are in; only early ones are held.
 
@@ -13,11 +13,11 @@ Contributions are folded as soon as all with smaller ranks are in; only early on
    leads to a goal leads there itself, so what is left receives the same contributions as ever.
 2. ``feed(node, cotangent)``: a cotangent from outside, before all contributions.
 3. ``run()``: runs what is ready. A boundary hands its cotangent to ``depart``; once enough is to
-   leave, or the time has come, it pauses, so that this can be on its way while the rest runs. What
-   remains in ``sums`` at the end waits for contributors that have not run.
+   leave, or some time has passed, ``run`` pauses, so that the caller can send it before the rest
+   runs. What remains in ``sums`` at the end waits for contributors that have not run.
 4. ``discover(nodes)``: which nodes that have not run do these reach? New boundaries are returned.
-5. ``drop_dead()``: forget the contributors that nothing live reaches, so that waiting nodes need
-   only those that will come (design: SMART).
+5. ``drop_dead()``: forget the contributors that neither ran nor are live, so that waiting nodes
+   need only those that will come (step 6 in ``distributed/README.md``).
 """
 
 import math
@@ -46,9 +46,12 @@ class Sum:
         self.expected = expected
         """The contributors' ranks, ascending; one for each edge."""
         self.position = 0
+        """How many of the expected contributions are in ``total``."""
         self.total: Cotangent | None = None
         self.is_owned = False
+        """Whether ``total`` was made here, so that it may be added to in place."""
         self.early: dict[int, list[Cotangent | None]] = {}
+        """By rank, the contributions that came before their turn."""
 
     def add(self, rank: int, contribution: Cotangent | None) -> None:
         position = self.position
@@ -84,7 +87,7 @@ class Sum:
             else:
                 self.total = self.total + contribution
         except RuntimeError:
-            # As in `added`, which would cost a call.
+            # What `graph.adding.added` does, without the cost of a call.
             self.total = contribution + self.total
         self.is_owned = True
 
@@ -94,35 +97,39 @@ class Sum:
 
 
 class Crew(Protocol):
-    """Who runs nodes, some of them on other threads; in passes that are not recorded."""
+    """Runs nodes for a task, some of them on other threads; in passes that are not recorded."""
 
-    flying: int
-    """How many were handed out and not taken in."""
+    under_way: int
+    """How many nodes were handed to other threads and not taken in yet."""
 
     def run(self, node: Any, cotangent: Cotangent) -> Any:
         """What the node gives; None if it runs on another thread now."""
 
     def take_in(self) -> tuple[Any, Any, Exception | None] | None:
-        """One that has run there, with what it gave or raised; None if there is none."""
+        """A node that has run there, with what it gave or raised; None if there is none."""
 
 
 class OrderedTask(msgspec.Struct, eq=False):
     """The state of one worker's part of a pass; see the module's docstring for the steps."""
 
     deliver: Callable[[Any, Cotangent, bool], None]
+    """Called with a leaf or a target, its gradient, and whether nothing else refers to that."""
     depart: Callable[[Any, Cotangent | None], bool]
     """Called with a boundary and its cotangent; tells whether that leaves."""
     keep_graph: bool
+    """Whether nodes keep their saved values for another pass."""
     recorded: bool
+    """Whether rules run on values that record: gradients can be differentiated again."""
     targets: Container[Any] = ()
+    """Nodes whose gradient is asked for, leaves or not."""
     watch: Callable[[str], AbstractContextManager[Any]] | None = None
-    """Entered with a node's name while it runs; None costs a comparison."""
+    """Makes what is entered while a node runs, given its name: for a profile."""
     check: Callable[[Any, Any], None] | None = None
     """Called with each node that has run and its contributions."""
     joined: dict[Any, Sequence[Any]] = {}
     """Boundaries that this pass goes on behind, with the edges they have in it."""
     crew: Crew | None = None
-    """Who runs nodes side by side; None: they run here, one by one."""
+    """Runs nodes side by side; None: they run on this thread, one by one."""
     captures: bool = False
     """Whether gradients of leaves are asked for, not accumulated: their nodes don't run."""
     is_goal: Callable[[Any], bool] | None = None
@@ -136,17 +143,19 @@ class OrderedTask(msgspec.Struct, eq=False):
     retained: list[tuple[Retain, Cotangent]] = []
     """Gradients of values that retain theirs, for ``keep_retained``."""
     ready: dict[Any, Cotangent | None] = {}
-    """Nodes that can run, with their whole cotangents; the last is the next. For looking at."""
+    """Nodes that can run, with their complete cotangents; the last runs next. Others read only."""
     live: dict[Any, None] = {}
     """What ``discover`` has marked: reached, and not run yet."""
     _expected: dict[Any, list[int]] = {}
+    """By node, the ranks of its contributors, ascending; one for each edge."""
     _summed: set[Any] = set()
     """Nodes with more than one contribution, counting what is fed; the others just get theirs."""
     _leaving: int = 0
+    """How many boundaries' cotangents have left in this ``run``."""
 
     @classmethod
     def ended(cls) -> "OrderedTask":
-        """One that has no graph, and that nobody may run."""
+        """A task without a graph: running it is an error."""
         return cls(_ended, _ended, keep_graph=True, recorded=False)
 
     def count(self, entries: Iterable[Any]) -> None:
@@ -198,7 +207,8 @@ class OrderedTask(msgspec.Struct, eq=False):
             self._summed.add(node)
             total = self._sum_of(node)
             total.add_now(cotangent)
-            # One that has run waits for ever: the pass can't end as if this had not come.
+            # A node that has run does not run again: its sum stays, so the pass can't end as if
+            # this cotangent had not come.
             if total.is_complete and node not in self.done:
                 ready[node] = self.sums.pop(node).total
 
@@ -217,7 +227,8 @@ class OrderedTask(msgspec.Struct, eq=False):
     ) -> None:
         """Runs everything that is ready, and what that makes ready.
 
-        It pauses when `most` are to leave; from `pause_at` on, a time of the clock, when one is.
+        It pauses once `most` cotangents are to leave; from `pause_at` on, a time of `clock`, once
+        one is.
         """
         self._leaving = 0
         node: Any = None
@@ -228,7 +239,7 @@ class OrderedTask(msgspec.Struct, eq=False):
         is_plain = self.watch is None and self.check is None and not self.targets
         crew = self.crew
         try:
-            while ready or (crew is not None and crew.flying):
+            while ready or (crew is not None and crew.under_way):
                 if self._leaving and (self._leaving >= most or clock() >= pause_at):
                     return
                 if ready:
@@ -249,7 +260,7 @@ class OrderedTask(msgspec.Struct, eq=False):
                             # The other side waits for it: it must hear that nothing comes.
                             self._leaving += self.depart(node, None)
                     elif not is_plain or node.hooks is not None or (joined and node in joined):
-                        contributions = self._run_with_guests(node, cotangent, edges)
+                        contributions = self._run_general(node, cotangent, edges)
                     elif node.is_boundary:
                         self._leaving += self.depart(node, cotangent)
                         continue
@@ -266,10 +277,10 @@ class OrderedTask(msgspec.Struct, eq=False):
                             contributions = node.pull(cotangent)
                         if not keep:
                             node.release()
-                elif crew is None or (landed := crew.take_in()) is None:
+                elif crew is None or (finished := crew.take_in()) is None:
                     return
                 else:
-                    node, contributions, failure = landed
+                    node, contributions, failure = finished
                     if failure is not None:
                         raise failure
                     if not keep:
@@ -294,8 +305,8 @@ class OrderedTask(msgspec.Struct, eq=False):
                 node.explain(error)
             raise
 
-    def _run_with_guests(self, node: Any, cotangent: Cotangent, edges: Sequence[Any]) -> Any:
-        """Runs a node that hooks, targets or a profiler look at, or a boundary that leads on."""
+    def _run_general(self, node: Any, cotangent: Cotangent, edges: Sequence[Any]) -> Any:
+        """Runs any node: one with hooks, a target, one that is watched or checked, a boundary."""
         hooks = node.hooks
         if hooks is not None:
             cotangent = node.before_capture(cotangent)
@@ -330,7 +341,7 @@ class OrderedTask(msgspec.Struct, eq=False):
         return contributions
 
     def end(self) -> None:
-        """Lets go of whoever made this task, and goes with it; nothing runs any more."""
+        """Drops the callbacks: they refer to whoever made this task, and that refers to it."""
         self.deliver = self.depart = _ended
         self.is_goal = None
 

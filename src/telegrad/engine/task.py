@@ -15,9 +15,9 @@ Sums have a fixed order. The newest node that has not run yet is always ready (a
 to it are newer), so nodes run by strictly falling key, and so do their contributions.
 
 No lock is needed: one thread runs a task at a time; passes of several threads share nothing but
-the leaves, and what ``deliver`` does with those is its own affair. Where they share a graph that
-one of them frees, the other may have missed saved values, so ``freed``, which is set before they
-go, is asked again after a node has run.
+the leaves, whose gradients are up to ``deliver``. If they share a graph, one of them may free it
+while another runs. A node sets ``freed`` before it drops its saved values, so ``freed`` is checked
+again after the node has run.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -82,12 +82,16 @@ class GraphTask:
         self.captures = captures
         """Whether gradients of leaves are asked for, not accumulated: their nodes don't run."""
         self.watch = watch
+        """Called with each node that has run and its contributions; None: nobody looks."""
         self.missing: dict[Any, int] = {}
+        """How many contributions each node of the pass still waits for."""
         self.buffers: dict[Any, Cotangent] = {}
+        """The sum of what has come, for nodes that have not run."""
         self.retained: list[tuple[Retain, Cotangent]] = []
         """Gradients of values that retain theirs, for ``keep_retained`` when the pass succeeded."""
         self._ready: list[tuple[int, Any]] = []
         self._owned: set[Any] = set()
+        """Nodes whose sum was made here, so that it may be added to in place."""
 
     def count(self, entries: Iterable[Any]) -> None:
         """Counts the contributions that each node reached from the entries will receive."""
@@ -213,7 +217,7 @@ class GraphTask:
                 # A node that nobody else refers to can't run again, and goes by itself.
                 if keep or getrefcount(node) > ALONE:
                     if node.freed:
-                        # By another pass meanwhile: what was computed may lack saved values.
+                        # Another pass freed it meanwhile: what was computed may be wrong.
                         raise freed_error(node)
                     if not keep:
                         node.release()
@@ -319,7 +323,7 @@ class GraphTask:
                     if hooks is not None:
                         contributions = node.after(contributions, cotangent)
                     if node.freed:
-                        # By another pass meanwhile: what was computed may lack saved values.
+                        # Another pass freed it meanwhile: what was computed may be wrong.
                         raise freed_error(node)
                     if watch is not None:
                         watch(node, contributions)

@@ -23,7 +23,7 @@ class Handle:
         self._hooks = hooks
         self._id = _next_id()
         while self._id in hooks:
-            # Those of a module that came from another process have the numbers of that one.
+            # A module that came from another process brings hooks with that process's ids.
             self._id = _next_id()
         hooks[self._id] = hook
 
