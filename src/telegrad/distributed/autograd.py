@@ -66,7 +66,7 @@ class context:
 
 def backward(
     context_id: int,
-    # Empty is an error of its own; left out, it is the id that was forgotten, which is said.
+    # May be left out so that `backward([loss])`, without the id, gets an error that says so.
     roots: Tensor | Sequence[Tensor] = (),
     retain_graph: bool | None = None,
     *,
@@ -90,7 +90,7 @@ def backward(
     here = _here()
     found = _live(context_id, here)
     if retain_graph is not None and not isinstance(retain_graph, int):
-        # In the place where torch.autograd.backward has the gradients of its roots.
+        # torch.autograd.backward has the gradients of its roots in this place.
         raise UsageError(
             f"expected True or False as retain_graph, got {type(retain_graph).__name__}; gradients "
             "of the roots are given by name, grad_tensors=..."
@@ -126,7 +126,7 @@ def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
     Those of another worker's leaves are had there. The KeyError of a tensor that has none says why.
     """
     gradients = _live(context_id).settled_gradients()
-    # Again: it may have been released meanwhile, and its passes and gradients with it.
+    # Checked again: the context, with its gradients, may have been released during the wait.
     _live(context_id)
     return gradients
 
@@ -215,6 +215,7 @@ def _collected(
     how: tuple[bool, bool, bool],
 ) -> list[Any]:
     """What a pass captured for each input; `how` is for ``_captured_here``."""
+    # After the calls that hooks of the pass made: see `Part`.
     token = CURRENT.set(Place(context, (AFTER, *part.plan.path, AFTER + 2)))
     # In whatever mode the caller is, the owners are told the context, and a recorded gradient comes
     # with its history.
@@ -241,7 +242,7 @@ def _make_known(references: Sequence[RRef]) -> None:
     """
     worker = current_worker()
     early = [x for x in references if x._fork is not None and worker.references.is_early(x._fork)]
-    # It is no call of the program: whether it is made depends on the moment.
+    # Not recorded: whether this call is made depends on timing, and paths must not.
     token = CURRENT.set(None)
     try:
         for call in [worker.rpc_async(x.owner(), _wait_for, (x,)) for x in early]:
@@ -269,8 +270,8 @@ def _captured_here(
     part = _live(context_id).passes.get(pass_id)
     gradient = None if part is None else part.captured_for(reference)
     if gradient is None:
-        # Here, where the value is: to fetch it would be one more message of the context. A pass
-        # that did not come here has not looked at it either.
+        # Zeros are made where the value is: to fetch it would be one more message of the context.
+        # It is checked here as well, since the pass may never have come to this worker.
         value = current_worker().references.value(reference).wait()
         foreign.node_of_referent(value)
         gradient = _zeros_for(value, create_graph) if materialize else None

@@ -90,7 +90,7 @@ class Carrier:
         self._settling.settle_everywhere(context, plan.pass_id, report.workers, True)
 
     def _correct(self, part: Part, waiting: list[str], report: Report) -> None:
-        """Step 6: find what is live, everywhere; only then run on from the waiting nodes."""
+        """Step 6: finds what is live, everywhere; only then runs on from the waiting nodes."""
         self._find_live(part, waiting, report)
         own = self._worker.name
         questions = [self._questions.ask(x, RESUME, part.plan) for x in waiting if x != own]
@@ -100,13 +100,14 @@ class Carrier:
             raise InternalError(f"nodes still wait after the correction: {report.waiting}")
 
     def _find_live(self, part: Part, waiting: list[str], report: Report) -> None:
+        """Step 6, the search: every worker with waiting nodes marks what those reach."""
         own = self._worker.name
         body = [part.plan, None]
         questions = [self._questions.ask(x, SEARCH, body) for x in waiting if x != own]
         self._search(part, None if own in waiting else [], report, None, questions)
 
     def _unused_calls(self, part: Part, waiting: list[str], report: Report) -> GradientError:
-        # What only waits for something that waits was used, and is not to blame.
+        # After the search: a send that is live was used, and only waits for another one.
         self._find_live(part, waiting, report)
         plan, own = part.plan, self._worker.name
         asked = {
@@ -146,8 +147,8 @@ class Carrier:
         report.change(own, change)
         riding: list[Departure] = []
         while True:
-            # Asked once: another thread may pause or end the rest at any time. Whoever told a peer
-            # that it waits for the answer must do so, since nobody else reads it.
+            # Read once, since another thread may change it at any time. With `waits`, below, this
+            # thread promises to read the answer itself, so it must not run on before that.
             is_paused = part.is_paused
             if asker is not None:
                 riding.extend(leaving.pop(asker, ()))
@@ -161,7 +162,7 @@ class Carrier:
                 for to, group in leaving.items():
                     questions.append(self._send(part, to, group, phase, waits))
             if is_paused and not any(each.answer._done for each in questions):
-                # What has come meanwhile would go first: a failure, perhaps, or work for others.
+                # An answer that has come goes first: it may be a failure, or work for others.
                 leaving, change = part.go_on()
                 report.change(own, change)
                 continue
@@ -229,7 +230,7 @@ class Carrier:
         if part is None:
             part = self._new_part(context, plan)
             if plan.targets:
-                # Without the lock: a value may still be under way.
+                # Without the lock: this may wait for a value that is still under way.
                 self._find_targets(part, plan.targets)
         with context.lock:
             if context.released:

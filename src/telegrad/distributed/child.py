@@ -28,9 +28,9 @@ from telegrad.rpc.worker import Worker
 
 __all__ = ["Directory", "Line", "Plan", "main"]
 
-_PR_SET_PDEATHSIG: Final = 1
-_GRACE: Final = 2.0
-_SWITCH_INTERVAL: Final = 0.0005
+_PR_SET_PDEATHSIG: Final = 1  # From <sys/prctl.h>.
+_GRACE: Final = 2.0  # Seconds that handlers have to end, once the parent wants us gone.
+_SWITCH_INTERVAL: Final = 0.0005  # Seconds; Python's own is ten times as long.
 
 
 class Plan(msgspec.Struct):
@@ -113,7 +113,7 @@ def main(fd: int) -> None:
         if name != plan.name:
             worker.add_peer(WorkerInfo(name, number, incarnation), address)
     line.send(True)
-    # Until the end: nothing more comes.
+    # Nothing more comes: this returns when the parent closes the socket.
     with contextlib.suppress(EOFError, OSError):
         line.receive(None)
     _leave(worker)

@@ -42,10 +42,11 @@ _BOOT: Final = (
     "sys.path[:]=sys.stdin.buffer.read(n).decode('utf-8','surrogatepass').split('\\0');"
     "from telegrad.distributed.child import main; main(int(sys.argv[1]))"
 )
-_START_TIMEOUT: Final = 60.0
-_GRACE: Final = 3.0
+_START_TIMEOUT: Final = 60.0  # Seconds.
+_GRACE: Final = 3.0  # Seconds that children have to end by themselves; longer than their own.
 _running: "set[LocalCluster]" = set()
-"""Those entered and not left yet: without their object the workers would go, and nobody say why."""
+"""Those entered and not left yet. Kept here: a cluster that nothing refers to would be collected,
+and its workers would end without a word."""
 
 
 class _Child(NamedTuple):
@@ -169,7 +170,7 @@ class LocalCluster:
                     self._options,
                     # The kernel's signal comes when the *thread* that started the child ends.
                     os.getpid() if threading.current_thread() is threading.main_thread() else None,
-                    # A strict worker imports nothing on a peer's word; this is its starter's.
+                    # A strict worker imports nothing because a peer names it; its starter may say.
                     exposing_modules() if self._options.strict else [],
                 )
             )
@@ -232,7 +233,7 @@ class LocalCluster:
         children, self._children = list(self._children.values()), {}
         try:
             if worker is not None:
-                # It is not, if it did not start.
+                # If the start failed, it never became the default.
                 if worker is default_worker():
                     set_default_worker(self._before)
                 worker.close()

@@ -27,9 +27,10 @@ from telegrad.tensors import Tensor
 __all__ = ["AFTER", "CURRENT", "SERVED", "Context", "Contexts", "Place"]
 
 AFTER: Final = 1 << 62
-"""The first of a path that lies after the whole forward program: it belongs to a pass."""
+"""Begins the paths that come after the whole forward program, those of a pass: larger than the
+ordinal of any call."""
 
-_REMEMBERED = 4096
+_REMEMBERED = 4096  # How many released ids a worker remembers.
 
 
 class Context(msgspec.Struct, eq=False):
@@ -45,6 +46,7 @@ class Context(msgspec.Struct, eq=False):
     # and with it a finalizer of the user's that looks at its gradients, or opens a context.
     lock: AbstractContextManager[Any] = msgspec.field(default_factory=threading.RLock)
     sends: dict[int, SendNode] = {}
+    """By message id, as `spent`, `failed` and `recvs` are."""
     spent: dict[int, SendNode] = {}
     """Sends that ran in a pass that did not keep its graph: they can't run again."""
     failed: dict[int, str] = {}
@@ -58,9 +60,9 @@ class Context(msgspec.Struct, eq=False):
     settled: dict[int, bool] = {}
     """The passes that have ended, and whether they succeeded: late messages are dropped."""
     doubted: dict[int, None] = {}
-    """The passes that someone asked the end of."""
+    """The passes whose end another worker has asked for here: it is told when it is known."""
     pass_count: int = 0
-    """How many passes this worker started at no place of the program."""
+    """How many passes this worker started on threads that are at no place of the program."""
     released: bool = False
 
     def __repr__(self) -> str:
@@ -131,8 +133,8 @@ class Place(msgspec.Struct, eq=False):
 
 CURRENT: ContextVar[Place | None] = ContextVar("telegrad.context", default=None)
 SERVED: ContextVar[tuple[int, ...]] = ContextVar("telegrad.passes", default=())
-"""The passes that are run here, or whose hooks and rules called this from elsewhere: none of
-them ends before this does, so this must not wait for their end."""
+"""The ids of the passes that wait for what runs here: passes that run here, and those whose hooks
+or rules called this handler. What runs here must not wait for the end of those passes."""
 
 
 class Contexts:
@@ -197,9 +199,9 @@ class Contexts:
                 del self._released[next(iter(self._released))]
         if found is not None:
             found.released = True
-            # What was given away, and gradients that were recorded, may be computed of what came,
-            # whose recv nodes refer to the context: a circle, and where it leads through another
-            # framework's graph, one that no collector can see.
+            # Breaks cycles: sends and recorded gradients may depend on values that arrived, whose
+            # recv nodes refer to the context. Through another framework's graph, such a cycle is
+            # one that no collector sees.
             found.sends.clear()
             found.spent.clear()
             found.recvs.clear()

@@ -24,7 +24,8 @@ __all__ = ["Autograd", "autograd_of", "equip"]
 
 
 FRAMEWORKS: Final = {"torch": "telegrad.interop.torch_recording"}
-"""What is imported when a value of another framework is first met; by name, since it is above."""
+"""What is imported when a value of another framework is first met; by name, since that module is
+in a higher layer."""
 
 
 class Autograd(NamedTuple):

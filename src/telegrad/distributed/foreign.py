@@ -74,10 +74,10 @@ class Framework(Protocol):
         """Whether the framework records what this thread does."""
 
     def serving(self, scope: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
-        """The scope of a handler, in the modes that a thread has at first."""
+        """The scope of a handler, in the framework's default modes, those of a new thread."""
 
     def run(self, function: Callable[[], None]) -> None:
-        """Calls what runs a pass in the modes that a thread has at first."""
+        """Calls what runs a pass, in the framework's default modes."""
 
     def at_once(self) -> int:
         """How many pieces of its graph may run at a time, on threads of this process."""

@@ -32,9 +32,9 @@ Mention = Sequence[int]
 
 CLOSED: Final = "autograd.level_closed"
 HELD: Final = "autograd.level_held"
-_REMEMBERED: Final = 4096
+_REMEMBERED: Final = 4096  # How many ids of closed levels, and of given up ones, are kept.
 _books: "weakref.WeakSet[LevelBook]" = weakref.WeakSet()
-"""Those of this process: of some frameworks there is one level in it, whichever worker asks."""
+"""All books of this process, for `are_one`: a framework may have one level for all its workers."""
 
 
 class LevelBook:
@@ -48,7 +48,9 @@ class LevelBook:
         self._by_id: dict[int, Level] = {}
         self._ids: dict[Level, int] = {}
         self._told: dict[int, dict[str, None]] = {}
+        """By level, the workers that it was mentioned to."""
         self._closed: dict[int, None] = {}
+        """The ids closed last: a late message must not open them again."""
         self._given_up: dict[int | Level, str] = {}
         """Shadows, by both names, whose worker was lost, and which that was."""
         _books.add(self)
@@ -81,7 +83,7 @@ class LevelBook:
 
     def _meet(self, number: int, time: int, process: int) -> Level | None:
         if not type(number) is type(time) is type(process) is int:
-            # Entered, it would be in the way whenever a worker is lost.
+            # Kept, it would make `_on_lost` fail.
             raise ProtocolViolation(f"expected a level's numbers, got {(number, time, process)!r}")
         if self._given_up:
             self.check([number])
@@ -94,7 +96,7 @@ class LevelBook:
     def _enter(self, number: int, level: Level) -> None:
         told: dict[str, None] = {}
         if number in self._by_id or level in self._ids:
-            # Since a finalizer came first, as one of these was made.
+            # A finalizer, which the collector ran meanwhile, has entered it.
             return
         self._by_id[number] = level
         self._ids[level] = number
@@ -157,7 +159,10 @@ class LevelBook:
         self.doubt()
 
     def doubt(self) -> None:
-        """Asks after all shadows: word of their end may have been to come through who is lost."""
+        """Makes all shadows known to the workers that entered their levels.
+
+        The notice that one was closed may have been lost with the worker that was to pass it on.
+        """
         for number in list(self._by_id):
             origin = maker_of(number)
             if origin != self._worker.id:

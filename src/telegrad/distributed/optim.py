@@ -132,6 +132,7 @@ class DistributedOptimizer(_OnOwners):
             raise UsageError(f"expected a max_norm of 0 or more, got {max_norm}")
         squares = self._everywhere(local.sum_of_squares, "measure the gradients", context_id)
         norm = math.sqrt(sum(squares.values()))
+        # 1e-6 as in `nn.utils.clip_grad_norm_`.
         factor = norm if math.isnan(norm) else min(1.0, max_norm / (norm + 1e-6))
         if factor != 1.0:
             self._everywhere(local.scale, "scale the gradients", context_id, factor)

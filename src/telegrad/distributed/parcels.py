@@ -1,14 +1,14 @@
 """Gradients on the wire: what leaves for one worker, packed together.
 
-For each message ``[message id, how many tensors it had, which have a gradient, what they carry]``,
-and the raw arrays. In a recorded pass gradients are values with a history: they leave and arrive as
-messages of their own, so a further pass goes back over the same wires. Their place in the program
-is that of the pass and of the message they answer, behind a mark that puts them after the whole
-forward program.
+For each message there is an entry ``[message id, how many tensors it had, which of them have a
+gradient, their tangents, what the recorder adds]``; the raw arrays travel beside the entries. In a
+recorded pass gradients are values with a history: they leave and arrive as messages of their own,
+so a further pass goes back over the same wires. Their path is ``AFTER``, the path of the pass, the
+path of the message they answer.
 
 A forward-mode level may close at any time, on one worker sooner than on another, and takes its
 tangents off everything. What counts is how a gradient was when it was packed: its tangents keep
-their places in the message, even where they arrive too late to be any.
+their places in the message, even if their level has closed when they arrive.
 """
 
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ class Parcels:
                 known = facts and facts.get(place)
                 if known:
                     came = list(islice(rest, 1 + _count(known)))
-                    duals[i] = CarriedDual(came, known, False)
+                    duals[i] = CarriedDual(came, known)
                     parts[place] = duals[i].arrive(self._recorder.levels)
                 else:
                     parts[place] = next(rest)

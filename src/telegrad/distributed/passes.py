@@ -45,13 +45,13 @@ Feed = tuple[int, Sequence[Any]]
 
 
 _by_path = attrgetter("path")
-# What leaves for others is sent before the rest is run, so that they work on it while this worker
-# goes on: when there are so many, or when one has waited so many seconds for company. Less would
-# cost more in messages than is gained.
+# A part pauses, so that what leaves is sent before the rest runs and others work on it meanwhile:
+# when this many gradients are to leave, or when one has waited this many seconds. Smaller numbers
+# cost more in messages than they gain.
 _MOST: Final = 32
 _LONGEST: Final = 0.0005
-# Unless so many questions, the last ones, are open: each keeps a thread of whoever was asked, and
-# what comes there sooner only waits there.
+# While the last so many questions are all open, it does not pause because of time: each keeps a
+# thread of the worker that was asked, and what comes there sooner only waits there.
 _AT_ONCE: Final = 8
 
 
@@ -104,19 +104,22 @@ class Part(msgspec.Struct, eq=False):
     _kept: list[Callable[[], None]] = []
     """Takes back, one by one, the gradients that values retained in this pass."""
     _lent: dict[Any, Any] = {}
-    """What the other framework has been lent for this pass, and has the gradients of."""
+    """What keeps gradients of this pass for the other framework: see ``Framework.completed``."""
     _foreign_leaves: dict[Any, Any] = {}
+    """See ``Cut.leaves``."""
     _first_input: int = -1
     """The key of the oldest input, where all are here: older recv nodes lead to none."""
     _phase: int = 1
+    """2 after the correction: step 6."""
     _reported: int = 0
+    """How many waiting nodes the root has been told of."""
     _counted: bool = False
     _error: BaseException | None = None
     _ended: Future[None] | None = None
     _is_over: bool = False
-    # Made of the others, at once.
+    # Made by __post_init__ of the others.
     _place: Place = None  # type: ignore[assignment]
-    """Where hooks and rules call others: in this context, behind the gradients themselves."""
+    """The place of calls that hooks and rules make: after all gradients of the pass."""
     _task: OrderedTask = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
@@ -176,7 +179,7 @@ class Part(msgspec.Struct, eq=False):
         if self._task.skipped:
             for piece in pieces:
                 piece.leave_out(self._task.skipped)
-        # What is recorded side by side would be numbered by chance.
+        # Not where it is recorded: the keys of nodes made side by side would depend on timing.
         if len(pieces) > 1 and not self.plan.recorded and all(each.is_apart for each in pieces):
             at_once = foreign.known[0].at_once()
             if at_once > 1:
@@ -211,7 +214,7 @@ class Part(msgspec.Struct, eq=False):
             return self._run()
 
     def go_on(self) -> tuple[Departures, int]:
-        """Runs on after a pause; if only the crew is at work, when one of it is done."""
+        """Runs on after a pause; if only other threads are at work, when one of them is done."""
         if self._crew is not None and not self._task.ready:
             self._crew.wait()
         with self._turns:
@@ -369,7 +372,7 @@ class Part(msgspec.Struct, eq=False):
     def settle(self, succeeded: bool, why: str = "failed") -> None:
         """Makes the staged gradients visible, or drops them; `why` is what became of the pass."""
         if succeeded:
-            # Whoever had a turn here has answered, so nobody has one any more.
+            # Every question has been answered, so no thread runs this part any more.
             self.context.add_gradients(self.staged)
             if self._lent:
                 self.context.gradients.update(self._given_back())
@@ -377,19 +380,19 @@ class Part(msgspec.Struct, eq=False):
                 self._forget_spent()
             self._task.end()
         else:
-            # It may still run here, and is not waited for: what it stages from now on, nobody looks
-            # at. A fresh error also ends the cycle of this part, its own error and the frames.
+            # A thread may still run this part, and is not waited for: nobody reads what it stages
+            # from now on. The new error also replaces one whose traceback leads back here: a cycle.
             self._error = PassAborted(
                 f"pass {self.plan.pass_id} of context {self.context.id} {why}"
             )
             self._turns.end(self._error)
-            # Nor can the task be ended where it may still run. It leads back here; so this must
-            # not lead to it.
+            # The old task may still run, so it keeps its callbacks, which refer to this part: to
+            # leave no cycle, this part drops the task.
             self._task = OrderedTask.ended()
             self._take_back()
             self.staged, self._kept = {}, []
             self.asked.clear()
-        # In this order: whoever asks for the future meanwhile looks afterwards.
+        # First the flag, then the future: `ended` makes the future, then reads the flag.
         self._is_over = True
         if self._ended is not None:
             self._ended._settle(None, None)
@@ -412,7 +415,7 @@ class Part(msgspec.Struct, eq=False):
     def _given_back(self) -> dict[Any, Any]:
         """The whole gradients that the other framework has made of the context's and this pass's.
 
-        Whoever runs and whoever settles may both ask.
+        The thread that runs the part and the one that settles it may both call this.
         """
         found: dict[Any, Any] = {}
         while self._lent:
@@ -421,7 +424,7 @@ class Part(msgspec.Struct, eq=False):
         return found
 
     def _take_back(self) -> None:
-        """Leaves every retained gradient as it was; whoever runs and whoever settles may both."""
+        """Puts every retained gradient back as it was; may be called by both, as `_given_back`."""
         self._given_back()
         while self._kept:
             with suppress(IndexError):

@@ -27,7 +27,7 @@ from telegrad.rpc.worker import Worker
 __all__ = ["Question", "Questions"]
 
 WORKING: Final = "autograd.working"
-_AGES: Final = 30 * 24 * 3600.0
+_AGES: Final = 30 * 24 * 3600.0  # Seconds; it stands for no deadline.
 # Seconds that the first of several answers is waited for alone. A hand-over from the thread that
 # reads costs some 100 µs: little beside this, much beside an answer that comes at once.
 _MOMENT: Final = 0.02
@@ -132,7 +132,7 @@ class Questions:
                     for question in asked:
                         question._check_worked_on(self.patience)
         finally:
-            # One that is open for long would gather those of each time that it is waited for.
+            # Or a question that stays open would gather one callback for each wait.
             for question in asked:
                 question.answer._forget_callback(tell)
 

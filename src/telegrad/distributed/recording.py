@@ -59,8 +59,8 @@ class Recorder:
         served = SERVED.get()
         is_recording = MODE.get().recording
         if not foreign.known:
-            # The modes of a framework hold for this call, and not for what is served meanwhile,
-            # though no value of it was met.
+            # A framework that the program has imported is loaded before a value of it is met: its
+            # modes, such as no_grad, hold for this call, and not for what is served meanwhile.
             kinds.load_imported()
         if is_recording and foreign.known:
             is_recording = foreign.is_recording(values)
@@ -96,8 +96,8 @@ class Recorder:
         if context_id == NO_GRAD:
             _make_constant(values)
         elif extra is not None:
-            # Where it was released meanwhile, the values are there all the same, and whoever
-            # differentiates them is told; as constants they would lack a gradient unseen.
+            # If it was released meanwhile, the values get a history that raises when a pass meets
+            # it. As constants they would silently lack a gradient.
             context = self.contexts.find(context_id) or self.contexts.ended(context_id)
             message_id, slots, path = extra
             self._take(context, frm.name, message_id, values, slots, tuple(path), duals)
@@ -107,7 +107,7 @@ class Recorder:
             context = self.contexts.find(call_extra[0])
             if context is not None:
                 # Nobody has its result, so no gradient is expected for it. If its handler kept what
-                # came all the same, and a pass gets there, it is told.
+                # came, and a pass gets there, the pass fails with what `failed` says.
                 context.failed[call_extra[1]] = type(error).__name__
                 context.sends.pop(call_extra[1], None)
 
@@ -120,8 +120,8 @@ class Recorder:
             self._arrive(frm, extra, values)
             request = current_request.get()
             if request is not None and request.endpoint is not None and request.endpoint.closed:
-                # Whoever made the call may have been lost before it opened anything here, so that
-                # nothing would ever close it.
+                # The caller was lost before what the call opened here was known: that loss closes
+                # none of it. So those who opened the levels and the context are asked.
                 self.levels.doubt()
                 if extra is not None and extra[0] not in (NO_CONTEXT, NO_GRAD):
                     self.autograd.leases.doubt(extra[0])
@@ -130,7 +130,7 @@ class Recorder:
     def _arrive(self, frm: WorkerInfo, extra: Any, values: list[Any]) -> None:
         """Makes the caller's context, levels and passes current for the handler.
 
-        That has contextvars of its own, which go with it: nothing is to be taken back.
+        The handler runs in contextvars of its own, so nothing has to be reset.
         """
         if extra is None:
             self._arrive_duals(values)
@@ -145,7 +145,8 @@ class Recorder:
         if context_id in (NO_CONTEXT, NO_GRAD):
             return
         if maker_of(context_id) == self.worker.id:
-            # One that this worker does not have is of an earlier life, and nobody would release it.
+            # A context of this worker is never made here: it is live, released, or of an earlier
+            # incarnation, and nobody would release it again.
             context = self.contexts.get(context_id)
             context.meet(frm)
         else:
@@ -171,7 +172,7 @@ class Recorder:
 
     def backward_from(self, reference: RRef, context_id: int, retain_graph: bool) -> None:
         """Runs a pass from the value of a reference; see ``RRef.backward``."""
-        # Above this module: what users call is made of what is here.
+        # Imported here, since that module is built on this one.
         from telegrad.distributed.autograd import _backward_here
 
         args = (reference, context_id, retain_graph)
@@ -216,8 +217,8 @@ class Recorder:
         edges, slots, duals, parameters = _recorded(given)
         message_id = self._send_node(context, to, edges, path) if slots else 0
         for i in parameters:
-            # Where it arrives, a Tensor becomes what the message says; a Parameter would stay one,
-            # and is none there.
+            # It travels as a Tensor: where it arrives it is an output of the recv node, and no
+            # Parameter.
             if isinstance(values[i], Tensor):
                 values[i] = wrap(values[i].array)
         for i, dual in duals.items():

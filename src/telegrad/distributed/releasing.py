@@ -22,6 +22,7 @@ __all__ = ["Leases"]
 RELEASE: Final = "autograd.release"
 HELD: Final = "autograd.held"
 _Released = tuple[int, list[str]]
+"""A notice: the context, and the workers that hear of its end from the home."""
 RELEASED: Final = (
     "was under way when the context was released; leave the `with context()` block after the "
     "backward pass (or its home, the worker that opened it, was lost)"

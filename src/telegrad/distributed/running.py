@@ -17,7 +17,7 @@ __all__ = ["Runner"]
 
 MODES = ("smart", "fast")
 PASS_NAME = "telegrad::distributed::autograd::backward"
-"""Under which every pass is recorded, with its context id."""
+"""What a profile calls a pass; its span has the context's id as well."""
 _DEEPEST: Final = 200
 """How many passes may run one for the other. In one process Python's stack ends sooner; over
 workers each may have one of its own, and there would be no end but a call's timeout."""
@@ -79,8 +79,8 @@ class Runner:
     def _next_path(self, context: Context) -> Path:
         """The place in the program of a pass that starts now.
 
-        No other pass has it, wherever that starts, and no path begins with it: a place is one's own
-        and a pass is no call, so nothing is numbered below it.
+        No other pass has it, since each place gives each ordinal once. No other path begins with
+        it, since a pass is no call, and nothing is numbered below it.
         """
         place = CURRENT.get()
         if place is not None and place.context is context:

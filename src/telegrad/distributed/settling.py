@@ -31,7 +31,7 @@ __all__ = ["Settling"]
 
 SETTLE: Final = "autograd.settle"
 UNSETTLED: Final = "autograd.unsettled"
-# What they say. An id of another type would be in the way whenever a worker is lost.
+# What the two notices carry; checked, since an id of another type would make `_on_lost` fail.
 _Settled = tuple[int, int, bool, list[str]]
 _Unsettled = tuple[int, int]
 
@@ -157,7 +157,7 @@ class Settling:
                 root = maker_of(pass_id)
                 if not self._is_home(context):
                     if root != self._worker.id:
-                        # Word of the end may have been to come through who is lost.
+                        # The notice of its end may have been lost with that worker.
                         self._start(self._ask_home, context, pass_id)
                 elif root == who.id:
                     self._give_up(context, pass_id)
@@ -176,7 +176,7 @@ class Settling:
         context = self._recorder.contexts.find(context_id)
         succeeded: bool | None = False
         if context is not None:
-            # Both before it is asked for: an end that comes later is told to those who are known.
+            # Both before `settled` is read: an end that comes later is told to those known.
             context.meet(request.frm)
             context.doubted[pass_id] = None
             is_here = pass_id in context.passes

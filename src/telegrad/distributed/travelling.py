@@ -25,7 +25,7 @@ from telegrad.tensors.levels import Tangents
 
 __all__ = ["CarriedDual", "flatten", "held", "rebuilt", "register"]
 
-# What a tensor's node was where it left.
+# The history of a tensor where it left.
 _CONSTANT: Final = 0
 _LEAF: Final = 1
 _COMPUTED: Final = 2
@@ -36,7 +36,7 @@ class CarriedDual:
 
     __slots__ = ("arrays", "came", "facts", "history")
 
-    def __init__(self, arrays: list[Any], facts: list[Any], history: int) -> None:
+    def __init__(self, arrays: list[Any], facts: list[Any], history: int = _CONSTANT) -> None:
         self.arrays = arrays
         self.facts = facts
         self.history = history
@@ -92,7 +92,7 @@ def flatten(tensor: Tensor) -> Sequence[Tensor]:
 
 
 def held(tensor: Tensor) -> Tensor:
-    """A dual tensor whose tangents stay, whatever closes: for reading alone."""
+    """A copy of a dual tensor that keeps its tangents when levels close; only for reading."""
     copy = wrap(tensor.array, tensor if tensor.node is LEAF else tensor.node)
     # In one step: another thread may close a level meanwhile.
     tangents = dict(tensor.tangents or {})

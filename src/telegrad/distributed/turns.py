@@ -64,10 +64,10 @@ class Turns(msgspec.Struct, eq=False):
             try:
                 following = self._waiting.popleft()
             except IndexError:
-                # It gave up. Who came meanwhile found the turn taken: look again.
+                # The one that waited gave up. Others may have found the turn taken: look again.
                 self._turn.release()
                 continue
             if following._settle(None, None):
                 return
-            # It is being told that all has ended.
+            # `end` was first: that one gets the error.
             self._turn.release()
