@@ -1,8 +1,8 @@
 """Whether a link may read a request on: the budget of its worker, and the patience to wait for it.
 
 The thread that reads the link waits here, so nothing more of that peer is read meanwhile, and its
-own sends wait once the socket is full. Half the time after which a silent peer is lost: a peer
-whose frames are held up is not taken for one.
+own sends wait once the socket is full. It waits for half the time after which a silent peer is
+lost, so that a peer whose frames are held up here is not taken for a lost one.
 """
 
 import threading
@@ -26,7 +26,7 @@ class Room:
     def tell(self) -> None:
         """Let those who wait look again.
 
-        Whoever is not counted yet has not looked yet, and will find what was released before.
+        A thread that is not counted yet has not looked yet, and will find what was released.
         """
         if self.waiting:
             with self.changed:

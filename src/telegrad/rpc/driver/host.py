@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["SocketHost"]
 
 _log = logging.getLogger("telegrad.rpc")
-# Two workers for a processor: with more, one that has something to do waits for all that look.
+# With more than two workers a processor, one that has work waits for those that spin.
 _MOST_AWAKE: Final = 2 * (os.cpu_count() or 1)
+# This process has no memory, or no descriptor, left.
 _LACKING: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
@@ -60,7 +61,7 @@ class SocketHost:
         self._ended: list[Link] = []
         self._sleepers: dict[_thread.LockType, None] = {}
         self._closed = False
-        # How many workers were known when it was last found out whether they are too many.
+        # How many workers were known when `_is_crowded` was last found out.
         self._counted = 0
         self._is_crowded = False
         self._pool = Pool(identity.name)
@@ -104,7 +105,7 @@ class SocketHost:
         except AuthenticationFailed as error:
             if self.now() < end:
                 raise
-            # It accepted, for the kernel does that, but never spoke: stopped, or too busy.
+            # The kernel accepted for it, but it never spoke: it is stopped, or too busy.
             raise WorkerLost(
                 f"worker {peer.name!r} was lost: it did not answer at {address} for {timeout:.1f} s"
             ) from error
@@ -179,7 +180,7 @@ class SocketHost:
 
     def link_failed(self, link: Link, error: BaseException) -> None:
         """A link broke, or its peer broke the protocol."""
-        # What this process lacks, the peer can't know: it sees the connection end.
+        # Logged: of what this process lacks, the peer only sees that the connection ends.
         own = isinstance(error, OSError) and error.errno in _LACKING
         if (own or isinstance(error, PeerError)) and not link.closed:
             _log.warning("closed the connection to %s: %s", link.connection, error)

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Link", "serving"]
 
+# How many nested calls run within each other on one thread; the next gets another thread.
 _DEEPEST_STACK: Final = 12
 # Seconds after which a request counts as slow. After two in a row (one may just have been put
 # off by the scheduler) the next gets a thread of its own.
@@ -57,8 +58,8 @@ _SLOW_IN_A_ROW: Final = 2
 _INTERRUPTS: Final = (KeyboardInterrupt, SystemExit)
 
 
-def _follow() -> None:
-    """Another thread leads: what stands for this where a task might, and is never called."""
+def _led_by_another() -> None:
+    """Returned in place of a task where another thread leads; never called."""
 
 
 class _Waiting:
@@ -91,22 +92,30 @@ class Link(Outlet):
         super().__init__(host, connection, peer)
         self.served = served
         self.watched = False
+        """Whether the monitor starts a reader when something comes."""
         self.unattended = False
+        """Whether an answer is expected that no thread waits for: the monitor looks in a while."""
+        # Whether somebody has to be told of an answer at once: see `attend`.
         self._is_prompt = False
         self._admission = Admission(host.room, peer.name)
         self._reader = FrameReader(
             connection, Spinning(host.options.spin, host.is_crowded), self.sharing, self._admission
         )
         # A frame that was read and not received, because a signal's handler interrupted that:
-        # whoever leads next goes on with it. Not of a served link: no main thread reads those.
+        # whoever leads next goes on with it. Never on a served link: those are not read by the main
+        # thread, the only one that handles signals.
         self._unread: Frame | None = None
         self._lead = _thread.allocate_lock()
         # The thread that leads, where it reads for itself, and whether it is at a whole frame.
         self._leader = 0
         self._is_receiving = False
+        # Decides who was first, about `_serving`, `_attending` and `_waiting`.
         self._mutex = _thread.allocate_lock()
+        # The token of the request that runs on the leading thread, None if none does.
         self._serving: object = None
+        # How many requests in a row were slow.
         self._slow = 0
+        # Whether a thread of the pool is on its way to read.
         self._attending = False
         self._waiting: dict[int, _Waiting] = {}
         self._followers: collections.deque[_thread.LockType] = collections.deque()
@@ -122,7 +131,7 @@ class Link(Outlet):
             if task is None:
                 return
             leads = False
-            if task is not _follow:
+            if task is not _led_by_another:
                 self._run_nested(task)
             elif self._leader == _thread.get_ident():
                 self._read_within(future, deadline)
@@ -140,14 +149,14 @@ class Link(Outlet):
     ) -> Callable[[], object] | None:
         """Read until the future is settled, the time is over, or there is work for this thread.
 
-        `leads`: the lead is this thread's already. Returns `_follow` if it is another's.
+        `leads`: the lead is this thread's already. Returns `_led_by_another` if it is another's.
         """
         receive, reader = self._host.worker.receive, self._reader
         try:
             if not leads:
                 leads = self._lead.acquire(False)
                 if not leads:
-                    return _follow
+                    return _led_by_another
             reader.is_torn = False
             self._leader = _thread.get_ident()
             if self.watched:
@@ -179,8 +188,8 @@ class Link(Outlet):
             return None
         except _INTERRUPTS:
             if not leads or reader.is_torn:
-                # It came just when the lead was claimed, or something was taken from the stream:
-                # whether that was done nobody knows. Better an end that is told than none.
+                # It came while the lead was being claimed, or bytes taken from the stream, and
+                # nobody knows whether that was done: the link ends, which is told to all.
                 self._host.link_failed(self, ConnectionAbortedError("reading was interrupted"))
             raise
         finally:
@@ -231,11 +240,11 @@ class Link(Outlet):
             self._host.link_failed(self, error)
         except _INTERRUPTS:
             if self._reader.is_torn:
-                # Here, since a finalizer keeps it from who reads further out.
+                # Here, since Python drops what a finalizer raises: the outer read never sees it.
                 self._host.link_failed(self, ConnectionAbortedError("reading was interrupted"))
             raise
         finally:
-            # So it was, and so it is for who reads further out.
+            # As it was: the outer read is still receiving its frame.
             self._is_receiving = True
 
     def _take_unread(self) -> Frame | None:

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["Monitor"]
 
 _log = logging.getLogger("telegrad.rpc")
-_TICK: Final = 0.002
-# Each tick that finds nothing doubles the time to the next, so many times; then it dozes.
+_TICK: Final = 0.002  # Seconds.
+# Each tick that finds nothing doubles the time to the next, this many times at most.
 _DOUBLINGS: Final = 3
+# After this many ticks in a row that find nothing, it dozes.
 _IDLE_TICKS: Final = 6
-_LONGEST: Final = 2.0
+_LONGEST: Final = 2.0  # Seconds that it sleeps at most, dozing or not.
 # Seconds for which an answer is left to whoever will wait for it, most likely at once.
 _LEFT_ALONE: Final = 0.01
 _EPOLL: Final = hasattr(select, "epoll")
@@ -46,12 +47,15 @@ class Monitor:
         # So what is gone through under it is a copy.
         self._lock = threading.RLock()
         self._links: dict[int, Link] = {}
+        # The requests that ran at the last tick, and since when links are unattended.
         self._running: dict[Link, object] = {}
         self._unattended: dict[Link, float] = {}
+        # How many ticks in a row have found nothing.
         self._idle = 0
         self._closed = False
         self.dozes = False
         self.wakes_at = 0.0
+        """When it looks around next, if nobody rouses it before."""
         self._timers_at = 0.0
         self._waker, self._wakes = socket.socketpair()
         self._wakes.setblocking(False)
@@ -207,7 +211,7 @@ class Monitor:
                 return
             if not link.watched:
                 if not hung_up:
-                    # Since then somebody has begun to read, and finds it.
+                    # Another thread has begun to read meanwhile, and finds what came.
                     return
                 # Say so once; whoever reads the link finds out by reading.
                 self._forget(fd)
@@ -235,7 +239,7 @@ class Monitor:
             busy = True
             running[link] = token
             if self._running.get(link) is token:
-                # It has run for at least one tick: whoever waits shall not wait for it.
+                # It has run for at least one tick: another thread reads what waits behind it.
                 link.yield_lead(token)
         self._running = running
         self._unattended = unattended

@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Outlet"]
 
+# Bytes; a header up to this size goes out in one piece with its prefix.
 _SMALL_HEADER: Final = 32 << 10
-# Seconds after which who waits for another to write looks whether the path has ended.
+# Seconds after which a thread that waits for its turn looks whether the path has ended.
 _LONGEST_TURN: Final = 1.0
 
 
 class Outlet(Endpoint):
-    """What link.py adds reading to."""
+    """The writing half of a link; `Link` adds reading."""
 
     may_block = True
 
@@ -46,7 +47,7 @@ class Outlet(Endpoint):
         self.sharing = Sharing(connection, host.segment_pool, host.segment_map)
         self._host = host
         self._write = _thread.allocate_lock()
-        # The thread that has it, unless it is one that sends the rest of a frame.
+        # The thread that holds it; 0 for none, or for one that sends the rest of a frame.
         self._writer = 0
         self._small = min(_SMALL_HEADER, connection.limits.header_bytes)
         # How many frames had come when the peer was last asked for a sign of life.
@@ -97,11 +98,12 @@ class Outlet(Endpoint):
             raise
         except BaseException:
             if is_ours is False:
-                # It came while somebody else wrote.
+                # The interrupt came while another thread had the lock: nothing of ours went.
                 raise
             # Ctrl-C, most likely, or no memory for the rest. Nobody knows how much went: whatever
-            # followed would be taken for the rest, or a descriptor for that of another segment.
-            # (Nor, if it came just when the lock was asked for, whose that is: then it stays.)
+            # followed would be taken for the rest, or a descriptor for that of another segment. So
+            # the path ends. (If it came while the lock was being taken, nobody knows who has that:
+            # it is not released.)
             self.closed = True
             if is_ours:
                 self._writer = 0
@@ -139,8 +141,8 @@ class Outlet(Endpoint):
         if placed:
             flags |= PLACED
             if type(buffers) is list and nbytes > TURNS_UP_TO:
-                # They are copied. What only they kept is free again before the frame is there, so
-                # that one segment is enough for many calls in a row.
+                # They have been copied. What they alone kept alive, such as a segment that came,
+                # is free before the frame arrives: one segment is enough for many calls in a row.
                 buffers.clear()
         try:
             return pack(kind, flags, ident, parent, header, content), placed

@@ -20,6 +20,8 @@ _log = logging.getLogger("telegrad.rpc")
 
 
 class _Seat:
+    """A thread of the pool, its next task, and the lock it rests on: released to wake it."""
+
     __slots__ = ("bell", "task", "thread")
 
     def __init__(self) -> None:
@@ -80,7 +82,7 @@ class Pool:
         """Try again to find threads for the tasks that still wait for one."""
         with self._lock:
             if self._closed:
-                # They are for those that still run.
+                # Those that still run take them.
                 return
             late, self._late = self._late, collections.deque()
         for task in late:

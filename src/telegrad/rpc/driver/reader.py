@@ -44,9 +44,9 @@ from telegrad.rpc.wire.frames import (
 
 __all__ = ["FrameReader"]
 
-_ROOM: Final = 128 << 10
+_ROOM: Final = 128 << 10  # Bytes of the buffer into which small frames are received.
 _PREFIX_BYTES: Final = PREFIX.size
-_BODY_BYTES_IN_ROOM: Final = 32 << 10
+_BODY_BYTES_IN_ROOM: Final = 32 << 10  # A frame with a larger body gets memory of its own.
 
 Fields = tuple[int, int, int, int, int, int, int]
 
@@ -76,8 +76,8 @@ class FrameReader:
         self._end = 0
         # How many pieces of large frames have come: a frame may take longer than a peer's silence.
         self.pieces = 0
-        # Whether something was taken from the stream that is neither kept here nor in the hands of
-        # who reads; who has it says so. An interrupt that comes then has lost it.
+        # Whether bytes were taken from the stream that are neither kept here nor in the hands of
+        # the caller, who sets this to False when it has the frame: an interrupt would lose them.
         self.is_torn = False
         # How to go on with a frame that is under way: it is large, waits for room or is skipped.
         self._go_on: Callable[[float | None], Frame | None] | None = None
@@ -179,7 +179,10 @@ class FrameReader:
         return self._fetch(frame, deadline) if flags & PLACED else frame
 
     def _take(self) -> int:
-        """A request leaves: until now its room was given back by the end of the link."""
+        """Return what to release when the request that was read has been served.
+
+        Before this, the end of the link would release it.
+        """
         return 0 if self._admission is None else self._admission.take()
 
     def _do_without_memory(self, fields: Fields, deadline: float | None) -> Frame | None:

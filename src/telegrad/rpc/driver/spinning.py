@@ -10,10 +10,11 @@ from telegrad.rpc.transport.connection import Connection
 
 __all__ = ["Spinning"]
 
+# A wait of more seconds than this is long; where so many were, there is no spinning.
 _LONG_WAIT: Final = 300e-6
 _MOST_LONG: Final = 4
-# Seconds after which a processor that was given up was somebody else's meanwhile, and how often
-# that may happen in one wait.
+# Giving up the processor took more seconds than this: another thread had it. Where that happens so
+# often in one wait, the next so many waits don't spin.
 _TAKEN: Final = 5e-6
 _MOST_TAKEN: Final = 3
 _REST: Final = 16
@@ -35,8 +36,8 @@ class Spinning:
     _is_taken = False
     """Whether a thread of this process spins.
 
-    No lock: an interrupt just when that had been taken would leave it so for ever. Python changes
-    threads, as it looks for signals, only where something is called; and two that spin do no harm.
+    No lock: an interrupt just after it was taken would leave it taken for ever. Python looks for
+    signals, and changes threads, only where something is called; and two that spin do no harm.
     """
 
     def __init__(self, seconds: float, is_crowded: Callable[[], bool] = lambda: False) -> None:
@@ -77,8 +78,9 @@ class Spinning:
                         # TLS: not yet a whole record.
                         continue
                 if now - before > _TAKEN:
-                    # Not by the peer: its answer would be here. (Two that share a processor and
-                    # slept would be left there together; two that want it are soon apart.)
+                    # Another thread had the processor, and it was not the peer's: its answer would
+                    # be here. (Where the peer shares this processor, spinning is right: the system
+                    # moves two busy threads apart, but leaves two that sleep where they are.)
                     taken += 1
                     if taken == _MOST_TAKEN:
                         self._rest = _REST
