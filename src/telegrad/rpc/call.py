@@ -71,7 +71,7 @@ class Call(Future[Any]):
     def done(self) -> bool:
         """Say whether the answer is there."""
         if not self._done:
-            # Who asks and does not wait wants it to be read all the same.
+            # Perhaps nobody waits for the answer, so it has to be read for this one.
             self.endpoint.attend()
         return self._done
 
@@ -80,7 +80,7 @@ class Call(Future[Any]):
         if timeout is not None:
             timeout = seconds(timeout)
         if not self._done and self.worker.observer is None:
-            # The hot path: a call follows from nothing but its answer, which the host waits for.
+            # The hot path. A call has no `_source`, so there is no chain of futures to wait for.
             self.worker.host.wait(self, timeout)
             if not self._done and timeout is not None:
                 raise not_settled(timeout)
@@ -113,5 +113,5 @@ class Call(Future[Any]):
         # Not here: this thread reads for others, and a callback may wait for what it would read.
         run = partial(super()._run_all, callbacks)
         if not self.worker.host.start(run):
-            # All has ended, the reading too.
+            # The worker has shut down: this thread reads for nobody any more.
             run()

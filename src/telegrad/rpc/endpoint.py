@@ -41,9 +41,9 @@ class Endpoint(abc.ABC):
         self.frames = 0
         self.ticked_frames = -1
         self.closed = False
-        # Of the paths that whoever opened it has opened to the other, which this is; 0: not known.
+        # Its ordinal among the paths that its opener has opened to the other side; 0: not known.
         self.place = 0
-        # Whether the peer has opened it and said nothing yet, so that nothing was counted on it.
+        # Whether the peer has opened it and not sent its HELLO: nothing was counted on it yet.
         self.is_new = False
         # Requests that are being served, and those of them that the peer gave up.
         self.serving: set[int] = set()

@@ -28,8 +28,8 @@ __all__ = [
     "shutdown",
 ]
 
-# What a call gives is what its function returns or, if that is marked async_execution, the value of
-# the Future that it returns. Arguments are not checked: they stand in a tuple.
+# The overloads: a call gives what its function returns or, if that is marked async_execution, the
+# value of the Future that it returns. Type checkers don't see the arguments: they are in a tuple.
 T = TypeVar("T")
 _HOW_TO_START: Final = (
     "start the script once for each worker, as `telegrad run --workers 2 script.py` does, or use "

@@ -33,8 +33,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 _log = logging.getLogger("telegrad.rpc")
 # One lock for all futures: it is held for a few assignments. Nothing is made and nothing dropped
-# under it, so the collector does not run here in the midst of them. A signal's handler, or a
-# finalizer of later Pythons, may come after any of them and use futures: it finds its own lock.
+# under it, so the collector does not run in the midst of them. It is reentrant: a signal's handler,
+# or a finalizer of later Pythons, may run after any of them, on this thread, and use futures.
 _lock = threading.RLock()
 
 
@@ -195,7 +195,7 @@ class Future(Generic[T]):
                 return True
             sleepers, self._sleepers = self._sleepers, None
             callbacks, self._callbacks = self._callbacks, None
-            # Not dropped before this returns: with its callbacks, objects of the user's may go.
+            # Kept until this returns, without the lock: its end may run finalizers of the user's.
             source, self._source = self._source, None  # noqa: F841
         if sleepers:
             for sleeper in sleepers:
@@ -298,7 +298,8 @@ def _going_on(callback: "Callable[[Future[Any]], Any]") -> "Callable[[Future[Any
     context = contextvars.copy_context()
     request = current_request.get()
     if request is not None and request.can_nest:
-        # On a stack of its own: what it calls must not queue at the one that waits for the request.
+        # It runs on another stack: what it calls must not be handed to the one that waits for the
+        # request.
         context.run(current_request.set, Request(request.worker, None, 0, False))
     return lambda done: context.run(callback, done)
 

@@ -69,7 +69,7 @@ class Incoming:
         self._worker = worker
         self._services: dict[str, Service] = {}
         self.served = 0
-        """Grows with each call that comes; threads may count some together, but never none."""
+        """Grows when calls come; not exact: threads that count at once may add one together."""
 
     def register(self, service: Service) -> None:
         """Serve messages of that name."""
@@ -304,7 +304,7 @@ class Incoming:
             if is_async_execution(function):
                 _check_future(result).add_done_callback(partial(_copy_outcome, value))
             else:
-                # It may have been given up: who asked for it is late with saying so.
+                # Not `set_result`: the value may have been given up meanwhile, and so be settled.
                 value._settle(result, None)
         except BaseException as error:
             value._settle(None, as_exception(error))
@@ -348,7 +348,7 @@ class Incoming:
         def answer(done: Future[Any]) -> None:
             failure = done.exception()
             if failure is not None:
-                # Not raised: a value's error is kept, and would keep the frames of this thread.
+                # Not raised here: the future keeps its error, and that would keep this frame.
                 self.answer_failure(endpoint, number, failure)
                 return
             try:
@@ -367,7 +367,7 @@ class Incoming:
     def answer_failure(self, endpoint: Endpoint, number: int, error: BaseException) -> None:
         """Answer a call or a service's message with an exception."""
         worker = self._worker
-        # Of an answer that was sealed and could not be sent.
+        # The references in an answer that was sealed and could not be sent.
         worker.references.unanswered(endpoint, number)
         if not endpoint.is_wanted(number):
             return

@@ -19,7 +19,10 @@ class Observer(Protocol):
         """A call or a service's message is about to leave: `size` bytes."""
 
     def answered(self, call: "Call", size: int) -> None:
-        """Its answer came; or none will, which may be said more than once, and of one not sent."""
+        """Its answer came, or none will.
+
+        That none will may be told more than once, and of a call that was never sent.
+        """
 
     def handling(
         self, frm: str, number: int | None, what: Any, size: int

@@ -78,7 +78,7 @@ class Outgoing:
         peer = worker.find(to)
         deadline = self.deadline(timeout)
         if waits and timeout is not None and peer.info.name == worker.name:
-            # On this thread it could not be given up.
+            # To oneself it would run on this thread, and could not be given up at its timeout.
             waits = False
         endpoint: Endpoint | None = None
         parent = creates
@@ -120,7 +120,8 @@ class Outgoing:
             self._begin(call, CALL, flags, parent, header, buffers)
         except BaseException as error:
             worker.references.undelivered(call)
-            # Told, not settled: nobody has the call, and the frames of its error lead back to it.
+            # The interceptor is told, but the call not settled: nobody has it, and it would keep
+            # the error, whose traceback leads back to it.
             self._tell_failed(call, error)
             raise
         return call
@@ -166,7 +167,8 @@ class Outgoing:
         endpoint = call.endpoint
         deadline = call.deadline
         if endpoint.may_block:
-            # Until it is sent its sender keeps the deadline, who knows whether anything went.
+            # Until it is sent, not the timers but its sender, who alone knows whether anything
+            # went, fails it at the deadline.
             call.deadline = math.inf
         try:
             number = call.number = endpoint.calls.begin(call)
@@ -260,7 +262,7 @@ class Outgoing:
         if call is None:
             return
         try:
-            # Not before: were it neither open nor settled, whoever waits for it would for ever.
+            # Inside of the `try`: a call neither open nor settled would be waited for for ever.
             if endpoint.calls.finish(frame.ident) is None:
                 return
             if frame.flags & UNOPENED:

@@ -46,7 +46,7 @@ __all__ = ["References", "forget_frames"]
 _SERVICE: Final = "telegrad.references"
 _CANCEL: Final = "cancel"
 _FATE: Final = "fate"
-# Of the messages about references in one of the worker's: a bound on its size.
+# How many messages about references go in one notice: this bounds its size.
 _MOST_AT_ONCE: Final = 1000
 
 
@@ -62,7 +62,7 @@ class References:
         # Forks in calls that were given up, and in answers, by path and number.
         self._unresolved: dict[tuple[Endpoint, int], Call] = {}
         self._answered: dict[tuple[Endpoint, int], dict[int, None]] = {}
-        # The answers of those forks: a message about one must not look at all.
+        # By fork, the answer that it is in: so that a message about a fork need not search for it.
         self._answer_of: dict[int, tuple[Endpoint, int]] = {}
         self._released: collections.deque[tuple[int, int | None]] = collections.deque()
         self._flushing = False
@@ -235,7 +235,7 @@ class References:
                 case [int(), int(), str(), int(), int(), bool()]:
                     pass
                 case _:
-                    # In the table it would be in the way of all that is looked up there later.
+                    # Kept in the table, it would make later look-ups fail.
                     raise ProtocolViolation(
                         f"expected the fields of a reference, got {fields!r:.200}"
                     )
@@ -340,7 +340,7 @@ class References:
         except (ValueError, TypeError, KeyError) as error:
             raise ProtocolViolation(f"from {request.frm.name}: {error}") from error
         finally:
-            # Also of those before one that no worker sends: others are to hear of them.
+            # Also if a message was malformed: the effects of those before it are due.
             self._perform(effects)
         for rref, why in abandoned:
             self._give_up_awaited([rref], _never_made(rref, request.frm.name, why))
@@ -414,7 +414,7 @@ class References:
                 path.closed = True
             effects = self._table.peer_lost(name, error)
             given_up = self._table.give_up_awaited(self._asked_by(who.id))
-            # They go when the locks have been released.
+            # Dropped by `finish`, when the locks have been released.
             mine = [key for key in self._unresolved if key[0].peer.name == name]
             unresolved = [self._unresolved.pop(key) for key in mine]
             for key in [key for key in self._answered if key[0].peer.name == name]:

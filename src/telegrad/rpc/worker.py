@@ -48,7 +48,7 @@ from telegrad.rpc.wire.codec import Codec
 __all__ = ["Worker"]
 
 _log = logging.getLogger("telegrad.rpc")
-_LONGEST_DIAL: Final = 10.0
+_LONGEST_DIAL: Final = 10.0  # Seconds.
 _encode_hello = msgspec.msgpack.Encoder().encode
 _decode_hello = msgspec.msgpack.Decoder(tuple[int, str, int, int]).decode
 
@@ -175,7 +175,7 @@ class Worker:
             raise NotInitialized(
                 f"worker {self.name!r} has shut down: start it again with init_rpc"
             )
-        # What is no name is not among them.
+        # The usual case first: a name. Anything else is not a key of this table.
         return self.peers.by_name.get(to) or self.peers.find(to)  # type: ignore[arg-type]
 
     def add_peer(self, info: WorkerInfo, address: str) -> None:
@@ -227,7 +227,8 @@ class Worker:
                 peer.dialler = 0
                 turn.release()
             elif is_ours is None:
-                # Ctrl-C just when it was asked for: nobody knows whose it is. Better two that dial.
+                # Ctrl-C while it was being taken: nobody knows who has it. With another lock, two
+                # threads may dial at worst.
                 peer.dialling = threading.Lock()
         self.host.rouse(endpoint.next_tick)
         return endpoint
@@ -276,7 +277,8 @@ class Worker:
         with self.peers.lock:
             if endpoint.peer.incarnation != peer.info.incarnation:
                 self.peers.add(endpoint.peer, peer.address)
-            # One that has ended meanwhile is not entered: its loss was told as nobody's.
+            # One that has ended meanwhile is not entered: its loss has been dealt with, and no
+            # other will be told.
             if not (self.closed or endpoint.closed):
                 peer.outgoing = endpoint
                 peer.lost = None
@@ -339,7 +341,8 @@ class Worker:
         endpoint.place = place
         stale = peer.outgoing
         if endpoint.is_new and stale is not None and stale.place <= given_up:
-            # Its end may come late, or never; it was before this path was opened.
+            # The peer gave the old path up before it opened this one; its end may be seen late,
+            # or never.
             self.endpoint_lost(stale, ConnectionError("it opened a new connection"))
         endpoint.is_new = False
 

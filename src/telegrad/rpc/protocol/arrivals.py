@@ -10,6 +10,7 @@ from typing import Final
 
 __all__ = ["Arrivals"]
 
+# A number this far behind the newest, or up to twice as far, is taken for a late duplicate.
 _WINDOW: Final = 1 << 14
 
 

@@ -23,7 +23,7 @@ class Calls:
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        # By number; look at it, but leave changing it to the methods.
+        # By number; others only read it.
         self.open: dict[int, Call] = {}
 
     def __len__(self) -> int:

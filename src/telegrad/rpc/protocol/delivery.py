@@ -12,7 +12,7 @@ import msgspec
 
 __all__ = ["Outbox"]
 
-_FIRST_PAUSE: Final = 0.5
+_FIRST_PAUSE: Final = 0.5  # Seconds.
 _LONGEST_PAUSE: Final = 8.0
 
 
@@ -29,7 +29,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        # By number; for looking at.
+        # By number; others only read it.
         self.entries: dict[int, _Entry] = {}
 
     def __len__(self) -> int:

@@ -27,6 +27,7 @@ class Liveness:
 
     def __init__(self, now: float, lost_after: float) -> None:
         self.lost_after = lost_after
+        # Seconds between ticks: short enough that a quiet peer is pinged a few times.
         self.interval = lost_after / 5
         self._count = -1
         self.heard = now

@@ -275,7 +275,7 @@ class ReferenceTable:
                 kind == CONFIRM
             ):
                 if is_known and fork not in self.held:
-                    # It was given up when its owner was lost, and the word went all the same.
+                    # It was given up when its owner was lost, but the ADD had arrived.
                     return [Send(frm, (DELETE, rref, fork))]
                 return self.confirmed(fork, None if is_known else _gone())
             case (str() as kind, int() as rref, int() as fork) if kind == DELETE:

@@ -1,9 +1,10 @@
-"""A worker's ear: one thread that accepts, authenticates and hands over connections.
+"""Listening for other workers: one thread accepts, authenticates and hands over connections.
 
 All connections that have not yet proved the key share this thread, without waiting for any of
 them; a slow or silent stranger costs a descriptor until its deadline, and when too many of them
-are open the oldest goes, for a worker needs a millisecond. Invariant: whatever a stranger sends,
-its connection is closed, one line is logged with its address, and nothing else is disturbed.
+are open the oldest is dropped (a worker's handshake takes a millisecond). Invariant: whatever a
+stranger sends, its connection is closed, one line is logged with its address, and nothing else is
+disturbed.
 """
 
 import contextlib

@@ -101,7 +101,7 @@ class SecureConnection(Connection):
             try:
                 return self._socket.recv_into(buffer)
             except ssl.SSLEOFError:
-                # The peer vanished without a farewell; to the frames it is the end all the same.
+                # The peer ended without closing TLS; for frames it is the end of the stream.
                 return 0
 
     def _check_open(self) -> None:

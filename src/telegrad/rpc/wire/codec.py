@@ -29,6 +29,7 @@ __all__ = ["Codec", "Parcel", "Sealed", "refuse_by_place"]
 
 _FLAT, _FLAT_TUPLE, _PICKLE, _PLAIN = range(4)
 _ATOMS: Final = frozenset((type(None), bool, int, float, str, bytes))
+# Longer text and bytes are pickled, so that they travel as a buffer and not in the header.
 _LARGEST_FLAT_BYTES: Final = 4096
 
 
