@@ -17,8 +17,9 @@ from telegrad.tensors.tensor import Tensor, history_of, wrap
 
 __all__ = ["accumulate", "own"]
 
-# Threads that share leaves add to the same .grad: one lock for each of 64 groups of leaves.
-# Reentrant: what the collector frees meanwhile may run a pass itself.
+# Threads that share leaves add to the same .grad: one lock for each of 64 groups of leaves, which
+# are told apart by bits of their addresses; the lowest say little, since objects are aligned.
+# Reentrant: a finalizer that the collector runs meanwhile may run a pass itself.
 _LOCKS = tuple(threading.RLock() for _ in range(64))
 
 

@@ -183,6 +183,7 @@ def _save(
     result: Any,
     mode: Mode,
 ) -> None:
+    """Puts what the rules read into the slots of the node."""
     values: dict[str, Any] = dict(zip(row.inputs, tensors))
     plain_values: dict[str, Any] = dict(zip(row.inputs, arrays))
     if row.outputs:

@@ -91,7 +91,7 @@ def binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
             edges = (x if from_x is tensor.LEAF else from_x, y if from_y is tensor.LEAF else from_y)
             fits = _fits(a, b, out) if a.shape != b.shape else None
         kind = variants.get(mask) or lent.variant(row, mask, False)
-        saves = kind.saves
+        saves = kind.saves  # A bit each for x, y and the result.
         if saves == 2:
             node = kind(edges, next_key(), b)
         elif saves == 0:

@@ -25,7 +25,9 @@ from typing import Any, Final
 __all__ = ["LEVELS", "Depth", "Level", "Tangents"]
 
 Depth = tuple[int, int]
+"""A time of the clock below, and the number of the process."""
 
+# Of 40 bits: with the process id above it, the number of this process.
 _SALT: Final = int.from_bytes(os.urandom(5), "big")
 # Reentrant, as that of a level: what the collector frees meanwhile may use levels itself.
 _clock_lock = threading.RLock()

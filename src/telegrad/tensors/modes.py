@@ -40,10 +40,13 @@ class Mode(msgspec.Struct, frozen=True):
     anomaly: bool = False
     """Whether each node remembers the line that recorded it."""
     check_nan: bool = False
+    """Whether a backward pass that starts here ends at the first NaN; ``detect_anomaly``."""
 
 
 PLAIN = Mode()
+"""The default: everything is recorded."""
 QUIET = Mode(recording=False)
+"""Under ``no_grad``, with nothing else switched on."""
 MODE: ContextVar[Mode] = ContextVar("telegrad.mode", default=PLAIN)
 
 
