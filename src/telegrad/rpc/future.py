@@ -361,7 +361,8 @@ def _together(futures: list[Future[T]]) -> tuple[Future[list[Future[T]]], Quick]
 
 def not_settled(timeout: float | None) -> CallTimeout:
     """What a wait raises that ended before its future was settled."""
-    return CallTimeout(f"the future was not settled within {timeout:g} s")
+    within = "" if timeout is None else f" within {timeout:g} s"
+    return CallTimeout(f"the future was not settled{within}")
 
 
 def _not_callable(callback: Any) -> UsageError:
