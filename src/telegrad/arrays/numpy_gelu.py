@@ -24,6 +24,7 @@ from telegrad.arrays.scratch import scratch
 __all__ = ["gelu_with_slope"]
 
 _MANY = 2048
+"""How many float32 elements count as many; fewer are SciPy's."""
 _BLOCK = 1 << 16
 """Elements at a time: four arrays of this size stay in the cache."""
 

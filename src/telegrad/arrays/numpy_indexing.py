@@ -18,6 +18,7 @@ def index_add(x: Any, values: Any, *, index: Any) -> Any:
 
 
 _MANY = 512
+"""How many numbers to add make it worth to index all axes as one."""
 
 
 def _add_at(out: Any, index: Any, values: Any) -> None:

@@ -19,6 +19,7 @@ from telegrad.arrays.special import scipy_special
 __all__ = ["ndtr"]
 
 _MANY = 2048
+"""How many float32 elements count as many; fewer are SciPy's."""
 _BLOCK = 1 << 16
 """Elements at a time: four arrays of this size stay in the cache."""
 

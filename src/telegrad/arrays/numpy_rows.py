@@ -18,6 +18,7 @@ from telegrad.arrays.numpy_sums import total
 __all__ = ["add_to_rows", "column_sums", "row_dots", "row_sums"]
 
 _LONG = 4096
+"""Numbers of a row beyond which NumPy's own sum is taken."""
 _AT_LEAST = 8192
 """Numbers of a row worth making: with half as many nothing is gained."""
 

@@ -135,6 +135,7 @@ def _count(x: Any, axis: Any) -> int:
 
 
 _SMALL = 1 << 14
+"""Elements up to which a result is filled."""
 _LONG = 256
 """Numbers from which the digits that a running sum loses begin to show."""
 

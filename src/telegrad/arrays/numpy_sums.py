@@ -12,11 +12,11 @@ import numpy as np
 __all__ = ["total"]
 
 _MANY = 1 << 13
-"""Numbers below which it does not matter."""
+"""Numbers below which NumPy's own sum is taken."""
 _BLOCK = 32
 """Rows that are added one after the other: few roundings, and little to write down."""
 _LONG = 256
-"""Rows from which it does."""
+"""Rows from which on they are added in blocks."""
 _COARSE = (np.dtype("float32"), np.dtype("complex64"))
 
 
