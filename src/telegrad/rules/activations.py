@@ -41,6 +41,7 @@ GELU = of_slopes(
     forward=lambda xp, x: x * xp.ndtr(x),
 )
 
+# Of the approximation x (1 + tanh(_ROOT (x + _CUBE x³))) / 2.
 _ROOT = math.sqrt(2 / math.pi)
 _CUBE = 0.044715
 

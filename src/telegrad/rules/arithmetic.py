@@ -53,8 +53,8 @@ FLOOR_DIVIDE = Primitive("floor_divide", vjp=(ZERO, ZERO), jvp=(ZERO, ZERO), ele
 
 
 def _times(xp: Any, s: Any) -> Any:
-    """How often `y` was taken off `x`."""
-    # The standard has -0 for a number divided by an infinity of the other sign, but once it was.
+    """How often `y` was taken off `x`: ``floor(x / y)``."""
+    # By an infinite y that is 0, or -1 where the signs differ; the standard's has -0 there.
     beyond = xp.isinf(s.y) & xp.isfinite(s.x)
     return xp.where(beyond, xp.floor(xp.sign(s.x) * xp.sign(s.y) / 2), xp.floor_divide(s.x, s.y))
 
@@ -71,7 +71,8 @@ def _pow_by_base(xp: Any, v: Any, s: Any) -> Any:
     # Where the exponent is 0 the slope is 0, also at base 0, where 0 * 0**-1 would be NaN.
     flat = s.y == 0
     power = xp.pow(s.x, xp.where(flat, xp.ones_like(s.y), s.y - 1))
-    # Zero for this exponent only: what is differentiated again grows with it, by 1 / x.
+    # y x**(y - 1) is 0 at y = 0, but its derivative by y is 1 / x there: kept on Tensors, where
+    # it may be taken.
     at_flat = xp.zeros_like(power) if xp.is_numpy else _inverse(xp, s.x)
     return v * (s.y * xp.where(flat, at_flat, power))
 

@@ -25,7 +25,7 @@ def _put_back(xp: Any, g: Any, s: Any) -> Any:
 
 
 def _flat(xp: Any, g: Any, s: Any) -> Any:
-    """A choice does not move with what it was made of: the second derivative of a maximum."""
+    """Zeros: which element was chosen does not change with the numbers, but for ties."""
     return xp.zeros(s.which_shape, dtype=xp.dtype_of(g))
 
 
