@@ -41,7 +41,7 @@ _GAINS = {
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """By how much an activation should be made up for; `param` is the slope of a leaky relu."""
+    """The factor that keeps the variance through an activation; `param`: a leaky relu's slope."""
     if nonlinearity == "leaky_relu":
         slope = 0.01 if param is None else param
         return math.sqrt(2.0 / (1 + slope**2))

@@ -13,7 +13,7 @@ __all__ = ["Adam", "AdamW"]
 
 
 class Adam(Optimizer):
-    """Steps of about the same length for each number: averages of the gradient, by its size."""
+    """An average of the gradient, divided by the root of an average of its square."""
 
     marks: Mapping[str, Any] = {"decoupled_weight_decay": False}
     made_later = frozenset({"max_exp_avg_sq"})
@@ -67,7 +67,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with weights that shrink by themselves, not by their gradients."""
+    """Adam whose weight decay shrinks the weights directly, not by way of the gradients."""
 
     marks = {"decoupled_weight_decay": True}
 
