@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["CPU", "cooked", "is_transformed", "raw"]
+__all__ = ["CPU", "is_transformed", "raw", "tensor_over"]
 
 CPU = torch.device("cpu")
 is_transformed: Any = torch._C._functorch.is_functorch_wrapped_tensor
@@ -33,7 +33,7 @@ def raw(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
     return array
 
 
-def cooked(array: Any, dtype: torch.dtype, device: torch.device = CPU) -> torch.Tensor:
+def tensor_over(array: Any, dtype: torch.dtype, device: torch.device = CPU) -> torch.Tensor:
     """A tensor over the array's memory; a copy where that is read-only or must be another."""
     if type(array) is not np.ndarray:
         array = np.asarray(array).view(np.ndarray)

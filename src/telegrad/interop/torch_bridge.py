@@ -27,7 +27,7 @@ from telegrad.engine import GraphTask, keep_retained
 from telegrad.errors import DeviceError, DTypeError, GradientError, LevelError
 from telegrad.graph import Cotangent, next_key, reachable
 from telegrad.interop import torch_version
-from telegrad.interop.torch_arrays import CPU, cooked, is_transformed, raw
+from telegrad.interop.torch_arrays import CPU, is_transformed, raw, tensor_over
 from telegrad.interop.torch_levels import bind, make_dual, tangent_of
 from telegrad.interop.torch_modes import is_recording, run_ordinarily
 from telegrad.tensors import Tensor, history_of, wrap
@@ -106,12 +106,12 @@ class Entry(HookedStruct, eq=False):
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         if not isinstance(cotangent, Tensor):
-            made = cooked(cotangent, self.dtype, self.device)
+            made = tensor_over(cotangent, self.dtype, self.device)
             return (made if self.sparse_dim is None else made.to_sparse(self.sparse_dim),)
-        primal = cooked(cotangent.array, self.dtype, self.device)
+        primal = tensor_over(cotangent.array, self.dtype, self.device)
         if not cotangent.tangents:
             return (primal,)
-        tangent = cooked(_bound_tangent(cotangent).array, self.dtype, self.device)
+        tangent = tensor_over(_bound_tangent(cotangent).array, self.dtype, self.device)
         return (make_dual(primal, tangent),)
 
     def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
@@ -278,7 +278,7 @@ def to_torch(tensor: Any) -> Any:
             tensor.array = array = share(array)
         else:
             array = array.copy()
-    value = cooked(array, torch.from_numpy(np.empty(0, tensor.dtype)).dtype)
+    value = tensor_over(array, torch.from_numpy(np.empty(0, tensor.dtype)).dtype)
     node = history_of(tensor)
     behind = [each for each in reachable([node]) if isinstance(each, Entry)]
     return join(value, Crossing(node, [each for each in behind if each.tensor is not None], False))

@@ -8,11 +8,12 @@ its place is where a region begins and a whole cotangent comes by.
 Most often no two groups meet before the ends of the graph. Then what each group reaches is a
 region, and the walk has found it already; only else are there marks to compute.
 
-Invariant: regions have no circle. An edge leads to a node with the same marks or more. A way that
-leaves a region through another worker or telegrad's own graph and comes back would come back by
-another group, which every node of the region would have been reached by, the one that it left from
-too; and never by the same: what a pass begins with depends on nothing of it, and a message on
-nothing that was there before it.
+Invariant: regions have no cycle. An edge of PyTorch's leads to a node with the same marks or more.
+Suppose that a path leaves a region at a node n, goes through another worker or telegrad's own
+graph, and enters the region again by some group. All nodes of a region have the same marks, so that
+group reaches n as well: its cotangents would depend on those of n, and those of n on them. But the
+cotangents of roots depend on nothing, and those of a message on what was computed after it, never
+on what it reaches, which was there before.
 """
 
 from collections.abc import Collection, Iterable, Sequence

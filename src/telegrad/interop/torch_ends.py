@@ -140,9 +140,9 @@ class Leaf(End, eq=False):
 
 
 class WantedLeaf(Leaf, eq=False):
-    """One whose gradient was asked for; equal to any other that stands for the same tensor.
+    """A leaf whose gradient was asked for; equal to any other for the same tensor.
 
-    Others are equal to none: a pass looks them up often, and Python takes long to compare.
+    Plain leaves are compared by identity: a pass looks them up often, and ``__eq__`` is slow.
     """
 
     def __eq__(self, other: object) -> bool:

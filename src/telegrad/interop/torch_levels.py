@@ -3,8 +3,8 @@
 PyTorch has one level, and it is the process's. To telegrad's book of levels it is a Level like any
 other: it has an id on the wire, a shadow on every worker that one of its tangents reached, and
 closes there by a notice. A shadow that gets a tangent is *bound*: PyTorch's level is entered in its
-process, until the shadow closes. The end of a level that a user entered shows when PyTorch drops
-its tangents: it is given one to drop.
+process, until the shadow closes. PyTorch does not tell when a user leaves a level, but drops its
+tangents then: it is given one of ours, and we see that dropped.
 
 Invariant: tangents of two levels never mix. While one is bound, a tangent of another is refused.
 """

@@ -92,8 +92,8 @@ class Torch:
         return scope if is_ordinary() else ordinarily(scope)
 
     def at_once(self) -> int:
-        # Each has as many threads for its kernels as PyTorch is told to use. On a GPU they would
-        # only stand in line.
+        # Each piece has as many threads for its kernels as PyTorch is told to use. On a GPU
+        # pieces would only wait for each other.
         return 1 if _is_cuda_in_use() else usable_cores() // torch.get_num_threads()
 
     def detached(self, value: torch.Tensor) -> torch.Tensor:
@@ -147,7 +147,7 @@ _is_cuda_in_use: Any = torch.cuda.is_initialized
 _CARRIED: Final = frozenset((torch.float32, torch.float64))
 """The usual dtypes of gradients, which can travel."""
 _SOME_LEVEL: Final = Level()
-"""Under which stand-ins have tangents: only their order matters, and there is one level."""
+"""The level of all tangents of stand-ins: only the order of levels matters, and there is one."""
 
 
 def _beside(tangent: Tensor | None) -> dict[Any, Tensor] | None:

@@ -4,16 +4,16 @@ A region runs, once, as one call of PyTorch's engine from the edges into it to t
 so broadcasting, hooks inside, freeing and streams are PyTorch's own. What leads out of it goes to
 another region or to an end (``torch_ends.py``). ``torch_cut.py`` makes them.
 
-Note EXITS. PyTorch captures the sum of what reaches a node, also over a node that is captured
-itself, and applies the hooks of its tensor. Where a region alone leads to its ends that is what is
-wanted; where others do, too, but lead to ends alone, and the end is a leaf without hooks, as well.
-Else, where several regions lead to one node, the sum would count twice what goes over another
-region, or the hooks would be applied to parts. There the cotangent on each edge out of the region
-is taken where it leaves its own node, by a hook, which hands zeros on in its place; the capture
-only makes PyTorch go there. (The same where PyTorch would go on over a node outside to another exit
-of the region.) So a tensor's hooks, ``retain_grad`` among them, may be called with zeros besides,
-which change no sum; what they return for those is dropped. They are applied to the whole where its
-region begins, or at its end.
+Note EXITS. At each exit of a region PyTorch captures the sum of all that reaches that node in its
+pass, also what goes over another exit, and applies the hooks of its tensor to that sum. This is
+right where no other region leads to the exit; and also where others do, if the exit is a leaf
+without hooks and this region leads to ends alone. Else the sum would count twice what goes over
+another region, or the hooks would be applied to parts. There the cotangent on each edge out of the
+region is *taken* where it leaves its own node, by a hook, which hands zeros on in its place; the
+capture only makes PyTorch go there. (The same where PyTorch would go on over a node outside to
+another exit of the region.) So a tensor's hooks, ``retain_grad`` among them, may be called with
+zeros besides, which change no sum; what they return for those is dropped. They are applied to the
+whole where its region begins, or at its end.
 """
 
 from collections import Counter

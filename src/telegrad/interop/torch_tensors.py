@@ -90,12 +90,12 @@ def _built(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
         return made.requires_grad_() if facts else made
     kind, requires_grad, device, name, shape, *rest = facts
     if kind == _DENSE:
-        made = _cooked(parts[0], name, shape)
+        made = _tensor_over(parts[0], name, shape)
     else:
         size, is_coalesced = rest
         made = torch.sparse_coo_tensor(
             torch.from_numpy(parts[0]),
-            _cooked(parts[1], name, shape),
+            _tensor_over(parts[1], name, shape),
             size,
             device=CPU,
             is_coalesced=is_coalesced,
@@ -136,7 +136,7 @@ def _raw(dense: torch.Tensor) -> tuple[str | None, "np.ndarray[Any, Any]"]:
     return name, plain.contiguous().reshape(-1).view(torch.uint8).numpy()
 
 
-def _cooked(array: "np.ndarray[Any, Any]", name: str | None, shape: list[int]) -> torch.Tensor:
+def _tensor_over(array: "np.ndarray[Any, Any]", name: str | None, shape: list[int]) -> torch.Tensor:
     if name is None:
         return torch.from_numpy(array)
     dtype = getattr(torch, name, None)

@@ -7,8 +7,8 @@ leader does not leave before the others were answered. Who gives up says so to t
 open to, whether they have come or not: no call is served for ever, which would keep a worker from
 leaving.
 
-A meeting is known by the lives of those who take part and by a number, so that threads may hold
-several, and those of a worker's earlier life don't count.
+A meeting is known by the incarnations of those who take part and by a number, so that threads may
+hold several, and those of a worker's earlier incarnation don't count.
 """
 
 import threading
