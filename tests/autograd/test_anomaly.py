@@ -92,7 +92,7 @@ def test_set_detect_anomaly_works_at_once_and_as_a_context_manager():
     assert (x * 2.0).grad_fn.metadata is None
 
 
-def test_it_decorates():
+def test_it_decorates_a_function():
     @detect_anomaly()
     def record():
         return (tg.tensor(1.0, requires_grad=True) * 2.0).grad_fn.metadata

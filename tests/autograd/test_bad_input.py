@@ -30,52 +30,52 @@ def test_a_root_that_is_no_scalar_needs_a_gradient(x):
     check_unchanged(x, y)
 
 
-def test_a_gradient_of_wrong_shape(x):
+def test_a_gradient_of_wrong_shape_is_refused(x):
     y = x * x
     with pytest.raises(ShapeError, match=r"expected a gradient of shape \(2,\).*got \(3,\)"):
         y.backward(tg.ones(3))
     check_unchanged(x, y)
 
 
-def test_a_gradient_of_wrong_dtype(x):
+def test_a_gradient_of_wrong_dtype_is_refused(x):
     y = x * x
     with pytest.raises(DTypeError, match=r"float32.*got float64; convert it"):
         y.backward(tg.ones(2, dtype=tg.float64))
     check_unchanged(x, y)
 
 
-def test_a_gradient_that_is_no_tensor(x):
+def test_a_gradient_that_is_no_tensor_is_refused(x):
     y = x * x
     with pytest.raises(DTypeError, match=r"expected a Tensor or None as grad_tensors\[0\]"):
         y.backward([np.ones(2)])
     check_unchanged(x, y)
 
 
-def test_a_number_as_the_gradient(x):
+def test_a_number_as_the_gradient_is_refused(x):
     with pytest.raises(DTypeError, match=r"got float; write telegrad.tensor\(2.0\)"):
         (x * x).sum().backward(2.0)
 
 
-def test_too_many_gradients(x):
+def test_too_many_gradients_are_refused(x):
     y = x * x
     with pytest.raises(GradientError, match=r"one gradient for each of the 1 tensors.*got 2"):
         tg.autograd.backward([y], [tg.ones(2), tg.ones(2)])
     check_unchanged(x, y)
 
 
-def test_a_root_that_does_not_require_grad(x):
+def test_a_root_that_does_not_require_grad_is_refused(x):
     y = (x * x).sum()
     with pytest.raises(GradientError, match="computed under no_grad"):
         tg.autograd.backward([y, tg.tensor(1.0)])
     check_unchanged(x, y)
 
 
-def test_no_roots():
+def test_a_pass_without_roots_is_refused():
     with pytest.raises(GradientError, match="at least one tensor to differentiate"):
         tg.autograd.backward([])
 
 
-def test_roots_that_are_no_tensors(x):
+def test_roots_that_are_no_tensors_are_refused(x):
     y = (x * x).sum()
     with pytest.raises(DTypeError, match=r"expected a Tensor as tensors\[1\], got float"):
         tg.autograd.backward([y, 1.0])
@@ -84,7 +84,7 @@ def test_roots_that_are_no_tensors(x):
     check_unchanged(x, y)
 
 
-def test_a_second_pass_through_a_freed_graph(x):
+def test_a_second_pass_through_a_freed_graph_is_refused(x):
     other = tg.tensor([1.0, 1.0], requires_grad=True)
     freed = other * other
     freed.sum().backward()
@@ -97,14 +97,14 @@ def test_a_second_pass_through_a_freed_graph(x):
     check_unchanged(x, y)
 
 
-def test_an_unused_input(x):
+def test_an_unused_input_is_refused(x):
     y = (x * x).sum()
     with pytest.raises(GradientError, match="allow_unused=True"):
         tg.autograd.grad(y, [x, tg.tensor(1.0, requires_grad=True)])
     check_unchanged(x, y)
 
 
-def test_empty_inputs(x):
+def test_empty_inputs_are_refused(x):
     y = (x * x).sum()
     with pytest.raises(GradientError, match="at least one tensor in inputs"):
         y.backward(inputs=[])
@@ -113,7 +113,7 @@ def test_empty_inputs(x):
     check_unchanged(x, y)
 
 
-def test_an_input_that_does_not_require_grad(x):
+def test_an_input_that_does_not_require_grad_is_refused(x):
     y = (x * x).sum()
     with pytest.raises(GradientError, match="requires_grad_"):
         tg.autograd.grad(y, [tg.tensor(1.0)])
@@ -132,14 +132,14 @@ def test_integers_do_not_require_grad(dtype):
         tg.tensor([1, 0], dtype=dtype, requires_grad=True)
 
 
-def test_shapes_that_do_not_broadcast(x):
+def test_shapes_that_do_not_broadcast_are_refused(x):
     y = x * x
     with pytest.raises(ShapeError, match=r"broadcast together in multiply, got \(2,\) and \(3,\)"):
         y * tg.ones(3)
     check_unchanged(x, y)
 
 
-def test_an_in_place_change_of_a_leaf_outside_no_grad(x):
+def test_an_in_place_change_of_a_leaf_outside_no_grad_is_refused(x):
     y = x * x
 
     def add():
@@ -182,7 +182,7 @@ def test_a_computed_value_is_not_made_a_constant(x):
     check_unchanged(x, y)
 
 
-def test_a_gradient_on_another_backend():
+def test_a_gradient_on_another_backend_is_refused():
     strict = pytest.importorskip("array_api_strict")
     x = tg.tensor([1.0, 2.0], requires_grad=True)
     y = x * x

@@ -63,7 +63,7 @@ def test_detach_drops_history_and_tangents():
     agree(scenario)
 
 
-def test_complex_duals():
+def test_complex_duals_have_pytorchs_tangents():
     def scenario(lib):
         fw = lib.autograd.forward_ad
         z = constant(lib, [1.0 + 2.0j, 0.5 - 1.0j], "complex128")

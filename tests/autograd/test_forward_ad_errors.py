@@ -43,13 +43,13 @@ def no_level_is_left_open():
         (np.ones(2), DTypeError, "expected a Tensor as tangent of make_dual, got ndarray"),
     ],
 )
-def test_a_tangent_that_does_not_fit(tangent, error, message):
+def test_a_tangent_that_does_not_fit_is_refused(tangent, error, message):
     with fw.dual_level(), pytest.raises(error, match=message):
         fw.make_dual(X, tangent)
     assert not X.is_dual
 
 
-def test_a_tangent_on_another_backend():
+def test_a_tangent_on_another_backend_is_refused():
     strict = pytest.importorskip("array_api_strict")
     tangent = wrap(strict.ones(2, dtype=strict.float32))
     with fw.dual_level(), pytest.raises(DeviceError, match=r"expected device .* of numpy"):
@@ -57,25 +57,25 @@ def test_a_tangent_on_another_backend():
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int64", "uint8"])
-def test_integer_primals(dtype):
+def test_integer_primals_are_refused(dtype):
     primal = tg.tensor([1, 0], dtype=dtype)
     with fw.dual_level(), pytest.raises(DTypeError, match=f"got {dtype}; only such values"):
         fw.make_dual(primal, primal)
 
 
-def test_a_primal_that_is_no_tensor():
+def test_a_primal_that_is_no_tensor_is_refused():
     with fw.dual_level(), pytest.raises(DTypeError, match="expected a Tensor as tensor"):
         fw.make_dual(1.0, X)
     with pytest.raises(DTypeError, match="expected a Tensor for unpack_dual"):
         fw.unpack_dual(1.0)
 
 
-def test_make_dual_without_a_level():
+def test_make_dual_without_a_level_is_refused():
     with pytest.raises(LevelError, match=r"got none in this thread.*enter_dual_level\(\)"):
         fw.make_dual(X, X)
 
 
-def test_a_level_that_is_not_open():
+def test_a_level_that_is_not_open_is_refused():
     with fw.dual_level():
         for level in (1, -1, 7):
             with pytest.raises(LevelError, match=f"a level from 0 to 0 .* got {level}"):
@@ -84,7 +84,7 @@ def test_a_level_that_is_not_open():
                 fw.unpack_dual(X, level=level)
 
 
-def test_a_second_tangent_at_the_same_level():
+def test_a_second_tangent_at_the_same_level_is_refused():
     with fw.dual_level():
         dual = fw.make_dual(X, X)
         with pytest.raises(LevelError, match=r"tensor without a tangent at level 0.*of its own"):
@@ -94,14 +94,14 @@ def test_a_second_tangent_at_the_same_level():
         assert fw.unpack_dual(dual).tangent.tolist() == [1.0, 2.0]
 
 
-def test_leaving_when_none_is_open():
+def test_leaving_when_none_is_open_is_refused():
     with pytest.raises(LevelError, match="an open dual level to leave, got none"):
         fw.exit_dual_level()
     with pytest.raises(LevelError, match="an open dual level to leave, got none"):
         fw.exit_dual_level(0)
 
 
-def test_leaving_another_than_the_innermost():
+def test_leaving_another_than_the_innermost_is_refused():
     outer, inner = fw.enter_dual_level(), fw.enter_dual_level()
     dual = fw.make_dual(X, X)
     with pytest.raises(LevelError, match=r"level 1, the innermost.*got 0; leave levels 1 to 1"):
@@ -113,12 +113,12 @@ def test_leaving_another_than_the_innermost():
     fw.exit_dual_level(outer)
 
 
-def test_a_level_left_inside_its_own_block():
+def test_a_level_left_inside_its_own_block_is_told():
     with pytest.raises(LevelError, match="got it left already"), fw.dual_level() as level:
         fw.exit_dual_level(level)
 
 
-def test_a_level_left_open_inside_a_block():
+def test_a_level_left_open_inside_a_block_is_told():
     with pytest.raises(LevelError, match="got 1 still open"), fw.dual_level():
         fw.enter_dual_level()
 

@@ -25,7 +25,7 @@ def smooth(lib):
     return f
 
 
-def test_grad_by_argnums():
+def test_grad_takes_the_arguments_that_argnums_name():
     def scenario(lib):
         x, y = constant(lib, [0.1, 0.7]), constant(lib, [1.3, -0.4])
         f, grad = smooth(lib), func(lib).grad
@@ -197,7 +197,7 @@ def test_empty_jacobians_have_their_shape():
 
 
 @pytest.mark.parametrize("product", [F.hvp, F.vhp])
-def test_hessian_products(product):
+def test_hessian_products_are_the_hessian_times_the_vector(product):
     generator = np.random.default_rng(1)
     x, y = double(generator.normal(size=3)), double(generator.normal(size=(3, 2)))
     v = double(generator.normal(size=3)), double(generator.normal(size=(3, 2)))

@@ -162,7 +162,7 @@ def test_the_id_of_a_context_that_has_ended(x):
         dist_autograd.backward(context_id, [y])
 
 
-def test_nothing_requires_grad(cluster):
+def test_a_pass_over_constants_is_told_what_to_make_require_grad(cluster):
     constant = tg.ones(3)
     with dist_autograd.context() as context_id:
         y = rpc.rpc_sync("ps", operator.mul, (constant, 2.0))
@@ -205,7 +205,7 @@ def test_reading_the_gradient_from_the_tensor(x):
         assert dist_autograd.get_gradients(context_id)[x].tolist() == [2.0, 4.0, 6.0]
 
 
-def test_backward_twice(x):
+def test_a_second_backward_is_told_of_retain_graph(x):
     with dist_autograd.context() as context_id:
         y = rpc.rpc_sync("ps", operator.mul, (x, x)).sum()
         dist_autograd.backward(context_id, [y])

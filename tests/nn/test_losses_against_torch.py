@@ -31,11 +31,11 @@ def weighted(name: str, *, weight: Any = None, pos_weight: Any = None, **options
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("name", ["MSELoss", "HuberLoss"])
-def test_losses_of_differences(name: str, reduction: str) -> None:
+def test_losses_of_differences_are_pytorchs(name: str, reduction: str) -> None:
     assert_twins(*weighted(name, reduction=reduction), normal(3, 4), normal(3, 4))
 
 
-def test_huber_with_another_delta() -> None:
+def test_huber_with_another_delta_is_pytorchs() -> None:
     assert_twins(*weighted("HuberLoss", delta=0.4), normal(3, 4) * 2, normal(3, 4))
 
 
@@ -75,7 +75,7 @@ SMOOTHED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("case", [*CLASSES, *SMOOTHED])
-def test_cross_entropy(case: str, reduction: str) -> None:
+def test_cross_entropy_is_pytorchs(case: str, reduction: str) -> None:
     x, target, options = {**CLASSES, **SMOOTHED}[case]
     assert_twins(*weighted("CrossEntropyLoss", reduction=reduction, **options), x, target)
 
@@ -99,14 +99,14 @@ def test_classes_that_are_ruled_out_do_not_spoil_the_others(
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("case", CLASSES)
-def test_negative_log_likelihood(case: str, reduction: str) -> None:
+def test_negative_log_likelihood_is_pytorchs(case: str, reduction: str) -> None:
     x, target, options = CLASSES[case]
     assert_twins(*weighted("NLLLoss", reduction=reduction, **options), x, target)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("has_weights", [False, True])
-def test_binary_cross_entropy(has_weights: bool, reduction: str) -> None:
+def test_binary_cross_entropy_is_pytorchs(has_weights: bool, reduction: str) -> None:
     options: dict[str, Any] = {}
     if has_weights:
         options = {"weight": RNG.uniform(0.5, 1, (4, 3)), "pos_weight": np.array([0.5, 2, 1.5])}

@@ -137,7 +137,7 @@ def test_gains_are_pytorchs() -> None:
         nn.init.calculate_gain("sinus")
 
 
-def test_constants_fill() -> None:
+def test_constant_initialisers_fill_the_whole_tensor() -> None:
     assert nn.init.ones_(tg.zeros(2)).numpy().tolist() == [1.0, 1.0]
     assert nn.init.zeros_(tg.ones(2)).numpy().tolist() == [0.0, 0.0]
     assert nn.init.constant_(tg.ones(2), 3.0).numpy().tolist() == [3.0, 3.0]

@@ -28,7 +28,7 @@ from telegrad.errors import DeviceError, DTypeError, UsageError
         ((True, tg.bool), "bool"),
     ],
 )
-def test_promotion(values: tuple[Any, ...], expected: str) -> None:
+def test_dtypes_promote_in_either_order(values: tuple[Any, ...], expected: str) -> None:
     assert tg.result_type(*values) == np.dtype(expected)
     assert tg.result_type(*values[::-1]) == np.dtype(expected)
 
@@ -72,7 +72,7 @@ def test_limits_are_python_numbers() -> None:
         tg.iinfo(tg.float32)
 
 
-def test_kinds_of_dtypes() -> None:
+def test_isdtype_knows_the_kinds_of_the_standard() -> None:
     assert tg.isdtype(tg.float32, "real floating")
     assert tg.isdtype(tg.int8, ("bool", "signed integer"))
     assert tg.isdtype(tg.int8, tg.int8)

@@ -21,7 +21,7 @@ def twins(name: str, x: Any, ours: dict[str, Any], theirs: dict[str, Any]) -> No
 @NORMS
 @pytest.mark.parametrize("n", [None, 3, 4, 7])
 @pytest.mark.parametrize("name", OF_COMPLEX + OF_REAL)
-def test_transforms_along_one_axis(name: str, n: int | None, norm: str) -> None:
+def test_transforms_along_one_axis_are_pytorchs(name: str, n: int | None, norm: str) -> None:
     x = (normals if name in OF_REAL else complexes)(5, 2)
     twins(name, x, {"n": n, "axis": -2, "norm": norm}, {"n": n, "dim": -2, "norm": norm})
 
@@ -35,14 +35,14 @@ def test_transforms_of_complex_values_take_real_ones(name: str) -> None:
     ("s", "axes"), [(None, None), ((2, 5), None), ((4, 3), (0, 2)), (None, (2, 0)), (None, (1,))]
 )
 @pytest.mark.parametrize("name", ["fftn", "ifftn", "irfftn", "rfftn"])
-def test_transforms_along_several_axes(name: str, s: Any, axes: Any) -> None:
+def test_transforms_along_several_axes_are_pytorchs(name: str, s: Any, axes: Any) -> None:
     x = (normals if name == "rfftn" else complexes)(3, 2, 4)
     twins(name, x, {"s": s, "axes": axes}, {"s": s, "dim": axes})
 
 
 @NORMS
 @pytest.mark.parametrize("name", ["fftn", "ifftn", "irfftn", "rfftn"])
-def test_norms_along_several_axes(name: str, norm: str) -> None:
+def test_norms_along_several_axes_are_pytorchs(name: str, norm: str) -> None:
     x = (normals if name == "rfftn" else complexes)(3, 4)
     twins(name, x, {"norm": norm}, {"norm": norm})
 
@@ -50,5 +50,5 @@ def test_norms_along_several_axes(name: str, norm: str) -> None:
 @pytest.mark.parametrize("axes", [None, 0, (0, 1)])
 @pytest.mark.parametrize("name", ["fftshift", "ifftshift"])
 @pytest.mark.parametrize("draw", [normals, complexes])
-def test_shifts(draw: Any, name: str, axes: Any) -> None:
+def test_shifts_are_pytorchs(draw: Any, name: str, axes: Any) -> None:
     twins(name, draw(3, 4), {"axes": axes}, {"dim": axes})

@@ -27,7 +27,7 @@ def positive_definite(a: Any) -> Any:
 @REAL_AND_COMPLEX
 @pytest.mark.parametrize("name", ["inv", "det", "slogdet"])
 @pytest.mark.parametrize("shape", [(3, 3), (2, 1, 2, 2), (0, 3, 3), (0, 0)])
-def test_functions_of_square_matrices(draw: Any, name: str, shape: Any) -> None:
+def test_functions_of_square_matrices_are_pytorchs(draw: Any, name: str, shape: Any) -> None:
     assert_twins(getattr(tg.linalg, name), getattr(torch.linalg, name), draw(*shape))
 
 
@@ -42,7 +42,7 @@ def test_functions_of_square_matrices(draw: Any, name: str, shape: Any) -> None:
         ((2, 2, 2), (2, 1)),
     ],
 )
-def test_solve(draw: Any, left: Any, right: Any) -> None:
+def test_solve_is_pytorchs(draw: Any, left: Any, right: Any) -> None:
     assert_twins(tg.linalg.solve, torch.linalg.solve, draw(*left), draw(*right))
 
 
@@ -58,7 +58,7 @@ def test_solve_takes_a_right_side_with_one_axis_as_a_vector_also_for_a_stack() -
 @REAL_AND_COMPLEX
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("n", [3, 40])
-def test_solve_triangular(draw: Any, upper: bool, n: int) -> None:
+def test_solve_triangular_is_pytorchs(draw: Any, upper: bool, n: int) -> None:
     # Two sizes, since small systems and large ones are solved by different libraries.
     assert_twins(
         lambda a, b: tg.linalg.solve_triangular(a, b, upper=upper),
@@ -80,13 +80,13 @@ def test_solve_triangular_takes_a_right_side_with_one_axis_as_a_vector(stack: An
 
 @REAL_AND_COMPLEX
 @SHAPES
-def test_pinv(draw: Any, shape: Any) -> None:
+def test_pinv_is_pytorchs(draw: Any, shape: Any) -> None:
     assert_twins(tg.linalg.pinv, torch.linalg.pinv, draw(*shape))
 
 
 @REAL_AND_COMPLEX
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 6, -1, -3])
-def test_matrix_power(draw: Any, n: int) -> None:
+def test_matrix_power_is_pytorchs(draw: Any, n: int) -> None:
     x = draw(2, 3, 3)
     if n == 0:
         assert (tg.linalg.matrix_power(tg.tensor(x), 0) == tg.eye(3)).array.all()
@@ -97,13 +97,13 @@ def test_matrix_power(draw: Any, n: int) -> None:
 
 
 @REAL_AND_COMPLEX
-def test_expm(draw: Any) -> None:
+def test_expm_is_pytorchs(draw: Any) -> None:
     assert_twins(tg.linalg.expm, torch.linalg.matrix_exp, draw(2, 3, 3))
 
 
 @REAL_AND_COMPLEX
 @pytest.mark.parametrize("upper", [False, True])
-def test_cholesky(draw: Any, upper: bool) -> None:
+def test_cholesky_is_pytorchs(draw: Any, upper: bool) -> None:
     assert_twins(
         lambda a: tg.linalg.cholesky(positive_definite(a), upper=upper),
         lambda a: torch.linalg.cholesky(positive_definite(a), upper=upper),
@@ -122,7 +122,7 @@ def test_cholesky(draw: Any, upper: bool) -> None:
         ((3, 5), "complete"),
     ],
 )
-def test_qr(draw: Any, shape: Any, mode: Any) -> None:
+def test_qr_is_pytorchs(draw: Any, shape: Any, mode: Any) -> None:
     assert_twins(
         lambda a: tuple(tg.linalg.qr(a, mode=mode)),
         lambda a: tuple(torch.linalg.qr(a, mode=mode)),
@@ -152,7 +152,7 @@ def test_eigh_of_complex_matrices_up_to_phases() -> None:
 
 
 @REAL_AND_COMPLEX
-def test_eigvalsh(draw: Any) -> None:
+def test_eigvalsh_are_pytorchs(draw: Any) -> None:
     assert_twins(
         lambda a: tg.linalg.eigvalsh(hermitian(a)),
         lambda a: torch.linalg.eigvalsh(hermitian(a)),
@@ -190,14 +190,14 @@ def test_svd_of_complex_matrices_up_to_phases(shape: Any) -> None:
 
 @REAL_AND_COMPLEX
 @SHAPES
-def test_svdvals(draw: Any, shape: Any) -> None:
+def test_svdvals_are_pytorchs(draw: Any, shape: Any) -> None:
     assert_twins(tg.linalg.svdvals, torch.linalg.svdvals, draw(*shape))
 
 
 @REAL_AND_COMPLEX
 @pytest.mark.parametrize("order", ["fro", "nuc", 1, -1, 2, -2, inf, -inf])
 @pytest.mark.parametrize("keepdims", [False, True])
-def test_matrix_norm(draw: Any, order: Any, keepdims: bool) -> None:
+def test_matrix_norm_is_pytorchs(draw: Any, order: Any, keepdims: bool) -> None:
     assert_twins(
         lambda a: tg.linalg.matrix_norm(a, ord=order, keepdims=keepdims),
         lambda a: torch.linalg.matrix_norm(a, ord=order, keepdim=keepdims),
@@ -208,7 +208,7 @@ def test_matrix_norm(draw: Any, order: Any, keepdims: bool) -> None:
 @REAL_AND_COMPLEX
 @pytest.mark.parametrize("order", [0, 0.5, 1, 1.5, 2, 3, 3.5, inf, -inf, -1, -2])
 @pytest.mark.parametrize("axis", [None, -1, (0, 2)])
-def test_vector_norm(draw: Any, order: Any, axis: Any) -> None:
+def test_vector_norm_is_pytorchs(draw: Any, order: Any, axis: Any) -> None:
     assert_twins(
         lambda a: tg.linalg.vector_norm(a, ord=order, axis=axis),
         lambda a: torch.linalg.vector_norm(a, ord=order, dim=axis),

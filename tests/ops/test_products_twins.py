@@ -27,13 +27,13 @@ REAL_AND_COMPLEX = pytest.mark.parametrize("draw", [normals, complexes])
         ((0, 2, 3), (3, 2)),
     ],
 )
-def test_matmul(draw: Any, left: Any, right: Any) -> None:
+def test_matmul_is_pytorchs(draw: Any, left: Any, right: Any) -> None:
     assert_twins(tg.matmul, torch.matmul, draw(*left), draw(*right))
 
 
 @REAL_AND_COMPLEX
 @pytest.mark.parametrize("axes", [0, 1, 2, ((0, 2), (1, 0)), ((-1,), (-3,)), ((), ())])
-def test_tensordot(draw: Any, axes: Any) -> None:
+def test_tensordot_is_pytorchs(draw: Any, axes: Any) -> None:
     left, right = (2, 3, 4), (4, 2, 5)
     if axes == 2:
         right = (3, 4, 2)
@@ -57,7 +57,7 @@ def test_vecdot_conjugates_its_first_argument(draw: Any, axis: int) -> None:
 
 
 @REAL_AND_COMPLEX
-def test_cross(draw: Any) -> None:
+def test_cross_is_pytorchs(draw: Any) -> None:
     assert_twins(
         lambda a, b: tg.linalg.cross(a, b, axis=-2),
         lambda a, b: torch.linalg.cross(a, b, dim=-2),
@@ -67,7 +67,7 @@ def test_cross(draw: Any) -> None:
 
 
 @REAL_AND_COMPLEX
-def test_outer_and_kron(draw: Any) -> None:
+def test_outer_and_kron_are_pytorchs(draw: Any) -> None:
     assert_twins(tg.outer, torch.outer, draw(2), draw(3))
     assert_twins(tg.kron, torch.kron, draw(2, 3), draw(2, 1, 2))
     assert_twins(tg.kron, torch.kron, draw(2), draw())
@@ -75,7 +75,7 @@ def test_outer_and_kron(draw: Any) -> None:
 
 @REAL_AND_COMPLEX
 @pytest.mark.parametrize("offset", [0, 1, -2, 5])
-def test_diagonals(draw: Any, offset: int) -> None:
+def test_diagonals_are_pytorchs(draw: Any, offset: int) -> None:
     assert_twins(
         lambda a: tg.diagonal(a, offset=offset),
         lambda a: torch.diagonal(a, offset, -2, -1),
@@ -117,7 +117,7 @@ EINSUMS = [
 
 @REAL_AND_COMPLEX
 @pytest.mark.parametrize(("subscripts", "shapes"), EINSUMS, ids=[s for s, _ in EINSUMS])
-def test_einsum(draw: Any, subscripts: str, shapes: Any) -> None:
+def test_einsum_is_pytorchs(draw: Any, subscripts: str, shapes: Any) -> None:
     assert_twins(
         lambda *a: tg.einsum(subscripts, *a),
         lambda *a: torch.einsum(subscripts, *a),
