@@ -72,7 +72,7 @@ class LevelBook:
                 number = self._ids[level]
             self._told[number][to] = None
         if not level.is_open:
-            # It closed before anybody watched it here: whoever is told of it hears that, too.
+            # It closed before it was watched here: do what its closing would have done.
             self._forget(level)
         return (number, *level.depth)
 
