@@ -56,7 +56,8 @@ class Endpoint(abc.ABC):
 
     def cancelled(self, number: int) -> None:
         """The peer has given up a request: its answer is not to be sent."""
-        # In this order: whoever stops serving it meanwhile looks among the unwanted after that.
+        # First `unwanted`, then `serving`; `is_wanted`, which another thread may run meanwhile,
+        # goes the other way round: so one of the two sees what the other did.
         self.unwanted.add(number)
         if number not in self.serving:
             self.unwanted.discard(number)

@@ -147,7 +147,7 @@ class SegmentPool:
         # All that there are, by peer and size, in the order of their last use.
         self._shelves: dict[tuple[Hashable, int], list[Segment]] = collections.defaultdict(list)
         self._count = 0
-        # Of all segments, whoever uses them.
+        # Bytes of pages that all segments have, free or in use.
         self._resident = 0
 
     def take(self, peer: Hashable, nbytes: int) -> Segment | None:
@@ -267,8 +267,8 @@ if SEGMENTS:
     _libc_mmap = ctypes.CDLL(None, use_errno=True).mmap
     _libc_mmap.restype = ctypes.c_void_p
     _libc_mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *3 * [ctypes.c_int], ctypes.c_long]
-    # Before it, lest one side gives back what both have. After it, on both sides, because of what
-    # another thread received while other modules prepared for the fork.
+    # Before the fork, so that no side gives back what both have. After it, on both sides, because
+    # of what another thread received while other modules prepared for the fork.
     os.register_at_fork(before=_renew, after_in_parent=_renew, after_in_child=_renew)
 
 

@@ -27,7 +27,7 @@ def start_worker(
     if credentials is not None:
         # Others would refuse it, one by one, and it would wait for them in vain.
         credentials.check(name)
-    # Random, so that two lives of one worker never look the same; 63 bits fit everywhere.
+    # Random, so that no two incarnations of a worker are equal; 63 bits fit everywhere.
     incarnation = secrets.randbits(63) | 1
     identity = Identity(
         name,

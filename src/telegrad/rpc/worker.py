@@ -201,8 +201,8 @@ class Worker:
         if peer.info.name == self.name:
             return self._loopback
         if endpoint is not None:
-            # A send was interrupted, and whoever made it is about to say so: of what the old path
-            # has counted nothing may be left when there is a new one.
+            # A send on it was interrupted, and its loss has not been dealt with yet. That comes
+            # first: nothing that the old path counted may be left when there is a new one.
             self.endpoint_lost(endpoint, ConnectionAbortedError("a send was interrupted"))
         if peer.dialler == threading.get_ident():
             raise UsageError(
@@ -377,7 +377,7 @@ class Worker:
                 each.closed = True
         for each in endpoints:
             each.outbox.clear()
-            # Before the path is ended: whoever reads it then finds an end, but not this cause.
+            # Before the paths are ended: a thread that reads one would give another cause.
             self.outgoing.abandon(each, partial(self._loss, each.peer, reason, cause))
         for each in endpoints:
             self.host.ended(each)
@@ -474,7 +474,7 @@ class Worker:
             endpoints = self.peers.endpoints()
         for endpoint in endpoints:
             try:
-                # A courtesy, for which nobody waits.
+                # Only at once: a peer that does not get it sees the connection end.
                 if endpoint.can_send():
                     endpoint.send(frames.BYE, 0, 0, 0, b"")
             except (OSError, EOFError):

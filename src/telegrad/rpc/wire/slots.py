@@ -151,7 +151,7 @@ def build_slots(
         )
     if references and accept is not None:
         # All at once, so that they are counted in few messages; and before any other value is made,
-        # which may fail: whoever sent them would wait for ever for a word of those not accepted.
+        # which may fail: the sender would wait for ever to hear of those that were not accepted.
         for index, handle in zip(references, accept([slots[index] for index in references])):
             slots[index] = handle
     for index, tag, parts, metadata in made:
