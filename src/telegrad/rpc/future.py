@@ -280,7 +280,7 @@ class Future(Generic[T]):
                     arrived.set_result(None)
 
             def tell(_: Future[T]) -> None:
-                # Who waited may have given up since, and closed its loop.
+                # The one that waited may have given up since, and closed its loop.
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(arrive)
 

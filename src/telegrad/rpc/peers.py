@@ -48,7 +48,7 @@ class Peers:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        # For looking up; entering is `add`'s.
+        # Others only look up here; `add` enters.
         self.by_name: dict[str, Peer] = {}
         self.get = self.by_name.get
         """Return the peer of that name, if there is one."""

@@ -205,7 +205,7 @@ class References:
         fork = self._worker.next_id()
         with self._lock:
             if endpoint.closed:
-                # Its forks were dropped, and nobody would drop this one.
+                # Its forks were dropped when it closed, and nobody would drop this one.
                 raise WorkerLost(
                     f"{reference!r} can't be passed on: worker {endpoint.peer.name!r} was lost"
                 )
@@ -244,7 +244,7 @@ class References:
         effects: list[Send] = []
         with self._lock:
             if endpoint.closed:
-                # They went with whoever sent them, and a place for one would never be filled.
+                # Their sender was lost, and they with it: a place for one would never be filled.
                 raise WorkerLost(f"worker {parent!r}, which sent a reference, was lost")
             for rref, fork, name, number, incarnation, is_early in descriptors:
                 if name == self._worker.name:
@@ -375,7 +375,7 @@ class References:
                 self._give_up_awaited(asked, error)
             return
         if peer.lost is not None:
-            # It counts nothing of a worker that it lost.
+            # It loses this worker as well, and then counts none of its forks.
             messages = [message for message in messages if message[0] != DELETE]
             if not messages:
                 return

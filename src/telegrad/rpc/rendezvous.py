@@ -153,7 +153,7 @@ class Rendezvous:
         if self._complete:
             return True
         waiting = self._waiting.get(name)
-        # Whoever waits says nothing: all that can be read of it is its end.
+        # A worker that waits sends nothing: if something can be read, it is the end.
         return waiting is not None and is_ready(waiting.fileno(), 0.0, for_write=False)
 
     def _admit(self, joining: Joining, connection: Connection) -> None:
@@ -193,7 +193,7 @@ class Rendezvous:
         """Meet nobody any more."""
         self._listener.close()
         with self._changed:
-            # Whoever was let in before may still be about to say who it is.
+            # A connection that was let in before may still join: it is refused then.
             self._closed = True
             for waiting in self._waiting.values():
                 _reply(waiting, FAILURE, "rank 0 has given up waiting for the others")
@@ -239,7 +239,7 @@ def join(address: str, identity: Identity, me: Joining, timeout: float) -> list[
             raise UsageError(f"{me.name} can't join: {_decode_text(frame.header)}")
         return _decode_all(frame.header)
     except CallTimeout:
-        # It is an OSError, too, but nobody has closed anything.
+        # It is an OSError, too, and must not be taken for a closed connection below.
         raise
     except (EOFError, OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CallTimeout(f"rank 0 at {address} closed the connection: {error}") from error

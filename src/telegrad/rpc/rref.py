@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from telegrad.rpc.worker import Worker
 
-    # Of a plain RRef nothing is known, which `typing` can say from Python 3.13 on.
+    # A plain RRef is one to Any; `typing` itself has such defaults from Python 3.13 on.
     T_co = TypeVar("T_co", covariant=True, default=Any)
 else:
     from typing import TypeVar

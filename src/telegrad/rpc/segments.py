@@ -185,7 +185,8 @@ class SegmentPool:
         count = len(shelf)
         is_full = self._count >= self._most_segments
         if count > 1:
-            # Those that the peer keeps for long are soon at the far end.
+            # The last but one first: two take turns. Those that the peer keeps for long are soon
+            # at the far end.
             order: Iterable[int] = itertools.chain((-2, -1), range(-3, -count - 1, -1))
         else:
             order = range(-count, 0) if is_full or size > TURNS_UP_TO else ()

@@ -23,7 +23,7 @@ def seconds(value: Any, name: str = "a timeout") -> float:
         except OverflowError:
             # An integer beyond all floats.
             number = math.inf if cast(int, value) > 0 else -math.inf
-        # Not so for nan, which no clock ever reaches.
+        # False for nan, which is refused: no clock ever reaches it.
         if number >= 0:
             return number
     raise UsageError(f"expected {name} of 0 or more seconds, got {value!r:.100}")

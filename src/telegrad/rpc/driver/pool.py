@@ -82,7 +82,7 @@ class Pool:
         """Try again to find threads for the tasks that still wait for one."""
         with self._lock:
             if self._closed:
-                # Those that still run take them.
+                # The threads that still run take them.
                 return
             late, self._late = self._late, collections.deque()
         for task in late:
@@ -95,7 +95,7 @@ class Pool:
                 try:
                     task()
                 except BaseException:
-                    # Also SystemExit: the thread is still counted, and wanted.
+                    # Also SystemExit: the thread stays, since the pool still counts it.
                     _log.exception("a thread of worker %s failed", self._name)
             del task
             with self._lock:

@@ -132,7 +132,7 @@ class FrameReader:
         else:
             own = memoryview(self._room[end - body : end])
             frame = Frame(kind, flags, ident, parent, head, split_body(own, count, flags))
-        # As the last thing: Ctrl-C before it leaves the frame to whoever reads next.
+        # Last of all: after Ctrl-C before this, whoever reads next finds the frame still here.
         self.is_torn = True
         self._start = end
         return self._fetch(frame, deadline) if flags & PLACED else frame

@@ -10,7 +10,8 @@ from typing import Final
 
 __all__ = ["Arrivals"]
 
-# A number this far behind the newest, or up to twice as far, is taken for a late duplicate.
+# A number less than this far behind the newest is never taken for a late duplicate by its age
+# alone; one more than twice as far always is.
 _WINDOW: Final = 1 << 14
 
 

@@ -312,7 +312,7 @@ class ReferenceTable:
         for fork, held in list(self.held.items()):
             if held.owner == name:
                 if held.state is State.PENDING:
-                    # Of a creation its call tells: it may be on its way by another path.
+                    # Of a creation, its call tells whether it failed: it may go by another path.
                     if fork != held.rref:
                         effects += self.confirmed(fork, error)
                 else:

@@ -22,7 +22,7 @@ _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.25
 
 _ADVICE_ON_MEETING = "Is it running, and is the address right (MASTER_ADDR, MASTER_PORT)?"
-# One whose name is known has told its address, so it was there.
+# A worker that is dialled by its name has told its address before, so it was there.
 _ADVICE_ON_WORKER = "Did it end? A script waits in rpc.shutdown() until everyone has finished."
 
 
@@ -88,7 +88,7 @@ def _begin(
         try:
             # Fails where the kernel lacks the family: a name may have addresses of another.
             sock = socket.socket(family, socket.SOCK_STREAM)
-            # One that swallows what is sent to it leaves the others their share of the time.
+            # Each address gets its share: one that never answers leaves the others time.
             share = (deadline - time.monotonic()) / (len(found) - index)
             sock.settimeout(max(_FIRST_PAUSE, share))
             sock.connect(where)

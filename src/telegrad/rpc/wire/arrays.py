@@ -32,7 +32,7 @@ _CODES: Final = {dtype: code for code, dtype in _DTYPES.items()}
 NAMED: Final = len(_DTYPES)
 # Kinds that raw bytes describe in full; structured ones and Python objects are pickled.
 _NAMED_KINDS: Final = frozenset("biufcmMSU")
-# Their names, as NumPy gives them. It also reads others, and of some, like M8[s/0], it dies.
+# Their names as NumPy writes them. It reads other spellings, too, and crashes on some: M8[s/0].
 _NAME: Final = re.compile(
     r"[<>|][biufcSU][1-9][0-9]{0,9}"
     r"|[<>][mM]8(\[([1-9][0-9]{0,9})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"

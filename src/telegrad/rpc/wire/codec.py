@@ -88,7 +88,7 @@ def _flat(
             return None
         for other in slots:
             if other is item:
-                # One object stays one object: pickle knows how.
+                # It is here twice and must arrive as one object: pickle does that.
                 return None
         rest[index] = None
         where.append(index)

@@ -83,7 +83,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             reduced = super().reducer_override(obj)
             is_by_value = reduced is not NotImplemented and len(reduced) > _BY_NAME
             if is_by_value and isinstance(obj, type) and obj.__flags__ & _IMMUTABLE:
-                # It would be refused over there, in the words of an assignment: it is native code.
+                # Native code. By value it would fail over there, with words about an assignment.
                 raise pickle.PicklingError(
                     f"the class {obj.__qualname__} of {obj.__module__} is not written in Python, "
                     "and its module has no such name"

@@ -17,7 +17,7 @@ from telegrad.rpc.wire.slots import Role, role_of
 __all__ = ["dump", "load"]
 
 _LIST, _TUPLE, _DICT, _SET, _FROZENSET, _COMPLEX, _SLOT, _BIG, _SLICE, _ELLIPSIS = range(10)
-# Of containers in each other: each takes two frames of Python's stack.
+# How deep containers may nest: each takes two frames of Python's stack.
 _MOST_DEPTH: Final = 200
 _ATOMS: Final = frozenset((type(None), bool, float, str, bytes))
 _SEQUENCES: Final[dict[type, int]] = {list: _LIST, tuple: _TUPLE, set: _SET, frozenset: _FROZENSET}
