@@ -29,7 +29,7 @@ from telegrad.rpc.worker import Worker
 __all__ = ["Directory", "Line", "Plan", "main"]
 
 _PR_SET_PDEATHSIG: Final = 1  # From <sys/prctl.h>.
-_GRACE: Final = 2.0  # Seconds that handlers have to end, once the parent wants us gone.
+_GRACE: Final = 2.0  # Seconds from the end of the socket to that of the process, at most.
 _SWITCH_INTERVAL: Final = 0.0005  # Seconds; Python's own is ten times as long.
 
 

@@ -55,7 +55,7 @@ class _Child(NamedTuple):
     line: Line
 
     def send(self, content: object) -> None:
-        # Whoever has ended is found out, and named, by `receive`.
+        # If the process has ended, `receive` finds out and names it.
         with contextlib.suppress(OSError):
             self.line.send(content)
 
@@ -244,7 +244,7 @@ class LocalCluster:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.process.wait(max(0.0, end - time.monotonic()))
         finally:
-            # Who is left was stopped or is stuck in native code, or Ctrl-C ended the wait.
+            # Those left were stopped, or are stuck in native code, or Ctrl-C ended the wait.
             for child in children:
                 child.line.socket.close()
                 # A stopped process can be killed, not ended.

@@ -251,7 +251,7 @@ class Part(msgspec.Struct, eq=False):
             MODE.set(before)
             CURRENT.reset(token)
         if self._error is not None:
-            # It failed elsewhere meanwhile: nothing of this part leaves any more.
+            # The pass failed elsewhere meanwhile: nothing of this part leaves any more.
             self._take_back()
             raise self._error
         departures, self._departures = self._departures, {}

@@ -112,7 +112,7 @@ class Recording:
 
     def _on_collect(self, request: ServiceRequest) -> None:
         now = self._now()
-        # One that was refused here must not end another.
+        # A watcher that was refused here must not end another's recording.
         is_own = self._started_by == (request.frm.id, request.header)
         events = self.stop() if is_own else []
         request.reply(now, [np.frombuffer(_encode(events), np.uint8)])

@@ -212,7 +212,7 @@ class Recorder:
             foreign.known[0].carry(values, self.worker, self.levels, to)
             for value, stand_in in zip(values, given):
                 if stand_in is not value and not isinstance(value, CarriedDual):
-                    # Its level may have closed meanwhile: what does not travel does not count.
+                    # Its level may have closed meanwhile: tangents that do not travel do not count.
                     stand_in.tangents = None
         edges, slots, duals, parameters = _recorded(given)
         message_id = self._send_node(context, to, edges, path) if slots else 0

@@ -50,7 +50,7 @@ class Leases:
         if context is None:
             return
         with context.lock:
-            # Whoever comes later sees that it is released: no part is left that nobody settles.
+            # Who makes a part later sees under this lock that it is released: none stays unsettled.
             parts = list(context.passes.values())
         for part in parts:
             part.settle(False, RELEASED)

@@ -133,7 +133,7 @@ class Settling:
         """Ends a context of which some have gradients and some don't, wherever it is."""
         self._recorder.autograd.leases.release(context.id)
         if not self._is_home(context):
-            # It may not be known here, nor to those who are.
+            # The home may be unknown here, and to all workers that are known here.
             self._start(tell, self._worker, context.home_id, RELEASE, [context.id, []])
 
     def _pass_on(

@@ -29,7 +29,7 @@ class Turns(msgspec.Struct, eq=False):
             return
         mine: Future[None] = Future()
         self._waiting.append(mine)
-        # Whoever had the turn may have left before it saw this one.
+        # The thread that had the turn may have left before it saw this one waiting.
         self._pass_on()
         if self._error is not None:
             mine._settle(None, self._error)

@@ -77,7 +77,7 @@ class Watch:
             with suppress(ConnectionError):
                 there, found[name] = call.wait()
                 low, high = self._bounds.get(name, (-math.inf, math.inf))
-                # Whoever waits may be sooner than who notes.
+                # This thread may be quicker than the callback that notes the time.
                 ended = came.get(name, self._now())
                 self._bounds[name] = max(low, there - ended), min(high, there - began)
         return found

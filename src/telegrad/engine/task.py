@@ -84,7 +84,7 @@ class GraphTask:
         self.watch = watch
         """Called with each node that has run and its contributions; None: nobody looks."""
         self.missing: dict[Any, int] = {}
-        """How many contributions each node of the pass still waits for."""
+        """How many contributions a node still waits for; in ``run_to_end``, only of leaves."""
         self.buffers: dict[Any, Cotangent] = {}
         """The sum of what has come, for nodes that have not run."""
         self.retained: list[tuple[Retain, Cotangent]] = []
