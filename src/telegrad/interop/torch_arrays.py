@@ -24,7 +24,7 @@ def raw(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
     try:
         array = plain.numpy()
     except (TypeError, RuntimeError):
-        # Of another device, layout or dtype, conjugated or zero in name only: found out by trying.
+        # On another device, of another layout or dtype, or lazily conjugated, negated or zero.
         if plain.layout is not torch.strided:
             plain = plain.to_dense()
         plain = (plain.clone() if plain._is_zerotensor() else plain).cpu()

@@ -132,7 +132,7 @@ class Leaf(End, eq=False):
         place = (accumulator_of(self.value), 0)
         return _with_hooks(place, cotangent, torch.is_grad_enabled())
 
-    # Those of the node run where PyTorch accumulates.
+    # Only the tensor's hooks, in both: those of its node run when the gradient accumulates.
     before_capture = before
 
     def name(self) -> str:

@@ -215,7 +215,7 @@ def _memory(tensor: torch.Tensor | None) -> int | None:
     try:
         return tensor.untyped_storage().data_ptr()
     except RuntimeError:
-        # Not dense, or zero in name only: found out by trying.
+        # It is not dense, or lazily zero.
         return _memory(tensor._values()) if tensor.is_sparse else None
 
 

@@ -144,7 +144,7 @@ def _tensor_over(array: "np.ndarray[Any, Any]", name: str | None, shape: list[in
         raise ProtocolViolation(f"expected the name of a torch dtype, got {name!r}")
     if not array.size:
         if 0 not in shape:
-            # It would be as large as the peer likes, and show it what this process freed.
+            # `torch.empty` would be as large as the peer likes, with what this process freed in it.
             raise ProtocolViolation(
                 f"expected the items of a torch tensor of {shape!r:.200}, got none"
             )

@@ -22,7 +22,7 @@ class Parameter(Tensor):
     __slots__ = ()
 
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
-        # Whoever has parameters trains them, and frees in each step what the next one needs.
+        # A program with parameters trains, and each step frees memory that the next one needs.
         keep_freed_memory()
         # The value of a Tensor may be shared: whoever changes either one later makes a copy first.
         plain = isinstance(data, Tensor) and type(data.array) is np.ndarray
