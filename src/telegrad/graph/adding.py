@@ -6,7 +6,7 @@ __all__ = ["added"]
 
 
 def added(a: Any, b: Any) -> Any:
-    """Their sum; neither is changed."""
+    """The sum of two cotangents; neither is changed."""
     try:
         return a + b
     except RuntimeError:

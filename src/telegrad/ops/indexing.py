@@ -87,7 +87,7 @@ def _has_integers(index: Any) -> bool:
 
 
 def _set_once(x: Tensor, values: Tensor, index: Any) -> Tensor:
-    """The same where places may be named twice: only the values that stay receive a gradient."""
+    """``index_set`` where a place may be named twice: only values that stay have a gradient."""
     places = np.arange(x.size).reshape(x.shape)[index]
     flat = places.reshape(-1)
     _, last = np.unique(flat[::-1], return_index=True)

@@ -165,7 +165,7 @@ class Future(Generic[T]):
         return sleeper
 
     def _forget_sleeper(self, sleeper: _thread.LockType) -> None:
-        """Whoever slept no longer does: one that polls would leave a lock behind each time."""
+        """Drop the lock of a thread that sleeps no more: polling would leave one each time."""
         if self._done:
             return
         with _lock:
@@ -244,7 +244,7 @@ class Future(Generic[T]):
         self._run(callback)
 
     def _forget_callback(self, callback: Quick) -> None:
-        """Whoever waited by it gave up: one that polls would leave it behind each time."""
+        """Drop the callback of one that gave up waiting: polling would leave one each time."""
         if self._done:
             return
         with _lock:

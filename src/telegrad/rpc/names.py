@@ -7,7 +7,7 @@ import msgspec
 __all__ = ["COUNTER_BITS", "UNKNOWN_ID", "WorkerInfo", "first_id", "maker_of", "was_made_by"]
 
 COUNTER_BITS: Final = 48
-"""Of a 64-bit id, the lower ones; those above are the id of the worker that made it."""
+"""How many low bits of a 64-bit id are a counter; above them is the id of its maker, a worker."""
 
 UNKNOWN_ID: Final = 0xFFFF
 """The id of a peer that has proved its name but has not told its id yet."""

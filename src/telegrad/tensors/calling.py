@@ -66,7 +66,7 @@ def call(row: Primitive, *inputs: Any, **options: Any) -> Any:
 def _apply_plain(
     row: Primitive, inputs: tuple[Any, ...], options: dict[str, Any], is_recording: bool
 ) -> Any:
-    """The same where all inputs are plain NumPy tensors and the results are real; else None."""
+    """``call`` where all inputs are plain NumPy tensors and the results real; else None."""
     arrays: list[Any] = []
     edges: list[Any] = []
     mask, bit = 0, 1

@@ -277,7 +277,7 @@ def total(row: Primitive) -> Callable[[Any, Any, bool], "tensor.Tensor | None"]:
 
 
 def reversed_binary(row: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
-    """The same with the operands exchanged, for ``__rsub__`` and its kin."""
+    """``binary`` with the operands exchanged, for ``__rsub__`` and its kin."""
     function = binary(row)
 
     def call(y: Any, x: Any, /) -> "tensor.Tensor":

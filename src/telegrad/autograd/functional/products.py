@@ -38,7 +38,7 @@ def hvp(function: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any,
 def _unrecorded_hvp(
     function: Callable[..., Any], values: Sequence[Tensor], structure: Tree, given: Sequence[Tensor]
 ) -> tuple[Any, Any] | None:
-    """The same, several times as fast, where the product itself is not differentiated in reverse.
+    """``hvp``, several times as fast, where the product is not itself differentiated in reverse.
 
     Whether it is, is known only when `function` has run: None where it reached something outside.
     """
