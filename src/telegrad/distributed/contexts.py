@@ -212,7 +212,7 @@ class Contexts:
         return found
 
     def all(self) -> list[Context]:
-        """Those there are now, oldest first."""
+        """The contexts that there are now, oldest first."""
         with self._lock:
             return list(self._by_id.values())
 

@@ -85,7 +85,7 @@ class Crew:
         news.wait()
 
     def take_in(self) -> tuple[Any, Any, Exception | None] | None:
-        """One that has finished, with what it gave or raised; None if there is none."""
+        """A node that has finished, with what it gave or raised; None if there is none."""
         if not self._finished:
             return None
         self.under_way -= 1

@@ -42,7 +42,7 @@ class Cut(NamedTuple):
     """The other framework's graph in one pass."""
 
     edges: dict[Any, Sequence[Any]]
-    """Where the nodes that lead into it lead to."""
+    """The nodes that lead into it, each with its edges in this pass."""
     leaves: dict[Any, Any]
     """The framework's own tensor for each node that stands for a leaf or another input."""
     pieces: Sequence[Any] = ()
@@ -62,7 +62,7 @@ class Framework(Protocol):
         """A Tensor without an array; recorded where the value is."""
 
     def empty_stand_in(self, value: Any) -> Tensor:
-        """One that is not recorded, which a recv node may be joined to."""
+        """A stand-in that is not recorded, which a recv node may be joined to."""
 
     def joined(self, value: Any, stand_in: Tensor) -> Any:
         """The value, as computed from the stand-in."""
@@ -107,7 +107,7 @@ class Framework(Protocol):
         """Zeros of its shape."""
 
     def named_parameters(self, value: Any) -> Iterable[tuple[str, Any]]:
-        """Those of a module of the framework's; of anything else none."""
+        """The parameters of a module of the framework's; of anything else none."""
 
     def target(self, value: Any, name: str) -> Any:
         """The node to ask for a tensor's gradient."""
@@ -166,7 +166,7 @@ def node_of_input(value: Any, name: str) -> Any:
 
 
 def node_of_referent(value: Any) -> Any:
-    """The same for what an RRef among the inputs refers to, asked on its owner."""
+    """``node_of_input`` for what an RRef among the inputs refers to; asked on its owner."""
     if not isinstance(value, Tensor) and framework_of(value) is None:
         raise DTypeError(
             f"expected an RRef to a Tensor as an input, got one to {type(value).__name__}"

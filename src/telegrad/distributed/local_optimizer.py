@@ -144,7 +144,7 @@ def step(reference: RRef, context_id: int) -> None:
 
 
 def sum_of_squares(reference: RRef, context_id: int) -> float:
-    """Of all gradients of these parameters in a context."""
+    """The sum of the squares of all gradients of these parameters in a context."""
     local: LocalOptimizer = reference.local_value()
     found = foreign.adopted(list(local.gradients(context_id).values()), are_gradients=True)
     lines = (np.asarray(g.detach()).reshape(-1) for g in found)

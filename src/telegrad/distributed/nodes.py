@@ -33,7 +33,7 @@ class SendNode(HookedStruct, eq=False):
     message_id: int
     path: Path
     peer: str
-    """Who got them."""
+    """The worker that got them."""
 
     freed: ClassVar[bool] = False
 
@@ -53,7 +53,7 @@ class RecvNode(HookedStruct, eq=False):
     message_id: int
     path: Path
     peer: str
-    """Who gave them away."""
+    """The worker that gave them away."""
     size: int
     """How many tensors arrived."""
     context: Any

@@ -33,7 +33,7 @@ class _OnOwners:
         self._local: dict[str, RRef] = _ask_all(f"build the {self._kind}", make, asked)
 
     def state_dict(self) -> dict[str, Any]:
-        """Their states, by owner, as copies."""
+        """The states of all owners, by owner, as copies."""
         return {"owners": self._everywhere(local.state_dict, f"read the state of the {self._kind}")}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -78,7 +78,7 @@ Departure = tuple[RecvNode, Sequence[Any]]
 """A gradient that leaves this worker, for the peer of its recv node."""
 
 Departures = dict[str, list[Departure]]
-"""Those of a part, by the worker they are for."""
+"""What leaves a part, by the worker it is for."""
 
 
 class Part(msgspec.Struct, eq=False):

@@ -39,7 +39,7 @@ class Event(msgspec.Struct, array_like=True):
     duration: float
     thread: int
     arrow: str = ""
-    """Of a call, a message and their handler: the same at both ends, of one of each."""
+    """Joins a call or a message to its handler: the same at these two, and nowhere else."""
     size: int = 0
     """Bytes that a call sent, or that a handler took."""
     received: int = 0

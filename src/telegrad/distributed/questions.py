@@ -34,7 +34,7 @@ _MOMENT: Final = 0.02
 
 
 class Question(msgspec.Struct, eq=False):
-    """One that was asked and not answered yet."""
+    """A question that was asked and not answered yet."""
 
     _asked_by: "Questions"
     answer: Call

@@ -32,7 +32,7 @@ class Watch:
         self._number = worker.next_id()
         self._reached: list[str] = []
         self._bounds: dict[str, tuple[float, float]] = {}
-        """By how much the clocks of others are ahead, at least and at most."""
+        """By worker, by how many seconds its clock is ahead of this one's: at least, at most."""
 
     def start(self, workers: Iterable[str]) -> None:
         """Begins at those that can be reached; if one refuses, at none."""
@@ -58,7 +58,7 @@ class Watch:
         return found
 
     def ahead_of(self, worker: str) -> tuple[float, float]:
-        """By how much a worker's clock is ahead of this one's, give or take so much."""
+        """The seconds that a worker's clock is ahead of this one's, and how far off that may be."""
         low, high = self._bounds[worker]
         return (low + high) / 2, (high - low) / 2
 
