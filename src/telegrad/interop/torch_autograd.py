@@ -112,7 +112,7 @@ def backward_from_value(value: Any, context_id: int, retain_graph: bool) -> None
 
 @expose
 def backward_on_owner(reference: RRef, context_id: int, retain_graph: bool) -> None:
-    """The same, asked for by a user of the reference."""
+    """``backward_from_value``, called on the owner by a user of the reference."""
     backward_from_value(reference.local_value(), context_id, retain_graph)
 
 

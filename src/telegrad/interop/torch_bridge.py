@@ -130,7 +130,7 @@ class Entry(HookedStruct, eq=False):
 
 
 def _bound_tangent(cotangent: Tensor) -> Tensor:
-    """Its tangent, whose level PyTorch keeps tangents of from now on."""
+    """The one tangent of a cotangent; PyTorch keeps tangents of its level from now on."""
     tangents: Any = cotangent.tangents
     if len(tangents) > 1 or any(tangent.tangents for tangent in tangents.values()):
         raise LevelError(

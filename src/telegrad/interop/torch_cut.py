@@ -44,7 +44,7 @@ def cut(nodes: Iterable[Any], keep_graph: bool, targets: Collection[Any] = ()) -
 
 
 def cut_walk(walk: Walk, keep_graph: bool, targets: Collection[Any] = ()) -> Cut:
-    """The same of what was walked already."""
+    """``cut``, for a walk that was made already."""
     taps = [x for x in targets if type(x) is Tap and _is_reached(x, walk)] if targets else []
     inner_taps = [tap for tap in taps if tap.place[0] in walk.following] if taps else []
     marks: dict[Any, int] = {}

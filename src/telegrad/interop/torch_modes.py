@@ -41,7 +41,7 @@ def is_ordinary() -> bool:
 
 
 def _is_plain() -> bool:
-    """The same, but for whether it records."""
+    """As ``is_ordinary``, whether or not the thread records."""
     return not (
         _is_inferring()
         or _is_casting()

@@ -52,7 +52,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
     slots: list[Slot] = []
     """For each exit, its edge and where in that one's cotangent it belongs."""
     taps: list[Tap] = []
-    """Those beside edges into it."""
+    """The taps beside edges into it."""
     taken: dict[Place, list[tuple[Any, int]]] = {}
     """Those exits whose cotangents are taken by hooks, see the note EXITS: the nodes inside, and
     which edge of each."""
@@ -209,7 +209,7 @@ def _bundle(parts: list[Any]) -> Bundle | None:
 
 
 def _memory(tensor: torch.Tensor | None) -> int | None:
-    """Where a tensor's numbers are; PyTorch has zeros that are nowhere."""
+    """The address of a tensor's numbers; None for lazy zeros, which have none."""
     if tensor is None:
         return None
     try:

@@ -49,9 +49,9 @@ class Walk(msgspec.Struct, eq=False):
     ways: dict[Any, Sequence[Any]] = {}
     """The edge of each entry: to an end, or to the region of what its group reaches."""
     regions: dict[Any, Region] = {}
-    """By the group."""
+    """By group, what it reaches."""
     following: dict[Any, Sequence[Place]] = {}
-    """For each inner node of PyTorch's, where its edges lead; no node where nowhere."""
+    """For each inner node of PyTorch's, where its edges lead; None for a node: nowhere."""
     region_of: dict[Any, Region] = {}
     """For each inner node, the region of the group that reached it first."""
     ends: dict[Any, Leaf | Landing] = {}

@@ -41,7 +41,7 @@ def deserialize(binary_data: bytes, tensor_table: list[Any]) -> Any:
 
 
 class _InternalRPCPickler:
-    """Both, as methods."""
+    """``serialize`` and ``deserialize`` as methods."""
 
     serialize = staticmethod(serialize)
     deserialize = staticmethod(deserialize)

@@ -50,12 +50,12 @@ class _Meeting:
             self.settle(None)
 
     def settle(self, error: BaseException | None) -> None:
-        """It is over, or failed; the first to say so counts."""
+        """Ends the meeting, or fails it; the first call counts."""
         self.outcome._settle(None if error is not None else self.objects, error)
 
 
 class _Meetings:
-    """Those of one worker."""
+    """The meetings of one worker."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -70,7 +70,7 @@ class _Meetings:
             return number, self._open.setdefault(number, _Meeting())
 
     def find(self, number: _Number) -> _Meeting | None:
-        """One that this worker is in, or will come to; None if it has left."""
+        """The meeting, which this worker is in or will come to; None if it has left."""
         with self._lock:
             if number[1] < self._begun[number[0]]:
                 return self._open.get(number)

@@ -103,11 +103,11 @@ class RRef(plain.RRef[T_co]):
         return RRefProxy(self, "rpc_sync", timeout)
 
     def rpc_async(self, timeout: float | None = _UNSET) -> "RRefProxy":  # type: ignore[override]
-        """The same, as futures."""
+        """The value's methods, run on its owner; they give futures."""
         return RRefProxy(self, "rpc_async", timeout)
 
     def remote(self, timeout: float | None = _UNSET) -> "RRefProxy":  # type: ignore[override]
-        """The same, as references to what they return."""
+        """The value's methods, run on its owner; they give references to what they return."""
         return RRefProxy(self, "remote", timeout)
 
     def _get_type(self, timeout: float | None = _UNSET, blocking: bool = True) -> Any:

@@ -57,7 +57,7 @@ def init_rpc(
 
 
 def _own(options: TensorPipeRpcBackendOptions) -> Options:
-    """Those of them that mean something here."""
+    """The options that mean something to telegrad."""
     maps = {
         to: {str(here): str(there) for here, there in device_map.items()}
         for to, device_map in options.device_maps.items()
