@@ -16,27 +16,28 @@ _MOST_PAST: Final = 1000
 
 
 class Peer(msgspec.Struct):
-    """One worker as another sees it.
-
-    `outgoing` carries this side's requests; `incoming` are the endpoints of the peer's. `lost` is
-    why it can't be reached at the moment, if that is known. `dialling` is held by the thread that
-    dials it, the `dialler`, so that it is done once; `unreached` tells why that last failed. `opened`
-    counts the paths that were opened to it; of those that this incarnation of it opened, all up to
-    the `given_up`-th have ended here. `past` are the incarnations that others have taken the place
-    of: one that still lives is not met again.
-    """
+    """One worker as another sees it."""
 
     info: WorkerInfo
     address: str
     outgoing: Endpoint | None = None
+    """The path of this side's requests to it."""
     incoming: list[Endpoint] = msgspec.field(default_factory=list)
+    """The paths of its requests."""
     lost: BaseException | None = None
+    """Why it can't be reached at the moment, if that is known."""
     opened: int = 0
+    """How many paths this side has opened to it."""
     given_up: int = 0
+    """Of the paths that this incarnation of it opened, all up to this one have ended here."""
     past: dict[int, None] = msgspec.field(default_factory=dict)
+    """Incarnations that others have replaced: one of them that still lives is not met again."""
     unreached: WorkerLost | None = None
+    """Why dialling it last failed."""
     dialling: threading.Lock = msgspec.field(default_factory=threading.Lock)
+    """Held by the thread that dials it, so that one does at a time."""
     dialler: int = 0
+    """That thread's id; 0 if nobody dials."""
 
     def endpoints(self) -> list[Endpoint]:
         """Return all open paths, the outgoing first."""
