@@ -140,7 +140,7 @@ class Table:
             "benchmark": self.name,
             "commit": _commit(),
             "python": platform.python_version(),
-            "libraries": {name: importlib.metadata.version(name) for name in _LIBRARIES},
+            "libraries": {name: _version(name) for name in _LIBRARIES},
             "machine": platform.machine(),
             "cores": os.cpu_count(),
             "load before": round(self.load, 2),
@@ -152,6 +152,14 @@ class Table:
         lines = [self.header(), *(self._line(row) for row in self.rows)]
         path.with_suffix(".md").write_text("\n".join(lines) + "\n")
         return path
+
+
+def _version(name: str) -> str | None:
+    """The version of a library; None where it is not installed, since no row needs all."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _plain(value: float) -> str:
