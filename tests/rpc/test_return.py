@@ -106,6 +106,8 @@ def test_a_killed_worker_that_is_started_again_is_called_again_but_its_reference
     theirs = rpc.remote("victim", simulated.Counter, (1,))
     assert theirs.rpc_sync().add(1) == 2
     rpc.rpc_sync("witness", simulated.keep, ("counter", theirs))
+    # Once it has met the victim: one that ends while it proves the key looks as if it refused it.
+    rpc.rpc_sync("witness", simulated.fetch_kept, ("counter",))
     rpc.rpc_sync("victim", simulated.keep, ("value", rpc.RRef("mine")))
     assert eventually(lambda: worker.references.counts()["owned"] == 1)
     before = rpc.get_worker_info("victim")
