@@ -116,6 +116,8 @@ def test_polling_a_call_while_another_thread_reads_leaves_no_locks_behind():
         reader = threading.Thread(target=call.wait)
         reader.start()
         assert eventually(a.peers.get("b").outgoing._lead.locked)
+        # The gate opens for those who wait at it.
+        assert eventually(lambda: simulated.GATE[0]._sleepers)
         poll(call)
         left = list(call._sleepers or ())
         b.rpc_sync("b", simulated.open_gate)
