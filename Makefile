@@ -5,7 +5,8 @@ BIN := .venv/bin
 STAMP := .venv/.installed-$(shell cksum < pyproject.toml | tr ' ' '-')
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 # Bytecode is kept whatever the caller's environment says: the tests start hundreds of processes,
-# and each would compile all of telegrad again.
+# and each would compile all of telegrad again. The benchmarks time the import beside that of a
+# PyTorch that is compiled.
 BYTECODE := PYTHONDONTWRITEBYTECODE=
 
 .PHONY: demo test soak bench examples lint clean
@@ -26,7 +27,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 bench: $(STAMP)
-	$(THREADS) $(BIN)/python -m benchmarks
+	$(THREADS) $(BYTECODE) $(BIN)/python -m benchmarks
 
 examples: $(STAMP)
 	for example in examples/*.py; do $(THREADS) $(BIN)/python $$example || exit 1; done
