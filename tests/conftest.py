@@ -1,11 +1,13 @@
-"""Profiles of the property-based tests, and what the garbage collector need not look at.
+"""Profiles of the property-based tests, and when the garbage collector runs.
 
 By default Hypothesis draws the same examples on every run; ``--hypothesis-profile=large`` draws
 many more, and fresh ones.
 """
 
 import gc
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("same-every-time", derandomize=True, deadline=None, database=None)
@@ -19,3 +21,13 @@ def pytest_collection_finish() -> None:
     """Spare each collection the modules and the thousands of tests, which stay to the end."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def _collector() -> Iterator[None]:
+    """Leave it to the test when the garbage collector runs; as it was, afterwards."""
+    before = gc.get_threshold()
+    gc.disable()
+    yield
+    gc.set_threshold(*before)
+    gc.enable()

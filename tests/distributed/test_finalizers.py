@@ -16,15 +16,6 @@ from telegrad.errors import ContextError
 from telegrad.tensors.levels import Level
 
 
-@pytest.fixture
-def _collector():
-    before = gc.get_threshold()
-    gc.disable()
-    yield
-    gc.set_threshold(*before)
-    gc.enable()
-
-
 @pytest.mark.usefixtures("_collector")
 def test_the_collector_may_run_what_opens_the_same_context_while_it_is_being_opened():
     with neighbours("a") as (a,):

@@ -55,15 +55,6 @@ class Watched:
         self.lock.release()
 
 
-@pytest.fixture
-def _collector():
-    before = gc.get_threshold()
-    gc.disable()
-    yield
-    gc.set_threshold(*before)
-    gc.enable()
-
-
 def in_time(work):
     """Do it on another thread; say whether that came to an end."""
     thread = threading.Thread(target=work, daemon=True)

@@ -1,22 +1,11 @@
 """What the collector frees may differentiate itself, at whichever moment that is."""
 
-import gc
-
 import pytest
 from tests.rpc.test_finalizers import Watched, in_time
 
 import telegrad as tg
 from telegrad.tensors import accumulating, levels
 from telegrad.tensors.levels import Level, Tangents
-
-
-@pytest.fixture
-def _collector():
-    before = gc.get_threshold()
-    gc.disable()
-    yield
-    gc.set_threshold(*before)
-    gc.enable()
 
 
 @pytest.mark.usefixtures("_collector")
