@@ -9,7 +9,7 @@ from typing import Any
 from telegrad.autograd.anomaly import refuse_nan
 from telegrad.autograd.roots import Gradients, Tensors, checked_roots, listed, node_of
 from telegrad.autograd.staging import Staging
-from telegrad.engine import BoundaryReached, GraphTask, keep_retained
+from telegrad.engine import BoundaryReached, GraphTask, are_captured, keep_retained
 from telegrad.errors import GradientError, UsageError
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.accumulating import own
@@ -134,7 +134,7 @@ def _run(
         keep_graph=keep_graph,
         recorded=create_graph,
         targets=targets,
-        captures=check is not None,  # Only grad has something to check.
+        captures=are_captured(targets),
         watch=refuse_nan if MODE.get().check_nan else None,
     )
     try:

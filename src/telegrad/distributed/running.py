@@ -8,6 +8,7 @@ from telegrad.distributed.carrying import Carrier
 from telegrad.distributed.contexts import AFTER, CURRENT, SERVED, Context
 from telegrad.distributed.nodes import Path
 from telegrad.distributed.passes import Part, Plan
+from telegrad.engine import are_captured
 from telegrad.errors import GradientError, UsageError
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor
@@ -129,7 +130,7 @@ class Runner:
             retain_graph=keep_graph,
             create_graph=recorded,
             targets=None if targets is None else {node: node for node in targets},
-            captures=targets is not None and None in targets.values(),
+            captures=are_captured(targets),
             finish=finish,
         )
         for node, gradient in here.items():

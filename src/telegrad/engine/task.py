@@ -20,7 +20,7 @@ while another runs. A node sets ``freed`` before it drops its saved values, so `
 again after the node has run.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import heappop, heappush, heappushpop
 from operator import attrgetter
 from sys import getrefcount
@@ -31,7 +31,7 @@ from telegrad.arrays.ownership import ALONE
 from telegrad.errors import GraphFreedError
 from telegrad.graph import Cotangent, reachable
 
-__all__ = ["BoundaryReached", "GraphTask", "Retain", "freed_error", "keep_retained"]
+__all__ = ["BoundaryReached", "GraphTask", "Retain", "are_captured", "freed_error", "keep_retained"]
 
 Retain = Callable[[Cotangent], Callable[[], None]]
 """Keeps a gradient, and gives what takes it back."""
@@ -355,6 +355,14 @@ class GraphTask:
             if node is not None:
                 node.explain(error)
             raise
+
+
+def are_captured(targets: Mapping[Any, Any] | None) -> bool:
+    """Whether gradients of leaves are asked for, as by ``grad``, instead of accumulated.
+
+    `targets` names the tensor of each node for ``backward``, and None for ``grad``.
+    """
+    return targets is not None and None in targets.values()
 
 
 def keep_retained(retained: list[tuple[Retain, Cotangent]]) -> list[Callable[[], None]]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from telegrad.engine import OrderedTask, keep_retained
+from telegrad.engine import OrderedTask, are_captured, keep_retained
 from telegrad.errors import InternalError
 from telegrad.interop.torch_accumulating import accumulate, completed
 from telegrad.interop.torch_cut import cut_walk
@@ -46,7 +46,7 @@ def run_joined(
         sort, refuse, keep_graph=keep_graph, recorded=recorded, targets=targets or ()
     )
     task.joined = joined.edges
-    task.captures = targets is not None and None in targets.values()
+    task.captures = are_captured(targets)
     with ModeScope(recording=recorded, inference=False):
         task.count(roots)
         for root, cotangent in roots.items():
