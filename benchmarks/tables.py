@@ -168,7 +168,10 @@ def _plain(value: float) -> str:
 
 
 def _commit() -> str:
-    """The commit that is measured, or "unknown" outside of a checkout."""
+    """The commit that is measured, or "unknown" outside of a checkout and without git."""
     command = ["git", "describe", "--always", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent)
+    except FileNotFoundError:
+        return "unknown"
     return done.stdout.strip() or "unknown"
