@@ -286,6 +286,24 @@ def test_grad_does_not_run_the_node_of_a_leaf_nor_its_hooks():
     agree(scenario)
 
 
+def test_backward_runs_the_hooks_of_the_node_of_an_input_in_the_middle_and_grad_does_not():
+    def scenario(lib):
+        x = leaf(lib, [1.0, 2.0])
+        seen = []
+        middle = x * 3.0
+        middle.register_hook(lambda g: g * 2.0)
+        middle.grad_fn.register_prehook(lambda outputs: seen.append(outputs))
+        middle.grad_fn.register_prehook(lambda outputs: (outputs[0] * 10.0,))
+        middle.grad_fn.register_hook(lambda inputs, outputs: seen.append((inputs, outputs)))
+        loss = (middle * middle).sum()
+        found = lib.autograd.grad(loss, middle, retain_graph=True)
+        loss.backward(inputs=[middle])
+        return found, seen, middle.grad, x.grad
+
+    _, seen, _, _ = agree(scenario)
+    assert len(seen) == 2
+
+
 def test_nodes_of_several_results_are_one_node():
     x = tg.asarray([[2.0, 1.0], [1.0, 3.0]], dtype=tg.float64).requires_grad_()
     values, vectors = tg.linalg.eigh(x)

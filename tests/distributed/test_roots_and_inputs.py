@@ -149,6 +149,24 @@ def test_an_input_may_be_a_value_on_the_way():
 
 
 @on_workers("main", "b")
+def test_backward_runs_the_hooks_of_the_node_of_an_input_and_grad_does_not():
+    seen = []
+    with autograd.context() as context_id:
+        middle = x() * 2.0
+        middle.grad_fn.register_prehook(lambda outputs: (outputs[0] * 10.0,))
+        middle.grad_fn.register_hook(lambda inputs, outputs: seen.append((inputs, outputs)))
+        loss = rpc.rpc_sync("b", handlers.scale, (middle,)).sum()
+        (found,) = autograd.grad(context_id, loss, middle, retain_graph=True)
+        assert seen == []
+        autograd.backward(context_id, [loss], inputs=[middle])
+        ((inputs, (output,)),) = seen
+        assert inputs == (None, None)
+        assert value_of(output) == (10 * W).tolist()
+        gradient = autograd.get_gradients(context_id)[middle]
+        assert value_of(found) == value_of(gradient) == W.tolist()
+
+
+@on_workers("main", "b")
 def test_an_input_may_be_what_arrived():
     with autograd.context() as context_id:
         y = rpc.rpc_sync("b", handlers.scale, (x(),))

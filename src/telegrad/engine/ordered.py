@@ -316,6 +316,8 @@ class OrderedTask(msgspec.Struct, eq=False):
             self.deliver(node, cotangent, False)
             if self.skipped and not node.is_boundary and self.skipped.issuperset(edges):
                 # Nothing is asked for behind it, so it need not run itself.
+                if hooks is not None and not self.captures:
+                    node.pass_by(cotangent)
                 return ()
         if hooks is not None:
             cotangent = node.before_run(cotangent)

@@ -309,6 +309,8 @@ class GraphTask:
                     if targets is not None and node in targets:
                         self.deliver(node, cotangent, False)
                         if self._ends_at(node):
+                            if hooks is not None and not self.captures:
+                                node.pass_by(cotangent)
                             continue
                     if hooks is not None:
                         cotangent = node.before_run(cotangent)

@@ -13,8 +13,9 @@ contribution for each of its edges. An edge is simply the node of an input.
   where there is none; the second works on values that record, so its results can be
   differentiated again.
 - ``release()``: drop the saved values.
-- ``before_capture``, ``before_run`` and ``after`` (a leaf: ``before_capture`` and ``before``) run
-  the hooks; ``explain(error)`` notes on an error which node it came from. ``tensors/hooked.py``.
+- ``before_capture``, ``before_run``, ``after`` and ``pass_by`` (a leaf: ``before_capture`` and
+  ``before``) run the hooks; ``explain(error)`` notes on an error which node it came from.
+  ``tensors/hooked.py``.
 - ``is_leaf``, ``is_boundary``: where a pass ends: a leaf takes its gradient; a boundary's
   cotangent leaves this engine (for another worker).
 

@@ -67,6 +67,10 @@ class Hooked:
             ]
         return contributions
 
+    def pass_by(self: Any, cotangent: Cotangent) -> None:
+        """Runs the hooks of the node where ``backward`` ends at it: no input wants a gradient."""
+        self.after((None,) * len(self.edges), self.before_run(cotangent))
+
     def input_places(self: Any) -> list[int | None]:
         """For each input, the place of its edge, or None where it needs no gradient."""
         wanted = getattr(self, "wanted", None)
