@@ -193,6 +193,30 @@ def test_a_freed_node_is_refused_and_the_error_says_where() -> None:
     assert log.delivered == {}
 
 
+@pytest.mark.parametrize("error", [None, TypeError("a saved value is gone")])
+@pytest.mark.parametrize("is_target", [False, True])
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_node_that_another_pass_frees_while_it_runs_is_refused(
+    keep: bool, is_target: bool, error: Exception | None
+) -> None:
+    log = Log()
+
+    def pull(cotangent: Any) -> list[Any]:
+        root.release()
+        if error is not None:
+            raise error
+        return [cotangent]
+
+    root = FakeNode("root", (FakeLeaf("x"),), pull=pull)
+    task = task_of(log, keep_graph=keep, targets=[root] if is_target else [])
+    task.count([root])
+    task.feed(root, 1)
+    with pytest.raises(GraphFreedError, match="got root") as caught:
+        task.run()
+    assert caught.value.__cause__ is error
+    assert "x" not in log.delivered
+
+
 @pytest.mark.parametrize("keep", [False, True])
 def test_nodes_are_released_as_they_run_unless_the_graph_is_kept(keep: bool) -> None:
     root = FakeNode("root", (FakeLeaf("x"),))

@@ -23,7 +23,7 @@ Contributions are folded as soon as all with smaller ranks are in; only early on
 import math
 import sys
 from collections.abc import Callable, Container, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import msgspec
@@ -265,16 +265,22 @@ class OrderedTask(msgspec.Struct, eq=False):
                         self._leaving += self.depart(node, cotangent)
                         continue
                     else:
+                        try:
+                            if crew is not None:
+                                contributions = crew.run(node, cotangent)
+                                if contributions is None:
+                                    continue
+                            elif recorded:
+                                contributions = node.pull_recorded(cotangent)
+                            else:
+                                contributions = node.pull(cotangent)
+                        except Exception as error:
+                            if node.freed:
+                                raise freed_error(node) from error
+                            raise
                         if node.freed:
+                            # By an earlier pass, or by another one meanwhile: it may be wrong.
                             raise freed_error(node)
-                        if crew is not None:
-                            contributions = crew.run(node, cotangent)
-                            if contributions is None:
-                                continue
-                        elif recorded:
-                            contributions = node.pull_recorded(cotangent)
-                        else:
-                            contributions = node.pull(cotangent)
                         if not keep:
                             node.release()
                 elif crew is None or (finished := crew.take_in()) is None:
@@ -321,19 +327,21 @@ class OrderedTask(msgspec.Struct, eq=False):
                 return ()
         if hooks is not None:
             cotangent = node.before_run(cotangent)
-        if node.is_boundary:
-            if node not in self.joined:
-                self._leaving += self.depart(node, cotangent)
-                return ()
-        elif node.freed:
-            raise freed_error(node)
-        if self.watch is None:
-            contributions = node.pull_recorded(cotangent) if self.recorded else node.pull(cotangent)
-        else:
-            with self.watch(node.name()):
+        is_boundary = node.is_boundary
+        if is_boundary and node not in self.joined:
+            self._leaving += self.depart(node, cotangent)
+            return ()
+        try:
+            with nullcontext() if self.watch is None else self.watch(node.name()):
                 contributions = (
                     node.pull_recorded(cotangent) if self.recorded else node.pull(cotangent)
                 )
+        except Exception as error:
+            if node.freed and not is_boundary:
+                raise freed_error(node) from error
+            raise
+        if node.freed and not is_boundary:
+            raise freed_error(node)
         if hooks is not None:
             contributions = node.after(contributions, cotangent)
         if self.check is not None:
