@@ -1,6 +1,7 @@
 """Passes inside passes, and passes in many threads."""
 
 import gc
+import sys
 import threading
 import weakref
 
@@ -150,3 +151,29 @@ def test_a_pass_whose_graph_another_frees_meanwhile_says_so(step, chosen, retain
     y.grad_fn.register_prehook(free)
     with pytest.raises(GraphFreedError, match=f"{step.capitalize()}Backward.*retain_graph=True"):
         loss.backward(inputs=[x] if chosen else None, retain_graph=retain)
+
+
+def passes_within(levels):
+    """Runs a pass whose hook runs a pass, and so on; says how many ran."""
+    x = tg.tensor(2.0, requires_grad=True)
+    y = x * x
+    ran = []
+
+    def descend(gradient):
+        with tg.enable_grad():
+            ran.append(1 + (passes_within(levels - 1) if levels > 1 else 0))
+
+    y.register_hook(descend)
+    y.backward()
+    return ran[0]
+
+
+def test_passes_within_passes_go_as_deep_as_the_limit_of_recursion():
+    with pytest.raises(RecursionError):
+        passes_within(400)
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(100 * 400)
+    try:
+        assert passes_within(400) == 400
+    finally:
+        sys.setrecursionlimit(before)
