@@ -258,10 +258,23 @@ def test_layers_that_need_an_order_or_a_variance_refuse_complex_numbers(name: st
         COMPLEX[name](tg.ones((2, 2, 2, 2), dtype=tg.complex64))
 
 
-@pytest.mark.parametrize("layer", [nn.Conv2d(2, 2, 1), nn.LayerNorm(2), nn.BatchNorm2d(2)])
-def test_images_of_integers_are_refused_instead_of_becoming_float64(layer: nn.Module) -> None:
-    with pytest.raises(DTypeError, match=r"numbers .*, got uint8; use .*to\(telegrad.float32\)"):
-        layer(tg.ones((2, 2, 2, 2), dtype=tg.uint8))
+IMAGE_LAYERS = {
+    "Conv2d": nn.Conv2d(2, 2, 1),
+    "LayerNorm": nn.LayerNorm(2),
+    "BatchNorm2d": nn.BatchNorm2d(2),
+    # Sums of small integers would wrap around, and no small one is lower than all others.
+    "avg_pool2d": lambda x: F.avg_pool2d(x, 2),
+    "max_pool2d": lambda x: F.max_pool2d(x, 2, padding=1),
+}
+
+
+@pytest.mark.parametrize("name", IMAGE_LAYERS)
+@pytest.mark.parametrize("dtype", ["uint8", "bool"])
+def test_images_of_integers_are_refused_instead_of_becoming_float64_or_nonsense(
+    name: str, dtype: str
+) -> None:
+    with pytest.raises(DTypeError, match=rf"numbers .*, got {dtype}; use .*to\(telegrad.float32\)"):
+        IMAGE_LAYERS[name](tg.ones((2, 2, 2, 2), dtype=getattr(tg, dtype)))
 
 
 @pytest.mark.parametrize("name", ["mse_loss", "huber_loss", "binary_cross_entropy_with_logits"])
@@ -271,3 +284,38 @@ def test_losses_of_complex_numbers_are_refused(name: str, which: str) -> None:
     given = {"input": tg.ones(2), "target": tg.ones(2), which: tg.tensor([0.5j, 1.0])}
     with pytest.raises(DTypeError, match=f"real numbers in {name}, got complex64"):
         getattr(nn.functional, name)(**given)
+
+
+LOSSES_OF_INTEGERS: dict[str, Callable[[Any], Any]] = {
+    "mse_loss": lambda x: F.mse_loss(x, x),
+    "huber_loss": lambda x: F.huber_loss(x, x),
+    "binary_cross_entropy_with_logits": lambda x: F.binary_cross_entropy_with_logits(x, zeros(2)),
+    "nll_loss": lambda x: F.nll_loss(x, tg.tensor(0), weight=tg.tensor([0.5, 1.5])),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES_OF_INTEGERS)
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "bool"])
+def test_losses_of_integers_are_refused_instead_of_wrapping_around(name: str, dtype: str) -> None:
+    x = tg.asarray([1, 0], dtype=getattr(tg, dtype))
+    with pytest.raises(DTypeError, match=rf"real numbers .*{name}, got {dtype}.*to\(tele"):
+        LOSSES_OF_INTEGERS[name](x)
+
+
+def test_log_probabilities_that_are_complex_are_refused() -> None:
+    with pytest.raises(DTypeError, match="real numbers as input of nll_loss, got complex64"):
+        F.nll_loss(tg.tensor([0.5j, 1.0]), tg.tensor(0))
+
+
+WEIGHTED: dict[str, Callable[[Any], Any]] = {
+    "nll_loss": lambda w: F.nll_loss(zeros(2), tg.tensor(0), weight=w),
+    "cross_entropy": lambda w: F.cross_entropy(zeros(2), tg.tensor(0), weight=w),
+    "weight": lambda w: F.binary_cross_entropy_with_logits(zeros(2), zeros(2), weight=w),
+    "pos_weight": lambda w: F.binary_cross_entropy_with_logits(zeros(2), zeros(2), pos_weight=w),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_complex_weights_of_a_loss_are_refused(name: str) -> None:
+    with pytest.raises(DTypeError, match="complex values, got float32; take real"):
+        WEIGHTED[name](tg.tensor([0.5j, 1.0]))

@@ -122,6 +122,16 @@ def test_binary_cross_entropy_of_extreme_values_is_finite() -> None:
     np.testing.assert_allclose(x.grad.numpy(), [0.0, 0.0], atol=1e-300)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "bool"])
+def test_targets_and_weights_of_binary_cross_entropy_may_be_integers(dtype: str) -> None:
+    x, labels = tg.tensor([0.5, -1.5, 2.0]), tg.tensor([1.0, 0.0, 1.0])
+    weight, pos_weight = tg.tensor([1.0, 1.0, 0.0]), tg.tensor([0.0, 1.0, 1.0])
+    expected = nn.BCEWithLogitsLoss(weight, pos_weight=pos_weight)(x, labels)
+    others = [each.to(getattr(tg, dtype)) for each in (labels, weight, pos_weight)]
+    loss = nn.BCEWithLogitsLoss(others[1], pos_weight=others[2])
+    assert loss(x, others[0]).tolist() == loss(x, labels).tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_all_items_ignored_give_nan_without_a_gradient_as_in_pytorch(smoothing: float) -> None:
     loss = weighted("CrossEntropyLoss", label_smoothing=smoothing)

@@ -59,11 +59,13 @@ def binary_cross_entropy_with_logits(
     """The cross entropy of ``sigmoid(input)`` and a target from 0 to 1, without overflow."""
     name = "binary_cross_entropy_with_logits"
     _check_equal(name, input, target)
+    _check_real(name, input)
     _check_stretches(name, "weight", weight, input)
     _check_stretches(name, "pos_weight", pos_weight, input)
-    ones = 1 if pos_weight is None else (pos_weight - 1) * target + 1
+    target = _floating(target, input.dtype)
+    ones = 1 if pos_weight is None else (_floating(pos_weight, input.dtype) - 1) * target + 1
     loss = (1 - target) * input + softplus(-input) * ones
-    return reduced(loss if weight is None else loss * weight, reduction)
+    return reduced(loss if weight is None else loss * _floating(weight, input.dtype), reduction)
 
 
 def cross_entropy(
@@ -113,6 +115,7 @@ def nll_loss(
     """Minus the log-probability, from `input`, of each item's class."""
     _check_tensors("nll_loss", input, target)
     _check_classes("nll_loss", input)
+    _check_real("nll_loss", input)
     return _by_classes("nll_loss", input, target, weight, ignore_index, reduction, 0.0)
 
 
@@ -188,7 +191,7 @@ def _raw_weights(
             "take its detach(), or give the target as probabilities"
         )
     _check_class_weights(name, weight, count)
-    return np.asarray(weight.array).astype(dtype, copy=False)
+    return np.asarray(weight.to(dtype).array)
 
 
 def _by_probabilities(
@@ -268,3 +271,18 @@ def _check_equal(name: str, input: Tensor, target: Tensor) -> None:
                 f"expected real numbers in {name}, got {x.dtype}, whose squares may be negative; "
                 "take real(x) or abs(x), or write (abs(x - y) ** 2).mean()"
             )
+    if target.dtype.kind != "f":
+        _check_real(name, input)
+
+
+def _floating(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
+    """The tensor, integers as real numbers: ``1 - x`` of unsigned ones would wrap around."""
+    return x if x.dtype.kind == "f" else x.to(dtype)
+
+
+def _check_real(name: str, input: Tensor) -> None:
+    if input.dtype.kind != "f":
+        raise DTypeError(
+            f"expected real numbers as input of {name}, got {input.dtype}; use "
+            "input.to(telegrad.float32)"
+        )

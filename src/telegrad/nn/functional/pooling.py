@@ -28,6 +28,7 @@ def max_pool2d(
         raise DTypeError(
             f"expected real numbers in max_pool2d, got {input.dtype}, which has no order"
         )
+    _check_floating("max_pool2d", input)
     how = _windows("max_pool2d", input, kernel_size, stride, padding, dilation, ceil_mode)
     return apply_several(POOL_MAX, input, **how)[0]
 
@@ -47,6 +48,7 @@ def avg_pool2d(
         return avg_pool2d(input[None], *rest)[0]
     if divisor_override == 0:
         raise UsageError("expected a divisor_override other than 0 in avg_pool2d, got 0")
+    _check_floating("avg_pool2d", input)
     how = _windows("avg_pool2d", input, kernel_size, stride, padding, 1, ceil_mode)
     total: Tensor = apply(POOL_SUM, input, **how)
     divisor = divisor_override
@@ -57,6 +59,14 @@ def avg_pool2d(
         return total * (1 / divisor)
     counts = _counts(input, pair(padding, "padding"), how, count_include_pad)
     return total / wrap(counts)
+
+
+def _check_floating(name: str, input: Tensor) -> None:
+    if input.dtype.kind not in "fc":
+        raise DTypeError(
+            f"expected real or complex numbers as input of {name}, got {input.dtype}; use "
+            "input.to(telegrad.float32)"
+        )
 
 
 def _counts(input: Tensor, widths: tuple[int, int], how: Any, count_include_pad: bool) -> Any:
