@@ -5,18 +5,21 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.rpc.connected import PATIENCE, Clock, hosting, identities
+from tests.rpc.connected import PATIENCE, Clock, hosting, identities, mint_cluster
 from tests.rpc.neighbours import eventually
 
 from telegrad.errors import CallTimeout, WorkerLost
+from telegrad.rpc.introduction import NONCE_BYTES, Introduction, Side
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.membership import own_host
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.starting import start_worker
+from telegrad.rpc.tls import Credentials
 from telegrad.rpc.transport import address, connect, dialling
 
 
@@ -69,6 +72,40 @@ def test_a_failed_dialling_is_told_to_all_who_waited_for_it() -> None:
                 a.rpc_sync("b", abs, (-1,))
         finally:
             a.close()
+
+
+def die_at(stage: str, server: socket.socket, credentials: Credentials | None) -> None:
+    """Take part in a handshake as the worker b and end before a message is answered."""
+    wire, _ = server.accept()
+    if credentials is not None and stage != "greeting":
+        wire = credentials.server.wrap_socket(wire, server_side=True)
+    with wire:
+        assert wire.recv(1 << 16)
+        if stage == "proof":
+            wire.sendall(Introduction(Side.LISTENER, "b", 1, b"n" * NONCE_BYTES).encode())
+            assert wire.recv(1 << 16)
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "tls"])
+@pytest.mark.parametrize("stage", ["greeting", "introduction", "proof"])
+def test_a_worker_that_dies_while_it_is_dialled_is_lost_and_has_refused_nobody(
+    stage: str, scheme: str, tmp_path: Path
+) -> None:
+    key, mine, theirs = ClusterKey.fresh(), None, None
+    if scheme == "tls":
+        who = mint_cluster(tmp_path / "cluster", "a", "b")
+        key, mine, theirs = who["a"].key, who["a"].credentials, who["b"].credentials
+    a = start_worker("a", 0, f"{scheme}://127.0.0.1:0", key, credentials=mine)
+    with (
+        contextlib.closing(a),
+        socket.create_server(("127.0.0.1", 0)) as server,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        a.add_peer(WorkerInfo("b", 1, 1), f"{scheme}://127.0.0.1:{server.getsockname()[1]}")
+        dying = threads.submit(die_at, stage, server, theirs)
+        with pytest.raises(WorkerLost, match=r"worker 'b' was lost: .* the connection"):
+            a.rpc_sync("b", abs, (-1,))
+        dying.result(PATIENCE)
 
 
 class Turn:

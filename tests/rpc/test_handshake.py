@@ -189,6 +189,17 @@ def test_a_worker_under_another_name_is_refused_before_anything_is_proved() -> N
     assert written(ours) == DIALLER.encode()
 
 
+def test_a_dialler_under_another_name_is_told_so_once_it_has_proved_the_key() -> None:
+    one, other = dialler(), listener(expect="trainer2")
+    ours, theirs = converse(one, other)
+    assert "expected the worker trainer2" in str(failure(theirs))
+    assert isinstance(failure(ours), AuthenticationFailed)
+    assert "ps refused our proof" in str(failure(ours))
+    assert "certificate of its own name" in str(failure(ours))
+    assert agreement(ours) is None
+    assert agreement(theirs) is None
+
+
 def test_versions_without_overlap_name_both_ranges() -> None:
     newer = msgspec.structs.replace(LISTENER, oldest=7, newest=9)
     ours, theirs = converse(dialler(), listener(newer))
@@ -232,6 +243,16 @@ def test_a_connection_closed_midway_says_what_was_expected() -> None:
     error = failure(machine.handle(Closed(), 0.0))
     assert isinstance(error, ProtocolViolation)
     assert "50 bytes" in str(error)
+
+
+def test_a_listener_that_dies_at_our_proof_has_not_refused_it() -> None:
+    one, other = dialler(), listener()
+    intro = written(one.handle(Opened(), 0.0))
+    other.handle(Opened(), 0.0)
+    one.handle(Received(written(other.handle(Received(intro), 0.0))), 0.0)
+    error = failure(one.handle(Closed(), 0.0))
+    assert isinstance(error, ProtocolViolation)
+    assert "closed when the other side's proof was expected" in str(error)
 
 
 def test_a_stranger_is_known_by_its_first_bytes() -> None:

@@ -4,7 +4,7 @@
     introduction (name, nonce, ...)   ─►
                                       ◄─      introduction (name, nonce, ...)
     proof = HMAC(key, "dialler" ‖ T)  ─►      checked in constant time
-                                      ◄─      proof = HMAC(key, "listener" ‖ T)
+                                      ◄─      proof = HMAC(key, "listener" ‖ T), or a refusal
     checked in constant time
 
 T is both introductions, byte for byte, and the certificates of both sides where there is TLS. It
@@ -166,7 +166,10 @@ class Handshake:
                 case Received(data):
                     return self._receive(data)
                 case Closed():
-                    return self._fail(self._closed_early())
+                    raise ProtocolViolation(
+                        f"the connection was closed when {self._state.value} was expected "
+                        f"({len(self._received)} bytes of it came)"
+                    )
                 case Elapsed():
                     return []
         except PeerError as error:
@@ -219,17 +222,14 @@ class Handshake:
     def _on_proof(self, message: bytes) -> list[Effect]:
         own, peer = self._own, self.peer
         assert peer is not None
-        if not hmac.compare_digest(message, _PROOF + self._proof_of(peer.side)):
-            if message[:1] == _REFUSAL:
-                raise AuthenticationFailed(f"{peer.name} refused our proof: {_KEY_ADVICE}")
-            error = AuthenticationFailed(
-                f"the other side, which calls itself {peer.name}, did not prove the cluster's key: "
-                f"{_KEY_ADVICE}"
-            )
+        try:
+            self._check_proof(message, peer)
+            self._check_name(peer)
+        except AuthenticationFailed as error:
             if own.side is Side.DIALLER:
-                raise error
+                raise
+            # Told, so that a listener that closes without a word is one that died.
             return [Write(_REFUSAL.ljust(_PROOF_BYTES, b"\0")), *self._fail(error)]
-        self._check_name(peer)
         self._state = _State.DONE
         agreement = Agreement(
             peer.name,
@@ -245,6 +245,19 @@ class Handshake:
     def _proof_of(self, side: Side) -> bytes:
         return self._key.sign(side.name.lower().encode() + b"\0" + self._transcript)
 
+    def _check_proof(self, message: bytes, peer: Introduction) -> None:
+        if hmac.compare_digest(message, _PROOF + self._proof_of(peer.side)):
+            return
+        if self._own.side is Side.DIALLER and message[:1] == _REFUSAL:
+            raise AuthenticationFailed(
+                f"{peer.name} refused our proof: {_KEY_ADVICE} and, with TLS, each the certificate "
+                "of its own name"
+            )
+        raise AuthenticationFailed(
+            f"the other side, which calls itself {peer.name}, did not prove the cluster's key: "
+            f"{_KEY_ADVICE}"
+        )
+
     def _check_name(self, peer: Introduction) -> None:
         if self._expect is not None and peer.name != self._expect:
             raise AuthenticationFailed(
@@ -259,17 +272,6 @@ class Handshake:
         return ProtocolViolation(
             f"{peer.name} speaks versions {peer.oldest} to {peer.newest} of the protocol, this "
             f"worker {own.oldest} to {own.newest}: install the same telegrad on both"
-        )
-
-    def _closed_early(self) -> PeerError:
-        if self._own.side is Side.DIALLER and self._state is _State.AWAITS_PROOF:
-            return AuthenticationFailed(
-                f"the listener closed at our proof: {_KEY_ADVICE} and, with TLS, each the "
-                "certificate of its own name"
-            )
-        return ProtocolViolation(
-            f"the connection was closed when {self._state.value} was expected "
-            f"({len(self._received)} bytes of it came)"
         )
 
     def _fail(self, error: PeerError) -> list[Effect]:

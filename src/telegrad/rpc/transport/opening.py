@@ -100,7 +100,7 @@ class Opening:
             return AuthenticationFailed(
                 f"{self.address}: the listener hung up at our certificate: {_TLS_ADVICE}"
             )
-        if isinstance(error, ssl.SSLError):
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return AuthenticationFailed(
                 f"{self.address}: TLS failed ({error.reason or error}): {_TLS_ADVICE}"
             )
@@ -121,7 +121,8 @@ class Opening:
         """Say whether a listener refused us before it spoke.
 
         In TLS 1.3 the dialler is done first and learns of a refusal later, by an alert; but the
-        alert may be lost when the listener closes while our introduction is under way.
+        alert may be lost when the listener closes while our introduction is under way, which resets
+        the connection. One that ends without a reset and an alert was refused by nobody.
         """
         return (
             isinstance(self.socket, ssl.SSLSocket)
@@ -129,7 +130,7 @@ class Opening:
             and self._handshake is not None
             and self._handshake.peer is None
             and isinstance(error, ConnectionError | ssl.SSLEOFError)
-            and not isinstance(error, AuthenticationFailed)
+            and not isinstance(error, PeerError)
         )
 
     def close(self) -> None:
