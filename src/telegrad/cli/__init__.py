@@ -21,12 +21,37 @@ COMMANDS: tuple[Command, ...] = (RUN, KEYGEN, DEMO)
 _MISUSED = 2
 # As a shell tells of a command that Ctrl-C ended.
 _INTERRUPTED = 130
-_UNREAD = 1
+_UNWRITTEN = 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     fill_standard_streams()
+    try:
+        try:
+            arguments = _parser().parse_args(argv)
+            return int(arguments.execute(arguments))
+        finally:
+            # Here, where it can still be told that this fails.
+            sys.stdout.flush()
+    except TelegradError as error:
+        print(f"telegrad: {error}", file=sys.stderr)
+        return _MISUSED
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except OSError as error:
+        if error.filename is not None:
+            print(f"telegrad: {error.strerror}: {error.filename}", file=sys.stderr)
+            return _MISUSED
+        # Whoever read our output has gone, which is no news, or there is no room for it; what is
+        # left of it must not fail once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"telegrad: {error.strerror or error}", file=sys.stderr)
+        return _UNWRITTEN
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="telegrad", description="Automatic differentiation across processes and machines."
     )
@@ -38,20 +63,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         command.configure(subparser)
         subparser.set_defaults(execute=command.execute)
-    arguments = parser.parse_args(argv)
-    try:
-        return int(arguments.execute(arguments))
-    except TelegradError as error:
-        print(f"telegrad: {error}", file=sys.stderr)
-        return _MISUSED
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has gone; what is left of it must not fail once more at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _UNREAD
-    except OSError as error:
-        if error.filename is None:
-            raise
-        print(f"telegrad: {error.strerror}: {error.filename}", file=sys.stderr)
-        return _MISUSED
+    return parser
