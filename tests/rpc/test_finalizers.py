@@ -1,6 +1,7 @@
 """What the collector frees may use futures and references itself, at whichever moment that is."""
 
 import contextlib
+import functools
 import gc
 import os
 import threading
@@ -53,6 +54,31 @@ class Watched:
     def __exit__(self, kind, error, traceback):
         gc.disable()
         self.lock.release()
+
+
+class Interrupted:
+    """A lock whose first holder is interrupted as soon as it has it.
+
+    By a signal's handler, or, from Python 3.12 on, by a finalizer, though nothing is made there.
+    """
+
+    def __init__(self, lock, task):
+        self.lock = lock
+        self.task = task
+        self.release = lock.release
+
+    def acquire(self, *args, **kwargs):
+        is_ours = self.lock.acquire(*args, **kwargs)
+        task, self.task = self.task, None
+        if task is not None:
+            task()
+        return is_ours
+
+    def __enter__(self):
+        self.acquire()
+
+    def __exit__(self, kind, error, traceback):
+        self.release()
 
 
 def in_time(work):
@@ -190,6 +216,45 @@ def test_the_collector_may_run_what_makes_a_call_while_a_thread_holds_a_lock_of_
         locked._lock = Watched(locked._lock, call_back)
         assert in_time(lambda: use(a.host))
         assert eventually(lambda: ends == [2])
+
+
+def attend(link):
+    link.start_attending()
+
+
+def admit(link):
+    link._admission.admit(1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("holder", "name", "use"),
+    [
+        (lambda link: link, "_mutex", attend),
+        (lambda link: link._admission, "_lock", admit),
+        (lambda link: link._admission._room.budget, "_lock", admit),
+    ],
+)
+def test_a_finalizer_may_use_a_link_whose_lock_it_interrupted(holder, name, use):
+    ends = []
+    with neighbours("a", "b") as (a, b):
+        a.rpc_sync("b", len, ("",))
+        (link,) = b.peers.get("a").incoming
+        lock = Interrupted(getattr(holder(link), name), lambda: ends.append(use(link)))
+        setattr(holder(link), name, lock)
+        assert in_time(lambda: use(link))
+        assert ends == [None]
+        assert a.rpc_sync("b", len, ("ab",)) == 2
+
+
+def test_a_call_at_the_very_beginning_of_dialling_the_same_worker_dials_itself():
+    ends = []
+    with neighbours("a", "b") as (a, _):
+        peer = a.peers.get("b")
+        call = functools.partial(a.rpc_sync, "b", len, ("ab",), timeout=10.0)
+        peer.dialling = Interrupted(peer.dialling, lambda: ends.append(call()))
+        assert in_time(lambda: ends.append(call()))
+        assert ends == [2, 2]
+        assert peer.opened == 1
 
 
 class Calling:

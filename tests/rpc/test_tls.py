@@ -208,6 +208,30 @@ def test_a_reader_and_writers_share_a_connection(cluster: dict[str, Identity]) -
         assert received == {0: expected, 1: expected}
 
 
+def test_a_finalizer_may_send_where_it_interrupted_a_thread_that_receives(
+    cluster: dict[str, Identity], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connected(ADDRESS, cluster["ps"], cluster["trainer"]) as (dialled, accepted):
+        receive = dialled._socket.recv_into  # type: ignore[attr-defined]
+
+        def interrupted(buffer: memoryview) -> int:
+            monkeypatch.undo()
+            dialled.send([b"ping"])
+            return int(receive(buffer))
+
+        monkeypatch.setattr(dialled._socket, "recv_into", interrupted)  # type: ignore[attr-defined]
+        received = bytearray(4)
+        accepted.send([b"pong"])
+        receiving = threading.Thread(
+            target=lambda: dialled.recv_into(memoryview(received)), daemon=True
+        )
+        receiving.start()
+        receiving.join(PATIENCE / 2)
+        assert not receiving.is_alive()
+        assert received == b"pong"
+        assert receive_exactly(accepted, 4) == b"ping"
+
+
 def test_bytes_left_in_a_record_are_pending(cluster: dict[str, Identity]) -> None:
     with connected(ADDRESS, cluster["ps"], cluster["trainer"]) as (dialled, accepted):
         dialled.send([b"abcdef"])

@@ -1,5 +1,6 @@
 """Which workers there are, where they listen, and the paths that are open to them."""
 
+import _thread
 import threading
 from typing import Final
 
@@ -34,8 +35,9 @@ class Peer(msgspec.Struct):
     """Incarnations that others have replaced: one of them that still lives is not met again."""
     unreached: WorkerLost | None = None
     """Why dialling it last failed."""
-    dialling: threading.Lock = msgspec.field(default_factory=threading.Lock)
-    """Held by the thread that dials it, so that one does at a time."""
+    dialling: _thread.RLock = msgspec.field(default_factory=threading.RLock)
+    """Held by the thread that dials it, so that one does at a time. Reentrant: a call that
+    interrupts the thread just when it has the lock, before it says so, may dial in its place."""
     dialler: int = 0
     """That thread's id; 0 if nobody dials."""
 

@@ -67,7 +67,7 @@ class Worker:
         self.peers = Peers()
         self.codec = Codec(strict=self.options.strict)
         self.budget = Budget(
-            self.options.in_flight_bytes, self.options.in_flight_bytes_of_peer, threading.Lock()
+            self.options.in_flight_bytes, self.options.in_flight_bytes_of_peer, threading.RLock()
         )
         self.interceptor: Interceptor | None = None
         self.observer: Observer | None = None
@@ -229,7 +229,7 @@ class Worker:
             elif is_ours is None:
                 # Ctrl-C while it was being taken: nobody knows who has it. With another lock, two
                 # threads may dial at worst.
-                peer.dialling = threading.Lock()
+                peer.dialling = threading.RLock()
         self.host.rouse(endpoint.next_tick)
         return endpoint
 

@@ -45,7 +45,8 @@ class Admission:
         self._peer = peer
         self._until: float | None = None
         self._closed = False
-        self._lock = threading.Lock()
+        # Reentrant, like that of the budget: a finalizer that interrupts may end the link.
+        self._lock = threading.RLock()
         self._admitted = 0
 
     def admit(self, nbytes: int) -> bool:

@@ -109,8 +109,9 @@ class Link(Outlet):
         # The thread that leads, where it reads for itself, and whether it is at a whole frame.
         self._leader = 0
         self._is_receiving = False
-        # Decides who was first, about `_serving`, `_attending` and `_waiting`.
-        self._mutex = _thread.allocate_lock()
+        # Decides who was first, about `_serving`, `_attending` and `_waiting`. Reentrant: from
+        # Python 3.12 on a finalizer may interrupt whoever holds it, though nothing is made here.
+        self._mutex = threading.RLock()
         # The token of the request that runs on the leading thread, None if none does.
         self._serving: object = None
         # How many requests in a row were slow.

@@ -34,7 +34,8 @@ class SecureConnection(Connection):
         super().__init__(agreement, address)
         sock.setblocking(False)
         self._socket = sock
-        self._lock = threading.Lock()
+        # Reentrant: a finalizer that interrupts a thread before or after its SSL call may send.
+        self._lock = threading.RLock()
         self._over = False
         self.recv_into = self._recv_into
         self.recv_into_nowait = self._recv_into_nowait
