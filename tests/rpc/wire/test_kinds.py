@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -59,6 +60,15 @@ def test_a_lazy_kind_is_loaded_when_its_module_is_met():
     assert kinds.find(fractions.Fraction) is None
     assert kinds.find(fractions.Fraction) is None
     assert loaded == [True]
+
+
+def test_all_kinds_whose_modules_are_imported_are_loaded_together():
+    loaded = []
+    for module in ("graphlib", "colorsys"):
+        importlib.import_module(module)
+        kinds.register_lazily(module, partial(loaded.append, module))
+    kinds.load_imported()
+    assert loaded == ["graphlib", "colorsys"]
 
 
 @pytest.mark.parametrize(("strict", "imported"), [(True, False), (False, True)])

@@ -98,14 +98,16 @@ def load_imported() -> None:
     One that won't do is told of where a value is met: what is imported under the name may be too
     old, or stand for a module that is missing.
     """
+    global _unmet
     for module in _unmet:
         found = sys.modules.get(module)
         # Nobody uses one yet that is being imported, perhaps by a thread that waits for this one.
         if found is not None and not _is_being_imported(found):
             with suppress(Exception):
                 _load(module)
-            with _lock, suppress(ValueError):
-                _unmet.remove(module)
+            with _lock:
+                # Another list: this one is being gone through.
+                _unmet = [other for other in _unmet if other != module]
 
 
 def _is_being_imported(module: ModuleType) -> bool:
