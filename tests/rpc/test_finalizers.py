@@ -340,6 +340,32 @@ def test_a_call_in_the_midst_of_a_frame_of_the_same_worker_is_refused(method, do
         assert a.rpc_sync("b", len, ("abc",)) == 3
 
 
+class JustClaimed(dict):
+    """A link's lead. Whoever has just claimed it is interrupted, once."""
+
+    def __init__(self, task):
+        super().__init__()
+        self.task = task
+
+    def setdefault(self, key, thread):
+        leader = super().setdefault(key, thread)
+        task, self.task = self.task, None
+        if task is not None:
+            task()
+        return leader
+
+
+def test_a_call_just_when_this_thread_has_claimed_the_lead_reads_its_own_answer():
+    ends = []
+    with neighbours("a", "b") as (a, _):
+        a.rpc_sync("b", len, ("",))
+        call = functools.partial(a.rpc_sync, "b", len, ("a",), timeout=10.0)
+        a.peers.get("b").outgoing._lead = JustClaimed(lambda: ends.append(call()))
+        assert a.rpc_sync("b", len, ("ab",)) == 2
+        assert ends == [1]
+        assert a.rpc_sync("b", len, ("abc",)) == 3
+
+
 def test_a_notice_in_the_midst_of_a_frame_to_the_same_worker_is_sent_later(monkeypatch):
     told = threading.Event()
     with neighbours("a", "b") as (a, b):

@@ -24,6 +24,8 @@ from telegrad.rpc.options import Options
 
 SEARCHED = str(pathlib.Path(rpc.__file__).parent)
 CALLS = {"CALL", "CALL_KW", "CALL_FUNCTION_EX"}
+ANOTHER = -1
+"""Stands for the id of another thread."""
 LARGE = np.arange(1 << 15)
 
 
@@ -90,7 +92,7 @@ def follow(worker):
         assert eventually(lambda: bool(link._followers) or is_over.is_set())
         link.give_up_lead()
 
-    assert link._lead.acquire(True, 5)
+    assert eventually(lambda: link._lead.setdefault(None, ANOTHER) == ANOTHER)
     leader = threading.Thread(target=lead)
     leader.start()
     try:

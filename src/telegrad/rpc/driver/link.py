@@ -2,8 +2,8 @@
 
 The law of this file, lazy leader/follower:
 
-1. At most one thread reads a link: the one that holds its lead (a lock). It is claimed, never
-   checked and then acted upon.
+1. At most one thread reads a link: the one that has its lead. It is claimed, never checked and
+   then acted upon.
 2. A thread that waits for an answer claims the lead and reads until its answer is there. Those
    that find it taken sleep until their answer came or they are woken to lead.
 3. A link whose peer sends requests is served: a thread of the pool holds the lead, reads a
@@ -105,9 +105,10 @@ class Link(Outlet):
         # whoever leads next goes on with it. Never on a served link: those are not read by the main
         # thread, the only one that handles signals.
         self._unread: Frame | None = None
-        self._lead = _thread.allocate_lock()
-        # The thread that leads, where it reads for itself, and whether it is at a whole frame.
-        self._leader = 0
+        # Holds the id of the thread that leads, or nothing. Claimed together with the id, in one
+        # step: a finalizer that interrupts the thread right then must not wait for it.
+        self._lead: dict[None, int] = {}
+        # Whether the thread that leads is at a whole frame.
         self._is_receiving = False
         # Decides who was first, about `_serving`, `_attending` and `_waiting`. Reentrant: from
         # Python 3.12 on a finalizer may interrupt whoever holds it, though nothing is made here.
@@ -134,7 +135,7 @@ class Link(Outlet):
             leads = False
             if task is not _led_by_another:
                 self._run_nested(task)
-            elif self._leader == _thread.get_ident():
+            elif self._lead.get(None) == _thread.get_ident():
                 self._read_within(future, deadline)
                 return
             elif not self._follow(future, number, deadline, can_nest):
@@ -155,11 +156,11 @@ class Link(Outlet):
         receive, reader = self._host.worker.receive, self._reader
         try:
             if not leads:
-                leads = self._lead.acquire(False)
+                me = _thread.get_ident()
+                leads = not self._lead and self._lead.setdefault(None, me) == me
                 if not leads:
                     return _led_by_another
             reader.is_torn = False
-            self._leader = _thread.get_ident()
             if self.watched:
                 self._host.monitor.unwatch(self)
             while not future._done:
@@ -196,8 +197,7 @@ class Link(Outlet):
         finally:
             if leads:
                 try:
-                    self._leader = 0
-                    self._lead.release()
+                    self._lead.clear()
                     self._lead_released()
                 except _INTERRUPTS:
                     self._lead_released()
@@ -287,7 +287,7 @@ class Link(Outlet):
             self._followers.append(sleeper)
             if self._host.is_stressed:
                 self._host.at("follower enlisted")
-            if self._lead.locked():
+            if self._lead:
                 left = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
                 woken = sleeper.acquire(True, left if left < _thread.TIMEOUT_MAX else -1)
             else:
@@ -318,10 +318,17 @@ class Link(Outlet):
                 del self._waiting[number]
         return waiting.tasks
 
+    def _claim_lead(self) -> bool:
+        """Take the lead if nobody has it; say whether that was so."""
+        me = _thread.get_ident()
+        if self._lead or self._lead.setdefault(None, me) != me:
+            return False
+        self._is_receiving = False
+        return True
+
     def give_up_lead(self) -> None:
         """Release the lead and see to it that somebody reads on."""
-        self._leader = 0
-        self._lead.release()
+        self._lead.clear()
         self._lead_released()
 
     def _lead_released(self) -> None:
@@ -339,7 +346,7 @@ class Link(Outlet):
 
     def offer_lead(self) -> None:
         """If nobody leads, let somebody: a follower, the pool, or whoever the monitor starts."""
-        if self._lead.locked():
+        if self._lead:
             return
         if self._followers:
             try:
@@ -394,7 +401,7 @@ class Link(Outlet):
     def _attend(self) -> None:
         """Read for as long as there is something, on a thread of the pool."""
         self._attending = False
-        if not self._lead.acquire(False):
+        if not self._claim_lead():
             return
         if self.watched:
             self._host.monitor.unwatch(self)
@@ -431,7 +438,7 @@ class Link(Outlet):
                 serving.link = None
                 if host.is_stressed:
                     host.at("request served")
-                leads = self._keep_lead(token) or self._lead.acquire(False)
+                leads = self._keep_lead(token) or self._claim_lead()
                 if not leads:
                     return
                 if self.watched:
@@ -450,7 +457,6 @@ class Link(Outlet):
 
     def _drain(self) -> None:
         """Read what is there and no more."""
-        self._leader = _thread.get_ident()
         try:
             while self._receive_next(0.0):
                 pass
@@ -478,7 +484,7 @@ class Link(Outlet):
 
     def awaits_request(self) -> bool:
         """Say whether a thread reads here and runs nothing."""
-        return self.served and self._lead.locked() and self._serving is None
+        return self.served and bool(self._lead) and self._serving is None
 
     # Ending.
 
@@ -493,7 +499,7 @@ class Link(Outlet):
 
     def free(self) -> bool:
         """Close the descriptors if nobody uses them any more; say whether that was so."""
-        if not self._lead.acquire(False):
+        if not self._claim_lead():
             return False
         try:
             if not self._write.acquire(False):
@@ -504,4 +510,4 @@ class Link(Outlet):
             finally:
                 self._write.release()
         finally:
-            self._lead.release()
+            self._lead.clear()
