@@ -79,11 +79,13 @@ def die_at(stage: str, server: socket.socket, credentials: Credentials | None) -
     wire, _ = server.accept()
     if credentials is not None and stage != "greeting":
         wire = credentials.server.wrap_socket(wire, server_side=True)
-    with wire:
+    with wire, server:
         assert wire.recv(1 << 16)
         if stage == "proof":
             wire.sendall(Introduction(Side.LISTENER, "b", 1, b"n" * NONCE_BYTES).encode())
             assert wire.recv(1 << 16)
+        # First: whether one that hangs up after TLS has refused somebody, a second attempt tells.
+        server.close()
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "tls"])
@@ -103,7 +105,7 @@ def test_a_worker_that_dies_while_it_is_dialled_is_lost_and_has_refused_nobody(
     ):
         a.add_peer(WorkerInfo("b", 1, 1), f"{scheme}://127.0.0.1:{server.getsockname()[1]}")
         dying = threads.submit(die_at, stage, server, theirs)
-        with pytest.raises(WorkerLost, match=r"worker 'b' was lost: .* the connection"):
+        with pytest.raises(WorkerLost, match=r"'b' was lost: .* the connection|where b should be"):
             a.rpc_sync("b", abs, (-1,))
         dying.result(PATIENCE)
 

@@ -181,6 +181,25 @@ def test_a_listener_that_resets_is_suspected_to_have_no_certificates(
         resetting.join(PATIENCE)
 
 
+def test_a_listener_that_hangs_up_twice_after_tls_has_refused_our_certificate(
+    cluster: dict[str, Identity],
+) -> None:
+    own = cluster["ps"].credentials
+    assert own is not None
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def hang_up() -> None:
+            for _ in range(2):
+                own.server.wrap_socket(server.accept()[0], server_side=True).close()
+
+        hanging_up = threading.Thread(target=hang_up)
+        hanging_up.start()
+        with pytest.raises(AuthenticationFailed, match="hung up at our certificate"):
+            connect(f"tls://127.0.0.1:{server.getsockname()[1]}", identity=cluster["trainer"])
+        hanging_up.join(PATIENCE)
+        assert not hanging_up.is_alive(), "one attempt does not tell"
+
+
 def test_a_reader_and_writers_share_a_connection(cluster: dict[str, Identity]) -> None:
     """Echo from both ends at once: each end is read by one thread and written by another."""
     blocks = [os.urandom(size) for size in (1, 100, 16384, 16385, 300_000, 1 << 20)] * 8

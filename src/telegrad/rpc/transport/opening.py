@@ -65,6 +65,8 @@ class Opening:
         self.address = address
         self.deadline = deadline
         self.waits_for_write = False
+        self.is_doubtful = False
+        """Whether the listener has either refused our certificate or ended: nobody can tell."""
         self._side = side
         self._identity = identity
         self._expect = expect
@@ -96,7 +98,8 @@ class Opening:
 
     def _explain(self, error: PeerError | OSError) -> PeerError:
         """Return the error that says where, and what was expected."""
-        if self._was_hung_up_on_after_tls(error):
+        self.is_doubtful = self._was_hung_up_on_after_tls(error)
+        if self.is_doubtful:
             return AuthenticationFailed(
                 f"{self.address}: the listener hung up at our certificate: {_TLS_ADVICE}"
             )
@@ -118,11 +121,10 @@ class Opening:
         )
 
     def _was_hung_up_on_after_tls(self, error: PeerError | OSError) -> bool:
-        """Say whether a listener refused us before it spoke.
+        """Say whether a listener may have refused us before it spoke.
 
         In TLS 1.3 the dialler is done first and learns of a refusal later, by an alert; but the
-        alert may be lost when the listener closes while our introduction is under way, which resets
-        the connection. One that ends without a reset and an alert was refused by nobody.
+        alert may be lost when the listener closes while our introduction is under way.
         """
         return (
             isinstance(self.socket, ssl.SSLSocket)
@@ -130,7 +132,7 @@ class Opening:
             and self._handshake is not None
             and self._handshake.peer is None
             and isinstance(error, ConnectionError | ssl.SSLEOFError)
-            and not isinstance(error, PeerError)
+            and not isinstance(error, AuthenticationFailed)
         )
 
     def close(self) -> None:
