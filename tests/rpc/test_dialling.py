@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from tests.rpc.connected import PATIENCE, Clock, hosting, identities, mint_cluster
-from tests.rpc.neighbours import eventually
+from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.errors import CallTimeout, WorkerLost
+from telegrad.errors import CallTimeout, NotInitialized, WorkerLost
 from telegrad.rpc.introduction import NONCE_BYTES, Introduction, Side
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.membership import own_host
@@ -72,6 +72,21 @@ def test_a_failed_dialling_is_told_to_all_who_waited_for_it() -> None:
                 a.rpc_sync("b", abs, (-1,))
         finally:
             a.close()
+
+
+def test_a_worker_that_shuts_down_while_it_dials_says_so_and_takes_nobody_for_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with neighbours("a", "b") as (a, _):
+        dial = a.host.dial
+
+        def shut_down_first(*given: Any) -> Any:
+            a.close()
+            return dial(*given)
+
+        monkeypatch.setattr(a.host, "dial", shut_down_first)
+        with pytest.raises(NotInitialized, match="worker 'a' has shut down"):
+            a.rpc_sync("b", abs, (-1,))
 
 
 def die_at(stage: str, server: socket.socket, credentials: Credentials | None) -> None:

@@ -11,7 +11,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from telegrad.errors import CallTimeout, PeerError, ProtocolViolation, Unserializable
+from telegrad.errors import (
+    CallTimeout,
+    NotInitialized,
+    PeerError,
+    ProtocolViolation,
+    Unserializable,
+)
 from telegrad.rpc.call import Call
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.future import Quick
@@ -230,8 +236,8 @@ class Outgoing:
         self.notify_on(endpoint, name, header)
 
     def _notify_later(self, peer: "Peer", name: str, header: Any) -> None:
-        # One that can't be reached has lost what it had.
-        with suppress(PeerError):
+        # One that can't be reached has lost what it had, and so has this one if it has shut down.
+        with suppress(PeerError, NotInitialized):
             self.notify(peer, name, header)
 
     def notify_on(self, endpoint: Endpoint, name: str, header: Any) -> None:

@@ -249,6 +249,8 @@ class Worker:
         try:
             endpoint = self.host.dial(peer.info, peer.address, timeout)
         except WorkerLost as error:
+            # Raises if it was this worker that went.
+            self.find(peer.info)
             if self.host.now() < deadline:
                 # Another one, without the frames of who met it.
                 peer.unreached = WorkerLost(*error.args)
