@@ -20,6 +20,23 @@ class Long(Exception):
     pass
 
 
+class Noted(Exception):
+    """Its notes can't be told, and no other note can be added."""
+
+    __notes__ = 5
+
+
+class Secretive(Exception):
+    """Nothing can be had of it but its text."""
+
+    def __getattribute__(self, name):
+        raise RuntimeError(f"no {name}")
+
+
+class Homeless(Exception):
+    __module__ = None
+
+
 def raised(error):
     try:
         raise error
@@ -65,6 +82,14 @@ def test_an_exception_that_cannot_be_pickled_says_what_it_was():
     back = there_and_back(Picky(1, 2))
     assert isinstance(back, RemoteFailure)
     assert "Picky: 1 and 2" in str(back)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("kind", [Noted, Secretive, Homeless])
+def test_an_exception_that_does_not_let_itself_be_told_gets_through(kind, strict):
+    back = there_and_back(kind("x"), strict=strict)
+    assert f"{kind.__qualname__}: x" in f"{type(back).__qualname__}: {back}"
+    assert "raised on worker 'ps'" in back.__notes__[0]
 
 
 def test_a_strict_worker_does_not_rebuild_foreign_types():

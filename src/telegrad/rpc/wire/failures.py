@@ -68,8 +68,9 @@ def dump_failure(
             stream = None
     message = _fit(_text(error))
     trace, notes = _told(error)
-    failure = _Failure(type_.__module__, type_.__qualname__, message, worker, trace, stream, notes)
-    return _encode(failure)
+    # A class may say anything there; a peer takes text alone.
+    module = str(type_.__module__)
+    return _encode(_Failure(module, type_.__qualname__, message, worker, trace, stream, notes))
 
 
 def _told(error: BaseException) -> tuple[str, str]:
@@ -78,9 +79,13 @@ def _told(error: BaseException) -> tuple[str, str]:
     They travel in its pickle. Were they in the traceback, too, which becomes the next note, they
     would double with each call that the failure comes back through.
     """
-    told = traceback.TracebackException.from_exception(error)
-    notes, told.__notes__ = getattr(error, "__notes__", None) or (), None
-    return _fit("".join(told.format())), _fit("\n".join(map(str, notes)))
+    try:
+        told = traceback.TracebackException.from_exception(error)
+        notes, told.__notes__ = getattr(error, "__notes__", None) or (), None
+        return _fit("".join(told.format())), _fit("\n".join(map(str, notes)))
+    except Exception as broken:
+        # Told all the same: somebody waits for the answer.
+        return f"<it can't be had: {type(broken).__qualname__}>\n", ""
 
 
 def _fit(text: str) -> str:
@@ -104,12 +109,14 @@ def load_failure(header: bytes | bytearray, *, strict: bool) -> BaseException:
         failure = _decode(header)
     except (msgspec.MsgspecError, UnicodeDecodeError) as malformed:
         raise ProtocolViolation(f"a malformed failure came: {malformed}") from malformed
+    told = f"raised on worker {failure.worker!r}; the traceback there:\n{failure.trace}"
     error = _rebuild(failure, strict)
-    # What could not be rebuilt from its pickle has lost them.
-    notes = "" if getattr(error, "__notes__", None) else failure.notes
-    error.add_note(
-        f"raised on worker {failure.worker!r}; the traceback there:\n{failure.trace}{notes}"
-    )
+    try:
+        # What could not be rebuilt from its pickle has lost its notes.
+        error.add_note(told if getattr(error, "__notes__", None) else told + failure.notes)
+    except Exception:
+        error = _stand_in(failure)
+        error.add_note(told + failure.notes)
     return error
 
 
@@ -134,5 +141,9 @@ def _rebuild(failure: _Failure, strict: bool) -> BaseException:
             return found(failure.message)
         except Exception:
             pass
+    return _stand_in(failure)
+
+
+def _stand_in(failure: _Failure) -> RemoteFailure:
     module = "" if failure.module == "builtins" else f"{failure.module}."
     return RemoteFailure(f"{module}{failure.name}: {failure.message}")
