@@ -6,7 +6,7 @@ import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.rpc.future import collect_all
+from telegrad.rpc.future import Future, collect_all
 from telegrad.rpc.options import Options
 
 
@@ -65,3 +65,27 @@ def test_while_one_thread_waits_long_others_callbacks_run(pair):
     a.rpc_sync("b", simulated.open_gate)
     waiting.join(10)
     assert not waiting.is_alive()
+
+
+def test_a_request_that_fails_its_thread_leaves_the_lead_to_the_thread_that_has_it_since(
+    monkeypatch, caplog
+):
+    def fail(*_):
+        raise SystemExit("not answered")
+
+    gate: Future[str] = Future()
+    monkeypatch.setattr(simulated, "GATE", [gate])
+    with neighbours("a", "b") as (a, b):
+        call = a.rpc_async("b", simulated.wait_for_gate)
+        assert eventually(lambda: bool(gate._sleepers))
+        # Another thread reads and serves this, and reads on.
+        assert a.rpc_sync("b", simulated.who) == "b"
+        (link,) = b.peers.get("a").incoming
+        assert eventually(link.awaits_request)
+        leader = dict(link._lead)
+        monkeypatch.setattr(b.incoming, "answer_failure", fail)
+        gate.set_exception(ValueError("it stays shut"))
+        assert eventually(lambda: "a thread of worker b failed" in caplog.text)
+        assert link._lead == leader
+        assert not call.done()
+        assert a.rpc_sync("b", simulated.who) == "b"

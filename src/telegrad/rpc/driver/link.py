@@ -414,6 +414,7 @@ class Link(Outlet):
         """Read requests and run them here, until the lead is taken away or the link ends."""
         host, read, receive = self._host, self._reader.read, self._host.worker.receive
         leads = True
+        token: object = None
         try:
             while True:
                 frame = read(None)
@@ -433,6 +434,8 @@ class Link(Outlet):
                 if host.monitor.dozes:
                     host.monitor.rouse()
                 began = time.perf_counter()
+                # Until the request has ended, well or not, the token alone tells.
+                leads = False
                 task()
                 self._slow = self._slow + 1 if time.perf_counter() - began > _SLOW else 0
                 serving.link = None
@@ -447,7 +450,7 @@ class Link(Outlet):
             host.link_failed(self, error)
         finally:
             serving.link = None
-            if leads:
+            if leads or self._keep_lead(token):
                 self.give_up_lead()
 
     def _run_timed(self, task: Callable[[], object]) -> None:
