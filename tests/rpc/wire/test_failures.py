@@ -92,6 +92,25 @@ def test_an_exception_that_does_not_let_itself_be_told_gets_through(kind, strict
     assert "raised on worker 'ps'" in back.__notes__[0]
 
 
+def leave(kind):
+    raise kind("as it was unpickled")
+
+
+class Leaving:
+    def __init__(self, kind):
+        self.kind = kind
+
+    def __reduce__(self):
+        return leave, (self.kind,)
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_an_exception_that_would_end_a_program_as_it_is_unpickled_gets_through(kind):
+    back = there_and_back(ValueError(Leaving(kind)))
+    assert type(back) is ValueError
+    assert "Leaving object" in str(back)
+
+
 def test_a_strict_worker_does_not_rebuild_foreign_types():
     data = dump_failure(raised(Picky(1, 2)), "ps", strict=False)
     assert type(load_failure(data, strict=True)) is RemoteFailure

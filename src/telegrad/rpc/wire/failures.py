@@ -64,7 +64,8 @@ def dump_failure(
             # An exception whose arguments don't fit its own constructor pickles but never loads.
             if slots or len(stream) > _MOST_PICKLED or type(pickle.loads(stream)) is not type_:
                 stream = None
-        except Exception:
+        except BaseException:
+            # Also what would end a program, as in a function that is served: it is answered.
             stream = None
     message = _fit(_text(error))
     trace, notes = _told(error)
