@@ -47,6 +47,15 @@ def test_a_pass_of_telegrad_goes_on_in_torch():
     assert w.grad.tolist() == [2, 4]
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_value_that_went_over_twice_has_the_sum_of_both_gradients(create_graph):
+    leaf = own_leaf(1.0, 2.0)
+    computed = leaf * 1.0
+    loss = sum((to_torch(x) * factor).sum() for x in (leaf, computed) for factor in (2.0, 3.0))
+    from_torch(loss).backward(create_graph=create_graph)
+    assert leaf.grad.tolist() == [10.0, 10.0]
+
+
 def test_what_a_graph_saved_before_it_went_over_is_not_changed_by_torch():
     leaf = own_leaf(1.0, 2.0)
     y = tg.exp(leaf)

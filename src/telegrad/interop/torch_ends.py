@@ -194,13 +194,14 @@ class Landing(End, Hooked, eq=False):
         return "ToTorchBackward"
 
     def slot(self, place: Place) -> Slot:
-        # The one region that leads to a landing may lead to telegrad's graph directly.
-        if self.is_shared or self.tap is not None:
-            return self, 0, 1
         crossing = self.crossing
+        if self.is_shared or self.tap is not None or not crossing.is_of_message:
+            # A value that goes over twice has two landings, and what comes there has to be summed.
+            return self, 0, 1
+        # To a value that came nothing else leads: the one region may lead to its node directly.
         node = crossing.node
-        if crossing.is_of_message and type(node) is OutputNode:
-            # Nothing else leads to the node: all that the region has goes to the message at once.
+        if type(node) is OutputNode:
+            # All that the region has goes to the message at once.
             return node.edges[0], node.index, node.size
         return node, 0, 1
 
