@@ -1,6 +1,7 @@
 """Calls that were not used, partly used, or used in circles: exact, and no dearer than need be."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from tests.distributed.simulated import frames_sent, on_workers
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
 from telegrad.errors import GradientError, UsageError
+from telegrad.rpc.future import Future
 
 W = np.array([2.0, 3.0])
 X = np.array([5.0, 7.0])
@@ -261,6 +263,25 @@ def test_a_checkpoint_whose_remote_call_gives_other_numbers_the_second_time_is_a
         with pytest.raises(GradientError, match="value 0 has other numbers"):
             autograd.backward(context_id, [y.sum()])
         assert len(autograd.get_gradients(context_id)) == 0
+
+
+@on_workers("main", "b")
+def test_passes_at_the_same_time_go_through_one_checkpoint_that_calls(simulation):
+    one = x()
+    with autograd.context() as context_id:
+        y = tg.autograd.checkpoint(lambda v: tg.sin(rpc.rpc_sync("b", handlers.scale, (v,))), one)
+        ended = [Future() for _ in range(3)]
+
+        def run_pass(future):
+            autograd.backward(context_id, [y.sum()], retain_graph=True)
+            future.set_result(None)
+
+        for future in ended:
+            simulation.start(simulation.hosts["main"], partial(run_pass, future))
+        for future in ended:
+            future.wait()
+        expected = [(3 * W * np.cos(W * X)).tolist(), (3 * X * np.cos(W * X)).tolist()]
+        np.testing.assert_allclose(gradients(context_id, one, "b"), expected)
 
 
 @on_workers("main", "b", "c", "d")

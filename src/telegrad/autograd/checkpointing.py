@@ -16,7 +16,6 @@ random numbers or has new parameters), its values don't belong to the graph, whi
 A checkpoint inside a checkpoint keeps its own arguments by the rules of the outer one.
 """
 
-import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, TypeAlias
@@ -133,7 +132,6 @@ class _Segment:
         """The leaves that the first run used beside its arguments, each with its array then."""
         self._caught: dict[int, Tensor] = {}
         self.drawn = Drawn()
-        self._lock = threading.RLock()
 
     def count(self, tensor: Tensor) -> int:
         """The pack hook of the first run."""
@@ -162,10 +160,14 @@ class _Segment:
 
     def value(self, place: int) -> Tensor:
         """The unpack hook of the first run."""
-        with self._lock:
-            if place not in self._caught:
-                self._caught = dict(enumerate(self._run_again()))
-            return self._caught.pop(place)
+        found = self._caught.pop(place, None)
+        if found is None:
+            # Under no lock, since it may wait for other workers: two passes at once each have
+            # values of their own.
+            caught = dict(enumerate(self._run_again()))
+            found = caught.pop(place)
+            self._caught = caught
+        return found
 
     def _run_again(self) -> list[Tensor]:
         for leaf, array in self._used.items():
