@@ -205,14 +205,24 @@ def random_placement(seed):
 
 def assert_clean(simulation, seconds=100):
     simulation.settle(seconds)
-    for name in WORKERS:
+    for name in simulation.hosts:
         if simulation.hosts[name].is_alive:
             assert handlers.leftovers(simulation.worker(name)) == handlers.CLEAN, name
 
 
-def apart(question, program, seed, placement, schedule, faults=SLOW, options=None, disturb=None):
+def apart(
+    question,
+    program,
+    seed,
+    placement,
+    schedule,
+    faults=SLOW,
+    options=None,
+    disturb=None,
+    workers=WORKERS,
+):
     """What is found on workers; or the typed error, if the question ended in one."""
-    simulation = Simulation(WORKERS, seed=schedule, faults=faults, options=options, equip=equip)
+    simulation = Simulation(workers, seed=schedule, faults=faults, options=options, equip=equip)
     with There(f"{seed} {schedule}", seed, placement) as world, simulation:
         if disturb is not None:
             disturb(simulation)

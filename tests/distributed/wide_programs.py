@@ -8,22 +8,30 @@ calls.
 
 import numpy as np
 from tests.distributed.dresses import DRESSES, undress
-from tests.distributed.worlds import PLACES, SHAPES
+from tests.distributed.worlds import PLACES, RUNS, SHAPES
 
 import telegrad as tg
 from telegrad.autograd import Function, checkpoint
 from telegrad.rpc.current import current_worker
 
-__all__ = ["ABANDONED", "STEPS", "is_complex", "random_program", "run_program", "uses_references"]
+__all__ = [
+    "ABANDONED",
+    "STEPS",
+    "TOGETHER",
+    "is_complex",
+    "random_program",
+    "run_program",
+    "uses_references",
+]
 
-HOW = ("now", "now", "later", "there", "handed on", "held", "fails")
-REFERENCES = ("there", "handed on", "held")
+HOW = ("now", "now", "later", "there", "handed on", "held", "by proxy", "fails")
+REFERENCES = ("there", "handed on", "held", "by proxy")
 
 
-def random_program(rng, kinds, depth=0, arguments=3):
+def random_program(rng, kinds, depth=0, arguments=3, places=PLACES):
     """(steps, which values it returns) of a program that starts with `arguments` values.
 
-    `kinds`: which of `STEPS` and `ABANDONED` it may have.
+    `kinds`: which of `STEPS`, `ABANDONED` and `TOGETHER` it may have.
     """
     steps, size = [], arguments
 
@@ -38,13 +46,13 @@ def random_program(rng, kinds, depth=0, arguments=3):
         elif kind < 0.5:
             steps.append(("operation", rng.choice(sorted(OPERATIONS)), i, j))
         elif kind < 0.65 or depth == 3:
-            steps.append(("own", rng.choice(sorted(kinds)), i, j, rng.choice(PLACES)))
+            steps.append(("own", rng.choice(sorted(kinds)), i, j, rng.choice(places)))
         else:
             taken = [pick() for _ in range(rng.randint(1, 3))]
-            program = random_program(rng, kinds, depth + 1, len(taken))
+            program = random_program(rng, kinds, depth + 1, len(taken), places)
             how, dress = rng.choice(HOW), rng.choice(sorted(DRESSES))
-            places = rng.choice(PLACES), rng.choice(PLACES)
-            steps.append(("call", how, dress, places, taken, program))
+            at = rng.choice(places), rng.choice(places)
+            steps.append(("call", how, dress, at, taken, program))
             size += len(program[1]) - 1
         size += 1
     return steps, [pick() for _ in range(rng.randint(1, 3))]
@@ -75,7 +83,7 @@ def run_program(world, program, values, place="p0"):
             values.append(OPERATIONS[name](at(i), at(j)))
         elif kind == "own":
             name, i, j, there = rest
-            values.append({**STEPS, **ABANDONED}[name](world, there, at(i), at(j)))
+            values.append({**STEPS, **ABANDONED, **TOGETHER}[name](world, there, at(i), at(j)))
         else:
             how, dress, places, taken, inner = rest
             given = [at(i) for i in taken]
@@ -99,10 +107,15 @@ def call(world, how, packed, places, inner):
         return [Pending(lambda: undress(future.wait()))] * len(inner[1])
     if how == "there":
         reference = world.remote(there, serve, inner, packed)
-        return [Pending(lambda: undress(reference.to_here()))] * len(inner[1])
+        # New values: the owner gets its own, a parameter among them, and others a copy.
+        fetch = lambda: [x * 1.0 for x in undress(reference.to_here())]
+        return [Pending(fetch)] * len(inner[1])
     if how == "held":
         reference = world.remote(there, Holder.make, packed)
         return undress(world.use_holder(reference, there, inner))
+    if how == "by proxy":
+        reference = world.remote(there, Holder.make, packed)
+        return undress(world.ask_holder(reference, there, inner))
     if how == "handed on":
         reference = world.remote(there, serve, inner, packed)
         mine = undress(reference.to_here())
@@ -151,6 +164,9 @@ class Holder:
     def use(self, world, place, program):
         return serve(world, place, program, self.packed)
 
+    def use_for(self, run, place, program):
+        return self.use(RUNS[run], place, program)
+
 
 def weigh(world, place, x):
     """Keeps the shape and dtype of what comes, as a gradient must."""
@@ -172,6 +188,11 @@ def add_up(world, place, nested, again):
 def bounce(world, place, x, y, rest):
     x = x * world.parameters[place, 1] + y * 0.5
     return world.call(rest[0], bounce, x, y, rest[1:]) if rest else x
+
+
+def checkpoint_and_call_back(world, place, x, y):
+    z = world.parameters[place, 0].sum() * 0.3
+    return checkpoint(lambda x, y: world.call("p0", weigh, x * z) * y, x, y)
 
 
 def go_on_for_long(world, place, x, y):
@@ -250,6 +271,21 @@ def checkpointed(world, place, x, y):
     return checkpoint(lambda x, y: world.call(place, weigh, x) * y * 0.5, x, y)
 
 
+def checkpointed_in_depth(world, place, x, y):
+    """Checkpoints in checkpoints, here and on the worker that is called, which calls back."""
+
+    def inner(x, y):
+        return tg.sin(tg.real(world.call(place, checkpoint_and_call_back, x, y))) * x
+
+    def outer(x, y):
+        z = checkpoint(inner, x, y) * y
+        if z.requires_grad:
+            z.register_hook(lambda g: g * 0.5)
+        return tg.cos(tg.real(z)) * 0.5
+
+    return checkpoint(outer, x, y)
+
+
 def given_up(world, place, x, y):
     world.give_up(place, go_on_for_long, x, y)
     return x * y * 0.5
@@ -260,10 +296,26 @@ def forgotten(world, place, x, y):
     return x * y * 0.5
 
 
+def together(world, place, x, y):
+    """Threads of this worker that share its context: their calls have no order."""
+    tasks = (
+        lambda: world.call(place, bounce, x, y, ["p1", "p2"]),
+        lambda: world.call(place, weigh, world.call("p1", weigh, x)),
+        lambda: checkpointed(world, "p2", x, y),
+        lambda: fan_out(world, place, y, x),
+    )
+    return sum(world.together(*tasks), y) * 0.2
+
+
+def insisted(world, place, x, y):
+    return world.insist(place, bounce, x, y, [place, "p1"])
+
+
 STEPS = {
     "hooked": hooked,
     "distant": lambda world, place, x, y: Distant.apply(x, world, place) + y,
     "checkpointed": checkpointed,
+    "checkpointed in depth": checkpointed_in_depth,
     "constants": constants,
     "island": island,
     "twice": twice,
@@ -271,9 +323,12 @@ STEPS = {
     "fan out": fan_out,
     "dropped": dropped,
 }
-ABANDONED = {"given up": given_up, "forgotten": forgotten}
+ABANDONED = {"given up": given_up, "forgotten": forgotten, "insisted": insisted}
 """Calls that go on while their caller does something else: what they record depends on the moment,
 though not what comes of it."""
+
+TOGETHER = {"together": together}
+"""What has no defined order: the numbers are those of one process, up to rounding."""
 
 OPERATIONS = {
     "multiply": lambda x, y: x * y * 0.5,

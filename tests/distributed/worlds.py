@@ -4,7 +4,9 @@ Both have places with parameters, the same for the same seed, make calls between
 passes. `There` puts each place on a worker as a placement says.
 """
 
+import contextvars
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 from tests.distributed import handlers
@@ -14,11 +16,13 @@ import telegrad as tg
 from telegrad.distributed import autograd
 from telegrad.errors import CallTimeout
 from telegrad.rpc.current import current_worker
+from telegrad.rpc.future import Future
 from telegrad.rpc.wire.functions import expose
 
-__all__ = ["PLACES", "SHAPES", "Here", "There", "numbers"]
+__all__ = ["MANY_PLACES", "PLACES", "SHAPES", "Here", "There", "numbers"]
 
 PLACES = ("p0", "p1", "p2", "p3")
+MANY_PLACES = tuple(f"p{i}" for i in range(9))
 SHAPES = ((3,), (), (2, 1))
 RUNS = {}
 """The worlds of several workers, by name: a handler finds the one it runs for."""
@@ -32,7 +36,7 @@ def _parameters_of(seed):
     rng = np.random.default_rng(seed)
     return {
         (place, i): tg.tensor(rng.uniform(0.5, 1.2, shape), requires_grad=True)
-        for place in PLACES
+        for place in MANY_PLACES
         for i, shape in enumerate(SHAPES)
     }
 
@@ -63,6 +67,15 @@ class Here:
     def use_holder(self, reference, place, *args):
         return crossed(reference.value.use(self, place, *crossed(args)))
 
+    def ask_holder(self, reference, place, *args):
+        return self.use_holder(reference, place, *args)
+
+    def insist(self, place, fn, *args):
+        return self.call(place, fn, *args)
+
+    def together(self, *tasks):
+        return [task() for task in tasks]
+
     def give_up(self, place, fn, *args):
         """A call that nobody gets an answer of changes nothing."""
 
@@ -77,6 +90,9 @@ class Here:
 
     def grad(self, outputs, inputs, **options):
         return tg.autograd.grad(outputs, inputs, allow_unused=True, **options)
+
+    def backward_of(self, reference):
+        reference.value.backward(retain_graph=True)
 
     def gradients(self):
         """Of all start values and parameters that have one, by name."""
@@ -127,10 +143,33 @@ class There:
         asked = (self.name, reference, place, args)
         return current_worker().rpc_sync(reference.owner(), run_holder, asked)
 
+    def ask_holder(self, reference, place, *args):
+        """The same by a proxy, whose methods run on the owner."""
+        return reference.rpc_async().use_for(self.name, place, *args).wait()
+
+    def call_within(self, seconds, place, fn, *args):
+        return current_worker().rpc_sync(*self._asked(place, fn, args), timeout=seconds)
+
+    def insist(self, place, fn, *args):
+        """A call that is made again, with more time, where it took longer than it might."""
+        try:
+            return self.call_within(0.03, place, fn, *args)
+        except CallTimeout:
+            return self.call(place, fn, *args)
+
+    def together(self, *tasks):
+        """What each task gives, on threads of this worker that share its context."""
+        host = current_worker().host
+        futures = [Future() for _ in tasks]
+        for future, task in zip(futures, tasks):
+            run = partial(contextvars.copy_context().run, _settle, future, task)
+            host.simulation.start(host, run)
+        return [future.wait() for future in futures]
+
     def give_up(self, place, fn, *args):
         """A call that takes longer than its caller waits."""
         with suppress(CallTimeout):
-            current_worker().rpc_sync(*self._asked(place, fn, args), timeout=0.25)
+            self.call_within(0.25, place, fn, *args)
 
     def forget(self, place, fn, *args):
         """A call that is not waited for: a pass may come while it runs."""
@@ -138,6 +177,10 @@ class There:
 
     def parameter(self, place, i):
         return self.remote(place, own_parameter, i)
+
+    def is_here(self, name):
+        """Whether a start value or a parameter is this worker's."""
+        return isinstance(name, int) or self.placement[name[0]] == current_worker().name
 
     @property
     def context_id(self):
@@ -149,6 +192,9 @@ class There:
     def grad(self, outputs, inputs, **options):
         return autograd.grad(self.context_id, outputs, inputs, allow_unused=True, **options)
 
+    def backward_of(self, reference):
+        reference.backward(self.context_id, retain_graph=True)
+
     def gradients(self):
         here = autograd.get_gradients(self.context_id)
         found = {i: numbers(here[x]) for i, x in enumerate(self.inputs) if x in here}
@@ -156,6 +202,13 @@ class There:
             asked = (self.name, self.context_id)
             found.update(current_worker().rpc_sync(worker, gradients_at, asked))
         return found
+
+
+def _settle(future, task):
+    try:
+        future.set_result(task())
+    except Exception as error:
+        future.set_exception(error)
 
 
 @expose
@@ -185,5 +238,5 @@ def gradients_at(run, context_id):
     return {
         key: numbers(found[x])
         for key, x in world.parameters.items()
-        if world.placement[key[0]] == name and x in found
+        if world.placement.get(key[0]) == name and x in found
     }
