@@ -190,6 +190,14 @@ def bounce(world, place, x, y, rest):
     return world.call(rest[0], bounce, x, y, rest[1:]) if rest else x
 
 
+def slope_at(world, place, x, y):
+    """A derivative that the program itself takes, through calls, and goes on with."""
+    x = x * world.parameters[place, 1]
+    z = world.call("p2", bounce, x, y, ["p3", place])
+    (slope,) = tg.autograd.grad(tg.sin(tg.real(z)).sum(), x, create_graph=True)
+    return slope * 0.3 + x
+
+
 def checkpoint_and_call_back(world, place, x, y):
     z = world.parameters[place, 0].sum() * 0.3
     return checkpoint(lambda x, y: world.call("p0", weigh, x * z) * y, x, y)
@@ -321,6 +329,7 @@ STEPS = {
     "twice": twice,
     "back and forth": lambda world, place, x, y: world.call(place, bounce, x, y, [place, "p1"] * 4),
     "fan out": fan_out,
+    "slope": lambda world, place, x, y: world.call(place, slope_at, x, y),
     "dropped": dropped,
 }
 ABANDONED = {"given up": given_up, "forgotten": forgotten, "insisted": insisted}
