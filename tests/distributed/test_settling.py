@@ -100,3 +100,14 @@ def test_a_cut_between_two_workers_leaves_all_of_the_gradients_or_none(pair):
         )
         assert bool(found[0]) == bool(found[1]), (seed, found)
         assert None not in found, (seed, found)
+
+
+def test_a_cut_between_the_root_and_the_home_leaves_all_of_the_gradients_or_none():
+    for seed in range(amount(10, 500)):
+        found = who_has_gradients(
+            "chain",
+            lambda simulation, s=seed: later(simulation, s, lambda: simulation.cut("b", "main")),
+            seed,
+        )
+        # When b has lost the home it releases the context, perhaps after one was asked.
+        assert not {True, False} <= set(found), (seed, found)

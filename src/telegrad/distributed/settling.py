@@ -31,8 +31,9 @@ __all__ = ["Settling"]
 
 SETTLE: Final = "autograd.settle"
 UNSETTLED: Final = "autograd.unsettled"
-# What the two notices carry; checked, since an id of another type would make `_on_lost` fail.
-_Settled = tuple[int, int, bool, list[str]]
+# What the two notices carry; checked, since an id of another type would make `_on_lost` fail. The
+# home may be known by its id alone.
+_Settled = tuple[int, int, bool, list[str | int]]
 _Unsettled = tuple[int, int]
 
 
@@ -110,8 +111,8 @@ class Settling:
         context = self._recorder.contexts.find(context_id)
         if context is None:
             return
-        for name in missed:
-            pass_on(self._worker, name, SETTLE, [context_id, pass_id, succeeded, []])
+        for to in missed:
+            pass_on(self._worker, to, SETTLE, [context_id, pass_id, succeeded, []])
         try:
             is_news = self._settle_here(context, pass_id, succeeded)
         except BaseException:

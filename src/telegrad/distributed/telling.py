@@ -30,9 +30,9 @@ def reachable(worker: Worker, name: str) -> Peer | None:
     return None if peer is None or peer.outgoing is None or peer.outgoing.closed else peer
 
 
-def pass_on(worker: Worker, name: str, service: str, header: Any) -> None:
+def pass_on(worker: Worker, to: str | int, service: str, header: Any) -> None:
     """Tells one of several, on a thread of its own if it must be dialled: that may take long."""
-    if reachable(worker, name) is None:
-        worker.host.start(partial(tell, worker, name, service, header))
+    if isinstance(to, int) or reachable(worker, to) is None:
+        worker.host.start(partial(tell, worker, to, service, header))
     else:
-        tell(worker, name, service, header)
+        tell(worker, to, service, header)
