@@ -2,15 +2,20 @@
 
 Passes that would rather be told of calls that were not used, that a reference starts on its owner,
 that begin as plain ``loss.backward()``, whose hooks wait too long, that run at the same time on
-threads of one user, and that whoever asked for them gave up; and clusters of nine workers.
+threads of one user, and that whoever asked for them gave up; over nine workers, and over workers
+that stop, die or lose sight of each other.
 """
 
 import random
 import re
+from functools import partial
 
 import pytest
 from tests.distributed.soak import amount
+from tests.distributed.test_faults import BAD, OPTIONS
 from tests.distributed.test_wide_programs import (
+    QUESTIONS,
+    WORKERS,
     apart,
     ask,
     loss_of,
@@ -31,7 +36,7 @@ from tests.distributed.worlds import MANY_PLACES, PLACES, Here, There, numbers
 
 import telegrad as tg
 from telegrad.distributed import autograd
-from telegrad.errors import CallTimeout, GradientError
+from telegrad.errors import CallTimeout, GradientError, ProtocolViolation
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.wire.functions import expose
 
@@ -169,6 +174,46 @@ def test_nine_workers_give_the_numbers_of_one_process(question):
         program = random_program(random.Random(seed), STEPS, places=MANY_PLACES)
         found = apart(question, program, seed, placement, seed, workers=workers)
         same_numbers(found, ask(question, Here(seed), program, seed))
+
+
+def disturb_at_random(seed):
+    """Workers that stop for a while, or die, and cuts between two of them, that last or not."""
+
+    def disturb(simulation):
+        rng = random.Random(seed)
+        for _ in range(rng.randint(1, 3)):
+            one, other = rng.sample(WORKERS, 2)
+            when, seconds = rng.uniform(0.0, 2.0), rng.choice((0.5, 5.0, 15.0))
+            action = rng.choice(
+                (
+                    partial(simulation.pause, one, seconds),
+                    partial(simulation.cut, one, other),
+                    partial(simulation.crash, other if one == "w0" else one),
+                )
+            )
+            simulation.at(when, None, "disturb", action)
+            simulation.at(when + seconds, None, "heal", partial(simulation.heal, one, other))
+
+    return disturb
+
+
+def test_through_stops_cuts_and_deaths_all_that_was_asked_is_exact_or_a_typed_error():
+    exact = 0
+    for seed in telling(amount(10, 1000), ALL_KINDS):
+        question = random.Random(seed).choice((*QUESTIONS, fast_or_smart, on_owners, too_late))
+        program, placement = random_program(random.Random(seed), ALL_KINDS), random_placement(seed)
+        disturb = disturb_at_random(seed)
+        try:
+            outcome = apart(question, program, seed, placement, seed, BAD, OPTIONS, disturb)
+        except GradientError as error:
+            # The asking for a value that is kept there timed out, but the value was used.
+            outcome = error
+        if isinstance(outcome, Exception):
+            assert not isinstance(outcome, ProtocolViolation)
+            continue
+        same_numbers(outcome, ask(question, Here(seed), program, seed))
+        exact += 1
+    assert exact >= 2
 
 
 def first_given_up(world, values, rng):
