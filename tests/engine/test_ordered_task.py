@@ -330,19 +330,16 @@ class FakeCrew:
     def __init__(self, refuses: tuple[Any, ...] = ()) -> None:
         self._refuses = refuses
         self._given: list[tuple[Any, Any]] = []
-        self.under_way = 0
 
     def run(self, node: Any, cotangent: Any) -> Any:
         if node in self._refuses:
             return node.pull(cotangent)
         self._given.append((node, cotangent))
-        self.under_way += 1
         return None
 
     def take_in(self) -> tuple[Any, Any, Exception | None] | None:
         if not self._given:
             return None
-        self.under_way -= 1
         node, cotangent = self._given.pop()
         try:
             return node, node.pull(cotangent), None

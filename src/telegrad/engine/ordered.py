@@ -15,7 +15,7 @@ Contributions are folded as soon as all with smaller ranks are in; only early on
 3. ``run()``: runs what is ready. A boundary hands its cotangent to ``depart``; once enough is to
    leave, or some time has passed, ``run`` pauses, so that the caller can send it before the rest
    runs. What remains in ``sums`` at the end waits for contributors that have not run.
-4. ``discover(nodes)``: which nodes that have not run do these reach? New boundaries are returned.
+4. ``discover(nodes)``: which nodes do these, that wait, reach? New boundaries are returned.
 5. ``drop_dead()``: forget the contributors that neither ran nor are live, so that waiting nodes
    need only those that will come (step 6 in ``distributed/README.md``).
 """
@@ -98,9 +98,6 @@ class Sum:
 
 class Crew(Protocol):
     """Runs nodes for a task, some of them on other threads; in passes that are not recorded."""
-
-    under_way: int
-    """How many nodes were handed to other threads and not taken in yet."""
 
     def run(self, node: Any, cotangent: Cotangent) -> Any:
         """What the node gives; None if it runs on another thread now."""
@@ -204,13 +201,10 @@ class OrderedTask(msgspec.Struct, eq=False):
             # Nothing to sum.
             ready[node] = cotangent
         else:
+            # The sum of a node that has run stays, so the pass can't end as if this cotangent had
+            # not come.
             self._summed.add(node)
-            total = self._sum_of(node)
-            total.add_now(cotangent)
-            # A node that has run does not run again: its sum stays, so the pass can't end as if
-            # this cotangent had not come.
-            if total.is_complete and node not in self.done:
-                ready[node] = self.sums.pop(node).total
+            self._sum_of(node).add_now(cotangent)
 
     def _sum_of(self, node: Any) -> Sum:
         found = self.sums.get(node)
@@ -239,7 +233,7 @@ class OrderedTask(msgspec.Struct, eq=False):
         is_plain = self.watch is None and self.check is None and not self.targets
         crew = self.crew
         try:
-            while ready or (crew is not None and crew.under_way):
+            while ready or crew is not None:
                 if self._leaving and (self._leaving >= most or clock() >= pause_at):
                     return
                 if ready:
@@ -356,12 +350,15 @@ class OrderedTask(msgspec.Struct, eq=False):
         self.is_goal = None
 
     def discover(self, nodes: Iterable[Any]) -> list[Any]:
-        """Marks what these nodes reach and has not run as live; gives the boundaries met first."""
+        """Marks these nodes and what they reach as live; gives the boundaries met first.
+
+        None of it has run: each still lacks the contribution of the one it is reached from.
+        """
         boundaries = []
         stack = list(nodes)
         while stack:
             node = stack.pop()
-            if node in self.live or node in self.done or node in self.skipped:
+            if node in self.live or node in self.skipped:
                 continue
             self.live[node] = None
             if node in self.joined:
@@ -381,7 +378,7 @@ class OrderedTask(msgspec.Struct, eq=False):
             expected = self._expected.get(node)
             if not expected:
                 continue
-            total = self._sum_of(node) if node in self.sums else None
+            total = self.sums.get(node)
             position = 0 if total is None else total.position
             rest = [r for r in expected[position:] if r in live_ranks or r in done_ranks]
             kept = expected[:position] + rest
