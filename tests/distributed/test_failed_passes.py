@@ -241,7 +241,7 @@ def test_a_message_of_a_pass_that_has_ended_is_refused_and_makes_no_new_part(suc
         (pass_id,) = autograd_of(here).recorder.contexts.get(context_id).settled
         plan = Plan(context_id, pass_id, (1,), True, False, None)
         with pytest.raises(PassAborted, match="has ended already"):
-            here.ask_service("b", GRADIENTS, [here.next_id(), [plan, 1, []]])
+            here.ask_service("b", GRADIENTS, [here.next_id(), [plan, []]])
         assert rpc.rpc_sync("b", handlers.leftovers)["passes"] == 0
 
 

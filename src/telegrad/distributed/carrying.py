@@ -76,7 +76,7 @@ class Carrier:
         try:
             if plan.targets:
                 self._find_targets(part, plan.targets)
-            self._carry(part, partial(part.start, roots), report, 1, None, [])
+            self._carry(part, partial(part.start, roots), report, None, [])
             waiting = report.who_waits()
             if waiting and mode == "fast":
                 raise self._unused_calls(part, waiting, report)
@@ -95,7 +95,7 @@ class Carrier:
         own = self._worker.name
         questions = [self._questions.ask(x, RESUME, part.plan) for x in waiting if x != own]
         run = part.resume if own in waiting else _run_nothing
-        self._carry(part, run, report, 2, None, questions)
+        self._carry(part, run, report, None, questions)
         if report.who_waits():
             raise InternalError(f"nodes still wait after the correction: {report.waiting}")
 
@@ -132,7 +132,6 @@ class Carrier:
         part: Part,
         run: Callable[[], tuple[Departures, int]],
         report: Report,
-        phase: int,
         asker: str | None,
         questions: list[Question],
     ) -> list[Departure]:
@@ -160,7 +159,7 @@ class Carrier:
             if leaving:
                 waits = len(leaving) == 1 and not questions and not is_paused
                 for to, group in leaving.items():
-                    questions.append(self._send(part, to, group, phase, waits))
+                    questions.append(self._send(part, to, group, waits))
             if is_paused and not any(each.answer._done for each in questions):
                 # An answer that has come goes first: it may be a failure, or work for others.
                 leaving, change = part.go_on()
@@ -173,15 +172,13 @@ class Carrier:
             leaving = {}
             if entries:
                 feeds = self._parcels.unpack(part, entries, arrays)
-                leaving, change = part.receive(feeds, phase)
+                leaving, change = part.receive(feeds)
                 if change:
                     report.change(own, change)
 
-    def _send(
-        self, part: Part, to: str, group: list[Departure], phase: int, waits: bool
-    ) -> Question:
+    def _send(self, part: Part, to: str, group: list[Departure], waits: bool) -> Question:
         entries, arrays = self._parcels.pack(part, to, group)
-        body = [part.plan, phase, entries]
+        body = [part.plan, entries]
         question = self._questions.ask(to, GRADIENTS, body, arrays, waits=waits)
         part.asked.append(question.answer)
         return question
@@ -266,25 +263,21 @@ class Carrier:
         return handle
 
     def _on_gradients(self, request: ServiceRequest) -> None:
-        raw_plan, phase, entries = request.header[1]
+        raw_plan, entries = request.header[1]
         part = self._part(raw_plan)
         feeds = self._parcels.unpack(part, entries, request.arrays)
-        self._carry_for(request, part, partial(part.receive, feeds, phase), phase)
+        self._carry_for(request, part, partial(part.receive, feeds))
 
     def _on_resume(self, request: ServiceRequest) -> None:
         part = self._part(request.header[1])
-        self._carry_for(request, part, part.resume, 2)
+        self._carry_for(request, part, part.resume)
 
     def _carry_for(
-        self,
-        request: ServiceRequest,
-        part: Part,
-        run: Callable[[], tuple[Departures, int]],
-        phase: int,
+        self, request: ServiceRequest, part: Part, run: Callable[[], tuple[Departures, int]]
     ) -> None:
         report = Report()
         asker = request.frm.name
-        riding = self._carry(part, run, report, phase, asker, [])
+        riding = self._carry(part, run, report, asker, [])
         answer, arrays = self._parcels.pack(part, asker, riding) if riding else ([], [])
         request.reply([report.waiting, list(report.workers), answer], arrays)
 

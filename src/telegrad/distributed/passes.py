@@ -109,8 +109,6 @@ class Part(msgspec.Struct, eq=False):
     """See ``Cut.leaves``."""
     _first_input: int = -1
     """The key of the oldest input, where all are here: older recv nodes lead to none."""
-    _phase: int = 1
-    """2 after the correction: step 6."""
     _reported: int = 0
     """How many waiting nodes the root has been told of."""
     _counted: bool = False
@@ -202,13 +200,14 @@ class Part(msgspec.Struct, eq=False):
                 self._task.feed(root, cotangent)
             return self._run()
 
-    def receive(self, feeds: Iterable[Feed], phase: int) -> tuple[Departures, int]:
+    def receive(self, feeds: Iterable[Feed]) -> tuple[Departures, int]:
         """Runs from the sends whose gradients came."""
         with self._turns:
             if not self._counted:
                 self._count()
-            if phase > self._phase:
-                self._enter(phase)
+            if self._task.live:
+                # No gradient travels until every search has ended: this is one of the correction.
+                self._task.drop_dead()
             for message_id, parts in feeds:
                 self._task.feed(self._send_of(message_id), Bundle(parts))
             return self._run()
@@ -223,8 +222,7 @@ class Part(msgspec.Struct, eq=False):
     def resume(self) -> tuple[Departures, int]:
         """Runs on after the correction."""
         with self._turns:
-            if self._phase < 2:
-                self._enter(2)
+            self._task.drop_dead()
             return self._run()
 
     def _run(self) -> tuple[Departures, int]:
@@ -362,10 +360,6 @@ class Part(msgspec.Struct, eq=False):
         sends = list(self.context.sends.values())
         used = (task.done, task.skipped, task.live)
         return [send for send in sends if not any(send in nodes for nodes in used)]
-
-    def _enter(self, phase: int) -> None:
-        self._phase = phase
-        self._task.drop_dead()
 
     # Step 7: all or nothing.
 
