@@ -371,18 +371,13 @@ class OrderedTask(msgspec.Struct, eq=False):
 
     def drop_dead(self) -> None:
         """Has each live node expect only what has come and what live nodes will send."""
-        ranks = self.ranks
-        live_ranks = {ranks[node] for node in self.live}
-        done_ranks = {ranks[node] for node in self.done}
+        coming = {self.ranks[node] for nodes in (self.done, self.live) for node in nodes}
         for node in self.live:
             expected = self._expected.get(node)
-            if not expected:
+            if expected is None:
                 continue
+            kept = self._expected[node] = [rank for rank in expected if rank in coming]
             total = self.sums.get(node)
-            position = 0 if total is None else total.position
-            rest = [r for r in expected[position:] if r in live_ranks or r in done_ranks]
-            kept = expected[:position] + rest
-            self._expected[node] = kept
             if total is not None:
                 total.expected = kept
                 total.fold()
