@@ -12,7 +12,7 @@ from tests.distributed.simulated import IN_ORDER, frames_sent, on_workers
 import telegrad as tg
 from telegrad.autograd import forward_ad
 from telegrad.distributed import LocalCluster, autograd, rpc
-from telegrad.errors import ContextError
+from telegrad.errors import ContextError, GraphFreedError
 
 W = [2.0, 3.0]
 Pair = collections.namedtuple("Pair", "left right")
@@ -398,6 +398,32 @@ def with_hook(value):
 
     y.register_hook(tenfold)
     return y
+
+
+@on_workers("main", "b")
+def test_hooks_of_a_node_may_replace_the_gradients_that_it_gives():
+    one = x()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", with_hook_of_its_node, (one,))
+        assert gradient_after(context_id, y, one) == [20.0, 30.0]
+        assert rpc.rpc_sync("b", handlers.gradient, (context_id,)) == [50.0, 70.0]
+
+
+def with_hook_of_its_node(value):
+    y = value * handlers.parameter()
+    y.grad_fn.register_hook(lambda inputs, outputs: tuple(g * 10.0 for g in inputs))
+    return y
+
+
+@on_workers("main", "b")
+def test_a_freed_node_is_refused_though_it_has_hooks():
+    one = x()
+    with autograd.context() as context_id:
+        y = tg.sin(rpc.rpc_sync("b", handlers.scale, (one,)))
+        y.register_hook(lambda g: g * 10.0)
+        autograd.backward(context_id, [y.sum()])
+        with pytest.raises(GraphFreedError, match="got SinBackward"):
+            autograd.backward(context_id, [y.sum()])
 
 
 @on_workers("main", "b", "c", "d")
