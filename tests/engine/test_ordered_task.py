@@ -3,6 +3,7 @@
 from itertools import permutations
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +33,21 @@ def test_every_order_of_arrival_gives_the_same_bits() -> None:
             task.run()
         results.add(log.delivered["x"])
     assert results == {((1.0 + 1e16) + -1e16) + 3.0}
+
+
+def test_a_sum_changes_none_of_its_contributions() -> None:
+    for order in permutations(range(3)):
+        log = Log()
+        x = FakeLeaf("x")
+        sends = [FakeNode(f"send {i}", (x,), pull=lambda cotangent: (cotangent,)) for i in range(3)]
+        given = [np.full(2, float(i)) for i in range(3)]
+        task = task_of(log)
+        task.count(sends)
+        for i in order:
+            task.feed(sends[i], given[i])
+            task.run()
+        assert log.delivered["x"].tolist() == [3.0, 3.0]
+        assert [each.tolist() for each in given] == [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]
 
 
 def test_an_entry_that_is_fed_twice_runs_once_with_the_sum() -> None:
