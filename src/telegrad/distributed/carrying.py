@@ -74,8 +74,6 @@ class Carrier:
         context.passes[plan.pass_id] = part
         report = Report()
         try:
-            if plan.targets:
-                self._find_targets(part, plan.targets)
             self._carry(part, partial(part.start, roots), report, None, [])
             waiting = report.who_waits()
             if waiting and mode == "fast":

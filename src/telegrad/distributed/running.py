@@ -1,6 +1,6 @@
 """Starting passes on one worker: from checked roots to a pass that has ended everywhere."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from telegrad.distributed import foreign
@@ -39,7 +39,7 @@ class Runner:
         retain_graph: bool | None,
         create_graph: bool,
         targets: dict[Any, Any] | None = None,
-        remote_targets: list[tuple[int, int]] | None = None,
+        remote_targets: Sequence[tuple[int, int]] = (),
         captures: bool = False,
         mode: str = "smart",
         finish: Callable[[Part], None] | None = None,
@@ -54,14 +54,13 @@ class Runner:
                 "got one more: does a rule start a pass that reaches the same rule again? Let it "
                 "differentiate what it detached, or computed again"
             )
-        only = None if targets is None and remote_targets is None else (remote_targets or [])
         plan = Plan(
             context.id,
             self._worker.next_id(),
             self._next_path(context),
             create_graph if retain_graph is None else retain_graph,
             create_graph,
-            only,
+            None if targets is None else list(remote_targets),
             MODE.get().check_nan,
             served,
             captures,
