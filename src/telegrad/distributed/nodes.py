@@ -85,11 +85,6 @@ class RecvNode(HookedStruct, eq=False):
     def name(self) -> str:
         return "RecvRpcBackward"
 
-    def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        return ()
-
-    pull_recorded = pull
-
     def take_over(self, *pass_: Any) -> None:
         """Runs a pass that began as one of this process alone; see ``Context.take_over``."""
         self.context.take_over(*pass_)
@@ -115,11 +110,6 @@ class CutNode(HookedStruct, eq=False):
 
     def name(self) -> str:
         return "UnrecordedRpcBackward"
-
-    def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        return ()
-
-    pull_recorded = pull
 
     def take_over(self, *pass_: Any) -> None:
         """Refuses a pass of this process alone that reached it."""
