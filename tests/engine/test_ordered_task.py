@@ -62,6 +62,18 @@ def test_an_entry_that_is_fed_twice_runs_once_with_the_sum() -> None:
     assert log.delivered == {"x": 11}
 
 
+def test_what_is_fed_to_a_node_that_has_run_is_left_as_a_sum_that_waits() -> None:
+    log = Log()
+    entry = FakeNode("entry", (FakeLeaf("x"),), log=log)
+    task = task_of(log)
+    task.count([entry])
+    for cotangent in (1, 10):
+        task.feed(entry, cotangent)
+        task.run()
+    assert log.ran == ["entry"]
+    assert list(task.sums) == [entry]
+
+
 def test_what_is_fed_to_a_node_that_another_contributes_to_is_summed_with_that() -> None:
     log = Log()
     x = FakeLeaf("x")
