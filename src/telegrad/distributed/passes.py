@@ -239,7 +239,7 @@ class Part(msgspec.Struct, eq=False):
                 foreign.known[0].run(partial(self._task.run, _MOST, pause_at, clock))
             else:
                 self._task.run(_MOST, pause_at, clock)
-            if self._task.retained and self._error is None:
+            if self._task.retained:
                 # At once: others may look at them as soon as the root's call has returned.
                 self._kept += keep_retained(self._task.retained)
         except BaseException as error:
@@ -384,7 +384,7 @@ class Part(msgspec.Struct, eq=False):
             # leave no cycle, this part drops the task.
             self._task = OrderedTask.ended()
             self._take_back()
-            self.staged, self._kept = {}, []
+            self.staged = {}
             self.asked.clear()
         # First the flag, then the future: `ended` makes the future, then reads the flag.
         self._is_over = True
