@@ -304,7 +304,9 @@ def test_a_root_that_has_no_memory_for_its_gradients_fails_the_pass_everywhere(m
     def run():
         first, one = x(), tg.tensor([5.0], requires_grad=True)
         with autograd.context() as context_id:
-            y = rpc.rpc_sync("b", handlers.through, (["c"], first * one)).sum()
+            product = first * one
+            product.retain_grad()
+            y = rpc.rpc_sync("b", handlers.through, (["c"], product)).sum()
             autograd.backward(context_id, [y], retain_graph=True)
             with monkeypatch.context() as patch:
                 refuse_to_add((1,), patch)
@@ -314,6 +316,7 @@ def test_a_root_that_has_no_memory_for_its_gradients_fails_the_pass_everywhere(m
                 mine = autograd.get_gradients(context_id)
                 assert mine[first].tolist() == (times * 5 * W * W).tolist()
                 assert mine[one].tolist() == [times * (X * W * W).sum()]
+                assert product.grad.tolist() == (times * W * W).tolist()
                 for name in ("b", "c"):
                     theirs = rpc.rpc_sync(name, handlers.gradient, (context_id,))
                     assert theirs == (times * 5 * X * W).tolist()
