@@ -92,8 +92,7 @@ class Carrier:
         self._find_live(part, waiting, report)
         own = self._worker.name
         questions = [self._questions.ask(x, RESUME, part.plan) for x in waiting if x != own]
-        run = part.resume if own in waiting else _run_nothing
-        self._carry(part, run, report, None, questions)
+        self._carry(part, part.resume, report, None, questions)
         if report.who_waits():
             raise InternalError(f"nodes still wait after the correction: {report.waiting}")
 
@@ -102,7 +101,7 @@ class Carrier:
         own = self._worker.name
         body = [part.plan, None]
         questions = [self._questions.ask(x, SEARCH, body) for x in waiting if x != own]
-        self._search(part, None if own in waiting else [], report, None, questions)
+        self._search(part, None, report, None, questions)
 
     def _unused_calls(self, part: Part, waiting: list[str], report: Report) -> GradientError:
         # After the search: a send that is live was used, and only waits for another one.
@@ -291,7 +290,3 @@ class Carrier:
     def _list_unused(self, plan: Plan) -> list[list[Any]]:
         part = self._recorder.contexts.get(plan.context_id).passes[plan.pass_id]
         return [[send.message_id, send.peer] for send in part.unused()]
-
-
-def _run_nothing() -> tuple[Departures, int]:
-    return {}, 0
