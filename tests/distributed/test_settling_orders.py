@@ -16,8 +16,8 @@ from telegrad.distributed.releasing import Leases
 from telegrad.distributed.settling import Settling
 from telegrad.rpc.names import WorkerInfo
 
-WORKERS = {name: WorkerInfo(name, number, 1) for number, name in enumerate("hrxy", start=1)}
-"""The home, the root, and two others."""
+WORKERS = {name: WorkerInfo(name, number, 1) for number, name in enumerate("hrxyz", start=1)}
+"""The home, the root, and three others."""
 CONTEXT = WORKERS["h"].id << 48 | 7
 PASS = WORKERS["r"].id << 48 | 9
 
@@ -27,7 +27,10 @@ SHAPES = {
     "chain": (("hr", "rx", "xy"), "rxy"),
     "back": (("hx", "xr", "ry"), "hrxy"),
     "all": (("hr", "hx", "hy", "rx", "ry"), "hrxy"),
+    "long": (("hr", "rx", "xy", "yz"), "rxyz"),
 }
+ALL_WORDS = 9
+"""As many as any root has."""
 
 
 class Part:
@@ -68,6 +71,11 @@ class Node:
         return SimpleNamespace(name=name, outgoing=path, lost=lost)
 
     def notify(self, peer, service, header):
+        if self.name == "r":
+            if not self.world.words:
+                self.world.die(self)
+                return
+            self.world.words -= 1
         if peer.outgoing is None and not self.world.nodes[peer.name].is_alive:
             raise ConnectionError("dead")
         self.world.met.add(frozenset((self.name, peer.name)))
@@ -83,12 +91,16 @@ class Node:
 
 
 class World:
-    """Four workers at the end of a pass; `moves` is what may happen next."""
+    """Some workers at the end of a pass; `moves` is what may happen next.
 
-    def __init__(self, shape, succeeded, mortals):
+    The root dies once it has sent so many `words`.
+    """
+
+    def __init__(self, shape, succeeded, mortals, words=ALL_WORDS):
         calls, partners = SHAPES[shape]
+        self.words = words
         self.met, self.mail, self.mortals = {frozenset(call) for call in calls}, {}, mortals
-        self.nodes = {name: Node(self, name) for name in WORKERS}
+        self.nodes = {name: Node(self, name) for name in WORKERS if name in "".join(calls)}
         self.nodes["h"].contexts.open(CONTEXT, None)
         for caller, callee in calls:
             self.nodes[callee].contexts.open(CONTEXT, WORKERS[caller])
@@ -145,7 +157,8 @@ class World:
 def test_whatever_the_order_all_or_none_have_the_gradients(shape, succeeded):
     for seed in range(amount(400, 20_000)):
         dice = random.Random(seed)
-        world = World(shape, succeeded, dice.choice(["r", "rx", "ry", "rh"]))
+        mortals = dice.choice(["r", "rx", "ry", "rh"])
+        world = World(shape, succeeded, mortals, dice.choice([0, 1, 2, 3, ALL_WORDS]))
         while moves := list(world.moves()):
             dice.choice(moves)()
         try:
