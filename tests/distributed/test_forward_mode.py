@@ -135,6 +135,22 @@ def test_forward_over_reverse_gives_a_hessian_vector_product_across_workers():
         np.testing.assert_allclose(numbers(tangent(g)), 6 * X * W**3 * direction.numpy())
 
 
+@on_workers("main", "b", "c")
+def test_two_levels_over_reverse_give_a_third_derivative_across_workers():
+    ones = constant([1.0, 1.0])
+    with (
+        forward_ad.dual_level() as outer,
+        forward_ad.dual_level() as inner,
+        autograd.context() as context_id,
+    ):
+        dual = forward_ad.make_dual(tg.tensor(X, requires_grad=True), ones, level=outer)
+        dual = forward_ad.make_dual(dual, ones, level=inner)
+        y = rpc.rpc_sync("b", cube_after, ("c", dual))
+        (g,) = autograd.grad(context_id, y, dual)
+        np.testing.assert_allclose(numbers(tangent(g, outer)), 6 * X * W**3)
+        np.testing.assert_allclose(numbers(tangent(tangent(g, inner), outer)), 6 * W**3)
+
+
 def cube_after(other, x):
     """The sum of (w·x)³, the product computed on another worker."""
     y = rpc.rpc_sync(other, handlers.scale, (x,))
