@@ -76,8 +76,11 @@ class Node:
                 self.world.die(self)
                 return
             self.world.words -= 1
-        if peer.outgoing is None and not self.world.nodes[peer.name].is_alive:
-            raise ConnectionError("dead")
+        is_cut = frozenset((self.name, peer.name)) in self.world.cuts
+        if peer.outgoing is None and (is_cut or not self.world.nodes[peer.name].is_alive):
+            raise ConnectionError("dead or cut off")
+        if is_cut:
+            return
         self.world.met.add(frozenset((self.name, peer.name)))
         self.world.mail.setdefault((self.name, peer.name), []).append((service, header))
 
@@ -93,13 +96,15 @@ class Node:
 class World:
     """Some workers at the end of a pass; `moves` is what may happen next.
 
-    The root dies once it has sent so many `words`.
+    The root dies once it has sent so many `words`; two that are `cut_off` can't reach each other.
     """
 
-    def __init__(self, shape, succeeded, mortals, words=ALL_WORDS):
+    def __init__(self, shape, succeeded, mortals, words=ALL_WORDS, cut_off=None):
         calls, partners = SHAPES[shape]
-        self.words = words
+        self.words, self.cuts, self.breaking = words, set(), None
         self.met, self.mail, self.mortals = {frozenset(call) for call in calls}, {}, mortals
+        if cut_off:
+            self.cut(cut_off)
         self.nodes = {name: Node(self, name) for name in WORKERS if name in "".join(calls)}
         self.nodes["h"].contexts.open(CONTEXT, None)
         for caller, callee in calls:
@@ -120,10 +125,14 @@ class World:
         for node in self.living():
             yield from [partial(self.run, node, index) for index in range(len(node.tasks))]
             for name, other in self.nodes.items():
-                if not other.is_alive and name not in node.lost and {node.name, name} in self.met:
+                pair = frozenset((node.name, name))
+                is_gone = not other.is_alive or pair in self.cuts
+                if is_gone and name not in node.lost and pair in self.met:
                     yield partial(self.notice, node, name)
             if node.name in self.mortals:
                 yield partial(self.die, node)
+        if self.breaking:
+            yield partial(self.cut, self.breaking)
 
     def deliver(self, frm, to):
         service, header = self.mail[frm, to].pop(0)
@@ -142,6 +151,13 @@ class World:
     def die(self, node):
         node.is_alive = False
         self.mortals = self.mortals.replace(node.name, "")
+
+    def cut(self, pair):
+        """The network between two workers breaks; both live."""
+        self.breaking = None
+        self.cuts.add(frozenset(pair))
+        for way in (pair, pair[::-1]):
+            self.mail.pop(tuple(way), None)
 
     def check(self):
         """At rest nobody waits; all have the gradients or none, and all the context or none."""
@@ -186,3 +202,22 @@ def test_the_home_gives_a_context_up_with_those_who_heard_that_a_pass_failed_and
         moves[0]()
     world.check()
     assert all(node.context is None for node in world.living())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_after_a_cut_between_two_workers_all_hear_how_the_pass_ended(shape, succeeded):
+    for seed in range(amount(200, 20_000)):
+        dice = random.Random(seed)
+        pair = dice.choice(["rx", "ry", "xy"])
+        if dice.random() < 0.5:
+            world = World(shape, succeeded, "", cut_off=pair)
+        else:
+            world = World(shape, succeeded, "")
+            world.breaking = pair
+        while moves := list(world.moves()):
+            dice.choice(moves)()
+        living = world.living()
+        outcomes = {node.part.outcome for node in living if node.part is not None}
+        assert outcomes == {succeeded}, f"seed={seed}"
+        assert all(node.context is not None for node in living), f"seed={seed}"
