@@ -34,7 +34,6 @@ __all__ = ["Carrier"]
 
 GRADIENTS: Final = "autograd.gradients"
 SEARCH: Final = "autograd.search"
-RESUME: Final = "autograd.resume"
 UNUSED: Final = "autograd.unused"
 # Seconds that gradients for the asker wait for the rest, to ride on the answer. Riding saves a
 # message and, at the asker, a thread; it is worth more than a place in the next frame.
@@ -53,7 +52,6 @@ class Carrier:
         self._pace = Pace()
         worker.register_service(GRADIENTS, self._work_on(self._on_gradients))
         worker.register_service(SEARCH, self._work_on(self._on_search))
-        worker.register_service(RESUME, self._work_on(self._on_resume))
         worker.register_service(UNUSED, self._on_unused)
 
     # The root.
@@ -91,8 +89,9 @@ class Carrier:
         """Step 6: finds what is live, everywhere; only then runs on from the waiting nodes."""
         self._find_live(part, waiting, report)
         own = self._worker.name
-        questions = [self._questions.ask(x, RESUME, part.plan) for x in waiting if x != own]
-        self._carry(part, part.resume, report, None, questions)
+        # No gradient comes, but whoever waits forgets what will never come, and goes on.
+        questions = [self._send(part, x, [], False) for x in waiting if x != own]
+        self._carry(part, partial(part.receive, ()), report, None, questions)
         if report.who_waits():
             raise InternalError(f"nodes still wait after the correction: {report.waiting}")
 
@@ -263,18 +262,9 @@ class Carrier:
         raw_plan, entries = request.header[1]
         part = self._part(raw_plan)
         feeds = self._parcels.unpack(part, entries, request.arrays)
-        self._carry_for(request, part, partial(part.receive, feeds))
-
-    def _on_resume(self, request: ServiceRequest) -> None:
-        part = self._part(request.header[1])
-        self._carry_for(request, part, part.resume)
-
-    def _carry_for(
-        self, request: ServiceRequest, part: Part, run: Callable[[], tuple[Departures, int]]
-    ) -> None:
         report = Report()
         asker = request.frm.name
-        riding = self._carry(part, run, report, asker, [])
+        riding = self._carry(part, partial(part.receive, feeds), report, asker, [])
         answer, arrays = self._parcels.pack(part, asker, riding) if riding else ([], [])
         request.reply([report.waiting, list(report.workers), answer], arrays)
 

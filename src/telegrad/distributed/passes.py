@@ -206,7 +206,7 @@ class Part(msgspec.Struct, eq=False):
             if not self._counted:
                 self._count()
             if self._task.live:
-                # No gradient travels until every search has ended: this is one of the correction.
+                # No gradient travels until every search has ended: the correction goes on here.
                 self._task.drop_dead()
             for message_id, parts in feeds:
                 self._task.feed(self._send_of(message_id), Bundle(parts))
@@ -217,12 +217,6 @@ class Part(msgspec.Struct, eq=False):
         if self._crew is not None and not self._task.ready:
             self._crew.wait()
         with self._turns:
-            return self._run()
-
-    def resume(self) -> tuple[Departures, int]:
-        """Runs on after the correction."""
-        with self._turns:
-            self._task.drop_dead()
             return self._run()
 
     def _run(self) -> tuple[Departures, int]:
