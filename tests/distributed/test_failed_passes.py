@@ -493,6 +493,7 @@ def test_a_worker_that_has_no_part_may_die_during_a_pass(simulation):
         one = x()
         y = rpc.rpc_sync("b", slow_further_on, ("c", one))
         rpc.rpc_sync("c", handlers.through, (["d"], X))
+        rpc.rpc_sync("d", handlers.scale, (X,))
         kill_later(simulation, "d")
         autograd.backward(context_id, [y.sum()])
         assert rpc.rpc_sync("c", handlers.gradient, (context_id,)) == X.tolist()
