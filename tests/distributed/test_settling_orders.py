@@ -13,7 +13,7 @@ from tests.distributed.soak import amount
 
 from telegrad.distributed.contexts import Contexts
 from telegrad.distributed.releasing import Leases
-from telegrad.distributed.settling import Settling
+from telegrad.distributed.settling import SETTLE, UNSETTLED, Settling
 from telegrad.rpc.names import WorkerInfo
 
 WORKERS = {name: WorkerInfo(name, number, 1) for number, name in enumerate("hrxyz", start=1)}
@@ -221,3 +221,20 @@ def test_after_a_cut_between_two_workers_all_hear_how_the_pass_ended(shape, succ
         outcomes = {node.part.outcome for node in living if node.part is not None}
         assert outcomes == {succeeded}, f"seed={seed}"
         assert all(node.context is not None for node in living), f"seed={seed}"
+
+
+@pytest.mark.parametrize(("context_id", "pass_id"), [(CONTEXT, PASS + 1), (CONTEXT + 1, PASS)])
+def test_a_root_that_does_not_know_a_pass_says_that_it_failed(context_id, pass_id):
+    """One that came back, or has released the context, is asked by the home."""
+    world = World("all", True, "")
+    request = SimpleNamespace(header=[context_id, pass_id], frm=WORKERS["h"])
+    world.nodes["r"].services[UNSETTLED](request)
+    assert world.mail["r", "h"][-1] == (SETTLE, [context_id, pass_id, False, []])
+
+
+def test_a_root_whose_pass_still_runs_does_not_say_how_it_ended():
+    world = World("all", True, "")
+    root, told = world.nodes["r"], len(world.mail["r", "h"])
+    root.context.passes[PASS + 1] = Part()
+    root.services[UNSETTLED](SimpleNamespace(header=[CONTEXT, PASS + 1], frm=WORKERS["h"]))
+    assert len(world.mail["r", "h"]) == told
