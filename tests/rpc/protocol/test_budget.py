@@ -29,6 +29,18 @@ def test_what_was_served_makes_room_and_whoever_waits_is_told():
     assert budget.admit("a", 100)
 
 
+def test_what_was_served_makes_room_for_its_peer_up_to_the_bound():
+    budget = Budget(1000, 80)
+    assert budget.admit("a", 60)
+    assert budget.admit("a", 20)
+    budget.release("a", 20)
+    assert not budget.admit("a", 30)
+    assert budget.admit("a", 20)
+    budget.release("a", 60)
+    budget.release("a", 20)
+    assert budget.admit("a", 90)
+
+
 def test_a_request_alone_is_admitted_since_limits_bound_it():
     budget = Budget(100, 50)
     assert budget.admit("a", 120)

@@ -16,6 +16,13 @@ def test_a_silent_peer_is_pinged_and_then_lost_after_the_configured_time():
     assert liveness.heard == 0.0
 
 
+def test_the_time_counts_from_the_last_sign_of_life_and_a_little_lateness_of_ticks_adds_nothing():
+    liveness = Liveness(0.0, 10.0)
+    assert [liveness.tick(count, 2.0 * count) for count in range(5)] == [Verdict.ALIVE] * 5
+    verdicts = [liveness.tick(4, float(now)) for now in (11, 14, 17, 20)]
+    assert verdicts == [Verdict.QUIET] * 3 + [Verdict.LOST]
+
+
 def test_time_in_which_this_process_did_not_run_does_not_count():
     liveness = Liveness(0.0, 10.0)
     liveness.tick(1, 0.0)
