@@ -53,9 +53,7 @@ class Budget:
         """A request was served: its bytes are free, as far as this worker is concerned."""
         with self._lock:
             self.held -= nbytes
-            left = self._of_peers.get(peer, 0) - nbytes
-            if left > 0:
-                self._of_peers[peer] = left
-            else:
-                self._of_peers.pop(peer, None)
+            self._of_peers[peer] -= nbytes
+            if not self._of_peers[peer]:
+                del self._of_peers[peer]
         self.on_release()
