@@ -78,6 +78,8 @@ def test_a_reference_whose_message_never_arrived_is_taken_back():
     assert 1 in owner.owned
     owner.take_back(9)
     assert not owner.owned
+    # Its receiver may be lost as well, before the call that carried it ends.
+    assert owner.take_back(9) == []
 
 
 def test_the_forks_of_a_lost_user_go():
@@ -128,12 +130,46 @@ def test_a_fork_that_was_given_up_before_its_owner_counted_it_is_deleted_there()
     assert list(owner.owned[1].users.values()) == ["user"]
 
 
+def test_a_fork_that_was_given_up_stays_gone_when_its_owner_confirms_it():
+    owner, _ = owner_with_user()
+    child = ReferenceTable("child")
+    (add,) = child.arrived(1, 9, "owner", "user")
+    assert child.peer_lost("owner", ConnectionError("gone")) == [Send("user", (CHILD, 9))]
+    (confirm,) = owner.handle("child", add.message)
+    assert child.handle("owner", confirm.message) == []
+    assert child.held[9].state is State.GONE
+    assert child.release(9) == [Send("owner", (DELETE, 1, 9))]
+
+
+def test_a_released_fork_is_deleted_when_the_child_that_kept_it_is_lost():
+    _, user = owner_with_user()
+    user.give(1, 1, 9, "child")
+    user.release(1)
+    assert user.peer_lost("child", ConnectionError()) == [Send("owner", (DELETE, 1, 1))]
+
+
+def test_the_loss_of_a_parent_spares_it_the_news_of_its_children_and_no_other_parent():
+    child = ReferenceTable("child")
+    child.arrived(1, 8, "owner", "a")
+    child.arrived(1, 9, "owner", "b")
+    assert child.peer_lost("a", ConnectionError()) == []
+    assert child.handle("owner", (CONFIRM, 1, 8, True)) == []
+    assert child.handle("owner", (CONFIRM, 1, 9, True)) == [Send("b", (CHILD, 9))]
+
+
 def test_a_fork_of_an_unknown_value_is_told_so():
     owner, child = ReferenceTable("owner"), ReferenceTable("child")
     child.arrived(5, 9, "owner", "user")
     (confirm,) = owner.handle("child", (ADD, 5, 9, False))
     child.handle("owner", confirm.message)
     assert child.held[9].state is State.GONE
+
+
+def test_a_fork_that_comes_home_when_its_value_is_gone_does_not_bring_it_back():
+    owner = ReferenceTable("owner")
+    assert owner.came_home(5, 9, "user") == [Send("user", (CHILD, 9))]
+    owner.close_handle(5)
+    assert not owner.owned
 
 
 def test_places_whose_creation_will_never_come_are_told_from_others():
