@@ -45,6 +45,20 @@ def test_a_reference_in_an_answer_to_a_worker_that_died_meanwhile_is_not_counted
     assert not b.references._answer_of
 
 
+def test_an_answer_whose_reader_died_before_it_said_that_its_references_came_is_forgotten(
+    simulation,
+):
+    a, b = simulation.worker("a"), simulation.worker("b")
+    simulation.run("a", lambda: a.rpc_sync("b", simulated.who))
+    (path,) = b.peers.get("a").incoming
+    b.references.export(path, 2, b.make_rref(1))
+    b.endpoint_lost(path, ConnectionError("lost"))
+    simulation.settle(1)
+    assert b.references.counts() == NOTHING
+    assert not b.references._answered
+    assert not b.references._answer_of
+
+
 class SlowToPack:
     def __reduce__(self):
         current_worker().host.simulation.sleep(2)
@@ -86,6 +100,23 @@ def test_a_call_that_is_given_up_after_its_path_was_lost_waits_for_no_fate(simul
         a.references.gave_up(call)
 
     simulation.run("a", program)
+    assert not a.references._unresolved
+
+
+def test_what_a_call_created_that_was_given_up_goes_though_there_was_no_room_to_say_so(simulation):
+    a, b = simulation.worker("a"), simulation.worker("b")
+
+    def program():
+        a.rpc_sync("b", simulated.who)
+        a.peers.get("b").outgoing.can_send = lambda: False
+        reference = a.remote("b", int, timeout=1e-6)
+        simulation.sleep(1)
+        with pytest.raises(CallTimeout):
+            reference.to_here()
+
+    simulation.run("a", program)
+    simulation.settle(2)
+    assert a.references.counts() == b.references.counts() == NOTHING
     assert not a.references._unresolved
 
 
@@ -161,6 +192,25 @@ def test_a_reference_that_its_owner_does_not_know_any_more_is_an_error_that_says
     assert "its owner does not know the reference any more" in simulation.run("a", program)
     simulation.settle(2)
     assert a.references.counts() == NOTHING
+
+
+def test_a_reference_that_comes_home_to_a_value_that_is_gone_can_neither_be_used_nor_passed_on(
+    simulation,
+):
+    a, b = simulation.worker("a"), simulation.worker("b")
+
+    def program():
+        # As from a user that this owner had lost for a while, and with it the value.
+        fields = [a.next_id(), b.next_id(), "a", a.id, a.info.incarnation, False]
+        a.rpc_sync("b", simulated.who)
+        (reference,) = a.references.acceptor(a.peers.get("b").outgoing)([fields])
+        with pytest.raises(WorkerLost, match="can't be passed on: its value is gone"):
+            a.rpc_sync("b", simulated.fetch, (reference,))
+        return fetch_in_vain(reference, WorkerLost)
+
+    assert "worker 'a' does not know the reference" in simulation.run("a", program)
+    simulation.settle(2)
+    assert a.references.counts() == b.references.counts() == NOTHING
 
 
 class Unrepeatable(Exception):
