@@ -120,6 +120,26 @@ def test_what_a_call_created_that_was_given_up_goes_though_there_was_no_room_to_
     assert not a.references._unresolved
 
 
+def test_a_reference_that_was_dropped_after_it_went_in_a_call_that_never_came_goes(
+    simulation, monkeypatch
+):
+    a, b = simulation.worker("a"), simulation.worker("b")
+
+    def program():
+        reference = a.remote("b", int)
+        assert reference.to_here() == 0
+        with monkeypatch.context() as patch:
+            patch.setattr(a.peers.get("b").outgoing, "send", lambda *_: True)
+            call = a.rpc_async("b", simulated.fetch, (reference,), timeout=1)
+        del reference
+        with pytest.raises(CallTimeout):
+            call.wait()
+
+    simulation.run("a", program)
+    simulation.settle(2)
+    assert a.references.counts() == b.references.counts() == NOTHING
+
+
 def test_a_worker_that_cant_be_dialled_is_told_on_the_path_that_it_opened(simulation, monkeypatch):
     a, b = simulation.worker("a"), simulation.worker("b")
     monkeypatch.setattr(b.host, "dial", nobody_answers)

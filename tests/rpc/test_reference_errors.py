@@ -160,6 +160,13 @@ def test_a_reference_that_could_not_be_asked_for_leaves_nothing_behind(to, wrong
         assert eventually(lambda: not any(a.references.counts().values()))
 
 
+def test_a_reference_of_another_worker_of_this_process_is_refused():
+    with neighbours("a", "b") as (a, b):
+        reference = b.make_rref(1)
+        with pytest.raises(UsageError, match="belongs to another worker of this process"):
+            a.rpc_sync("b", simulated.fetch, (reference,))
+
+
 def make_too_large():
     return current_worker().make_rref(1), np.ones(1 << 20)
 
