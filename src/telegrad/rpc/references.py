@@ -198,9 +198,9 @@ class References:
 
     # Travelling.
 
-    def export(self, endpoint: Endpoint, carrier: "Call | int", reference: Any) -> list[Any]:
+    def export(self, endpoint: Endpoint, carrier: "Call | int", reference: RRef) -> list[Any]:
         """Return the descriptor of a reference in a call, or in the answer to a number."""
-        if not isinstance(reference, RRef) or reference._worker is not self._worker:
+        if reference._worker is not self._worker:
             raise UsageError(f"{reference!r} belongs to another worker of this process")
         fork = self._worker.next_id()
         with self._lock:
