@@ -109,6 +109,8 @@ def test_an_impostor_that_accepts_any_proof_cant_make_its_own() -> None:
     one.handle(Received(written(other.handle(Received(intro), 0.0))), 0.0)
     effects = one.handle(Received(b"\x01" + b"?" * 32), 0.0)
     assert "did not prove the cluster's key" in str(failure(effects))
+    # A listener that has proved itself, as it thinks, would take it for payload.
+    assert not written(effects)
 
 
 def test_a_proof_sent_back_to_its_maker_proves_nothing() -> None:
