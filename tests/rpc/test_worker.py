@@ -375,6 +375,24 @@ def test_the_interceptor_is_told_of_a_call_whose_answer_makes_no_sense(pair, mon
     assert failed == [("extra", ProtocolViolation)]
 
 
+def test_the_interceptor_is_told_of_a_call_that_could_not_be_sent():
+    failed = []
+
+    class Interceptor:
+        def outgoing_call(self, to, values):
+            return "extra"
+
+        def failed_call(self, to, call_extra, error):
+            failed.append((call_extra, type(error)))
+
+    with neighbours("a", "b", options=Options(in_flight_bytes_of_peer=2 << 20)) as (a, _):
+        a.install(Interceptor())
+        with pytest.raises(UsageError, match="more than the 2097152 that b takes"):
+            a.rpc_sync("b", len, (np.ones(1 << 20),))
+        assert failed == [("extra", UsageError)]
+        assert not a.peers.get("b").outgoing.calls
+
+
 def test_references_are_made_used_passed_and_freed():
     with neighbours("a", "b", "c") as (a, b, c):
         reference = a.remote("b", simulated.Counter, (5,))

@@ -9,11 +9,13 @@ from telegrad.rpc.introduction import Limits
 from telegrad.rpc.wire.frames import (
     CALL,
     PLACED,
+    PLACED_ENTRY,
     PREFIX,
     Placement,
     pack,
     parse_prefix,
     split_body,
+    split_table,
 )
 
 
@@ -69,6 +71,30 @@ def test_sizes_beyond_the_limits_are_refused_before_anything_is_allocated():
         parse_prefix(PREFIX.pack(CALL, 0, 0, 11, 0, 0, 0), 0, limits)
     with pytest.raises(ProtocolViolation, match="payload of 18446744073709551615 bytes"):
         parse_prefix(PREFIX.pack(CALL, 0, 1, 0, 2**64 - 1, 0, 0), 0, limits)
+
+
+def test_sizes_at_the_limits_are_taken():
+    limits = Limits(header_bytes=10, payload_bytes=100)
+    *_, header, buffers = unpack(pack(CALL, 0, 1, 0, b"h" * 10, [b"a" * 1, b"b" * 99]), limits)
+    assert len(header) == 10
+    assert [len(buffer) for buffer in buffers] == [1, 99]
+
+
+def test_the_table_alone_tells_what_lies_in_shared_memory():
+    places = [Placement(segment=3, fresh=1 << 20, nbytes=500_000), Placement(4, 0, 70_000)]
+    (data,) = pack(CALL, PLACED, 1, 0, b"", [places[0], b"xy", places[1]])
+    table = data[PREFIX.size :][: 3 * PLACED_ENTRY]
+    assert split_table(table, 3) == places
+    with pytest.raises(ProtocolViolation, match="a table of 3 buffers exceeds the 71 bytes"):
+        split_table(table[:-1], 3)
+
+
+@pytest.mark.parametrize("buffers", [[b"a" * 16], [b"a" * 16, b"b" * 16]])
+def test_buffers_that_do_not_fill_their_body_are_refused(buffers):
+    (data,) = pack(CALL, 0, 1, 0, b"", buffers)
+    body = memoryview(bytearray(data[PREFIX.size :] + b"more"))
+    with pytest.raises(ProtocolViolation, match=f"a body of {len(body)}"):
+        split_body(body, len(buffers), 0)
 
 
 def test_a_body_without_buffers_is_refused():
