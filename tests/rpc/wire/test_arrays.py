@@ -96,8 +96,12 @@ def test_many_small_arrays_come_back_whether_or_not_they_are_in_the_header():
     assert all(map(np.array_equal, back, content))
 
 
-@pytest.mark.parametrize("array", [np.array([object()]), np.zeros(2, [("a", "f4")])])
-def test_objects_and_structures_are_not_raw(array):
+@pytest.mark.parametrize(
+    "array",
+    [np.array([object()]), np.zeros(2, [("a", "f4")]), np.zeros(2, [("a", "S0")])["a"]],
+    ids=["objects", "structures", "items of no size"],
+)
+def test_what_no_name_describes_is_not_raw(array):
     assert not arrays.is_raw(array)
 
 

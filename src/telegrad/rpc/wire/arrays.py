@@ -30,9 +30,9 @@ _NAMES: Final = (
 _DTYPES: Final = dict(enumerate(map(np.dtype, _NAMES)))
 _CODES: Final = {dtype: code for code, dtype in _DTYPES.items()}
 NAMED: Final = len(_DTYPES)
-# Kinds that raw bytes describe in full; structured ones and Python objects are pickled.
-_NAMED_KINDS: Final = frozenset("biufcmMSU")
-# Their names as NumPy writes them. It reads other spellings, too, and crashes on some: M8[s/0].
+# The names, as NumPy writes them, of dtypes that raw bytes describe in full; arrays of others, such
+# as structures and Python objects, are pickled. NumPy reads other spellings, too, and crashes on
+# some: M8[s/0]. None has items of no size: the bytes would not bound their number.
 _NAME: Final = re.compile(
     r"[<>|][biufcSU][1-9][0-9]{0,9}"
     r"|[<>][mM]8(\[([1-9][0-9]{0,9})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"
@@ -45,12 +45,7 @@ _MOST_INLINE: Final = 64 << 10
 def is_raw(array: "np.ndarray[Any, Any]") -> bool:
     """Say whether raw bytes are all there is to this array."""
     dtype = array.dtype
-    return dtype in _CODES or _is_plain(dtype)
-
-
-def _is_plain(dtype: "np.dtype[Any]") -> bool:
-    # Without a size of items the bytes would not bound their number.
-    return dtype.kind in _NAMED_KINDS and dtype.names is None and dtype.itemsize > 0
+    return dtype in _CODES or _NAME.fullmatch(dtype.str) is not None
 
 
 def inline_below(count: int) -> int:
@@ -105,8 +100,8 @@ def build(descriptor: Descriptor, buffer: Buffer, most_dimensions: int) -> "np.n
 
 
 def _named_dtype(name: Any) -> "np.dtype[Any]":
-    if type(name) is str and _NAME.fullmatch(name) and _is_plain(dtype := np.dtype(name)):
-        return dtype
+    if type(name) is str and _NAME.fullmatch(name):
+        return np.dtype(name)
     raise ProtocolViolation(f"expected the dtype of plain numbers, got {name!r:.200}")
 
 
