@@ -524,6 +524,19 @@ def test_a_worker_that_made_a_value_for_another_is_quiet_again(pair):
     assert [worker.is_quiet(5.0) for worker in pair] == [True, True]
 
 
+def test_a_worker_is_quiet_again_when_a_call_that_was_given_up_has_run(pair, monkeypatch):
+    a, b = pair
+    gate = Future()
+    monkeypatch.setattr(simulated, "GATE", [gate])
+    with pytest.raises(CallTimeout):
+        a.rpc_sync("b", simulated.wait_for_gate, timeout=0.05)
+    (path,) = b.peers.get("a").incoming
+    assert eventually(lambda: path.unwanted)
+    gate.set_result("open")
+    assert b.is_quiet(5.0)
+    assert not path.unwanted
+
+
 def test_a_worker_that_makes_a_value_for_itself_is_not_quiet_meanwhile(pair, monkeypatch):
     gate = Future()
     monkeypatch.setattr(simulated, "GATE", [gate])
