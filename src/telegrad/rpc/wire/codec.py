@@ -343,6 +343,6 @@ def _fill(sealed: Sealed, slots: list[Any]) -> list[Any]:
             items[index] = value
     except (IndexError, TypeError):
         raise ProtocolViolation(f"a hole at {where} lies outside {len(items)} items") from None
-    if not items and sealed.form == _FLAT and sealed.function is None:
+    if not items and sealed.form == _FLAT:
         raise ProtocolViolation("expected one result, got none")
     return items
