@@ -18,6 +18,7 @@ from telegrad.errors import CallTimeout, ProtocolViolation
 from telegrad.rpc.options import Options
 from telegrad.rpc.transport import PrivateDirectory
 from telegrad.rpc.transport.connection import Unsent
+from telegrad.rpc.wire.frames import PING, Frame
 
 LARGE = 32 << 20
 
@@ -203,6 +204,21 @@ def test_a_timeout_while_another_thread_sends_leaves_that_send_alone():
         finally:
             link._write.release()
         assert a.rpc_sync("b", simulated.who) == "b"
+
+
+def test_whoever_reads_does_not_wait_to_answer_a_ping():
+    with neighbours("a", "b", options=Options(segments=False)) as (a, b):
+        a.rpc_sync("b", simulated.who)
+        (link,) = b.peers.get("a").incoming
+        ping = Frame(PING, 0, 0, 0, b"", ())
+        reader = threading.Thread(target=b.receive, args=(link, ping), daemon=True)
+        link._write.acquire()
+        try:
+            reader.start()
+            reader.join(10)
+            assert not reader.is_alive()
+        finally:
+            link._write.release()
 
 
 def test_the_rest_of_a_frame_that_a_closing_worker_drops_keeps_neither_lock_nor_descriptor():

@@ -38,3 +38,13 @@ def test_a_request_that_is_answered_while_it_is_cancelled_leaves_nothing(before)
     endpoint.cancelled(7)
     assert not set(endpoint.serving)
     assert not endpoint.unwanted
+
+
+def test_the_answer_of_one_request_is_unwanted_when_the_peer_gave_up_that_one_and_not_another():
+    endpoint = Nowhere(WorkerInfo("b", 1, 0), Limits(), 0.0, 60.0)
+    endpoint.serving |= {7, 8}
+    endpoint.cancelled(7)
+    assert endpoint.is_wanted(8)
+    assert not endpoint.is_wanted(7)
+    assert not endpoint.serving
+    assert not endpoint.unwanted

@@ -144,6 +144,11 @@ def test_what_stands_in_a_descriptor_must_be_bytes(data):
         slots.build_slots([["tests.Holder", None, [[10, data, [2]]]]], [], 0, 4, None)
 
 
+def test_a_buffer_that_did_not_come_is_a_violation():
+    with pytest.raises(ProtocolViolation, match="don't fit the 1 buffers of the frame"):
+        slots.build_slots([[10, None, [2]], [10, None, [2]]], [bytearray(8)], 0, 4, None)
+
+
 def test_items_of_no_size_are_refused_since_their_number_is_not_bounded():
     with pytest.raises(ProtocolViolation, match="plain numbers, got 'S0'"):
         arrays.build([arrays.NAMED, None, [10**12], "S0"], b"", 4)
