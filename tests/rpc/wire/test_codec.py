@@ -373,6 +373,16 @@ def test_a_damaged_argument_by_name_is_a_violation(entry):
         codec.open_call(sealed, slots, buffers)
 
 
+@pytest.mark.parametrize(
+    ("items", "where", "slots"),
+    [([], [], []), (None, [], []), ([None], [1], [2.0]), ([None], [], [2.0]), ([None], 0, [2.0])],
+)
+def test_a_damaged_result_is_a_violation(items, where, slots):
+    sealed = Sealed(None, None, None, [], 0, items, where, None)
+    with pytest.raises(ProtocolViolation):
+        Codec().open_result(sealed, slots, [])
+
+
 @settings(deadline=None, max_examples=200)
 @given(data=st.data())
 def test_damaged_headers_never_give_more_than_typed_errors(data):
