@@ -69,6 +69,16 @@ def test_the_owner_is_told_the_same_of_its_own_value(gate):
         assert reference.to_here(timeout=10) == 1
 
 
+@pytest.mark.parametrize("owner", ["a", "b"])
+def test_a_fetch_with_a_timeout_of_zero_waits_without_end(gate, owner):
+    with neighbours("a", "b") as (a, _):
+        reference = a.remote(owner, late)
+        opening = threading.Timer(0.05, gate.set)
+        opening.start()
+        assert reference.to_here(timeout=0) == 1
+        opening.join()
+
+
 def test_the_default_timeout_is_named_where_none_was_given(gate):
     with neighbours("a", "b", options=Options(rpc_timeout=0.5)) as (a, _):
         reference = a.remote("b", late)

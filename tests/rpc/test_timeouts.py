@@ -25,7 +25,7 @@ def wait_for_event():
 @pytest.mark.parametrize("timeout", NONE, ids=lambda value: type(value).__name__)
 def test_what_is_no_timeout_is_refused_everywhere(timeout):
     with neighbours("a", "b") as (a, _):
-        there = a.remote("b", dict)
+        here, there = a.make_rref({}), a.remote("b", dict)
         assert there.to_here() == {}
         settled = Future()
         settled.set_result(None)
@@ -39,6 +39,7 @@ def test_what_is_no_timeout_is_refused_everywhere(timeout):
             lambda: a.rpc_sync("a", simulated.who, timeout=timeout),
             lambda: a.remote("b", simulated.who, timeout=timeout),
             lambda: a.ask_service("b", "none", timeout=timeout),
+            lambda: here.to_here(timeout),
             lambda: there.to_here(timeout),
             lambda: there.rpc_sync(timeout).keys(),
             lambda: there.rpc_async(timeout).keys(),

@@ -115,8 +115,12 @@ class RRef(Reference, Generic[T_co]):
     def to_here(self, timeout: float | None = None) -> T_co:
         """Return a copy of the value; on its owner, the value itself."""
         if self._fork is None:
+            worker, left = self._worker, None
+            if timeout is not None:
+                # As of a call: 0 means without end.
+                left = worker.outgoing.deadline(timeout) - worker.host.now()
             try:
-                return self._own_value(timeout)
+                return self._own_value(left)
             except CallTimeout:
                 if self._worker.references.value(self._rref).done():
                     raise

@@ -72,8 +72,7 @@ class RRef(plain.RRef[T_co]):
         seconds = self._worker.options.rpc_timeout if timeout in (None, _UNSET) else timeout
         self._check_creation()
         with as_torch_raises():
-            # Without an end is 0 for a call, None for a future.
-            return super().to_here((seconds or None) if self._fork is None else seconds)
+            return super().to_here(seconds)
 
     def backward(self, dist_autograd_ctx_id: int = -1, retain_graph: bool = False) -> None:
         """Runs a backward pass from the value, on its owner."""
