@@ -38,6 +38,12 @@ def test_what_is_no_future_is_named_by_its_position(gather):
         gather(Future())
 
 
+@pytest.mark.parametrize("ask", [Future.value, Future.exception])
+def test_the_outcome_of_a_future_that_is_pending_is_not_taken_for_none(ask):
+    with pytest.raises(UsageError, match=r"wait\(\) for it, or ask done\(\) first"):
+        ask(Future())
+
+
 def test_a_thread_that_polls_many_futures_leaves_nothing_at_them():
     futures = [Future(), Future()]
     # One that is given twice is waited for twice.
