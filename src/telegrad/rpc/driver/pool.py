@@ -109,7 +109,7 @@ class Pool:
             if seat.bell.acquire(True, self._linger):
                 continue
             with self._lock:
-                if seat.task is None and seat in self._resting:
+                if seat in self._resting:
                     self._resting.remove(seat)
                     self._seats.pop(seat, None)
                     return
