@@ -25,6 +25,56 @@ class NoThreads:
         monkeypatch.setattr(threading.Thread, "start", start_or_fail)
 
 
+def test_a_thread_that_rests_takes_the_next_task_until_the_pool_closes():
+    pool, ran = Pool("w", linger=60.0), [threading.Event(), threading.Event()]
+    for each in ran:
+        assert pool.start(each.set)
+        assert each.wait(10)
+        assert eventually(lambda: pool.at_work() == 0)
+    assert len(pool) == 1
+    assert pool.close(10) == 0
+    assert not pool.start(int)
+
+
+def test_a_thread_that_has_rested_for_long_ends():
+    pool = Pool("w", linger=0.0)
+    pool.start(int)
+    assert eventually(lambda: len(pool) == 0)
+
+
+class LastMoment:
+    """The bell of a resting thread: a task comes when it has rested for long, but does not know."""
+
+    def __init__(self, bell, come):
+        self.bell, self.come = bell, come
+        self.release = bell.release
+
+    def acquire(self, *timeout):
+        if self.come is None:
+            return self.bell.acquire(*timeout)
+        come, self.come = self.come, None
+        come()
+        return False
+
+
+def test_a_task_that_comes_at_the_last_moment_of_a_threads_rest_is_run():
+    pool, ran = Pool("w"), threading.Event()
+
+    def first():
+        (seat,) = pool._seats
+        seat.bell = LastMoment(seat.bell, lambda: pool.start(ran.set))
+
+    pool.start(first)
+    assert ran.wait(10)
+    assert pool.close(10) == 0
+
+
+def test_a_pool_may_be_closed_by_a_thread_of_its_own():
+    pool, left = Pool("w"), []
+    pool.start(lambda: left.append(pool.close(10)))
+    assert eventually(lambda: left == [1])
+
+
 def test_a_task_without_a_thread_is_run_by_the_next_that_is_done(monkeypatch):
     system, pool = NoThreads(monkeypatch), Pool("w")
     gate, ran = threading.Event(), threading.Event()
