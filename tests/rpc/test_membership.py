@@ -39,6 +39,13 @@ def members(*names):
             yield threads, *joined
 
 
+def start_again(threads, rank_0):
+    """Return the membership of another worker named b, in the place of the one before."""
+    meeting = Meeting(rank_0._rendezvous.address, rank_0.worker.host.identity.key)
+    joining = threads.submit(Membership, "b", 1, 2, Options(), meeting, lambda _: None)
+    return joining.result(PATIENCE)
+
+
 def test_rank_0_waits_for_a_worker_that_it_lost_and_met_again():
     with members("a", "b") as (threads, a, b):
         assert a.worker.rpc_sync("b", simulated.who) == "b"
@@ -50,6 +57,31 @@ def test_rank_0_waits_for_a_worker_that_it_lost_and_met_again():
         assert b.worker.rpc_sync("a", simulated.who) == "a"
         assert not leaving.done(), "b still works, and calls a"
         b.leave(PATIENCE)
+        leaving.result(PATIENCE)
+
+
+def test_rank_0_waits_for_a_worker_that_was_started_again_and_has_not_met_it_yet():
+    with members("a", "b") as (threads, a, b):
+        assert a.worker.rpc_sync("b", simulated.who) == "b"
+        b.close()
+        assert eventually(lambda: "b" in a._leaving._lost)
+        after = start_again(threads, a)
+        try:
+            assert eventually(lambda: "b" not in a._leaving._lost)
+            leaving = threads.submit(a.leave, PATIENCE)
+            assert eventually(lambda: bool(a._leaving._tokens) or leaving.done())
+            assert not leaving.done(), "b has not reported"
+            after.leave(PATIENCE)
+            leaving.result(PATIENCE)
+        finally:
+            after.close()
+
+
+def test_the_meeting_place_is_closed_before_anyone_is_told_to_go():
+    with members("a", "b") as (threads, a, b):
+        leaving = threads.submit(a.leave, PATIENCE)
+        b.leave(PATIENCE)
+        assert a._rendezvous._closed
         leaving.result(PATIENCE)
 
 
@@ -80,18 +112,13 @@ def test_the_list_of_those_who_met_does_not_bring_back_one_that_was_started_agai
 
 def test_a_second_job_does_not_displace_a_worker_that_lives_but_one_that_ended():
     with members("a", "b") as (threads, a, b):
-        meeting = Meeting(a._rendezvous.address, a.worker.host.identity.key)
-
-        def start_again():
-            return threads.submit(Membership, "b", 1, 2, Options(), meeting, lambda _: None)
-
         under_way = a.worker.rpc_async("b", simulated.never)
         with pytest.raises(UsageError, match=r"worker named 'b' already .* and it lives"):
-            start_again().result(PATIENCE)
+            start_again(threads, a)
         assert a.worker.rpc_sync("b", simulated.who) == "b"
         assert not under_way.done(), "nothing was lost"
         b.close()
-        after = start_again().result(PATIENCE)
+        after = start_again(threads, a)
         try:
             # The newcomer is told that it is in before the others are.
             assert eventually(lambda: a.worker.peers.get("b").info == after.worker.info)
