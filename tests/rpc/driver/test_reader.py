@@ -132,6 +132,22 @@ class NoMemory:
         raise MemoryError
 
 
+@pytest.mark.parametrize("kind", [CALL, REFUSED])
+def test_each_piece_of_a_large_request_is_a_sign_of_life_also_where_it_is_skipped(kind):
+    budget = Budget(1 << 20, 1 << 20)
+    if kind == REFUSED:
+        budget.admit("another", 1 << 20)
+    data, _ = encode([(CALL, 0, [300_000])])
+    source = Source(data, [100_000] * 3)
+    reader = FrameReader(source, Spinning(0.0), None, Admission(Room(budget, 0.0), "peer"))
+    try:
+        assert reader.read(None).kind == kind
+    finally:
+        source.close()
+    # All but the first, which began the frame.
+    assert reader.pieces == 3
+
+
 def test_a_request_there_is_no_memory_for_is_skipped_and_the_next_frame_is_found(monkeypatch):
     monkeypatch.setattr("telegrad.rpc.driver.reader.np", NoMemory)
     data, _ = encode([(CALL, 10, [200_000]), (ANSWER, 5, [])])
