@@ -60,6 +60,12 @@ def test_large_arrays_make_the_round_trip(size, tcp):
             got += 1
 
 
+def test_a_large_header_without_arrays_makes_the_round_trip(pair):
+    numbers = tuple(range(100_000))
+    assert pair[0].rpc_sync("b", max, numbers) == 99_999
+    assert pair[0].rpc_sync("b", tuple, (numbers,)) == numbers
+
+
 def test_without_shared_memory_large_arrays_go_over_the_socket():
     with neighbours("a", "b", options=Options(segments=False)) as (a, _):
         sent = np.arange(200_000.0)
