@@ -18,7 +18,7 @@ from telegrad.errors import CallTimeout, ProtocolViolation
 from telegrad.rpc.options import Options
 from telegrad.rpc.transport import PrivateDirectory
 from telegrad.rpc.transport.connection import Unsent
-from telegrad.rpc.wire.frames import PING, Frame
+from telegrad.rpc.wire.frames import NOTICE, PING, Frame
 
 LARGE = 32 << 20
 
@@ -219,6 +219,35 @@ def test_whoever_reads_does_not_wait_to_answer_a_ping():
             assert not reader.is_alive()
         finally:
             link._write.release()
+
+
+class EndsMeanwhile:
+    """The lock of a link that ends while somebody waits for a turn to send."""
+
+    def __init__(self, link):
+        self.link = link
+        self.is_held = True
+
+    def acquire(self, waits, timeout=-1):
+        if waits:
+            self.link.closed = True
+        return waits
+
+    def release(self):
+        self.is_held = False
+
+
+def test_a_send_whose_turn_came_when_the_link_had_ended_gives_the_turn_back():
+    with neighbours("a", "b", options=Options(segments=False)) as (a, _):
+        a.rpc_sync("b", simulated.who)
+        link = a.peers.get("b").outgoing
+        link._write, before = EndsMeanwhile(link), link._write
+        try:
+            with pytest.raises(ConnectionError, match="the connection to b is closed"):
+                link.send(NOTICE, 0, 0, 0, b"")
+            assert not link._write.is_held
+        finally:
+            link._write, link.closed = before, False
 
 
 def test_the_rest_of_a_frame_that_a_closing_worker_drops_keeps_neither_lock_nor_descriptor():
