@@ -652,6 +652,15 @@ def test_a_broken_connection_loses_the_peer_at_once_and_a_new_one_is_made():
         assert a.rpc_sync("b", simulated.who) == "b"
 
 
+def test_links_that_have_ended_keep_no_descriptors(pair):
+    a, b = pair
+    a.rpc_sync("b", simulated.who)
+    ends = [a.peers.get("b").outgoing, *b.peers.get("a").incoming]
+    a.endpoint_lost(ends[0], ConnectionError("cut"))
+    assert len(ends) == 2
+    assert eventually(lambda: all(link.connection.fileno() == -1 for link in ends))
+
+
 def test_wait_for_a_call_that_blocks_in_a_handler_does_not_stop_the_reader(pair):
     a, _ = pair
     # Each handler on b waits for a plain future that a later request settles.
