@@ -376,6 +376,9 @@ def test_matrices_without_what_a_function_needs_are_refused_by_name() -> None:
         tg.linalg.solve(tg.zeros((2, 2)), tg.ones(2))
     with pytest.raises(UsageError, match="eigenvalues are all positive in cholesky"):
         tg.linalg.cholesky(-tg.eye(2))
+    for size in (2, 40):
+        with pytest.raises(UsageError, match="zeros on its diagonal in solve_triangular"):
+            tg.linalg.solve_triangular(tg.zeros((size, size)), tg.ones(size), upper=True)
 
 
 @pytest.mark.parametrize("columns", [(), (2,)], ids=["a vector", "a matrix"])

@@ -41,8 +41,6 @@ def _served(name: str) -> Callable[..., Any]:
         try:
             return function(*args, **options)
         except np.linalg.LinAlgError as error:
-            if "dimensional" in str(error) or "square" in str(error):
-                raise
             raise UsageError(f"expected {expected} in {name}, got another: {error}") from error
 
     return call
@@ -76,11 +74,11 @@ _SMALL = 32
 
 
 def solve_triangular(a: Any, b: Any, *, upper: bool) -> Any:
-    if a.ndim > 2 or b.ndim > 2 or a.shape[-1] <= _SMALL or not b.size:
-        return linalg.solve(np.triu(a) if upper else np.tril(a), b)
-    import scipy.linalg
-
     try:
+        if a.ndim > 2 or b.ndim > 2 or a.shape[-1] <= _SMALL or not b.size:
+            return np.linalg.solve(np.triu(a) if upper else np.tril(a), b)
+        import scipy.linalg
+
         return scipy.linalg.solve_triangular(a, b, lower=not upper, check_finite=False)
     except np.linalg.LinAlgError as error:
         raise UsageError(
