@@ -100,7 +100,7 @@ def _hstack(tup: Any) -> Any:
 
 def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     length = ary.shape[axis]
-    if isinstance(indices_or_sections, int):
+    if np.ndim(indices_or_sections) == 0:
         step, rest = divmod(length, indices_or_sections)
         if rest:
             raise ShapeError(
