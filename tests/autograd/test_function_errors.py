@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.autograd.beside_torch import agree, fails, leaf
 
 import telegrad as tg
 from telegrad.autograd import Function, forward_ad, functional, grad, once_differentiable
@@ -45,6 +46,7 @@ def returning(answer, forward=lambda x, k: x * 2.0, tangent=None):
             r"shape \(2,\).*Odd\.backward for argument 0.*\(1,\)",
         ),
         (lambda g: (tg.ones((2, 3)), None), ShapeError, r"Odd\.backward.*got shape \(2, 3\)"),
+        (lambda g: (g.sum(), None), ShapeError, r"Odd\.backward.*got shape \(\)"),
         (lambda g: (1.0, None), DTypeError, r"Tensor or None from Odd\.backward.*got float"),
         (lambda g: (np.ones(2), None), DTypeError, r"got ndarray; wrap it with telegrad\.asarray"),
     ],
@@ -73,6 +75,37 @@ def test_wrong_tangents_are_refused(tangent, error, message):
     x = tg.tensor([1.0, 2.0])
     with forward_ad.dual_level(), pytest.raises(error, match=message):
         function.apply(forward_ad.make_dual(x, x), 3)
+
+
+@pytest.mark.parametrize("constant", [tg.argsort, str], ids=["integers", "text"])
+def test_a_tangent_of_a_result_that_is_a_constant_is_refused(constant):
+    function = returning(
+        None, forward=lambda x, k: (x * 2.0, constant(x)), tangent=lambda t, k: (t * 2.0, t)
+    )
+    x = tg.tensor([1.0, 2.0])
+    message = r"expected None from Odd\.jvp for result 1, which is a constant, got Tensor"
+    with forward_ad.dual_level(), pytest.raises(GradientError, match=message):
+        function.apply(forward_ad.make_dual(x, x), 3)
+
+
+def test_a_tangent_of_a_result_that_was_marked_non_differentiable_is_refused_as_in_pytorch():
+    def scenario(lib):
+        class Both(lib.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                side = x * 10.0
+                ctx.mark_non_differentiable(side)
+                return x * 2.0, side
+
+            @staticmethod
+            def jvp(ctx, tangent):
+                return tangent * 2.0, tangent
+
+        x, levels = leaf(lib, [1.0, 2.0]).detach(), lib.autograd.forward_ad
+        with levels.dual_level():
+            return fails(lambda: Both.apply(levels.make_dual(x, x)))
+
+    agree(scenario)
 
 
 def test_a_missing_backward_is_named_when_it_is_needed():

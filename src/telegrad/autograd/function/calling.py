@@ -19,7 +19,7 @@ from telegrad.autograd.function.context import (
     savings_of,
 )
 from telegrad.autograd.function.node import FunctionNode, describe
-from telegrad.errors import DTypeError, NotDifferentiable, ShapeError, UsageError
+from telegrad.errors import DTypeError, GradientError, NotDifferentiable, ShapeError, UsageError
 from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.anomaly import where_recorded
 from telegrad.tensors.duals import attach, restricted
@@ -183,10 +183,17 @@ class _Call:
                 f"{len(parts)}; return None for those without"
             )
         for j, (output, tangent) in enumerate(zip(self.outputs, parts)):
-            if tangent is None or not isinstance(output, Tensor):
+            if tangent is None:
                 continue
-            if savings_of(self.context).is_constant(self.raw[j]) or output.dtype.kind not in "fc":
-                continue
+            if (
+                not isinstance(output, Tensor)
+                or output.dtype.kind not in "fc"
+                or savings_of(self.context).is_constant(self.raw[j])
+            ):
+                raise GradientError(
+                    f"expected None from {name}.jvp for result {j}, which is a constant, got "
+                    f"{type(tangent).__name__}"
+                )
             attach(output, level, _checked(name, j, output, tangent))
 
     def _tangent(self, argument: Any, level: Level, context: FunctionCtx) -> Any:
