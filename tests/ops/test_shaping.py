@@ -132,6 +132,15 @@ def test_shapes_that_do_not_fit_are_refused_with_the_reason(call: Any, message: 
         call()
 
 
+def test_a_new_axis_beyond_the_others_is_refused_as_the_standard_says() -> None:
+    with pytest.raises(IndexError, match="expected an axis from -2 to 1 in expand_dims, got 2"):
+        tg.expand_dims(tg.ones(3), axis=2)
+
+
+def test_axes_may_be_numpys_integers() -> None:
+    assert tg.sum(tg.ones((2, 3)), axis=np.int64(0)).shape == (3,)
+
+
 def test_dtypes_that_do_not_fit_are_refused_with_the_reason() -> None:
     with pytest.raises(DTypeError, match="one dtype"):
         tg.meshgrid(tg.ones(2), tg.arange(2))

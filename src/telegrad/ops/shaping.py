@@ -129,7 +129,9 @@ def expand_dims(x: ArrayLike, /, axis: int = 0, **unknown: Never) -> Tensor:
         raise unexpected("expand_dims", unknown)
     x = as_tensor(x, "expand_dims")
     if not -x.ndim - 1 <= axis <= x.ndim:
-        raise IndexError(f"expected an axis from {-x.ndim - 1} to {x.ndim}, got {axis}")
+        raise IndexError(
+            f"expected an axis from {-x.ndim - 1} to {x.ndim} in expand_dims, got {axis}"
+        )
     at = axis if axis >= 0 else axis + x.ndim + 1
     return reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
 
