@@ -45,11 +45,9 @@ def refuse_nan(node: Any, contributions: Any) -> None:
 
 
 def _has_nan(value: Any) -> bool:
-    if value is None:
-        return False
     raw = value.array if isinstance(value, Tensor) else value
     if backend_of_type(type(raw)) is None and not hasattr(raw, "__array_namespace__"):
-        # A gradient of another framework on its way through, which looks for NaN by itself.
+        # None, or a gradient of another framework, which looks for NaN by itself.
         return False
     xp = backend_of(raw)
     return bool(xp.any(xp.isnan(raw)))

@@ -143,8 +143,6 @@ class _Segment:
 
         Their arrays are held, so that an update in place can't reuse one and pass unseen.
         """
-        if not self._saved:
-            return
         arguments = {x.history for x in self._leaves if isinstance(x, _KeptArgument)}
         stack = [x.node for x in flatten(result)[0] if isinstance(x, Tensor) and not x.is_leaf]
         seen = set(stack)

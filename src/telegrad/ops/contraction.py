@@ -138,19 +138,16 @@ def _step(tensors: list[Tensor], terms: list[str], result: str) -> Tensor:
     return apply(row, *tensors, subscripts=subscripts)
 
 
-def _order(tensors: list[Tensor], terms: list[str], result: str) -> list[tuple[int, ...]]:
-    """Which operands to contract, step by step; each result goes to the end of the list."""
+def _order(tensors: list[Tensor], terms: list[str], result: str) -> list[tuple[int, int]]:
+    """Which two operands to contract, step by step; each result goes to the end of the list."""
     shapes = [np.broadcast_to(np.float64(0), x.shape) for x in tensors]
     path: Any = np.einsum_path(f"{','.join(terms)}->{result}", *shapes, optimize="greedy")[0]
-    steps: list[tuple[int, ...]] = []
+    steps: list[tuple[int, int]] = []
     for step in path[1:]:
         # A step of three or more is done from its end, so the places of the others stay.
         *rest, last = sorted(step)
-        if not rest:
-            steps.append((last,))
-            continue
         steps.append((rest.pop(), last))
-        total = len(tensors) - sum(len(each) - 1 for each in steps)
+        total = len(tensors) - len(steps)
         while rest:
             steps.append((rest.pop(), total - 1))
             total -= 1

@@ -257,10 +257,7 @@ def total(row: Primitive) -> Callable[[Any, Any, bool], "tensor.Tensor | None"]:
         dtype = a.dtype
         if dtype is not _FLOAT32 and dtype is not _FLOAT64:
             return None
-        try:
-            out = kernel(a, axis=axis, keepdims=keepdims)
-        except (ValueError, TypeError):
-            return None
+        out = kernel(a, axis=axis, keepdims=keepdims)
         if type(out) is not _ndarray:
             out = np.asarray(out)
         if node is not None:

@@ -98,7 +98,7 @@ def push_two(row: Primitive) -> Callable[[Any, Any, Any, Any], Any]:
 
 
 def push_any(row: Primitive) -> Callable[[Sequence[Any], Sequence[Any], Mapping[str, Any]], Any]:
-    """``push(arrays, held, options)``, for any number of inputs; an input may have no rule."""
+    """``push(arrays, held, options)``, for any number of inputs."""
     kernel, point = row.kernel(NUMPY), _points(row)
     rules = _rules(row)
 
@@ -129,8 +129,6 @@ def push_any(row: Primitive) -> Callable[[Sequence[Any], Sequence[Any], Mapping[
                 t = kernel(*moved, **options)
             elif rule is ZERO:
                 t = np.zeros_like(out)
-            elif rule is None:
-                continue
             elif rule is not SAME:
                 t = rule(NUMPY, t, point(*arrays, out, **options))
             total = t if total is None else total + t

@@ -73,14 +73,12 @@ def _node(
     arrays: list[Any],
     out: Tensor,
     options: dict[str, Any],
-) -> RowNode | None:
-    """The node of the call, its saved values with their tangents; None where no input needs one."""
+) -> RowNode:
+    """The node of the call, its saved values with their tangents."""
     mask = 0
-    for i, (x, rule) in enumerate(zip(inputs, row.vjp)):  # type: ignore[arg-type]
-        if rule is not None and isinstance(x, Tensor) and x.node is not None:
+    for i, x in enumerate(inputs):
+        if isinstance(x, Tensor) and x.node is not None:
             mask |= 1 << i
-    if not mask:
-        return None
     kind = row.variants.get(mask) or variant(row, mask, False)
     wanted = kind.wanted
     edges = tuple([inputs[i] if inputs[i].node is LEAF else inputs[i].node for i in wanted])

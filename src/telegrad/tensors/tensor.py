@@ -273,10 +273,6 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         """What the engine calls a leaf."""
         return "AccumulateGrad"
 
-    def as_function(self) -> AccumulateGrad:
-        """What stands for a leaf where nodes are shown."""
-        return AccumulateGrad(self)
-
     def as_input(self) -> tuple[AccumulateGrad, int]:
         """What ``next_functions`` shows for a leaf."""
         return AccumulateGrad(self), 0
