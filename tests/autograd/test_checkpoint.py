@@ -223,6 +223,38 @@ def test_a_function_that_computes_other_numbers_the_second_time_is_an_error():
     assert x.grad is None
 
 
+def test_a_function_that_takes_another_branch_the_second_time_is_an_error():
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    chosen = tg.tensor([True, False])
+    out = checkpoint(lambda x: tg.where(chosen, x, -x), x).sum()
+    chosen = tg.tensor([False, True])
+    with pytest.raises(GradientError, match=r"do the same .* but value 0 has other numbers"):
+        out.backward()
+    assert x.grad is None
+
+
+@pytest.mark.parametrize(
+    ("second", "difference"),
+    [
+        (lambda x: tg.sin(x[:1]), r"value 0 has shape \(1,\) of float32"),
+        (lambda x: tg.sin(x), "it saved 1 values"),
+    ],
+    ids=["another shape", "less"],
+)
+def test_a_function_that_saves_something_else_the_second_time_is_an_error(second, difference):
+    runs = []
+
+    def fickle(x):
+        runs.append(1)
+        return second(x) if len(runs) > 1 else tg.exp(tg.sin(x))
+
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    out = checkpoint(fickle, x).sum()
+    with pytest.raises(GradientError, match=f"saving 2 values, but {difference}"):
+        out.backward()
+    assert x.grad is None
+
+
 def test_arguments_that_hooks_keep_in_fewer_bits_are_allowed():
     x = tg.tensor(np.linspace(0.1, 1.0, 100), requires_grad=True)
 

@@ -118,6 +118,12 @@ def test_a_level_left_inside_its_own_block_is_told():
         fw.exit_dual_level(level)
 
 
+def test_an_error_in_a_block_whose_level_was_left_inside_is_raised_as_it_is():
+    with pytest.raises(ZeroDivisionError), fw.dual_level():
+        fw.exit_dual_level()
+        raise ZeroDivisionError
+
+
 def test_a_level_left_open_inside_a_block_is_told():
     with pytest.raises(LevelError, match="got 1 still open"), fw.dual_level():
         fw.enter_dual_level()

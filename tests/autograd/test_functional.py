@@ -1,5 +1,7 @@
 """Derivatives as functions: values, structures, purity; beside ``torch.func``."""
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import pytest
 import torch
@@ -104,6 +106,18 @@ def test_nested_structures_in_and_out():
     _, pushed = F.jvp(f, (parameters, pair), tangents)
     assert pushed["none"] is None
     assert pushed["out"][1].item() == 3.0 + 2.0 * 3.0
+
+
+def test_named_tuples_stay_what_they_are():
+    class Layer(NamedTuple):
+        weight: Any
+        bias: Any
+
+    layer = Layer(double([2.0, 3.0]), double(1.0))
+    by_layer = F.grad(lambda layer, x: (layer.weight * x + layer.bias).sum())(layer, 5.0)
+    assert isinstance(by_layer, Layer)
+    assert by_layer.weight.tolist() == [5.0, 5.0]
+    assert by_layer.bias.item() == 2.0
 
 
 def test_dicts_of_derivatives_may_have_their_keys_in_another_order():
@@ -379,6 +393,8 @@ def test_numbers_and_arrays_are_taken_as_tensors():
         ),
         (lambda x: F.vjp(lambda x: x * x, x)[1](x[:1]), ValueError, r"expected shape \(2,\)"),
         (lambda x: F.vjp(lambda x: (x, x), x)[1](x), RuntimeError, r"expected the structure"),
+        (lambda x: F.vjp(lambda x: {"a": x}, x)[1]({"b": x}), RuntimeError, r"the structure"),
+        (lambda x: F.vjp(lambda x: [{"a": x}], x)[1]([{}]), RuntimeError, r"the structure"),
         (lambda x: F.vjp(lambda x: (x, "text"), x), TypeError, r"got str; return other values"),
         (lambda x: F.jvp(lambda x: x * x, (x,), (x[:1],)), ValueError, r"tangents of <lambda>"),
         (lambda x: F.jvp(lambda x: x * x, (x,), (x, x)), RuntimeError, r"expected the structure"),

@@ -219,6 +219,15 @@ def test_hooks_run_each_time_a_retained_graph_does():
     agree(scenario)
 
 
+def test_every_path_to_a_leaf_shows_the_same_node():
+    x, y = tg.ones(1).requires_grad_(), tg.ones(1).requires_grad_()
+    (by_x, _), (by_y, _) = (x * y).grad_fn.next_functions
+    (again, _), _ = (x + y).grad_fn.next_functions
+    assert by_x == again
+    assert by_x != by_y
+    assert len({by_x, by_y, again}) == 2
+
+
 def test_next_functions_lead_to_the_leaves():
     def scenario(lib):
         x = leaf(lib, 1.0)

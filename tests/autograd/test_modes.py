@@ -179,6 +179,22 @@ def test_async_functions_and_generators_are_in_the_mode():
     ]
 
 
+def test_an_async_generator_handles_what_is_thrown_into_it_in_the_mode():
+    @tg.no_grad()
+    async def steps():
+        try:
+            yield
+        except KeyError:
+            yield tg.autograd.is_grad_enabled()
+
+    async def main():
+        generator = steps()
+        await generator.__anext__()
+        return await generator.athrow(KeyError()), tg.autograd.is_grad_enabled()
+
+    assert asyncio.run(main()) == (False, True)
+
+
 def test_async_tasks_do_not_see_each_others_modes():
     async def quiet(entered, leave):
         with tg.no_grad():

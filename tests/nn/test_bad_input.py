@@ -125,6 +125,14 @@ SHAPES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: F.scaled_dot_product_attention(zeros(2, 3), zeros(2, 4), zeros(2, 4)),
         r"\(2, 3\) and \(2, 4\)",
     ),
+    "batch norm, no channels": (
+        lambda: F.batch_norm(zeros(3), None, None, training=True),
+        r"axes \(item, channel, …\) in batch_norm, got \(3,\)",
+    ),
+    "orthogonal": (
+        lambda: nn.init.orthogonal_(zeros(3)),
+        r"at least two axes in orthogonal_, got shape \(3,\)",
+    ),
     "gru": (
         lambda: nn.GRU(3, 2)(zeros(5, 1, 4)),
         r"length 3 \(weight_ih_l0 has shape \(6, 3\)\), got \(5, 1, 4\)",

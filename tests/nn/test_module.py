@@ -198,6 +198,7 @@ def test_its_repr_is_pytorchs() -> None:
             lib.Linear(2, 3, bias=False),
             lib.ModuleDict({"norm": lib.LayerNorm(3), "squash": lib.Tanh()}),
             lib.Conv2d(1, 2, 3, padding=1),
+            lib.Conv2d(4, 4, 3, 2, 1, 2, groups=2, bias=False, padding_mode="circular"),
             lib.GRU(3, 4, num_layers=2),
             lib.Embedding(5, 3, padding_idx=0),
             lib.Softmax(dim=1),
@@ -259,6 +260,15 @@ def test_a_parameter_in_the_place_of_a_buffer_is_a_parameter_alone() -> None:
     assert list(module.named_buffers()) == []
 
 
+def test_a_buffer_that_was_deleted_may_come_back_as_an_attribute_that_is_not_saved() -> None:
+    module = nn.Module()
+    module.register_buffer("mean", tg.zeros(2))
+    del module.mean
+    assert not list(module.named_buffers())
+    module.mean = tg.ones(2)
+    assert not module.state_dict()
+
+
 def test_a_parameter_is_refused_as_a_buffer() -> None:
     module = nn.Module()
     with pytest.raises(UsageError, match=r"buffer 'scale', got a Parameter.*detach\(\)"):
@@ -283,6 +293,8 @@ def test_bad_names_and_kinds_are_refused() -> None:
         module.add_module("forward", nn.ReLU())
     with pytest.raises(UsageError, match="Parameter or None"):
         module.register_parameter("a", tg.ones(2))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="expected a Module as 'a', got int"):
+        module.add_module("a", 3)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="Tensor or None"):
         module.register_buffer("a", 3)  # type: ignore[arg-type]
     with pytest.raises(NotImplementedError, match="Module has no forward"):
@@ -333,6 +345,11 @@ def test_the_text_of_a_sequence_shows_a_module_as_often_as_it_is_called() -> Non
     assert text(nn) == text(torch.nn)
 
 
+def test_the_text_of_layers_that_pytorch_shows_otherwise() -> None:
+    assert repr(nn.Dropout(0.3)) == "Dropout(p=0.3)"
+    assert "embed_dim=4, num_heads=2" in repr(nn.MultiheadAttention(4, 2))
+
+
 def test_lists_and_dicts_of_modules() -> None:
     several = nn.ModuleList([nn.Linear(1, 1)]).extend([nn.ReLU()])
     assert len(several) == 2
@@ -346,7 +363,9 @@ def test_lists_and_dicts_of_modules() -> None:
     assert len(by_name.values()) == 1
     with pytest.raises(KeyError, match="expected one of b"):
         by_name["c"]
+    by_name["c"] = nn.Tanh()
     del by_name["b"]
+    assert list(by_name) == ["c"]
     by_name.clear()
     assert not len(by_name)
 

@@ -101,6 +101,12 @@ def test_complex_numbers_are_refused_where_an_order_is_needed(name: str) -> None
         PAIRS[name][0](tg.asarray([1j]))
 
 
+@pytest.mark.parametrize("name", ["relu", "softplus"])
+def test_a_library_without_an_activation_refuses_complex_numbers_in_it_too(name: str) -> None:
+    with pytest.raises(DTypeError, match=f"expected real values in {name}, got complex64"):
+        getattr(Backend("plain", np), name)(np.ones(2, dtype="complex64"))
+
+
 def test_gelu_refuses_an_approximation_it_does_not_know() -> None:
     with pytest.raises(UsageError, match="expected 'none' or 'tanh' as approximate in gelu"):
         tg.gelu(tg.ones(2), approximate="erf")  # type: ignore[arg-type]

@@ -1,5 +1,7 @@
 """``einsum``: order of contraction, dtypes, and what is refused."""
 
+from string import ascii_letters
+
 import numpy as np
 import pytest
 
@@ -43,6 +45,7 @@ def test_a_number_beside_tensors_takes_their_dtype() -> None:
         ("ij->k", [(2, 3)], "expected each letter of the result once, and of an operand"),
         ("ij->ii", [(2, 3)], "expected each letter of the result once, and of an operand"),
         ("i1->i", [(2, 3)], "expected letters and at most one '...' for each operand"),
+        (f"...,{ascii_letters}", [(2,), (1,) * 52], "expected at most 52 different axes in einsum"),
         ("ij,jk->ik", [(2, 3), (2, 3)], "expected axes of one length for a letter"),
     ],
 )

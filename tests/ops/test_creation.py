@@ -86,6 +86,15 @@ def test_asarray_of_a_tensor_is_the_tensor_and_a_copy_keeps_the_history() -> Non
     assert x.grad.tolist() == [1.0, 1.0]
 
 
+def test_asarray_of_a_tensor_in_another_dtype_keeps_the_history() -> None:
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    wide = tg.asarray(x, dtype=tg.float64)
+    assert wide.dtype == tg.float64
+    wide.sum().backward()
+    assert x.grad is not None
+    assert x.grad.dtype == tg.float32
+
+
 def test_a_list_of_tensors_is_stacked_with_their_histories() -> None:
     x = tg.tensor(2.0, requires_grad=True)
     made = tg.asarray([[x * x, tg.tensor(1.0)], [x, x]])
@@ -284,9 +293,11 @@ def test_a_part_of_a_shared_array_is_shared_too() -> None:
     part = tg.asarray(source, copy=False)[1:]
     y = (x * part).sum() * first
     assert len(others) == 2
+    z = (x * tg.unstack(tg.asarray(source, copy=False))[0]).sum()
     source[:] = 7.0
-    with pytest.raises(SavedValueChanged):
-        y.backward()
+    for each in (y, z):
+        with pytest.raises(SavedValueChanged):
+            each.backward()
 
 
 def test_filling_with_a_tensor_keeps_its_history() -> None:

@@ -83,5 +83,7 @@ def test_what_does_not_fit_is_refused() -> None:
         tg.fft.fft(x, n=0)
     with pytest.raises(ShapeError, match=r"expected a length for each of the axes \(0,\) in fftn"):
         tg.fft.fftn(x, s=(2, 2), axes=(0,))
+    with pytest.raises(ShapeError, match="at least one axis to transform in fftn, got none"):
+        tg.fft.fftn(tg.tensor(1.0))
     with pytest.raises(ShapeError, match="expected an axis from -1 to 0 in fft, got 1"):
         tg.fft.fft(x, axis=1)

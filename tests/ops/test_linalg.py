@@ -345,6 +345,10 @@ def test_matrices_of_the_wrong_shape_are_refused() -> None:
         tg.linalg.cross(tg.ones(2), tg.ones(2))
     with pytest.raises(ShapeError, match="expected vectors of one length in vecdot, got 3 and 2"):
         tg.vecdot(vector, tg.ones(2))
+    with pytest.raises(ShapeError, match=r"an axis of both arguments in vecdot, got 0 .* -1 to -1"):
+        tg.vecdot(vector, tg.ones((2, 3)), axis=0)
+    with pytest.raises(ShapeError, match=r"as many axes of x1 as of x2 in tensordot, got \(0,\)"):
+        tg.tensordot(wide, wide, axes=((0,), ()))
     with pytest.raises(ShapeError, match="expected paired axes of one length in tensordot"):
         tg.tensordot(wide, wide, axes=1)
     with pytest.raises(

@@ -105,6 +105,15 @@ def test_gradients_through_windows_reach_what_no_window_covers_as_zero() -> None
     assert x.grad.tolist() == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
 
 
+def test_no_window_at_all_lays_nothing_back() -> None:
+    none = tg.zeros((0, 3)).requires_grad_()
+    laid = tg.overlap_add(none, (2,), strides=2)
+    assert laid.tolist() == [0.0, 0.0]
+    laid.sum().backward()
+    assert none.grad is not None
+    assert none.grad.shape == (0, 3)
+
+
 def test_windows_refuse_what_does_not_fit() -> None:
     x = tg.ones((2, 4))
     with pytest.raises(ShapeError, match=r"expected windows that fit on axis 1 of shape \(2, 4\)"):

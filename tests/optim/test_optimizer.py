@@ -213,6 +213,61 @@ def test_a_scheduler_goes_on_from_its_state() -> None:
     assert other.get_last_lr() == [0.25]
 
 
+def test_a_scheduler_may_begin_where_the_state_of_its_optimizer_ended_as_in_pytorch() -> None:
+    def run(lib: Any, p: Any) -> list[float]:
+        first = lib.optim.SGD([p], lr=1.0)
+        scheduler = lib.optim.lr_scheduler.StepLR(first, 2, gamma=0.5)
+        for _ in range(3):
+            first.step()
+            scheduler.step()
+        second = lib.optim.SGD([p], lr=1.0)
+        second.load_state_dict(first.state_dict())
+        scheduler = lib.optim.lr_scheduler.StepLR(second, 2, gamma=0.5, last_epoch=3)
+        return [scheduler.last_epoch, *scheduler.get_last_lr()]
+
+    assert run(tg, parameter(1)) == run(torch, torch.ones(1, requires_grad=True)) == [4, 0.25]
+
+
+def test_a_scheduler_that_makes_no_sense_is_refused() -> None:
+    schedules = optim.lr_scheduler
+    optimizer, other = optim.SGD([parameter(1)], lr=1.0), optim.SGD([parameter(1)], lr=1.0)
+    with pytest.raises(UsageError, match=r"'initial_lr' in group 0 .* load the optimiser's state"):
+        schedules.StepLR(optimizer, 2, last_epoch=3)
+    with pytest.raises(UsageError, match="step_size of 1 or more, got 0"):
+        schedules.StepLR(optimizer, 0)
+    with pytest.raises(UsageError, match="T_max of 1 or more, got 0"):
+        schedules.CosineAnnealingLR(optimizer, 0)
+    with pytest.raises(UsageError, match=r"the first above 0, got 0\.0 and 1\.0"):
+        schedules.LinearLR(optimizer, 0.0)
+    with pytest.raises(UsageError, match="1 functions, one a group, got 2"):
+        schedules.LambdaLR(optimizer, [float, float])
+    step = schedules.StepLR(optimizer, 2)
+    with pytest.raises(UsageError, match="between each two schedulers, got 0 for 2 schedulers"):
+        schedules.SequentialLR(optimizer, [step, step], [])
+    with pytest.raises(UsageError, match=r"rising milestones, got \[4, 2\]"):
+        schedules.SequentialLR(optimizer, [step, step, step], [4, 2])
+    with pytest.raises(UsageError, match="schedulers of this very optimizer"):
+        schedules.SequentialLR(other, [step], [])
+
+
+@pytest.mark.parametrize("kind", [optim.SGD, optim.Adam, optim.RMSprop, optim.Adagrad])
+def test_a_parameter_without_elements_is_stepped_as_any_other(kind: Any) -> None:
+    p, empty = parameter(2), tg.zeros((0, 3)).requires_grad_()
+    optimizer = kind([empty, p], lr=0.5, weight_decay=0.1)
+    before = p.tolist()
+    p.grad, empty.grad = tg.ones_like(p), tg.zeros_like(empty)
+    optimizer.step()
+    assert empty.shape == (0, 3)
+    assert p.tolist() != before
+
+
+def test_a_state_of_pytorch_without_momentum_is_saved_as_it_was_loaded() -> None:
+    optimizer = optim.SGD([parameter(2)], lr=0.1)
+    state = optimizer.state_dict() | {"state": {0: {"momentum_buffer": None}}}
+    optimizer.load_state_dict(state)
+    assert optimizer.state_dict()["state"] == state["state"]
+
+
 def test_its_repr_shows_the_groups() -> None:
     text = repr(optim.SGD([parameter(1)], lr=0.25))
     assert "Parameter Group 0" in text
@@ -276,6 +331,8 @@ def test_options_out_of_range_are_refused() -> None:
         optim.SGD([p], nesterov=True)
     with pytest.raises(UsageError, match="rate"):
         optim.SGD([{"params": [p], "rate": 1.0}])
+    with pytest.raises(UsageError, match="a dict with 'params' as a group, got "):
+        optim.SGD([p]).add_param_group([parameter(2)])  # type: ignore[arg-type]
 
 
 def test_a_state_of_another_model_is_refused_and_changes_nothing() -> None:

@@ -216,6 +216,10 @@ OPTIONS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: tg.tril(x, diagonal=-1), "tril() has no option 'diagonal': use k="),
     (lambda x: tg.triu(x, diagonal=1), "triu() has no option 'diagonal': use k="),
     (lambda x: tg.linalg.vector_norm(x, dim=0), "vector_norm() has no option 'dim': use axis="),
+    (lambda x: tg.cumulative_prod(x, dim=0), "cumulative_prod() has no option 'dim': use axis="),
+    (lambda x: tg.unstack(x, dim=0), "unstack() has no option 'dim': use axis="),
+    (lambda x: tg.expand_dims(x, dim=0), "expand_dims() has no option 'dim': use axis="),
+    (lambda x: tg.argsort(x, dim=0), "argsort() has no option 'dim': use axis="),
     (lambda x: tg.zeros(2, requires_grad=True), "call .requires_grad_() of the result"),
     (lambda x: nn.ReLU(inplace=True), "ReLU() has no option 'inplace': values do not alias"),
     (lambda x: nn.Dropout(0.1, inplace=True), "Dropout() has no option 'inplace': values do not"),
@@ -230,6 +234,25 @@ def test_a_familiar_option_that_is_missing_says_which_to_use(
     with pytest.raises(TypeError) as caught:
         call(matrix())
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("all", "any", "argmax", "argmin", "cumsum", "log_softmax", "logsumexp"),
+        *("max", "min", "prod", "squeeze", "std"),
+    ],
+)
+def test_a_method_that_takes_no_dim_says_axis(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"{name}\(\) has no option 'dim': use axis="):
+        getattr(matrix(), name)(dim=0)
+
+
+@pytest.mark.parametrize("name", ["empty", "full", "ones", "tensor"])
+def test_a_function_that_makes_tensors_refuses_an_option_it_does_not_have(name: str) -> None:
+    given = {"full": ((2,), 0.0)}.get(name, (2,))
+    with pytest.raises(TypeError, match=rf"{name}\(\) has no option 'pin_memory'"):
+        getattr(tg, name)(*given, pin_memory=True)
 
 
 IN_ORDER: dict[str, Callable[[Any, Any], Any]] = {

@@ -47,6 +47,8 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "vstack": (lambda x, y: np.vstack((x, y)), (A[0], B[0])),
     "hstack": (lambda x, y: np.hstack((x, y)), (A, B)),
     "split": (lambda x: np.split(x, [1], axis=1)[1], (A,)),
+    "dot with a number": (lambda x: np.dot(2.0, x), (A,)),
+    "inner with a number": (lambda x: np.inner(x, 2.0), (A,)),
     "split by a number of NumPy's": (lambda x: np.split(x, np.int64(3))[1], (A,)),
     "split of nothing": (lambda x: np.split(x, 2)[1], (A[:0],)),
     "reshape": (lambda x: np.reshape(x, (9,)), (A,)),

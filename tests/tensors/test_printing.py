@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import telegrad as tg
+from telegrad.autograd import forward_ad
 from telegrad.errors import DTypeError
 
 
@@ -25,6 +26,12 @@ from telegrad.errors import DTypeError
 )
 def test_a_tensor_shows_its_value_and_its_history(tensor: Any, text: str) -> None:
     assert repr(tensor) == text
+
+
+def test_a_dual_tensor_shows_how_many_tangents_it_has() -> None:
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(tg.ones(1), tg.ones(1))
+        assert repr(dual) == "tensor([1.], tangents=1)"
 
 
 def test_a_long_tensor_is_abbreviated() -> None:

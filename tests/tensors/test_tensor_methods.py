@@ -96,6 +96,35 @@ def test_methods_without_a_derivative_give_constants() -> None:
         np.testing.assert_array_equal(getattr(x, name)().detach().numpy(), expected)
 
 
+def test_a_0d_tensor_is_a_number_where_python_wants_one() -> None:
+    assert complex(tg.tensor(1.0 + 2.0j)) == 1.0 + 2.0j
+    assert "abc"[tg.tensor(1)] == "b"
+    with pytest.raises(TypeError, match=r"expected a tensor with axes for len\(\), got a 0-d"):
+        len(tg.tensor(1.0))
+    with pytest.raises(ShapeError, match=r"a tensor with one element, got shape \(2,\)"):
+        tg.ones(2).item()
+
+
+def test_numpy_is_told_where_another_dtype_needs_a_copy() -> None:
+    with pytest.raises(ValueError, match="expected dtype float32 without a copy, got float64"):
+        np.array(tg.ones(2), dtype=np.float64, copy=False)
+
+
+def test_attributes_make_a_tensor_a_leaf_and_forget_its_gradient() -> None:
+    x = tg.ones(2)
+    x.requires_grad = True
+    (x * x).sum().backward()
+    assert x.grad is not None
+    del x.grad
+    assert x.grad is None
+
+
+def test_a_computed_tensor_that_requires_grad_is_left_as_it_is() -> None:
+    y = tg.ones(2).requires_grad_() * 2.0
+    assert y.requires_grad_() is y
+    assert y.grad_fn is not None
+
+
 def test_complex_parts_are_properties() -> None:
     z = complexes(3)
     x = tg.tensor(z, requires_grad=True)
