@@ -180,6 +180,29 @@ def test_integers_beyond_64_bits_and_lone_surrogates_travel():
     assert args[0] == 2**70
 
 
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 1 << 20_000], ids=["+", "-", "huge"])
+def test_strict_mode_sends_integers_of_any_size_alone_or_in_containers(number):
+    strict = Codec(strict=True)
+    assert travel(number, strict) == number
+    for value in ((number, 1.0), [number]):
+        assert travel(value, strict) == value
+    _, args, named = travel_call(exposed, (number, np.ones(1)), {"n": number}, strict)
+    assert (args[0], args[1].tolist(), named) == (number, [1.0], {"n": number})
+
+
+@pytest.mark.parametrize("text", ["\ud800", ["\ud800"], (2**64, "\ud800")], ids=ascii)
+def test_strict_mode_refuses_text_that_is_no_unicode(text):
+    strict = Codec(strict=True)
+    with pytest.raises(Unserializable, match="strict mode sends only text that is valid Unicode"):
+        travel(text, strict)
+
+
+@pytest.mark.parametrize("value", [slice(1, None, 2), ..., [slice(None), ...], "x" * 5000])
+def test_indices_and_long_text_travel_in_both_modes(value):
+    for codec in (Codec(), Codec(strict=True)):
+        assert travel(value, codec) == value
+
+
 def test_functions_by_name_carry_no_code():
     parcel = Codec().pack_call(operator.add, (1, 2), None)
     assert parcel.function == "_operator:add"
@@ -359,6 +382,43 @@ def test_random_headers_are_refused_and_nothing_else(header, buffers):
     with pytest.raises((ProtocolViolation, Refused)):
         sealed, slots = codec.unseal(header, buffers, LIMITS)
         codec.open_call(sealed, slots, buffers)
+
+
+NAME = "tests.rpc.wire.test_codec:exposed"
+ARRAY = msgspec.msgpack.decode(Codec().seal(Codec().pack_result(np.ones(2)), None)[0])[3]
+FORGED = {
+    "a form that there is not": ([NAME, None, None, [], 9, [], [], None], "a form from 0 to 3"),
+    "no function": ([None, None, None, [], 0, [], [], None], "a call without a function"),
+    "a pickle without its bytes": ([NAME, None, None, [], 2, None, [], None], "expected 1 buffers"),
+    "fewer holes than slots": ([NAME, None, None, ARRAY, 0, [None], [], None], "with 1 holes"),
+    "a hole beyond": ([NAME, None, None, ARRAY, 0, [None], [1], None], "lies outside 1 items"),
+    "a hole that is no place": ([NAME, None, None, ARRAY, 0, [None], ["0"], None], "lies outside"),
+    "slots that are none": ([NAME, None, None, 7, 0, [], [], None], "the slots 7 don't fit"),
+    "a slot of no kind": ([NAME, None, None, [[-9]], 0, [None], [0], None], "a slot's descriptor"),
+    "a slot without its bytes": ([NAME, None, None, [[-2]], 0, [None], [0], None], "don't fit"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_header_that_contradicts_itself_is_a_violation(name):
+    fields, message = FORGED[name]
+    codec = Codec()
+    with pytest.raises(ProtocolViolation, match=message):
+        sealed, slots = codec.unseal(msgspec.msgpack.encode(fields), [], LIMITS)
+        codec.open_call(sealed, slots, [])
+
+
+def test_bytes_that_no_slot_has_are_a_violation():
+    codec = Codec()
+    header, _ = codec.seal(codec.pack_call(exposed, (1,), None), None)
+    with pytest.raises(ProtocolViolation, match=r"expected 0 buffers for the slots .*, got 1"):
+        codec.unseal(header, [b"more"], LIMITS)
+
+
+def test_an_answer_without_its_one_result_is_a_violation():
+    codec = Codec()
+    with pytest.raises(ProtocolViolation, match="expected one result, got none"):
+        codec.open_result(Sealed(None, None, None, [], 0, [], [], None), [], [])
 
 
 @pytest.mark.parametrize("entry", [[], [77], ["0", 1], [6, 0], [6, None], [3, [0, 1]]])

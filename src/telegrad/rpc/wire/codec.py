@@ -138,17 +138,11 @@ class Codec:
             parcel = _flat(reference, _FLAT, args, names, code)
             if parcel is not None:
                 return parcel
-        if self.strict:
-            slots: list[Any] = []
-            tree = plain.dump(tuple(args), "args", slots)
-            named = {k: plain.dump(v, f"kwargs[{k!r}]", slots) for k, v in (names or {}).items()}
-            return Parcel(reference, _PLAIN, tree, [], named or None, None, slots)
         if reference is not None:
-            stream, slots = _dump_call(args, names or {}, self.script)
-        else:
-            call = (function, tuple(args), names or {})
-            stream, slots = pickling.dumps(call, "(func, args)", self.script)
-        return Parcel(reference, _PICKLE, None, [], None, stream, slots, code)
+            return self._nested_call(reference, args, names or {}, code)
+        call = (function, tuple(args), names or {})
+        stream, slots = pickling.dumps(call, "(func, args)", self.script)
+        return Parcel(None, _PICKLE, None, [], None, stream, slots)
 
     def pack_result(self, value: Any) -> Parcel:
         """Take a result apart."""
@@ -156,9 +150,22 @@ class Codec:
         items: Sequence[Any] = (value,)
         if type(value) is tuple:
             form, items = _FLAT_TUPLE, value
-        parcel = _flat(None, form, items)
-        if parcel is not None:
-            return parcel
+        return _flat(None, form, items) or self._nested_result(value)
+
+    def _nested_call(
+        self, function: str | bytes, args: Sequence[Any], names: dict[str, Any], code: bytes | None
+    ) -> Parcel:
+        """Take a call apart that is not flat."""
+        if self.strict:
+            slots: list[Any] = []
+            tree = plain.dump(tuple(args), "args", slots)
+            named = {k: plain.dump(v, f"kwargs[{k!r}]", slots) for k, v in names.items()}
+            return Parcel(function, _PLAIN, tree, [], named or None, None, slots)
+        stream, slots = _dump_call(args, names, self.script)
+        return Parcel(function, _PICKLE, None, [], None, stream, slots, code)
+
+    def _nested_result(self, value: Any) -> Parcel:
+        """Take a result apart that is not flat."""
         if self.strict:
             slots: list[Any] = []
             tree = plain.dump(value, "result", slots)
@@ -197,27 +204,27 @@ class Codec:
             return _encode(sealed), buffers
         except (OverflowError, UnicodeEncodeError):
             # An integer beyond 64 bits or a lone surrogate: rare, so found out by trying.
-            self._pickle_flat(parcel)
-            sealed.form, sealed.items, sealed.where, sealed.names = parcel.form, None, [], None
-            assert parcel.stream is not None
-            buffers.insert(0, parcel.stream)
+            if parcel.form in (_FLAT, _FLAT_TUPLE):
+                nested = self._nested(parcel)
+                sealed.form, sealed.items, sealed.where = nested.form, nested.items, []
+                sealed.names = nested.names
+                if nested.stream is not None:
+                    buffers.insert(0, nested.stream)
+        try:
             return _encode(sealed), buffers
-
-    def _pickle_flat(self, parcel: Parcel) -> None:
-        """Turn a flat parcel into a pickled one with the same slots."""
-        if self.strict:
+        except UnicodeEncodeError as error:
             raise Unserializable(
-                "strict mode sends integers of at most 64 bits and valid Unicode as arguments"
-            )
+                f"strict mode sends only text that is valid Unicode: {error}"
+            ) from error
+
+    def _nested(self, parcel: Parcel) -> Parcel:
+        """Return what a flat parcel has in a form that takes more, with the same slots."""
         items = list(parcel.items)
         for index, value in zip(parcel.where, parcel.slots, strict=True):
             items[index] = value
         if parcel.function is not None:
-            parcel.stream, parcel.slots = _dump_call(items, parcel.names or {}, self.script)
-        else:
-            value = tuple(items) if parcel.form == _FLAT_TUPLE else items[0]
-            parcel.stream, parcel.slots = pickling.dumps(value, "result", self.script)
-        parcel.form = _PICKLE
+            return self._nested_call(parcel.function, items, parcel.names or {}, parcel.code)
+        return self._nested_result(tuple(items) if parcel.form == _FLAT_TUPLE else items[0])
 
     def unseal(
         self,
@@ -240,7 +247,7 @@ class Codec:
                 if self.strict:
                     raise Refused("this worker is strict: it takes no pickle")
                 first = 1
-        if not sealed.slots and not buffers:
+        if not sealed.slots and len(buffers) == first:
             return sealed, []
         imports = not self.strict
         return sealed, build_slots(sealed.slots, buffers, first, limits.dimensions, accept, imports)

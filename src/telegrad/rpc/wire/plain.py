@@ -47,7 +47,7 @@ def _dump(value: Any, path: str, slots: list[Any], depth: int) -> Any:
     if type_ in _ATOMS:
         return value
     if type_ is int:
-        return value if -(1 << 63) <= value < 1 << 64 else [_BIG, str(value)]
+        return value if -(1 << 63) <= value < 1 << 64 else [_BIG, hex(value)]
     if depth <= 0:
         raise _too_deep(path)
     if type_ in _SEQUENCES:
@@ -108,7 +108,7 @@ def _load(tree: Any, slots: list[Any], depth: int) -> Any:
     if tag == _SLICE:
         return slice(*(_load(item, slots, depth - 1) for item in tree[1:4]))
     if tag == _BIG:
-        return int(tree[1])
+        return int(tree[1], 16)
     if tag == _ELLIPSIS:
         return ...
     raise ProtocolViolation(f"expected the tag of a plain value, got {tag!r}")
