@@ -104,6 +104,24 @@ def test_a_changed_variable_of_a_closure_shows_at_the_next_call():
     assert result_of(namespace["f"]) == 1
 
 
+def test_a_variable_of_a_closure_that_is_none_is_not_one_that_was_not_bound_yet():
+    namespace = {"__name__": "__main__"}
+    source = (
+        "def outer():\n    def bind():\n        nonlocal n\n        n = None\n    f = lambda: n\n"
+        "    return bind, f\n    n = 1\nbind, f = outer()"
+    )
+    exec(source, namespace)
+    with pytest.raises(NameError, match="'n'"):
+        result_of(namespace["f"])
+    namespace["bind"]()
+    assert result_of(namespace["f"]) is None
+
+
+def test_a_function_of_very_many_parts_is_pickled_each_time():
+    assert capture(make("def f(x): return N", N=tuple(range(100)))) is not None
+    assert capture(make("def f(x): return N", N=tuple(range(1000)))) is None
+
+
 def test_a_changed_function_that_it_calls_shows_at_the_next_call():
     f = make("def g(x): return x\ndef f(x): return g(x)")
     assert result_of(f, 1) == 1

@@ -78,10 +78,11 @@ def _add_function(function: FunctionType, parts: Capture, seen: set[int]) -> Non
             _add(value, parts, seen)
     for cell in function.__closure__ or ():
         try:
-            _add(cell.cell_contents, parts, seen)
+            held = cell.cell_contents
         except ValueError:
             # Not bound yet.
-            parts.append(None)
+            raise _Changeable from None
+        _add(held, parts, seen)
     namespace = function.__globals__
     for name in _global_names(function):
         if name in namespace:
