@@ -6,6 +6,7 @@ import functools
 import operator
 import sys
 import threading
+import types
 from typing import Any
 
 import msgspec
@@ -268,6 +269,30 @@ def test_what_a_function_captured_and_cannot_travel_is_named():
         Codec().pack_call(work, (), None)
 
 
+def test_a_function_with_a_variable_that_is_not_bound_yet_is_named_as_a_whole():
+    lock = threading.Lock()
+
+    def work():
+        return lock, later
+
+    with pytest.raises(Unserializable, match=r"^func can't travel: function can't be pickled"):
+        Codec().pack_call(work, (), None)
+    later = None
+
+
+def test_a_function_whose_module_was_replaced_goes_by_value(monkeypatch):
+    for source in ("def f(): return 'old'", "def f(): return 'new'"):
+        module = types.ModuleType("replaced_module")
+        exec(source, vars(module))
+        monkeypatch.setitem(sys.modules, "replaced_module", module)
+        if source.endswith("'old'"):
+            old = module.f
+            assert Codec().pack_call(old, (), None).function == "replaced_module:f"
+    assert isinstance(Codec().pack_call(old, (), None).function, bytes)
+    function, _, _ = travel_call(old)
+    assert function() == "old"
+
+
 def test_a_future_is_refused_in_its_own_words():
     with pytest.raises(Unserializable, match=r"^args\[0\] can't travel: Future .*send what wait"):
         Codec().pack_call(total, (Future(),), None)
@@ -413,6 +438,16 @@ def test_bytes_that_no_slot_has_are_a_violation():
     header, _ = codec.seal(codec.pack_call(exposed, (1,), None), None)
     with pytest.raises(ProtocolViolation, match=r"expected 0 buffers for the slots .*, got 1"):
         codec.unseal(header, [b"more"], LIMITS)
+
+
+def test_a_slot_without_a_hole_in_the_pickle_is_a_violation():
+    codec = Codec()
+    parcel = codec.pack_result({"a": np.ones(1)})
+    parcel.slots.append(np.zeros(1))
+    header, buffers = codec.seal(parcel, None)
+    sealed, slots = codec.unseal(header, buffers, LIMITS)
+    with pytest.raises(ProtocolViolation, match="expected holes for 2 slots"):
+        codec.open_result(sealed, slots, buffers)
 
 
 def test_an_answer_without_its_one_result_is_a_violation():

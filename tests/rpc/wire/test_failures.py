@@ -1,7 +1,9 @@
 """A remote exception keeps its type, message, traceback and worker."""
 
 import pickle
+import sys
 import traceback
+import types
 
 import msgspec
 import pytest
@@ -109,6 +111,32 @@ def test_an_exception_that_would_end_a_program_as_it_is_unpickled_gets_through(k
     back = there_and_back(ValueError(Leaving(kind)))
     assert type(back) is ValueError
     assert "Leaving object" in str(back)
+
+
+def test_an_exception_without_a_text_is_told_of_all_the_same():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    back = there_and_back(Mute(), strict=True)
+    assert "Mute: <its text can't be had: RuntimeError('no text')>" in str(back)
+
+
+def test_an_exception_that_takes_more_than_a_message_says_what_it_was():
+    back = there_and_back(UnicodeDecodeError("ascii", b"\xff", 0, 1, "why"), strict=True)
+    assert isinstance(back, RemoteFailure)
+    assert str(back).startswith("UnicodeDecodeError: 'ascii' codec can't decode byte 0xff")
+
+
+def test_an_exception_of_a_module_that_is_not_here_says_what_it_was(monkeypatch):
+    module = types.ModuleType("only_there")
+    exec("class Gone(Exception):\n    pass", vars(module))
+    monkeypatch.setitem(sys.modules, "only_there", module)
+    data = dump_failure(raised(module.Gone("far away")), "ps", strict=False)
+    monkeypatch.delitem(sys.modules, "only_there")
+    back = load_failure(data, strict=False)
+    assert isinstance(back, RemoteFailure)
+    assert str(back) == "only_there.Gone: far away"
 
 
 def test_a_strict_worker_does_not_rebuild_foreign_types():

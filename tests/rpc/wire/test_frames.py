@@ -1,5 +1,7 @@
 """Frames survive the way, and nothing malformed gets past the prefix or the table."""
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,6 +102,24 @@ def test_buffers_that_do_not_fill_their_body_are_refused(buffers):
 def test_a_body_without_buffers_is_refused():
     with pytest.raises(ProtocolViolation, match="0 buffers"):
         parse_prefix(PREFIX.pack(CALL, 0, 0, 0, 8, 0, 0), 0, Limits())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "length", "message"),
+    [
+        ((8, 8), 40, "a buffer that ends at byte 40 exceeds the body's 32 bytes"),
+        ((8, 4), 48, "the buffers end at byte 36 of a body of 40"),
+    ],
+)
+def test_sizes_that_do_not_fill_the_body_are_refused(sizes, length, message):
+    body = struct.pack(f"<{len(sizes)}Q", *sizes).ljust(length - 8, b"x")
+    with pytest.raises(ProtocolViolation, match=message):
+        split_body(memoryview(bytearray(body)), len(sizes), 0)
+
+
+def test_a_table_of_places_that_was_cut_off_is_refused():
+    with pytest.raises(ProtocolViolation, match="a table of 2 buffers exceeds the 24 bytes"):
+        split_table(bytes(PLACED_ENTRY), 2)
 
 
 @given(body=st.binary(max_size=200), count=st.integers(1, 40), flags=st.sampled_from([0, PLACED]))
