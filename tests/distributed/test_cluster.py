@@ -19,6 +19,7 @@ from telegrad.distributed import LocalCluster, rpc
 from telegrad.errors import CallTimeout, NotInitialized, UnknownWorker, UsageError, WorkerLost
 from telegrad.rpc.environment import THREADS, threads_each
 from telegrad.rpc.options import Options
+from telegrad.rpc.wire import functions as wire_functions
 
 pytestmark = pytest.mark.processes
 
@@ -318,6 +319,33 @@ def test_a_process_that_ends_before_it_is_told_anything_is_named():
     message = r"the process of worker 'gone' ended before it was up \(exit status -9\)"
     with pytest.raises(WorkerLost, match=message), OfTheDead(["gone"]):
         pass
+
+
+def test_a_cluster_that_is_running_is_not_entered_again():
+    with LocalCluster([], me="alone") as cluster:
+        with pytest.raises(UsageError, match="the cluster is running already"):
+            cluster.__enter__()
+        assert rpc.get_worker_info().name == "alone"
+
+
+def test_an_interpreter_that_is_not_there_leaves_nothing_open(monkeypatch):
+    gc.collect()
+    before = psutil.Process().num_fds()
+    monkeypatch.setattr(sys, "executable", "/no/python")
+    with pytest.raises(FileNotFoundError, match="/no/python"):
+        LocalCluster(["b"]).__enter__()
+    assert psutil.Process().num_fds() == before
+
+
+def test_a_strict_worker_that_cannot_import_what_is_exposed_here_says_so(monkeypatch, capfd):
+    def exposed():
+        pass
+
+    exposed.__module__, exposed.__qualname__ = "only_here", "exposed"
+    monkeypatch.setattr(wire_functions, "_exposed", {"only_here:exposed": exposed})
+    with pytest.raises(WorkerLost, match=r"'b' could not start: .*No module named 'only_here'"):
+        LocalCluster(["b"], options=Options(strict=True)).__enter__()
+    assert "ModuleNotFoundError" in capfd.readouterr().err
 
 
 def test_strict_workers_serve_what_was_exposed_by_modules_imported_before_them(tmp_path):

@@ -134,6 +134,15 @@ def test_names_with_quotes_stay_in_their_quotes():
     assert drawing._escaped('a "b" \\ c') == 'a \\"b\\" \\\\ c'
 
 
+def test_a_result_of_several_is_shown_by_its_number(cluster):
+    x = tg.tensor(np.eye(2), requires_grad=True)
+    with autograd.context() as context_id:
+        _, values, _ = tg.linalg.svd(x)
+        dot = str(autograd.draw(context_id, values.sum()))
+    assert 'label="value 1"' in dot
+    assert 'label="Svd"' in dot
+
+
 def test_looking_leaves_nothing_in_the_context(cluster):
     x = tg.tensor(np.array([5.0, 7.0]), requires_grad=True)
     with autograd.context() as context_id:
