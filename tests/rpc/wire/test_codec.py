@@ -144,6 +144,14 @@ def test_an_array_in_a_default_or_a_partial_is_seen():
     assert any(slot is weight for slot in Codec().pack_call(part, (1,), None).slots)
 
 
+def test_very_many_arrays_are_pickled_and_not_compared_each_with_all_others():
+    few, many = (tuple(np.full(1, i) for i in range(count)) for count in (100, 1000))
+    assert Codec().pack_result(few).stream is None
+    assert Codec().pack_result(many).stream is not None
+    assert Codec().pack_call(total, many, None).stream is not None
+    assert [array.item() for array in travel(many)] == list(range(1000))
+
+
 def test_one_array_twice_stays_one_array():
     a = np.ones(2)
     _, (x, y), _ = travel_call(total, (a, a))

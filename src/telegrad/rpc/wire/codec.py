@@ -31,6 +31,8 @@ _FLAT, _FLAT_TUPLE, _PICKLE, _PLAIN = range(4)
 _ATOMS: Final = frozenset((type(None), bool, int, float, str, bytes))
 # Longer text and bytes are pickled, so that they travel as a buffer and not in the header.
 _LARGEST_FLAT_BYTES: Final = 4096
+# What has a slot is compared with all before it: from here on pickling is quicker.
+_MOST_FLAT_ITEMS: Final = 128
 
 
 class Parcel(msgspec.Struct, gc=False):
@@ -85,6 +87,8 @@ def _flat(
             if not arrays.is_raw(item):
                 return None
         elif kinds.find(type_) is None and not issubclass(type_, Reference):
+            return None
+        if index >= _MOST_FLAT_ITEMS:
             return None
         for other in slots:
             if other is item:
