@@ -206,6 +206,25 @@ def test_strict_mode_refuses_text_that_is_no_unicode(text):
         travel(text, strict)
 
 
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [
+        (("x" * 100_000,), None),
+        ((), {"text": "x" * 100_000}),
+        ((), {"data": b"x" * 100_000}),
+        (("x" * 1000,) * 1000, None),
+        ((), {f"k{i}": "x" * 1000 for i in range(1000)}),
+    ],
+    ids=["text", "text by name", "bytes by name", "many texts", "many texts by name"],
+)
+def test_long_text_does_not_travel_in_the_header_whose_size_is_bounded(args, kwargs):
+    codec = Codec()
+    header, _ = codec.seal(codec.pack_call(total, args, kwargs), None)
+    assert len(header) < 1000
+    _, came, named = travel_call(total, args, kwargs)
+    assert (tuple(came), dict(named)) == (args, kwargs or {})
+
+
 @pytest.mark.parametrize("value", [slice(1, None, 2), ..., [slice(None), ...], "x" * 5000])
 def test_indices_and_long_text_travel_in_both_modes(value):
     for codec in (Codec(), Codec(strict=True)):

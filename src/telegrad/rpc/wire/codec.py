@@ -11,7 +11,7 @@ Encoding has two steps, and decoding too, so that an interceptor can look at the
 them in between: `pack_call`/`pack_result`, then `seal`; `unseal`, then `open_call`/`open_result`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -31,7 +31,8 @@ _FLAT, _FLAT_TUPLE, _PICKLE, _PLAIN = range(4)
 _ATOMS: Final = frozenset((type(None), bool, int, float, str, bytes))
 # Longer text and bytes are pickled, so that they travel as a buffer and not in the header.
 _LARGEST_FLAT_BYTES: Final = 4096
-# What has a slot is compared with all before it: from here on pickling is quicker.
+# More are pickled: it is quicker than to compare each array with all before it, and the header,
+# whose size is bounded, stays small.
 _MOST_FLAT_ITEMS: Final = 128
 
 
@@ -74,6 +75,8 @@ def _flat(
     code: bytes | None = None,
 ) -> Parcel | None:
     """Return a parcel of the items, with None where each has a slot; None if they are not flat."""
+    if len(items) > _MOST_FLAT_ITEMS:
+        return None
     rest = list(items)
     where: list[int] = []
     slots: list[Any] = []
@@ -87,8 +90,6 @@ def _flat(
             if not arrays.is_raw(item):
                 return None
         elif kinds.find(type_) is None and not issubclass(type_, Reference):
-            return None
-        if index >= _MOST_FLAT_ITEMS:
             return None
         for other in slots:
             if other is item:
@@ -138,7 +139,7 @@ class Codec:
                 if pair is not None:
                     reference, code = pair
         names = None if kwargs is None else _by_name(kwargs)
-        if reference is not None and (not names or _all_atoms(names.values())):
+        if reference is not None and (not names or _are_flat(names.values())):
             parcel = _flat(reference, _FLAT, args, names, code)
             if parcel is not None:
                 return parcel
@@ -330,8 +331,12 @@ def _by_name(kwargs: Any) -> dict[str, Any]:
     return dict(kwargs)
 
 
-def _all_atoms(values: Any) -> bool:
-    return all(type(value) in _ATOMS for value in values)
+def _are_flat(values: Collection[Any]) -> bool:
+    return len(values) <= _MOST_FLAT_ITEMS and all(
+        type(value) in _ATOMS
+        and not (isinstance(value, (str, bytes)) and len(value) > _LARGEST_FLAT_BYTES)
+        for value in values
+    )
 
 
 def _dump_call(
