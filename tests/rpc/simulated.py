@@ -77,6 +77,14 @@ class Counter:
         self.value += more
         return self.value
 
+    @async_execution
+    def add_from(self, to):
+        return current_worker().rpc_async(to, who).then(lambda done: self.add(done.value()))
+
+    @async_execution
+    def add_nothing(self):
+        return self.value
+
 
 def add_to(reference, more):
     return reference.rpc_sync().add(more)

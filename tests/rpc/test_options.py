@@ -40,6 +40,12 @@ def test_options_that_are_a_dict_are_refused_before_anything_starts(start):
         start({"rpc_timeout": 3.0})
 
 
+@pytest.mark.parametrize("name", ["lost_after", "join_timeout"])
+def test_no_time_at_all_is_refused(name):
+    with pytest.raises(UsageError, match=f"expected {name} of more than 0 seconds, got 0"):
+        Options(**{name: 0})
+
+
 def test_options_are_the_same_after_a_journey():
     options = Options(spin=0, strict=True, device_maps={"b": {"cuda:0": "cuda:1"}})
     data = msgspec.json.encode(options)

@@ -185,6 +185,29 @@ def test_async_execution_answers_with_the_futures_value(pair):
     assert a.remote("b", simulated.later, ("a",)).to_here() == "via a"
 
 
+def test_methods_marked_async_execution_answer_with_the_futures_value(pair):
+    a, _ = pair
+    counter = a.remote("b", simulated.Counter, ("at ",))
+    assert counter.rpc_sync().add_from("a") == "at a"
+    assert counter.rpc_async().add_from("b").wait(10) == "at ab"
+    assert counter.remote().add_from("a").to_here() == "at aba"
+    with pytest.raises(TypeError, match=r"expected a Future .*, got str"):
+        counter.rpc_sync().add_nothing()
+
+
+def test_a_future_that_is_asked_too_early_or_settled_twice_says_so():
+    future: Future[int] = Future()
+    assert repr(future) == "<Future pending>"
+    for ask in (future.value, future.exception):
+        with pytest.raises(UsageError, match=r"yet: wait\(\) for it, or ask done\(\) first"):
+            ask()
+    with pytest.raises(UsageError, match="expected an exception, got str"):
+        future.set_exception("an error")  # type: ignore[arg-type]
+    future.set_exception(ValueError("x"))
+    with pytest.raises(UsageError, match="settled already: set_exception may be called once"):
+        future.set_exception(ValueError("y"))
+
+
 def test_calls_to_oneself_copy(pair):
     a, _ = pair
     x = np.zeros(3)
