@@ -13,7 +13,7 @@ from telegrad.rpc.driver.spinning import Spinning
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.rendezvous import Joining, Rendezvous, join
 from telegrad.rpc.transport import Identity, connect
-from telegrad.rpc.wire.frames import FAILURE, PREFIX, SERVICE, pack
+from telegrad.rpc.wire.frames import CALL, FAILURE, PREFIX, SERVICE, pack
 
 KEY = ClusterKey.fresh()
 
@@ -169,11 +169,19 @@ def test_who_joins_as_the_meeting_place_closes_is_told_so(place):
         connection.close()
 
 
-def test_a_joining_that_is_no_text_is_hung_up_on_and_the_others_go_on(place):
-    name = msgspec.msgpack.encode(joining("t0", 1)).replace(b"t0", b"\xff\xfe")
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (SERVICE, msgspec.msgpack.encode(joining("t0", 1)).replace(b"t0", b"\xff\xfe")),
+        (SERVICE, msgspec.msgpack.encode(joining("t1", 2))),
+        (CALL, msgspec.msgpack.encode(joining("t0", 1))),
+    ],
+    ids=["no text", "the name of another", "no joining"],
+)
+def test_who_joins_as_no_worker_does_is_hung_up_on_and_the_others_go_on(place, kind, said):
     connection = connect(place.address, identity=identity("t0"))
     try:
-        connection.send(pack(SERVICE, 0, 0, 0, name, ()))
+        connection.send(pack(kind, 0, 0, 0, said, ()))
         with pytest.raises(EOFError):
             FrameReader(connection, Spinning(0.0)).read(time.monotonic() + 10)
     finally:

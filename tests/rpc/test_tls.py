@@ -24,7 +24,7 @@ from telegrad.rpc.introduction import Introduction, Side
 from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.minting import mint
 from telegrad.rpc.starting import start_worker
-from telegrad.rpc.tls import Credentials
+from telegrad.rpc.tls import WORKER_URI, Credentials, certified_name
 from telegrad.rpc.transport import Identity, connect
 
 ADDRESS = "tls://127.0.0.1:0"
@@ -88,6 +88,17 @@ def test_a_listener_cant_take_a_name_that_its_certificate_lacks(
         pytest.raises(AuthenticationFailed, match="expected the worker other"),
     ):
         connect(host.address, identity=cluster["trainer"])
+
+
+@pytest.mark.parametrize("names", [[], ["ps", "trainer"]])
+def test_a_certificate_that_does_not_name_one_worker_names_none(names: list[str]) -> None:
+    class Certified:
+        def getpeercert(self) -> dict[str, object]:
+            web = ("URI", "https://ps")
+            return {"subjectAltName": (web, *(("URI", WORKER_URI + name) for name in names))}
+
+    with pytest.raises(AuthenticationFailed, match=f"names one worker, got .* names {len(names)}:"):
+        certified_name(Certified())  # type: ignore[arg-type]
 
 
 def test_an_expired_certificate_is_refused(cluster: dict[str, Identity], tmp_path: Path) -> None:

@@ -3,16 +3,20 @@
 import contextlib
 import logging
 import os
+import re
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.rpc.connected import PATIENCE, Clock, Host, hosting, identities, receive_exactly
 
+from telegrad.errors import ProtocolViolation
 from telegrad.rpc.introduction import Introduction, Side
 from telegrad.rpc.transport import Connection, connect, listen, listener
 
@@ -110,6 +114,26 @@ def test_a_silent_stranger_is_closed_at_the_deadline_while_workers_get_through(
         assert is_closed(silent)
         assert is_closed(slow)
     assert [record.getMessage().count("deadline") for record in caplog.records] == [1, 1]
+
+
+def test_descriptors_that_an_impostor_sends_to_who_dials_it_are_closed(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+
+        def answer() -> None:
+            with server.accept()[0] as accepted:
+                socket.send_fds(accepted, [b"?" * 200], [accepted.fileno()] * 3)
+                is_closed(accepted)
+
+        before = psutil.Process().num_fds()
+        answering = threading.Thread(target=answer)
+        answering.start()
+        with pytest.raises(ProtocolViolation, match=re.escape(path)):
+            connect(f"unix://{path}", identity=TRAINER, timeout=PATIENCE)
+        answering.join(PATIENCE)
+        assert psutil.Process().num_fds() == before
 
 
 def test_of_too_many_strangers_the_oldest_goes() -> None:

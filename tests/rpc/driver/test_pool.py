@@ -1,5 +1,6 @@
 """The threads of a worker, also where the system gives no more of them."""
 
+import sys
 import threading
 
 import numpy as np
@@ -82,6 +83,16 @@ def test_a_task_without_a_thread_is_run_by_the_next_that_is_done(monkeypatch):
     system.refuses = True
     pool.start(ran.set)
     gate.set()
+    assert ran.wait(10)
+    assert pool.close(10) == 0
+
+
+def test_a_task_that_fails_is_logged_and_its_thread_serves_the_next(caplog):
+    pool, ran = Pool("w"), threading.Event()
+    pool.start(sys.exit)
+    assert eventually(lambda: pool.at_work() == 0)
+    assert "a thread of worker w failed" in caplog.text
+    pool.start(ran.set)
     assert ran.wait(10)
     assert pool.close(10) == 0
 

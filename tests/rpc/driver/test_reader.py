@@ -1,11 +1,14 @@
 """Frames come out of the bytes however they are cut; requests without room are skipped."""
 
+import itertools
 import os
+import time
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.rpc.connected import PATIENCE, connected, identities
 
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.driver.admission import Admission, Room
@@ -120,6 +123,29 @@ def test_a_read_that_ran_out_of_time_goes_on_where_it_was():
         assert reader.read(0.0).kind == ANSWER
     finally:
         source.close()
+
+
+@pytest.mark.parametrize(
+    ("header", "buffers", "cuts"),
+    [
+        (100, [], [10, 60]),
+        (60_000, [100], [30_000]),
+        (10, [400_000], [100, 200_000]),
+        (200_000, [], [100_000]),
+    ],
+    ids=["small", "with a large header", "with a large buffer", "a large header alone"],
+)
+def test_a_frame_of_which_the_rest_is_late_is_read_when_that_has_come(header, buffers, cuts):
+    data, [(kind, number, head, parts)] = encode([(ANSWER, header, buffers)])
+    with connected("tcp://127.0.0.1:0", *identities()) as (sender, receiver):
+        reader = FrameReader(receiver, Spinning(0.0))
+        for start, end in itertools.pairwise([0, *cuts]):
+            sender.send([data[start:end]])
+            assert reader.read(time.monotonic()) is None
+        sender.send([data[cuts[-1] :]])
+        frame = reader.read(time.monotonic() + PATIENCE)
+    assert (frame.kind, frame.ident, bytes(frame.header)) == (kind, number, head)
+    assert [bytes(buffer) for buffer in frame.buffers] == parts
 
 
 class NoMemory:

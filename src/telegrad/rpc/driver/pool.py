@@ -46,9 +46,6 @@ class Pool:
         self._numbers = itertools.count(1)
         self._closed = False
 
-    def __len__(self) -> int:
-        return len(self._seats)
-
     def at_work(self) -> int:
         """Return how many threads do not rest."""
         with self._lock:
