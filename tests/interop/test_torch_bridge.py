@@ -12,7 +12,14 @@ import pytest
 import torch
 
 import telegrad as tg
-from telegrad.errors import DTypeError, GradientError, GraphFreedError, SavedValueChanged
+from telegrad.errors import (
+    DeviceError,
+    DTypeError,
+    GradientError,
+    GraphFreedError,
+    LevelError,
+    SavedValueChanged,
+)
 from telegrad.graph import reachable
 from telegrad.interop import from_torch, to_torch
 from telegrad.interop.torch_bridge import GONE_OVER, Entry, entry_of
@@ -128,6 +135,25 @@ def test_a_graph_that_goes_over_many_times_has_the_gradient_of_one():
     assert w.grad.tolist() == pytest.approx(v.grad.tolist())
 
 
+@pytest.mark.parametrize("which", ["backwards", "spread"])
+def test_a_gradient_whose_memory_torch_can_not_have_enters_as_a_copy(which):
+    x = torch_leaf(1.0, 2.0)
+    given = tg.tensor([3.0, 4.0], dtype=tg.float64)
+    gradient = {"backwards": given[::-1], "spread": tg.broadcast_to(given[0], (2,))}[which]
+    from_torch(x * 2.0).backward(gradient)
+    assert x.grad.tolist() == [2.0 * each for each in gradient.tolist()]
+
+
+def test_tangents_of_two_levels_do_not_enter_torch():
+    forward_ad = tg.autograd.forward_ad
+    y = from_torch(torch_leaf(1.0) * 2.0)
+    one = tg.ones(1, dtype=tg.float64)
+    with forward_ad.dual_level(), forward_ad.dual_level():
+        twice = forward_ad.make_dual(forward_ad.make_dual(one, one, level=0), one)
+        with pytest.raises(LevelError, match=r"one level .* got those of 2: PyTorch's levels don"):
+            y.backward(twice)
+
+
 def test_the_same_started_by_torch():
     a, w = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0)
     to_torch(mixed(a, w)).sum().backward()
@@ -226,8 +252,9 @@ def test_nothing_is_left_of_a_mixed_graph():
         ([1.0], DTypeError, "expected a torch tensor, got list"),
         (torch.ones(2, dtype=torch.bfloat16), DTypeError, "bfloat16"),
         (torch.eye(2).to_sparse(), DTypeError, "dense"),
+        (torch.ones(2, device="meta"), DeviceError, "on the CPU, got one on meta"),
     ],
-    ids=["no tensor", "dtype", "layout"],
+    ids=["no tensor", "dtype", "layout", "device"],
 )
 def test_what_telegrad_cannot_hold_is_refused(value, error, words):
     with pytest.raises(error, match=words):
@@ -245,6 +272,11 @@ def test_a_dual_tensor_does_not_go_over():
         dual = tg.autograd.forward_ad.make_dual(own_leaf(1.0), tg.ones(1, dtype=tg.float64))
         with pytest.raises(GradientError, match="tangents"):
             to_torch(dual)
+    levels = torch.autograd.forward_ad
+    with levels.dual_level():
+        theirs = levels.make_dual(torch.ones(1), torch.ones(1))
+        with pytest.raises(GradientError, match=r"without a tangent, .* unpack_dual it first"):
+            from_torch(theirs)
 
 
 @pytest.mark.processes

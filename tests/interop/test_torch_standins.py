@@ -12,10 +12,12 @@ import weakref
 
 import pytest
 import torch
+from tests.rpc.connected import mint_cluster
+from tests.rpc.neighbours import eventually
 
 import telegrad.interop.torch_autograd as dist_autograd
 import telegrad.interop.torch_rpc as rpc
-from telegrad.errors import CallTimeout, Refused, UnknownWorker, WorkerLost
+from telegrad.errors import CallTimeout, Refused, UnknownWorker, UsageError, WorkerLost
 from telegrad.interop.torch_optim import DistributedOptimizer
 from telegrad.interop.torch_rpc import failures, joining
 from telegrad.interop.torch_rpc.futures import CallFuture, outcome_of
@@ -100,6 +102,40 @@ def test_a_url_that_does_not_say_enough_is_refused(own_temporary, url, message):
         joining.find_place(url, 0 if size else -1, size)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"backend": "TENSORPIPE"}, "backend must be a member of BackendType"),
+        ({"rpc_backend_options": {}}, "must be an instance of RpcBackendOptions"),
+        ({"rpc_backend_options": rpc.RpcBackendOptions()}, "Could not infer backend for options"),
+        (
+            {
+                "backend": rpc.BackendType.TENSORPIPE,
+                "rpc_backend_options": rpc.RpcBackendOptions(),
+            },
+            "must be a `TensorPipeRpcBackendOptions`",
+        ),
+    ],
+    ids=["backend", "no options", "whose options", "other options"],
+)
+def test_what_init_rpc_does_not_take_is_refused_before_anybody_is_met(given, message):
+    with pytest.raises(TypeError, match=message):
+        rpc.init_rpc("alone", rank=0, world_size=1, **given)
+    assert not rpc._is_current_rpc_agent_set()
+
+
+def test_without_a_port_in_the_environment_there_is_nowhere_to_meet(own_temporary):
+    with pytest.raises(ValueError, match="environment variable MASTER_PORT expected, but not set"):
+        joining.find_place("env://", 0, 1)
+
+
+def test_a_path_is_no_place_for_workers_of_several_machines(own_temporary, monkeypatch):
+    mint_cluster(own_temporary / "keys", "alone")
+    monkeypatch.setenv("TELEGRAD_CREDENTIALS", str(own_temporary / "keys" / "alone"))
+    with pytest.raises(UsageError, match=r"expected tcp://host:port or env:// .* got file:///x"):
+        joining.find_place("file:///x", 0, 1)
+
+
 def test_the_key_of_a_user_is_made_once_and_private(own_temporary):
     assert joining.users_key() == joining.users_key()
     directory = joining.user_directory()
@@ -158,6 +194,30 @@ def test_futures_mix_with_those_of_torch(alone):
     assert first.wait().tolist() == [2, 2]
     assert second.wait() == 5
     assert mine.then(lambda done: done.wait().sum().item()).wait() == 4
+
+
+def negated_later(x):
+    return rpc.rpc_async("alone", torch.neg, (x,))
+
+
+def test_an_async_function_may_answer_with_the_future_of_a_call(alone):
+    later = rpc.functions.async_execution(negated_later)
+    assert rpc.rpc_sync("alone", later, (torch.ones(2),)).tolist() == [-1.0, -1.0]
+
+
+def test_a_callback_of_a_call_is_called_with_its_future(alone):
+    seen = []
+    call = rpc.rpc_async("alone", torch.neg, (torch.ones(1),))
+    call.add_done_callback(lambda done: seen.append(done.value().item()))
+    call.wait()
+    assert eventually(lambda: seen == [-1.0])
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        call.add_done_callback(3)
+
+
+def test_what_is_no_function_is_not_called(alone):
+    with pytest.raises(TypeError, match="function should be callable, got int"):
+        rpc.rpc_sync("alone", 3)
 
 
 def test_a_call_that_was_refused_another_outcome_keeps_its_own(alone):
