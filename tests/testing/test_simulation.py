@@ -223,6 +223,27 @@ def test_a_wait_for_what_never_comes_ends_at_the_deadline():
         assert simulation.now == pytest.approx(7, abs=0.1)
 
 
+def test_a_program_that_does_not_end_is_named_with_the_seed_and_the_last_events():
+    with (
+        pytest.raises(TimeoutError, match=r"did not end by virtual time 5\.0; seed=7") as caught,
+        Simulation(["a", "b"], seed=7) as simulation,
+    ):
+        a = simulation.worker("a")
+        simulation.run("a", lambda: a.rpc_sync("b", simulated.never, timeout=0), limit=5.0)
+    assert caught.value.__notes__ == ["in a simulation with seed=7"]
+
+
+def test_only_a_worker_that_died_is_started_again():
+    with Simulation(["a"], seed=1) as simulation:
+        with pytest.raises(UsageError, match="a is alive: crash it first"):
+            simulation.restart("a")
+        simulation.crash("a")
+        simulation.crash("a")
+        assert sum("crash a" in event for event in simulation.trace) == 1
+        simulation.restart("a")
+        assert simulation.run("a", lambda: 3) == 3
+
+
 def test_waiting_outside_a_program_is_refused():
     refused = pytest.raises(UsageError, match=r"use Simulation\.run")
     with Simulation(["a", "b"], seed=1) as simulation, refused:
