@@ -33,7 +33,7 @@ _ATOMS: Final = frozenset((type(None), bool, int, float, str, bytes))
 _LARGEST_FLAT_BYTES: Final = 4096
 # More are pickled: it is quicker than to compare each array with all before it, and the header,
 # whose size is bounded, stays small.
-_MOST_FLAT_ITEMS: Final = 128
+_MOST_FLAT_ITEMS: Final = 256
 
 
 class Parcel(msgspec.Struct, gc=False):
