@@ -103,6 +103,23 @@ def test_the_gradient_of_a_function_of_a_dual_is_itself_dual():
     agree(scenario)
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_gradients_with_tangents_add_to_those_without(asked):
+    x = number([1.0, 2.0], requires_grad=True)
+    with fw.dual_level():
+        # The oldest part comes last, to a sum of two gradients that have no tangent.
+        dual = (x * fw.make_dual(number([3.0, 4.0]), number([5.0, 6.0]))).sum()
+        plain = (x * 2.0 + x * 3.0).sum()
+        if asked:
+            (gradient,) = grad([plain, dual], x)
+        else:
+            tg.autograd.backward([plain, dual])
+            gradient = x.grad
+        value, tangent = fw.unpack_dual(gradient)
+    np.testing.assert_array_equal(value.numpy(), [8.0, 9.0])
+    np.testing.assert_array_equal(tangent.numpy(), [5.0, 6.0])
+
+
 def test_backward_accumulates_dual_gradients_that_become_ordinary():
     x = number([0.5, 1.5], requires_grad=True)
     with fw.dual_level():

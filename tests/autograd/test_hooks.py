@@ -1,5 +1,6 @@
 """Hooks on tensors, leaves and nodes, beside PyTorch."""
 
+import numpy as np
 import pytest
 from tests.autograd.beside_torch import agree, fails, leaf
 
@@ -38,6 +39,14 @@ def test_a_hook_on_a_leaf_changes_what_accumulates():
         return x.grad, lib.autograd.grad((x * x).sum(), x)
 
     agree(scenario)
+
+
+def test_what_a_hook_on_a_leaf_keeps_has_memory_of_its_own():
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    kept = []
+    x.register_hook(kept.append)
+    (x * x).sum().backward()
+    assert not np.shares_memory(kept[0].numpy(), x.grad.numpy())
 
 
 def test_a_removed_hook_is_not_called():

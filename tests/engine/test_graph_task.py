@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.engine.fakes import FakeLeaf, FakeNode, Log
 
@@ -77,6 +78,29 @@ def test_sums_are_taken_in_the_order_of_the_keys(run: Any) -> None:
 
 
 @both_ways
+def test_roots_run_newest_first_in_whichever_order_they_are_given(run: Any) -> None:
+    log = Log()
+    x = FakeLeaf("x")
+    small, minus, plus = (FakeNode("root", (x,), (weight,)) for weight in (1.0, -1e17, 1e17))
+    run(GraphTask(log.deliver), {minus: 1.0, small: 1.0, plus: 1.0})
+    assert log.delivered == {"x": 1.0}
+
+
+@both_ways
+def test_a_cotangent_that_goes_to_several_nodes_is_not_added_to_in_place(run: Any) -> None:
+    log = Log()
+    x, y = FakeLeaf("x"), FakeLeaf("y")
+    later = FakeNode("later", (y,))
+    sooner = FakeNode("sooner", (x,), (3,))
+    root = FakeNode("root", (x, sooner, later), pull=lambda g: [g, g, g])
+    given = np.ones(2)
+    run(GraphTask(log.deliver), {root: given})
+    np.testing.assert_array_equal(log.delivered["x"], [4, 4])
+    np.testing.assert_array_equal(log.delivered["y"], [1, 1])
+    np.testing.assert_array_equal(given, [1, 1])
+
+
+@both_ways
 def test_a_root_inside_the_graph_of_another_root_gets_both_cotangents(run: Any) -> None:
     log = Log()
     root, _, _ = diamond(log)
@@ -114,6 +138,19 @@ def test_a_contribution_that_is_missing_on_one_path_does_not_stop_the_other(run:
     silent = FakeNode("silent", (x,), (None,), log=log)
     loud = FakeNode("loud", (x,), (4,), log=log)
     run(GraphTask(log.deliver), {FakeNode("root", (silent, loud)): 1})
+    assert log.delivered == {"x": 4}
+
+
+@both_ways
+@pytest.mark.parametrize("skipped_last", [False, True])
+def test_a_node_that_nothing_comes_to_does_not_stop_the_leaf_it_leads_to(
+    run: Any, skipped_last: bool
+) -> None:
+    log = Log()
+    x = FakeLeaf("x")
+    older, newer = FakeNode("older", (x,), (4,)), FakeNode("newer", (x,), (4,))
+    weights = (None, 1) if skipped_last else (1, None)
+    run(GraphTask(log.deliver), {FakeNode("root", (older, newer), weights): 1})
     assert log.delivered == {"x": 4}
 
 
