@@ -204,6 +204,16 @@ def test_later_passes_add_no_nodes_to_the_graph_of_a_recorded_gradient():
     assert second.tolist() == [108.0, 576.0]
 
 
+def test_a_recorded_gradient_is_added_to_one_that_has_no_history():
+    def scenario(lib):
+        x = leaf(lib, [1.0, 2.0])
+        (x * x).sum().backward()
+        (x * x * x).sum().backward(create_graph=True)
+        return x.grad, lib.autograd.grad(x.grad.sum(), x)
+
+    agree(scenario)
+
+
 def test_recorded_gradients_accumulate_with_their_history_under_no_grad():
     def scenario(lib):
         x = leaf(lib, [1.0, 2.0])

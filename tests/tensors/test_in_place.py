@@ -70,6 +70,14 @@ def test_copy_of_a_tensor_to_itself_changes_nothing_though_others_hold_its_memor
     assert x.copy_(x).tolist() == held.tolist() == [1.0, 2.0, 3.0]
 
 
+def test_copy_over_a_part_leaves_the_whole_as_it_was() -> None:
+    whole = tg.tensor([1.0, 2.0, 3.0])
+    part = whole[1:]
+    part.copy_(tg.tensor([5.0, 6.0]))
+    assert part.tolist() == [5.0, 6.0]
+    assert whole.tolist() == [1.0, 2.0, 3.0]
+
+
 def test_copy_refuses_what_does_not_fit() -> None:
     with pytest.raises(DTypeError, match="take real"):
         tg.zeros(2).copy_(tg.tensor([1j, 2.0]))

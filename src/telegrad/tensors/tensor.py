@@ -324,7 +324,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         if source.dtype != self.dtype or source.shape != self.shape:
             source = xp.broadcast_to(xp.astype(source, self.dtype, copy=False), self.shape)
         # Held by this tensor, and by nobody else.
-        if type(array) is np.ndarray and array.base is None and sys.getrefcount(array) <= HELD:
+        if array.base is None and sys.getrefcount(array) <= HELD:
             np.copyto(array, source.array)
         else:
             # Filled first: the source may be this tensor, and another thread may read it.
@@ -342,7 +342,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         self.tangents = other.tangents
         if not MODE.get().recording:
             return
-        if self.retains_grad and other.node is not None:
+        if self.retains_grad:
             # The gradient to keep is that of the value as it is now.
             hooks = self.node.hooks
             hooks_of(other.node).retain, hooks.retain = hooks.retain, None
