@@ -114,6 +114,14 @@ def test_leaves_that_receive_the_same_gradient_never_share_its_memory() -> None:
             assert not np.shares_memory(one, other)
 
 
+def test_leaves_that_receive_the_same_view_never_share_its_memory() -> None:
+    x, y = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    telegrad.sum(telegrad.reshape(x + y, (2, 1)) * 2.0).backward()
+    assert x.grad is not None
+    assert y.grad is not None
+    assert not np.shares_memory(x.grad.array, y.grad.array)
+
+
 def test_gradients_handed_to_the_caller_never_share_memory() -> None:
     x, y = leaf(1.0, 2.0), leaf(3.0, 4.0)
     start = telegrad.tensor([1.0, 1.0])
