@@ -165,10 +165,7 @@ class RowNode(_Optional, Hooked, eq=False):
             index = self.row.inputs.index(name)
             if index not in self.wanted:
                 return wrap(array, None, tangents)
-            edge = self.edges[self.wanted.index(index)]
-            if edge.is_leaf and edge.array is array and tangents is edge.tangents:
-                return edge  # type: ignore[no-any-return]
-            return wrap(array, edge, tangents)
+            return wrap(array, self.edges[self.wanted.index(index)], tangents)
         if name == "out":
             return wrap(array, self, tangents)
         return wrap(array, OutputNode.of(self, self.row.outputs.index(name)), tangents)
@@ -258,9 +255,7 @@ def _make_variant(row: Primitive, mask: int, is_complex: bool) -> type[RowNode]:
     if not isinstance(row.vjp, Sequence):
         raise InternalError(f"{row.name} has no derivatives, so no call of it is recorded")
     rules: tuple[Any, ...] = tuple(row.vjp[i] for i in wanted)
-    read = {name for i in wanted for name in row.saves[i].split()}
-    if row.outputs:
-        read |= set(row.outputs)
+    read = {name for i in wanted for name in row.saves[i].split()} | {*row.outputs}
     values = tuple(n for n in (*row.inputs, "out", *row.outputs) if n in read)
     facts = {slot: (row.inputs.index(n), a) for slot, n, a in row.facts if f"{n}.{a}" in read}
     facts |= {option: (-1, option) for option in row.options}
