@@ -232,6 +232,21 @@ class Numeric(Function):
         return tg.asarray(gradient.detach().numpy() * np.cos(x.detach().numpy()))
 
 
+class NumericByAttribute(Numeric):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.x = x
+        return tg.sin(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient):
+        return tg.asarray(gradient.detach().numpy() * np.cos(ctx.x.detach().numpy()))
+
+
+both_ways_of_saving = pytest.mark.parametrize("function", [Numeric, NumericByAttribute])
+
+
 def test_once_differentiable_allows_one_derivative():
     x = tg.tensor([0.5, 1.0], dtype=tg.float64, requires_grad=True)
     (found,) = grad(Numeric.apply(x).sum(), x)
@@ -239,17 +254,20 @@ def test_once_differentiable_allows_one_derivative():
     assert not found.requires_grad
 
 
-def test_once_differentiable_refuses_a_second():
+@both_ways_of_saving
+def test_once_differentiable_refuses_a_second(function):
     x = tg.tensor([0.5, 1.0], dtype=tg.float64, requires_grad=True)
-    (first,) = grad(Numeric.apply(x).sum() + (x * x).sum(), x, create_graph=True)
-    with pytest.raises(NotDifferentiable, match=r"Numeric.backward is marked once_differentiable"):
+    (first,) = grad(function.apply(x).sum() + (x * x).sum(), x, create_graph=True)
+    message = rf"{function.__name__}.backward is marked once_differentiable"
+    with pytest.raises(NotDifferentiable, match=message):
         grad(first.sum(), x)
 
 
-def test_once_differentiable_refuses_forward_over_reverse():
+@both_ways_of_saving
+def test_once_differentiable_refuses_forward_over_reverse(function):
     x = tg.tensor([0.5, 1.0], dtype=tg.float64)
 
-    class WithJvp(Numeric):
+    class WithJvp(function):
         @staticmethod
         def jvp(ctx, tangent):
             return tangent

@@ -27,7 +27,8 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             f"{savings.name}.backward is marked once_differentiable, so its result has no "
             "derivative; write it with telegrad's functions and take the mark off"
         )
-        given = [x for x in cotangents if isinstance(x, Tensor)]
+        # Many a backward keeps an argument as an attribute of ctx, unsaved.
+        given = [x for x in (*cotangents, *vars(ctx).values()) if isinstance(x, Tensor)]
         if savings.have_tangents() or any(x.is_dual for x in given):
             raise NotDifferentiable(message)
         with no_grad():
