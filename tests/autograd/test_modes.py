@@ -25,6 +25,21 @@ def test_modes_nest_as_context_managers():
     agree(scenario)
 
 
+@pytest.mark.parametrize("mode", [tg.no_grad, tg.inference_mode])
+@pytest.mark.parametrize(
+    "function",
+    [tg.exp, lambda x: x * x, lambda x: 2.0 - x, lambda x: x @ x, tg.sum, tg.tril],
+    ids=["unary", "binary", "number", "product", "total", "other"],
+)
+def test_no_kind_of_function_records_under_a_mode_that_forbids_it(function, mode):
+    x = tg.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    with mode():
+        out = function(x)
+        assert not out.requires_grad
+        assert out.grad_fn is None
+        assert out.is_inference() == (mode is tg.inference_mode)
+
+
 def test_a_mode_left_by_an_exception_is_restored():
     def scenario(lib):
         try:
