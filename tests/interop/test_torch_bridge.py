@@ -13,6 +13,7 @@ import torch
 
 import telegrad as tg
 from telegrad.errors import (
+    AnomalyError,
     DeviceError,
     DTypeError,
     GradientError,
@@ -61,6 +62,25 @@ def test_a_value_that_went_over_twice_has_the_sum_of_both_gradients(create_graph
     loss = sum((to_torch(x) * factor).sum() for x in (leaf, computed) for factor in (2.0, 3.0))
     from_torch(loss).backward(create_graph=create_graph)
     assert leaf.grad.tolist() == [10.0, 10.0]
+
+
+def test_nan_is_found_in_a_pass_of_telegrad_that_goes_on_in_torch():
+    x, a = own_leaf(0.0), torch_leaf(0.0)
+    with tg.autograd.detect_anomaly():
+        y = (tg.sqrt(x) * from_torch(a * 2)).sum()
+        with pytest.raises(AnomalyError, match="SqrtBackward gave NaN"):
+            y.backward()
+    assert x.grad is None
+    assert a.grad is None
+
+
+def test_nan_is_found_in_a_pass_of_torch_that_goes_on_in_telegrad():
+    x = own_leaf(0.0)
+    with tg.autograd.detect_anomaly():
+        y = (to_torch(tg.sqrt(x)) * 0.0).sum()
+        with pytest.raises(AnomalyError, match="SqrtBackward gave NaN"):
+            y.backward()
+    assert x.grad is None
 
 
 def test_what_a_graph_saved_before_it_went_over_is_not_changed_by_torch():

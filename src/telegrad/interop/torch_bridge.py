@@ -23,6 +23,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from telegrad.arrays.ownership import HELD
+from telegrad.autograd.anomaly import refuse_nan
 from telegrad.engine import GraphTask, keep_retained
 from telegrad.errors import DeviceError, DTypeError, GradientError, LevelError
 from telegrad.graph import Cotangent, next_key, reachable
@@ -318,7 +319,13 @@ def _pull_crossing(
         found[node] = cotangent
 
     # Whether PyTorch frees its graph is not known here, so telegrad's part is kept.
-    task = GraphTask(deliver, keep_graph=True, recorded=recorded, targets=targets)
+    task = GraphTask(
+        deliver,
+        keep_graph=True,
+        recorded=recorded,
+        targets=targets,
+        watch=refuse_nan if MODE.get().check_nan else None,
+    )
     start = {crossing.node: from_torch(gradient) if recorded else raw(gradient)}
     with ModeScope(recording=recorded):
         task.count(start)

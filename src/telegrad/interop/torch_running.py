@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+from telegrad.autograd.anomaly import refuse_nan
 from telegrad.engine import OrderedTask, are_captured, keep_retained
 from telegrad.errors import InternalError
 from telegrad.interop.torch_accumulating import accumulate, completed
 from telegrad.interop.torch_cut import cut_walk
 from telegrad.interop.torch_replicas import accumulate_replicated, module_of
 from telegrad.interop.torch_walk import Walk
-from telegrad.tensors.modes import ModeScope
+from telegrad.tensors.modes import MODE, ModeScope
 
 __all__ = ["run_joined"]
 
@@ -47,6 +48,7 @@ def run_joined(
     )
     task.joined = joined.edges
     task.captures = are_captured(targets)
+    task.check = refuse_nan if MODE.get().check_nan else None
     with ModeScope(recording=recorded, inference=False):
         task.count(roots)
         for root, cotangent in roots.items():
