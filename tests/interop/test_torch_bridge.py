@@ -183,6 +183,20 @@ def test_the_same_started_by_torch():
     assert w.grad.tolist() == pytest.approx(v.grad.tolist())
 
 
+def test_a_way_over_telegrad_from_one_piece_of_torchs_graph_to_another_keeps_the_graph():
+    def program(a, over, back):
+        w = a * a
+        c = over(back(w) * 2.0)
+        shared = c * c  # Leads to w over telegrad's graph.
+        u, v = shared * 3.0 + w * 5.0, shared * 7.0
+        return (back(u) * back(v)).sum()
+
+    a, alone = torch_leaf(1.0, 2.0), torch_leaf(1.0, 2.0)
+    program(a, to_torch, from_torch).backward()
+    program(alone, lambda x: x, lambda x: x).backward()
+    assert a.grad.tolist() == alone.grad.tolist()
+
+
 def test_grad_leaves_every_leaf_untouched():
     a, w = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0)
     tg.autograd.grad(mixed(a, w).sum(), [w])
