@@ -245,6 +245,14 @@ def test_a_size_one_root_of_any_shape_starts_with_ones():
     agree(scenario)
 
 
+def test_a_real_gradient_for_a_complex_tensor_is_refused():
+    def scenario(lib):
+        y = leaf(lib, [1.0, 2.0]) * constant(lib, [1 + 2j, 3 - 1j], "complex128")
+        return fails(lambda: y.backward(constant(lib, [5.0, 7.0])))
+
+    assert agree(scenario)
+
+
 def test_two_leaves_never_share_the_memory_of_a_gradient():
     x, y = tg.tensor([1.0, 2.0], requires_grad=True), tg.tensor([3.0, 4.0], requires_grad=True)
     gradient = tg.tensor([5.0, 6.0])

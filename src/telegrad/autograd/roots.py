@@ -110,12 +110,10 @@ def _checked(x: Tensor, gradient: Any, name: str, recorded: bool) -> Any:
             f"{gradient.shape}"
         )
     if gradient.dtype != x.dtype:
-        if gradient.dtype.kind == "c" or x.dtype.kind != "c":
-            raise DTypeError(
-                f"expected a gradient of dtype {x.dtype}, that of its tensor, as {name}, got "
-                f"{gradient.dtype}; convert it with .to({x.dtype})"
-            )
-        gradient = gradient.to(x.dtype)
+        raise DTypeError(
+            f"expected a gradient of dtype {x.dtype}, that of its tensor, as {name}, got "
+            f"{gradient.dtype}; convert it with .to({x.dtype})"
+        )
     if backend_of(gradient.array) is not backend_of(x.array):
         raise DeviceError(
             f"expected a gradient on {x.device} as {name}, got one on {gradient.device}"
