@@ -103,6 +103,18 @@ def test_the_gradient_of_a_function_of_a_dual_is_itself_dual():
     agree(scenario)
 
 
+def test_the_gradient_to_start_from_may_be_dual():
+    def scenario(lib):
+        fw = lib.autograd.forward_ad
+        x = leaf(lib, [0.5, 1.5])
+        with fw.dual_level():
+            start = fw.make_dual(constant(lib, [1.0, 2.0]), constant(lib, [3.0, 4.0]))
+            (gradient,) = lib.autograd.grad(lib.sin(x), x, start)
+            return tuple(fw.unpack_dual(gradient))
+
+    agree(scenario)
+
+
 @pytest.mark.parametrize("asked", [False, True])
 def test_gradients_with_tangents_add_to_those_without(asked):
     x = number([1.0, 2.0], requires_grad=True)
