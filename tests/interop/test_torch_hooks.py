@@ -137,6 +137,19 @@ def test_a_post_accumulate_hook_that_fails_fails_the_pass_and_gives_grad_back():
         assert dict(autograd.get_gradients(context_id)) == {}
 
 
+def test_hooks_of_accumulation_run_in_the_order_of_pytorch():
+    def order(back):
+        one, seen = x(), []
+        node = get_gradient_edge(one).node
+        node.register_hook(lambda *_: seen.append("after the node"))
+        one.register_post_accumulate_grad_hook(lambda _: seen.append("accumulated"))
+        node.register_prehook(lambda _: seen.append("before the node"))
+        back(one * 2).sum().backward()
+        return seen
+
+    assert order(from_torch) == order(lambda tensor: tensor)
+
+
 def test_a_pass_of_telegrad_in_one_process_runs_hooks_of_accumulation_and_then_accumulates():
     one = x()
     one.grad = torch.ones(2, dtype=torch.float64)

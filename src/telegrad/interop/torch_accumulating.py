@@ -40,17 +40,16 @@ def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None
     """
     if gradient.layout is torch.strided and gradient.stride() != leaf.stride():
         gradient = _laid_out(leaf, gradient)
-    found = _NODE_HOOKS.of(leaf)
-    if found is not None:
-        before, after = found
-        for hook in before:
-            answer = hook((gradient,))
-            if answer is not None:
-                gradient = answer[0] if isinstance(answer, tuple) else answer
-        for hook in after:
-            hook((), (gradient,))
+    before, after = _NODE_HOOKS.of(leaf) or ((), ())
+    for hook in before:
+        answer = hook((gradient,))
+        if answer is not None:
+            gradient = answer[0] if isinstance(answer, tuple) else answer
     hooks = leaf._post_accumulate_grad_hooks
-    return _lent(leaf, gradient, list(hooks.values())) if hooks else gradient
+    left = _lent(leaf, gradient, list(hooks.values())) if hooks else gradient
+    for hook in after:
+        hook((), (gradient,))
+    return left
 
 
 def _laid_out(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
