@@ -71,6 +71,60 @@ def test_jvp_receives_zeros_for_arguments_without_tangent_and_none_for_others():
     agree(scenario)
 
 
+def test_without_materialized_gradients_jvp_receives_none_for_arguments_without_tangent():
+    def scenario(lib):
+        seen = []
+
+        class Sum(lib.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, y):
+                ctx.set_materialize_grads(False)
+                return x + y
+
+            @staticmethod
+            def jvp(ctx, dx, dy):
+                seen.append((dx, dy))
+                return dx * 1.0
+
+        fw = lib.autograd.forward_ad
+        with fw.dual_level():
+            dual = fw.make_dual(constant(lib, [1.0, 2.0]), constant(lib, [0.5, 1.0]))
+            out = Sum.apply(dual, constant(lib, [3.0, 4.0]))
+            return tuple(fw.unpack_dual(out)), seen
+
+    agree(scenario)
+
+
+def test_the_tangents_of_several_results_reach_a_backward_that_saved_them():
+    class Circle(Function):
+        @staticmethod
+        def forward(x):
+            return tg.sin(x), tg.cos(x)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            sine, cosine = output
+            ctx.save_for_backward(sine, cosine)
+
+        @staticmethod
+        def backward(ctx, by_sine, by_cosine):
+            sine, cosine = ctx.saved_tensors
+            return by_sine * cosine - by_cosine * sine
+
+        @staticmethod
+        def jvp(ctx, tangent):
+            sine, cosine = ctx.saved_tensors
+            return tangent * cosine, -tangent * sine
+
+    def product(pair):
+        return pair[0] * pair[1] * pair[1]
+
+    x, v = tg.tensor(0.7, dtype=tg.float64), tg.tensor(1.5, dtype=tg.float64)
+    found = functional.hvp(lambda x: product(Circle.apply(x)), x, v)[1]
+    expected = functional.hvp(lambda x: product((tg.sin(x), tg.cos(x))), x, v)[1]
+    assert found.item() == pytest.approx(expected.item(), rel=1e-12)
+
+
 def test_attributes_of_ctx_carry_tangents_to_backward():
     class Square(Function):
         @staticmethod
