@@ -70,7 +70,8 @@ class Region(msgspec.Struct, Hooked, eq=False):
     @property
     def is_apart(self) -> bool:
         """Whether PyTorch goes over its own nodes alone, without hooks of ours at any."""
-        return not (self.taken or self.taps or self.goes_on)
+        # One that goes on has all its exits taken.
+        return not (self.taken or self.taps)
 
     def lead_in(self, place: Place) -> None:
         """Notes an edge into the region."""
@@ -129,7 +130,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
         if len(places) > 1:
             there = [(p, g) for p, g in zip(places, cotangent) if g is not None]
             places, given = zip(*there)
-        if not self.taken and not self.taps and not self.goes_on:
+        if self.is_apart:
             return self._contributions(self._captured(places, given, recorded), given, recorded)
         taking = Taking(self.places, self.taken, [tap.place for tap in self.taps])
         with taking:
