@@ -56,6 +56,32 @@ def test_without_materialized_gradients_an_unused_result_comes_as_none():
     agree(scenario)
 
 
+def test_what_is_neither_argument_nor_differentiable_result_is_saved_as_a_constant():
+    def scenario(lib):
+        seen = []
+
+        class Gated(lib.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                gate, slope = (x > 1.5) * 1.0, x * 0.0 + 2.0
+                ctx.mark_non_differentiable(gate)
+                ctx.save_for_backward(gate, slope)
+                return x * gate * slope, gate
+
+            @staticmethod
+            def backward(ctx, cotangent, _):
+                gate, slope = ctx.saved_tensors
+                seen.append((gate.requires_grad, slope.requires_grad))
+                return cotangent * gate * slope
+
+        x = leaf(lib, [1.0, 2.0])
+        out, gate = Gated.apply(x)
+        (first,) = lib.autograd.grad((out * x).sum(), x, create_graph=True)
+        return gate.requires_grad, first, lib.autograd.grad(first.sum(), x), seen
+
+    agree(scenario)
+
+
 def test_setup_context_sees_defaults_and_named_arguments_in_their_places():
     def scenario(lib):
         seen = []

@@ -36,7 +36,7 @@ class Saved:
         history = self.history(node)
         if history is None:
             return value
-        if history.is_leaf and history.array is value.array and not value.tangents:
+        if history.is_leaf and history.array is value.array:
             leaf: Tensor = history
             return leaf
         return wrap(value.array, history, value.tangents)
