@@ -271,6 +271,18 @@ def test_a_value_that_is_saved_leaves_by_dlpack_as_a_copy() -> None:
     assert x.grad.tolist() == [3.0, 4.0]
 
 
+def test_what_would_have_to_leave_by_dlpack_as_a_copy_does_not_leave_without_one() -> None:
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    weight = tg.tensor([3.0, 4.0])
+    _saved = x * weight
+    turned = tg.asarray(np.arange(3.0)[::-1], copy=False)
+    for tensor in (weight, turned):
+        for take in (torch.from_dlpack, np.from_dlpack):
+            with pytest.raises(BufferError, match="leave copy=False out"):
+                take(tensor, copy=False)
+    assert torch.from_dlpack(tg.tensor([3.0, 4.0]), copy=False).tolist() == [3.0, 4.0]
+
+
 def test_a_value_that_left_by_dlpack_and_was_written_to_raises_at_backward() -> None:
     x = tg.tensor([1.0, 2.0], requires_grad=True)
     weight = tg.tensor([3.0, 4.0])

@@ -105,9 +105,14 @@ class Exchange:
                 stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
             )
         is_alone = array.base is None and sys.getrefcount(array) <= HELD
-        may_share = is_alone or type(array) is SharedArray
         # PyTorch ends the process when it is given negative strides.
-        if copy or (copy is None and (not may_share or min(array.strides, default=0) < 0)):
+        may_share = (is_alone or type(array) is SharedArray) and min(array.strides, default=0) >= 0
+        if copy is False and not may_share:
+            raise BufferError(
+                "expected a tensor to share by DLPack whose memory nothing else holds, no saved "
+                "value in particular, and that runs forwards; leave copy=False out"
+            )
+        if copy or not may_share:
             view = array.copy()
         else:
             view = array.view(np.ndarray)
