@@ -105,6 +105,18 @@ def test_packed_values_keep_their_tangents():
     np.testing.assert_allclose(results[0], results[1])
 
 
+def test_a_result_that_carries_a_tangent_is_packed_once():
+    x = tg.tensor([0.3, 0.6], requires_grad=True)
+    packed = []
+    with (
+        forward_ad.dual_level(),
+        saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t),
+    ):
+        out = tg.exp(forward_ad.make_dual(x, tg.tensor([1.0, 2.0])))
+        values = [t.tolist() for t in packed]
+    assert values.count(out.tolist()) == 1
+
+
 def test_hooks_can_be_turned_off_inside():
     packed = []
     with saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
@@ -143,9 +155,9 @@ def test_unpack_must_give_back_what_pack_received():
         y = (x * x).sum()
     with pytest.raises(GradientError, match=r"that multiply saved, of shape \(2,\).*got shape \(1"):
         y.backward()
-    with saved_tensors_hooks(lambda t: t, lambda t: "nothing"):
+    with saved_tensors_hooks(lambda t: t, lambda t: t.numpy()):
         y = (x * x).sum()
-    with pytest.raises(GradientError, match="expected a Tensor from the unpack hook, got str"):
+    with pytest.raises(GradientError, match="expected a Tensor from the unpack hook, got ndarray"):
         y.backward()
     assert x.grad is None
 

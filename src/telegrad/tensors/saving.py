@@ -33,8 +33,6 @@ class _Packed:
 
     def restore(self) -> Tensor:
         value = self.unpack(self.content)
-        if isinstance(value, np.ndarray):
-            value = wrap(value)
         if not isinstance(value, Tensor):
             raise GradientError(
                 f"expected a Tensor from the unpack hook, got {type(value).__name__}; unpack must "
