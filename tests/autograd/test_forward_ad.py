@@ -103,6 +103,20 @@ def test_the_gradient_of_a_function_of_a_dual_is_itself_dual():
     agree(scenario)
 
 
+def test_a_mixed_part_of_the_tangent_adds_to_one_that_the_primal_has():
+    with fw.dual_level() as outer, fw.dual_level() as inner:
+        # 1 + d (2 + 3 e), and 4 + 5 d along e: together 1 + 2 d + 4 e + (3 + 5) d e.
+        primal = fw.make_dual(
+            number(1.0), fw.make_dual(number(2.0), number(3.0), level=outer), level=inner
+        )
+        tangent = fw.make_dual(number(4.0), number(5.0), level=inner)
+        both = fw.make_dual(primal, tangent, level=outer)
+        along_inner = fw.unpack_dual(both, level=inner).tangent
+        assert fw.unpack_dual(along_inner, level=outer).tangent.item() == 8.0
+        along_outer = fw.unpack_dual(both, level=outer).tangent
+        assert fw.unpack_dual(along_outer, level=inner).tangent.item() == 8.0
+
+
 def test_the_gradient_to_start_from_may_be_dual():
     def scenario(lib):
         fw = lib.autograd.forward_ad
