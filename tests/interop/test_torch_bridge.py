@@ -205,6 +205,23 @@ def test_grad_leaves_every_leaf_untouched():
     assert w.grad is None
 
 
+def test_grad_through_torch_runs_no_hook_of_the_accumulation_of_a_leaf():
+    a, w, seen = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0), []
+    ((node, _),) = (w * 1.0).grad_fn.next_functions[:1]
+    node.register_prehook(lambda gradients: seen.append(gradients))
+    (found,) = tg.autograd.grad((w * from_torch(a * 2)).sum(), w)
+    assert found.tolist() == [2, 4]
+    assert seen == []
+
+
+def test_backward_through_torch_to_chosen_inputs_leaves_others_untouched():
+    a, w, v = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0), own_leaf(5.0, 6.0)
+    (from_torch(a * 2) * w * v).sum().backward(inputs=[w])
+    assert w.grad.tolist() == [10, 24]
+    assert v.grad is None
+    assert a.grad is None
+
+
 def test_higher_orders_started_by_telegrad():
     a, w = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0)
     b, v = torch_leaf(1.0, 2.0), torch_leaf(3.0, 4.0)
