@@ -121,6 +121,13 @@ def test_clip_keeps_the_dtype_of_integers() -> None:
     assert clipped.tolist() == [1, 1, 2, 3, 3]
 
 
+def test_a_condition_that_requires_grad_is_only_looked_at() -> None:
+    x = tg.tensor([1.0, 0.0], requires_grad=True)
+    tg.where(x, x * 2.0, x * 3.0).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [2.0, 3.0]
+
+
 def test_where_promotes_its_values_together_but_not_with_the_condition() -> None:
     mask = tg.asarray([True, False])
     assert tg.where(mask, tg.arange(2), tg.ones(2)).dtype == tg.float32
