@@ -271,6 +271,20 @@ def test_a_value_that_is_saved_leaves_by_dlpack_as_a_copy() -> None:
     assert x.grad.tolist() == [3.0, 4.0]
 
 
+@pytest.mark.filterwarnings("ignore:You are comparing a array_api_strict dtype")
+def test_an_array_whose_changes_could_not_be_found_leaves_by_dlpack_as_a_copy() -> None:
+    strict = pytest.importorskip("array_api_strict")
+    weight = tg.asarray(strict.asarray([3.0, 4.0]))
+    x = tg.asarray(strict.asarray([1.0, 2.0])).requires_grad_()
+    y = (x * weight).sum()
+    np.from_dlpack(weight)[0] = 7.0
+    with pytest.raises(BufferError, match="leave copy=False out"):
+        np.from_dlpack(weight, copy=False)
+    y.backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [3.0, 4.0]
+
+
 def test_what_would_have_to_leave_by_dlpack_as_a_copy_does_not_leave_without_one() -> None:
     x = tg.tensor([1.0, 2.0], requires_grad=True)
     weight = tg.tensor([3.0, 4.0])

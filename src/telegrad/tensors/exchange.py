@@ -1,8 +1,8 @@
 """How the value of a Tensor leaves telegrad: for Python's numbers, NumPy and other array libraries.
 
-An array that leaves is a constant. By DLPack it leaves without a copy if nothing else holds its
-memory, no saved value in particular, and counts as shared from then on (``shared.py``), since not
-every consumer keeps to the flag that calls it read-only.
+An array that leaves is a constant. By DLPack one of NumPy's leaves without a copy if nothing else
+holds its memory, no saved value in particular, and counts as shared from then on (``shared.py``),
+since not every consumer keeps to the flag that calls it read-only.
 """
 
 import sys
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays import backend_of
 from telegrad.arrays.host import in_host_memory
 from telegrad.arrays.ownership import HELD
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
@@ -100,20 +101,19 @@ class Exchange:
         """The value as a DLPack capsule."""
         _refuse_derivatives(self, "DLPack", "detach()")
         array = self.array
-        if not isinstance(array, np.ndarray):
-            return array.__dlpack__(
-                stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
-            )
-        is_alone = array.base is None and sys.getrefcount(array) <= HELD
+        # Of other arrays than NumPy's a later change could not be found.
+        may_share = isinstance(array, np.ndarray) and (
+            type(array) is SharedArray or (array.base is None and sys.getrefcount(array) <= HELD)
+        )
         # PyTorch ends the process when it is given negative strides.
-        may_share = (is_alone or type(array) is SharedArray) and min(array.strides, default=0) >= 0
+        may_share = may_share and min(array.strides, default=0) >= 0
         if copy is False and not may_share:
             raise BufferError(
-                "expected a tensor to share by DLPack whose memory nothing else holds, no saved "
-                "value in particular, and that runs forwards; leave copy=False out"
+                "expected a NumPy array that runs forwards, in memory that nothing else holds (no "
+                "saved value in particular), to share by DLPack; leave copy=False out"
             )
         if copy or not may_share:
-            view = array.copy()
+            view = backend_of(array).asarray(array, copy=True)
         else:
             view = array.view(np.ndarray)
             self.array = share(array)
