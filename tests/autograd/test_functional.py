@@ -475,6 +475,12 @@ def test_a_function_that_is_not_holomorphic_has_no_jacobian_of_complex_numbers(m
             F.jacobian(function, mode=mode)(z)
 
 
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_a_constant_is_holomorphic(mode):
+    z = tg.tensor([0.5 + 0.2j, -0.3j], dtype=tg.complex128)
+    assert F.jacobian(lambda z: z * 0.0 + 1.0, mode=mode)(z).tolist() == [[0j, 0j], [0j, 0j]]
+
+
 def test_a_hessian_by_complex_numbers_is_that_of_a_holomorphic_function_or_an_error():
     z = tg.tensor([0.5 + 0.2j, -0.3j], dtype=tg.complex128)
     # The real part of z^3 has the second derivative 6 z.
