@@ -356,6 +356,16 @@ def test_a_node_takes_metadata():
     assert node.metadata == {"layer": 3}
 
 
+def test_an_error_in_a_node_with_metadata_is_the_error_itself():
+    x = tg.tensor(1.0, requires_grad=True)
+    y = x * 2.0
+    y.grad_fn.metadata = {"layer": 3}
+    y.register_hook(lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError) as caught:
+        y.backward()
+    assert caught.value.__notes__ == ["while the backward pass ran MultiplyBackward"]
+
+
 def test_a_hook_that_changes_the_shape_is_refused_by_name():
     x = tg.tensor([1.0, 2.0], requires_grad=True)
     y = x * 2.0
