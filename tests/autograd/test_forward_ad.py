@@ -10,6 +10,7 @@ from tests.autograd.beside_torch import agree, constant, leaf
 import telegrad as tg
 from telegrad.autograd import forward_ad as fw
 from telegrad.autograd import functional, grad
+from telegrad.tensors.levels import Level, Tangents
 
 
 def number(value, **options):
@@ -101,6 +102,16 @@ def test_the_gradient_of_a_function_of_a_dual_is_itself_dual():
             return tuple(fw.unpack_dual(by_leaf)), tuple(fw.unpack_dual(by_dual))
 
     agree(scenario)
+
+
+def test_a_level_that_was_left_takes_no_tangents():
+    """As where one thread computes with a dual while another leaves its level."""
+    open_level, left = Level(), Level()
+    left.close()
+    tangents = Tangents({open_level: number(1.0), left: number(2.0)})
+    assert list(tangents) == [open_level]
+    open_level.close()
+    assert not tangents
 
 
 def test_a_mixed_part_of_the_tangent_adds_to_one_that_the_primal_has():
