@@ -124,8 +124,9 @@ def test_a_node_hook_sees_all_inputs_and_may_replace_their_gradients():
             return inputs[0] * 2.0, inputs[1] * 3.0
 
         z.grad_fn.register_hook(hook)
+        asked = lib.autograd.grad(z.sum(), [x, y], retain_graph=True)
         z.sum().backward()
-        return seen, x.grad, y.grad
+        return seen, asked, x.grad, y.grad
 
     agree(scenario)
 
