@@ -98,12 +98,8 @@ class GraphTask:
         if self.targets is not None:
             self._count_needed(entries, self.targets)
             return
-        missing = self.missing
-        stack = []
-        for entry in entries:
-            if entry not in missing:
-                missing[entry] = 0
-                stack.append(entry)
+        stack = list(entries)
+        missing = self.missing = dict.fromkeys(stack, 0)
         while stack:
             node = stack.pop()
             if node.freed:
@@ -223,13 +219,8 @@ class GraphTask:
                         node.release()
                 cotangent = None
                 edges = node.edges
-                if (
-                    len(edges) == 1
-                    and edges[0].key >= 0
-                    and edges[0] not in buffers
-                    and contributions[0] is not None
-                ):
-                    # Most nodes: one edge, to a node that nothing has come to yet.
+                if len(edges) == 1 and edges[0].key >= 0 and edges[0] not in buffers:
+                    # Most nodes: one edge, to a node that nothing has come to yet. None is nothing.
                     buffers[edges[0]] = contributions[0]
                     edges = None
                     continue
