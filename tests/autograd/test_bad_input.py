@@ -44,12 +44,6 @@ def test_a_gradient_of_wrong_dtype_is_refused(x):
     check_unchanged(x, y)
 
 
-def test_a_real_gradient_of_a_complex_root_is_taken_as_complex():
-    x = tg.tensor([1.0 + 1.0j], requires_grad=True)
-    (x * (2.0 + 1.0j)).backward(tg.ones(1))
-    assert x.grad.tolist() == [2.0 - 1.0j]
-
-
 def test_a_gradient_that_is_no_tensor_is_refused(x):
     y = x * x
     with pytest.raises(DTypeError, match=r"expected a Tensor or None as grad_tensors\[0\]"):

@@ -26,21 +26,26 @@ class NoThreads:
         monkeypatch.setattr(threading.Thread, "start", start_or_fail)
 
 
+def threads_of(name):
+    return [each for each in threading.enumerate() if each.name.startswith(f"telegrad-{name}-")]
+
+
 def test_a_thread_that_rests_takes_the_next_task_until_the_pool_closes():
-    pool, ran = Pool("w", linger=60.0), [threading.Event(), threading.Event()]
+    pool, ran = Pool("resting", linger=60.0), [threading.Event(), threading.Event()]
     for each in ran:
         assert pool.start(each.set)
         assert each.wait(10)
         assert eventually(lambda: pool.at_work() == 0)
-    assert len(pool) == 1
+    assert len(threads_of("resting")) == 1
     assert pool.close(10) == 0
     assert not pool.start(int)
 
 
 def test_a_thread_that_has_rested_for_long_ends():
-    pool = Pool("w", linger=0.0)
-    pool.start(int)
-    assert eventually(lambda: len(pool) == 0)
+    pool, ran = Pool("brief", linger=0.0), threading.Event()
+    pool.start(ran.set)
+    assert ran.wait(10)
+    assert eventually(lambda: not threads_of("brief"))
 
 
 class LastMoment:
