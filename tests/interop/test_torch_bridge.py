@@ -197,6 +197,20 @@ def test_a_way_over_telegrad_from_one_piece_of_torchs_graph_to_another_keeps_the
     assert a.grad.tolist() == alone.grad.tolist()
 
 
+def test_torch_adds_to_none_of_the_gradients_that_come_back_from_telegrad_in_place():
+    def program(a, over, back):
+        p, r = a * 2.0, a * 3.0
+        other = p * p
+        middle = back(p)
+        middle.retain_grad()
+        # The sum gives both, and what retains its gradient, one array.
+        (over(middle + back(r)) + other).sum().backward()
+        return a.grad.tolist(), middle.grad.tolist()
+
+    a, alone = torch_leaf(2.0), torch_leaf(2.0)
+    assert program(a, to_torch, from_torch) == program(alone, torch.clone, torch.clone)
+
+
 def test_grad_leaves_every_leaf_untouched():
     a, w = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0)
     tg.autograd.grad(mixed(a, w).sum(), [w])

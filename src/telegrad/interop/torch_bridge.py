@@ -335,7 +335,7 @@ def _pull_crossing(
         for leaf in [node for node in found if node.is_leaf]:
             accumulate(leaf, found.pop(leaf), False)
         keep_retained(task.retained)
-        return {
-            entry: (entry.pull_recorded if recorded else entry.pull)(cotangent)[0]
-            for entry, cotangent in found.items()
-        }
+        if recorded:
+            return {entry: entry.pull_recorded(cotangent)[0] for entry, cotangent in found.items()}
+        # Copies: PyTorch adds to a gradient in place where it knows of nobody else who holds it.
+        return {entry: entry.pull(cotangent)[0].clone() for entry, cotangent in found.items()}
