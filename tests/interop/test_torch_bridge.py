@@ -211,6 +211,16 @@ def test_torch_adds_to_none_of_the_gradients_that_come_back_from_telegrad_in_pla
     assert program(a, to_torch, from_torch) == program(alone, torch.clone, torch.clone)
 
 
+def test_gradients_of_torch_leaves_share_their_memory_with_nothing():
+    a, b = torch_leaf(1.0, 2.0), torch_leaf(3.0, 4.0)
+    middle = from_torch(a)
+    middle.retain_grad()
+    start = tg.tensor([5.0, 6.0], dtype=tg.float64)
+    (middle + from_torch(b)).backward(start)
+    a.grad.zero_()
+    assert b.grad.tolist() == middle.grad.tolist() == start.tolist() == [5.0, 6.0]
+
+
 def test_grad_leaves_every_leaf_untouched():
     a, w = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0)
     tg.autograd.grad(mixed(a, w).sum(), [w])

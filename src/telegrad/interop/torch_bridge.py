@@ -107,13 +107,19 @@ class Entry(HookedStruct, eq=False):
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         if not isinstance(cotangent, Tensor):
-            made = tensor_over(cotangent, self.dtype, self.device)
+            made = self._over(cotangent)
             return (made if self.sparse_dim is None else made.to_sparse(self.sparse_dim),)
-        primal = tensor_over(cotangent.array, self.dtype, self.device)
+        primal = self._over(cotangent.array)
         if not cotangent.tangents:
             return (primal,)
-        tangent = tensor_over(_bound_tangent(cotangent).array, self.dtype, self.device)
-        return (make_dual(primal, tangent),)
+        return (make_dual(primal, self._over(_bound_tangent(cotangent).array)),)
+
+    def _over(self, array: Any) -> torch.Tensor:
+        made = tensor_over(array, self.dtype, self.device)
+        # PyTorch adds to a gradient in place, or keeps it as a leaf's, where it knows of nobody
+        # else who holds it. A message's is alone in its memory, but nodes of telegrad's may give
+        # one array to several.
+        return made if self.tensor is None else made.clone()
 
     def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         if not cotangent.tangents:
@@ -335,7 +341,7 @@ def _pull_crossing(
         for leaf in [node for node in found if node.is_leaf]:
             accumulate(leaf, found.pop(leaf), False)
         keep_retained(task.retained)
-        if recorded:
-            return {entry: entry.pull_recorded(cotangent)[0] for entry, cotangent in found.items()}
-        # Copies: PyTorch adds to a gradient in place where it knows of nobody else who holds it.
-        return {entry: entry.pull(cotangent)[0].clone() for entry, cotangent in found.items()}
+        return {
+            entry: (entry.pull_recorded if recorded else entry.pull)(cotangent)[0]
+            for entry, cotangent in found.items()
+        }
