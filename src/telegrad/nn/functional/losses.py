@@ -282,7 +282,7 @@ def _floating(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
 
 def _check_real(name: str, input: Tensor) -> None:
     if input.dtype.kind != "f":
+        instead = "real(input)" if input.dtype.kind == "c" else "input.to(telegrad.float32)"
         raise DTypeError(
-            f"expected real numbers as input of {name}, got {input.dtype}; use "
-            "input.to(telegrad.float32)"
+            f"expected real numbers as input of {name}, got {input.dtype}; use {instead}"
         )

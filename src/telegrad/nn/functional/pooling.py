@@ -64,7 +64,7 @@ def avg_pool2d(
 def _check_floating(name: str, input: Tensor) -> None:
     if input.dtype.kind not in "fc":
         raise DTypeError(
-            f"expected real or complex numbers as input of {name}, got {input.dtype}; use "
+            f"expected floating numbers as input of {name}, got {input.dtype}; use "
             "input.to(telegrad.float32)"
         )
 
