@@ -183,13 +183,9 @@ class _Call:
                 f"{len(parts)}; return None for those without"
             )
         for j, (output, tangent) in enumerate(zip(self.outputs, parts)):
-            if tangent is None:
+            if tangent is None or not isinstance(output, Tensor):
                 continue
-            if (
-                not isinstance(output, Tensor)
-                or output.dtype.kind not in "fc"
-                or savings_of(self.context).is_constant(self.raw[j])
-            ):
+            if output.dtype.kind not in "fc" or savings_of(self.context).is_constant(self.raw[j]):
                 raise GradientError(
                     f"expected None from {name}.jvp for result {j}, which is a constant, got "
                     f"{type(tangent).__name__}"
