@@ -160,8 +160,8 @@ class _Segment:
         """The unpack hook of the first run."""
         found = self._caught.pop(place, None)
         if found is None:
-            # Under no lock, since it may wait for other workers: two passes at once each have
-            # values of their own.
+            # Under no lock, since it may wait for other workers: two passes at once may both run
+            # it, and either's values do for both.
             caught = dict(enumerate(self._run_again()))
             found = caught.pop(place)
             self._caught = caught
