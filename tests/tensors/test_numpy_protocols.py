@@ -209,6 +209,13 @@ def test_every_function_in_the_table_has_numpys_value(function: Any) -> None:
             np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("sections", [2, -1])
+def test_a_split_into_parts_that_there_are_not_is_refused_as_by_numpy(sections: int) -> None:
+    for x in (A, tg.asarray(A)):
+        with pytest.raises(ValueError, match=r"above 0|larger than 0|division"):
+            np.split(x, sections)
+
+
 @pytest.mark.parametrize("name", ["einsum", "dot", "linalg.solve", "take", "where", "pad"])
 def test_a_call_of_numpy_is_differentiable_twice(name: str) -> None:
     gradient_check(*CALLS[name])

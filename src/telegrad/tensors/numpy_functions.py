@@ -101,12 +101,12 @@ def _hstack(tup: Any) -> Any:
 def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     length = ary.shape[axis]
     if np.ndim(indices_or_sections) == 0:
-        step, rest = divmod(length, indices_or_sections)
-        if rest:
+        sections = indices_or_sections
+        if sections < 1 or length % sections:
             raise ShapeError(
-                f"expected a number that divides {length} in np.split, got {indices_or_sections}"
+                f"expected a number above 0 that divides {length} in np.split, got {sections}"
             )
-        cuts = [step * i for i in range(1, indices_or_sections)]
+        cuts = [length // sections * i for i in range(1, sections)]
     else:
         cuts = list(indices_or_sections)
     before = (slice(None),) * (axis % ary.ndim)
