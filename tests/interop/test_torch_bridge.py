@@ -221,6 +221,16 @@ def test_gradients_of_torch_leaves_share_their_memory_with_nothing():
     assert b.grad.tolist() == middle.grad.tolist() == start.tolist() == [5.0, 6.0]
 
 
+def test_gradients_of_leaves_of_telegrad_share_no_memory_that_torch_has_given_to_others():
+    x, y, kept = own_leaf(1.0, 2.0), own_leaf(3.0, 4.0), []
+    over = to_torch(x)
+    over.register_hook(kept.append)
+    from_torch(over + to_torch(y)).backward(tg.tensor([5.0, 6.0], dtype=tg.float64))
+    assert not np.shares_memory(x.grad.numpy(), y.grad.numpy())
+    kept[0].zero_()
+    assert x.grad.tolist() == y.grad.tolist() == [5.0, 6.0]
+
+
 def test_grad_leaves_every_leaf_untouched():
     a, w = torch_leaf(1.0, 2.0), own_leaf(3.0, 4.0)
     tg.autograd.grad(mixed(a, w).sum(), [w])

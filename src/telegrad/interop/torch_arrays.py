@@ -18,7 +18,10 @@ is_transformed: Any = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 def raw(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
-    """The numbers of a tensor, in its memory where that is the CPU's and NumPy has the dtype."""
+    """The numbers of a tensor, read-only.
+
+    They are in its memory where that is the CPU's and NumPy has the dtype.
+    """
     plain = tensor.detach() if tensor.requires_grad else tensor
     array: np.ndarray[Any, Any]
     try:
@@ -30,6 +33,8 @@ def raw(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
         plain = (plain.clone() if plain._is_zerotensor() else plain).cpu()
         plain = plain.resolve_conj().resolve_neg()
         array = (plain.float() if plain.dtype is torch.bfloat16 else plain).numpy()
+    # So that nobody takes the memory for its own: PyTorch may have given it to others, too.
+    array.flags.writeable = False
     return array
 
 
