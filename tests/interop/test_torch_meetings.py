@@ -7,9 +7,12 @@ import sys
 from contextlib import contextmanager
 
 import pytest
+from tests.rpc.neighbours import eventually
 
 import telegrad.interop.torch_rpc as rpc
 from telegrad.errors import WorkerLost
+from telegrad.interop.torch_rpc import meetings
+from telegrad.interop.torch_rpc.calls import current
 
 BOTH = ["a", "b"]
 _WORKER = """
@@ -33,8 +36,8 @@ def other_worker(tmp_path, *, me="a", other="b"):
             options = rpc.TensorPipeRpcBackendOptions(init_method=method)
             rpc.init_rpc(me, rank=0, world_size=2, rpc_backend_options=options)
             yield process
-            process.stdin.close()
         finally:
+            process.stdin.close()
             try:
                 if rpc._is_current_rpc_agent_set():
                     rpc.shutdown(timeout=20)
@@ -59,8 +62,10 @@ def test_who_comes_after_others_gave_up_is_told(tmp_path):
         with pytest.raises(RuntimeError, match="worker 'a' gave up"):
             rpc.rpc_sync("b", rpc.api._all_gather, (2, BOTH), timeout=20)
         with pytest.raises(RuntimeError, match="RPC ran for more than set timeout"):
-            # Long enough for b to come on a busy machine: who gave up before that is not missed.
-            rpc.rpc_sync("b", rpc.api._all_gather, (2, BOTH, 1.0))
+            rpc.rpc_sync("b", rpc.api._all_gather, (2, BOTH, 0.1))
+        # Who comes before it hears that b has gone meets b all the same.
+        known = meetings._meetings(current())._open
+        assert eventually(lambda: any(each.outcome.done() for each in list(known.values())))
         with pytest.raises(RuntimeError, match="worker 'b' gave up"):
             rpc.api._all_gather(1, BOTH, timeout=20)
         there = rpc.rpc_async("b", rpc.api._all_gather, (2, BOTH))
