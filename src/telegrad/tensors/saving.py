@@ -13,6 +13,7 @@ import numpy as np
 from telegrad.errors import GradientError, SavedValueChanged
 from telegrad.tensors.modes import Mode
 from telegrad.tensors.shared import SharedArray, plain
+from telegrad.tensors.strangers import kind_of, way_in
 from telegrad.tensors.tensor import Tensor, wrap
 
 __all__ = ["has_tangents", "needs_storing", "restored", "stored", "stored_result"]
@@ -35,8 +36,8 @@ class _Packed:
         value = self.unpack(self.content)
         if not isinstance(value, Tensor):
             raise GradientError(
-                f"expected a Tensor from the unpack hook, got {type(value).__name__}; unpack must "
-                "give back the value that pack received"
+                f"expected a Tensor from the unpack hook, the value that pack received, got "
+                f"{kind_of(value)}; wrap it with {way_in(value)}"
             )
         if value.shape != self.shape or value.dtype != self.dtype:
             raise GradientError(
