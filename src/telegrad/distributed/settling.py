@@ -3,7 +3,8 @@
 The root tells everyone how its pass ended. When it dies, or can't reach someone, the home of the
 context stands in for it, which a context does not outlive:
 
-1. The root tells the home first.
+1. The root tells the home of a success before all others, and waits until that has heard it. So
+   where others know of a success, the home does, unless the network keeps it from the root.
 2. Whoever loses a worker and has a part that has not been settled asks the home. The home answers
    when it knows: from the root, from someone whom the root had told, or, once the root is lost,
    that the pass failed.
@@ -66,21 +67,37 @@ class Settling:
         met = list(names)
         if self._worker.name in met:
             met.remove(self._worker.name)
-        others: Sequence[str | int] = met
-        if not self._is_home(context):
-            # The home first: it is asked by those whom word does not reach because this worker
-            # dies.
-            others = [context.home_id, *[x for x in met if not context.is_home(x)]]
         notice = [context.id, pass_id, succeeded, []]
-        missed: list[str | int] = []
-        for to in others:
-            if not tell(self._worker, to, SETTLE, notice):
-                missed.append(to)
+        if self._is_home(context):
+            self._tell_each(met, notice)
+            return
+        met = [name for name in met if not context.is_home(name)]
+        is_heard = False
+        try:
+            is_heard = succeeded and self._is_heard_at_home(context, notice)
+        finally:
+            # Also after Ctrl-C: this worker has kept its gradients.
+            self._tell_each(met if is_heard else [context.home_id, *met], notice)
+
+    def _is_heard_at_home(self, context: Context, notice: list[Any]) -> bool:
+        """Tells the home and waits for its answer; says whether that came."""
+        try:
+            if self._worker.find(context.home_id).lost is None:
+                self._worker.ask_service(context.home_id, SETTLE, notice)
+                return True
+        except Exception:
+            # Lost, or cut off: it may hear of it from the others.
+            pass
+        return False
+
+    def _tell_each(self, others: Sequence[str | int], notice: list[Any]) -> None:
+        missed = [to for to in others if not tell(self._worker, to, SETTLE, notice)]
+        context_id, pass_id, succeeded, _ = notice
         if missed and succeeded:
             # They took part, so another who did can reach them, or has lost them.
             for to in others:
                 if to not in missed:
-                    tell(self._worker, to, SETTLE, [context.id, pass_id, True, missed])
+                    tell(self._worker, to, SETTLE, [context_id, pass_id, True, missed])
 
     def _is_home(self, context: Context) -> bool:
         return context.home_id == self._worker.id
@@ -110,6 +127,7 @@ class Settling:
         context_id, pass_id, succeeded, missed = convert(request.header, _Settled)
         context = self._recorder.contexts.find(context_id)
         if context is None:
+            request.reply()
             return
         for to in missed:
             pass_on(self._worker, to, SETTLE, [context_id, pass_id, succeeded, []])
@@ -119,6 +137,7 @@ class Settling:
             # Others have kept theirs, or will.
             self._release(context)
             raise
+        request.reply()
         if is_news:
             # After a success the root knows all who took part, but may not reach them; after a
             # failure it knows only its own peers.
