@@ -39,6 +39,23 @@ class Homeless(Exception):
     __module__ = None
 
 
+class Misplaced(Exception):
+    __module__ = "\udc80"
+
+
+class Final:
+    def __str__(self):
+        raise SystemExit
+
+
+class Ending(Exception):
+    """Its note ends a program that reads it."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.__notes__ = [Final()]
+
+
 def raised(error):
     try:
         raise error
@@ -87,11 +104,11 @@ def test_an_exception_that_cannot_be_pickled_says_what_it_was():
 
 
 @pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize("kind", [Noted, Secretive, Homeless])
+@pytest.mark.parametrize("kind", [Noted, Secretive, Homeless, Misplaced, Ending])
 def test_an_exception_that_does_not_let_itself_be_told_gets_through(kind, strict):
     back = there_and_back(kind("x"), strict=strict)
     assert f"{kind.__qualname__}: x" in f"{type(back).__qualname__}: {back}"
-    assert "raised on worker 'ps'" in back.__notes__[0]
+    assert "raised on worker 'ps'" in back.__notes__[-1]
 
 
 def leave(kind):
@@ -113,13 +130,17 @@ def test_an_exception_that_would_end_a_program_as_it_is_unpickled_gets_through(k
     assert "Leaving object" in str(back)
 
 
-def test_an_exception_without_a_text_is_told_of_all_the_same():
-    class Mute(Exception):
-        def __str__(self):
-            raise RuntimeError("no text")
+class Mute(Exception):
+    def __str__(self):
+        raise self.args[0]
 
-    back = there_and_back(Mute(), strict=True)
-    assert "Mute: <its text can't be had: RuntimeError('no text')>" in str(back)
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize("why", [RuntimeError("no text"), SystemExit(1), Mute(RuntimeError())])
+def test_an_exception_without_a_text_is_told_of_all_the_same(why):
+    back = there_and_back(Mute(why), strict=True)
+    assert f"Mute: <its text can't be had: {type(why).__qualname__}>" in str(back)
 
 
 def test_an_exception_that_takes_more_than_a_message_says_what_it_was():

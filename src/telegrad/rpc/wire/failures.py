@@ -70,8 +70,8 @@ def dump_failure(
     message = _fit(_text(error))
     trace, notes = _told(error)
     # A class may say anything there; a peer takes text alone.
-    module = str(type_.__module__)
-    return _encode(_Failure(module, type_.__qualname__, message, worker, trace, stream, notes))
+    module, name = _fit(str(type_.__module__)), _fit(type_.__qualname__)
+    return _encode(_Failure(module, name, message, worker, trace, stream, notes))
 
 
 def _told(error: BaseException) -> tuple[str, str]:
@@ -84,7 +84,7 @@ def _told(error: BaseException) -> tuple[str, str]:
         told = traceback.TracebackException.from_exception(error)
         notes, told.__notes__ = getattr(error, "__notes__", None) or (), None
         return _fit("".join(told.format())), _fit("\n".join(map(str, notes)))
-    except Exception as broken:
+    except BaseException as broken:
         # Told all the same: somebody waits for the answer.
         return f"<it can't be had: {type(broken).__qualname__}>\n", ""
 
@@ -100,8 +100,8 @@ def _fit(text: str) -> str:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:
-        return f"<its text can't be had: {broken!r}>"
+    except BaseException as broken:
+        return f"<its text can't be had: {type(broken).__qualname__}>"
 
 
 def load_failure(header: bytes | bytearray, *, strict: bool) -> BaseException:
