@@ -221,6 +221,27 @@ def test_the_home_gives_a_context_up_with_those_who_heard_that_a_pass_failed_and
     assert all(node.context is None for node in world.living())
 
 
+def test_the_home_hears_that_a_context_was_given_up_though_the_one_who_did_so_dies():
+    world = World("long", True, "r", words=3)
+    nodes = world.nodes
+    world.die(nodes["r"])
+    world.notice(nodes["y"], "r")
+    world.notice(nodes["h"], "r")
+    world.run(nodes["y"], 0)
+    # The home has decided that it failed, and only x had heard of the success.
+    for frm, to in ("yh", "rx", "hy", "yx"):
+        while nodes["h"].tasks:
+            world.run(nodes["h"], 0)
+        world.deliver(frm, to)
+    assert nodes["x"].context is None
+    world.deliver("x", "y")
+    world.die(nodes["x"])
+    while moves := list(world.moves()):
+        moves[0]()
+    world.check()
+    assert nodes["h"].context is None
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("succeeded", [True, False])
 def test_after_a_cut_between_two_workers_all_hear_how_the_pass_ended(shape, succeeded):

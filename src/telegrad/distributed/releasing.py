@@ -2,6 +2,7 @@
 
 The home releases a context by notices that every worker passes on to those it knows in that
 context, but for those that the home tells itself: each of them hears of it, or loses the home.
+Where another worker releases it, all who hear of that tell the home as well.
 Losing the home releases its contexts. Losing the worker that introduced a context breaks
 the way that the home's notice would come, so the home is then told directly who else has it.
 """
@@ -44,7 +45,7 @@ class Leases:
     ) -> None:
         """Forgets a context here and on every worker it reached from here.
 
-        `told` are the home and those that it tells itself.
+        `told` are the home and those that it tells itself; none if it was not the home.
         """
         context = self._recorder.contexts.drop(context_id)
         if context is None:
@@ -60,6 +61,9 @@ class Leases:
         others = [name for name in list(context.known) if name not in heard]
         if context.home_id == worker.id:
             told = [worker.name, *[name for name in others if reachable(worker, name) is not None]]
+        elif not told:
+            # Whoever released it may have died before it told the home.
+            pass_on(worker, context.home_id, RELEASE, [context_id, []])
         for name in others:
             pass_on(worker, name, RELEASE, [context_id, told])
 
@@ -70,7 +74,7 @@ class Leases:
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
         for context in self._recorder.contexts.all():
             if context.home_id == who.id:
-                self.release(context.id)
+                self.release(context.id, told=[who.name])
                 continue
             context.known.pop(who.name, None)
             if context.introduced_by == who.name:
@@ -89,6 +93,7 @@ class Leases:
     def _on_held(self, request: ServiceRequest) -> None:
         context = self._recorder.contexts.find(convert(request.header, int))
         if context is None:
-            pass_on(self._worker, request.frm.name, RELEASE, [request.header, []])
+            name = self._worker.name
+            pass_on(self._worker, request.frm.name, RELEASE, [request.header, [name]])
         else:
             context.meet(request.frm)

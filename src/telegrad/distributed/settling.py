@@ -23,7 +23,6 @@ from msgspec import convert
 from telegrad.distributed.contexts import SERVED, Context
 from telegrad.distributed.passes import Part
 from telegrad.distributed.recording import Recorder
-from telegrad.distributed.releasing import RELEASE
 from telegrad.distributed.telling import pass_on, tell
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.service import ServiceRequest
@@ -135,7 +134,7 @@ class Settling:
             is_news = self._settle_here(context, pass_id, succeeded)
         except BaseException:
             # Others have kept theirs, or will.
-            self._release(context)
+            self._recorder.autograd.leases.release(context.id)
             raise
         request.reply()
         if is_news:
@@ -147,14 +146,7 @@ class Settling:
         elif context.settled[pass_id] != succeeded:
             # The root died as it told of its success, and the home had given it up before it heard
             # of that: some have the gradients and some don't, so nobody may.
-            self._release(context)
-
-    def _release(self, context: Context) -> None:
-        """Ends a context of which some have gradients and some don't, wherever it is."""
-        self._recorder.autograd.leases.release(context.id)
-        if not self._is_home(context):
-            # The home may be unknown here, and to all workers that are known here.
-            self._start(tell, self._worker, context.home_id, RELEASE, [context.id, []])
+            self._recorder.autograd.leases.release(context.id)
 
     def _pass_on(
         self, context: Context, pass_id: int, succeeded: bool, heard_from: str | None = None
