@@ -242,6 +242,23 @@ def test_the_home_hears_that_a_context_was_given_up_though_the_one_who_did_so_di
     assert nodes["h"].context is None
 
 
+def test_the_home_hears_of_a_success_from_whoever_heard_of_it_after_the_root_was_lost():
+    world = World("long", True, "r", words=3)
+    nodes = world.nodes
+    world.die(nodes["r"])
+    world.deliver("r", "y")
+    world.notice(nodes["y"], "r")
+    world.die(nodes["y"])
+    # Only z has heard of the success when x asks the home, which decides that it failed.
+    world.notice(nodes["h"], "r")
+    world.notice(nodes["x"], "r")
+    world.notice(nodes["x"], "y")
+    world.deliver("y", "z")
+    while moves := list(world.moves()):
+        moves[0]()
+    world.check()
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("succeeded", [True, False])
 def test_after_a_cut_between_two_workers_all_hear_how_the_pass_ended(shape, succeeded):

@@ -151,10 +151,15 @@ class Settling:
     def _pass_on(
         self, context: Context, pass_id: int, succeeded: bool, heard_from: str | None = None
     ) -> None:
+        notice = [context.id, pass_id, succeeded, []]
         heard = (self._worker.name, heard_from)
         for name in list(context.known):
             if name not in heard:
-                pass_on(self._worker, name, SETTLE, [context.id, pass_id, succeeded, []])
+                pass_on(self._worker, name, SETTLE, notice)
+        if succeeded and not self._is_home(context):
+            # Nobody that is known here may know the home. Of a failure it has heard, or will: it
+            # decides so itself once the root is lost.
+            pass_on(self._worker, context.home_id, SETTLE, notice)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
         for context in self._recorder.contexts.all():
@@ -162,9 +167,6 @@ class Settling:
             for pass_id in list(context.settled):
                 if maker_of(pass_id) == who.id and context.settled.get(pass_id):
                     self._pass_on(context, pass_id, True, who.name)
-                    if not self._is_home(context):
-                        notice = [context.id, pass_id, True, []]
-                        self._start(tell, self._worker, context.home_id, SETTLE, notice)
             for pass_id in [*list(context.passes), *list(context.doubted)]:
                 root = maker_of(pass_id)
                 if not self._is_home(context):
