@@ -10,7 +10,7 @@ from tests.distributed.soak import amount
 
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
-from telegrad.errors import ContextError, TelegradError
+from telegrad.errors import ContextError, TelegradError, WorkerLost
 from telegrad.rpc.options import Options
 
 OPTIONS = Options(rpc_timeout=5.0, lost_after=10.0)
@@ -111,3 +111,26 @@ def test_a_cut_between_the_root_and_the_home_leaves_all_of_the_gradients_or_none
         )
         # When b has lost the home it releases the context, perhaps after one was asked.
         assert not {True, False} <= set(found), (seed, found)
+
+
+def run_further_on(name, context_id, value):
+    return rpc.rpc_sync(name, run_from_value, (context_id, value))
+
+
+def run_from_value(context_id, value):
+    autograd.backward(context_id, [(value * handlers.parameter()).sum()])
+
+
+@on_workers("main", "b", "c", options=OPTIONS)
+def test_a_home_that_loses_the_way_to_a_dead_root_does_not_wait_for_it(simulation):
+    one = tg.tensor(np.array([5.0, 7.0]), requires_grad=True)
+
+    def lose_the_others(gradient):
+        simulation.crash("b")
+        simulation.crash("c")
+
+    with autograd.context() as context_id:
+        one.register_hook(lose_the_others)
+        with pytest.raises(WorkerLost):
+            rpc.rpc_sync("b", run_further_on, ("c", context_id, one))
+        assert len(autograd.get_gradients(context_id)) == 0

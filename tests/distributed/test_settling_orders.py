@@ -188,7 +188,7 @@ class World:
 def test_whatever_the_order_all_or_none_have_the_gradients(shape, succeeded):
     for seed in range(amount(400, 20_000)):
         dice = random.Random(seed)
-        mortals = dice.choice(["r", "rx", "ry", "rh"])
+        mortals = dice.choice(["r", "rx", "ry", "rh", "rxy"])
         world = World(shape, succeeded, mortals, dice.choice([0, 1, 2, 3, ALL_WORDS]))
         try:
             while moves := list(world.moves()):
@@ -257,6 +257,17 @@ def test_the_home_hears_of_a_success_from_whoever_heard_of_it_after_the_root_was
     while moves := list(world.moves()):
         moves[0]()
     world.check()
+
+
+def test_the_home_gives_up_a_pass_whose_root_died_with_all_who_knew_it():
+    world = World("back", True, "rxy", words=0)
+    nodes = world.nodes
+    for name in "xy":
+        world.die(nodes[name])
+    while moves := list(world.moves()):
+        moves[0]()
+    world.check()
+    assert nodes["h"].part.outcome is False
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -5,9 +5,9 @@ context stands in for it, which a context does not outlive:
 
 1. The root tells the home of a success before all others, and waits until that has heard it. So
    where others know of a success, the home does, unless the network keeps it from the root.
-2. Whoever loses a worker and has a part that has not been settled asks the home. The home answers
-   when it knows: from the root, from someone whom the root had told, or, once the root is lost,
-   that the pass failed.
+2. Whoever loses a worker and has a part that has not been settled asks the home; the home itself
+   asks the root. The home answers when it knows: from the root, from someone whom the root had
+   told, or, once the root is lost, that the pass failed.
 3. Whoever loses the root of a pass that succeeded passes that on; so does everyone who hears it
    from anyone but the root. A failure is passed on by everyone who hears of it.
 4. Whoever hears both, or hears of a success and can't keep its gradients, releases the context, and
@@ -175,6 +175,9 @@ class Settling:
                         self._start(self._ask_home, context, pass_id)
                 elif root == who.id:
                     self._give_up(context, pass_id)
+                elif root != self._worker.id and pass_id in context.passes:
+                    # Nobody may be left who would ask this one: the root may be lost, too.
+                    self._start(self._ask_root, root, context, pass_id)
 
     def _start(self, function: Callable[..., object], *args: Any) -> None:
         self._worker.host.start(partial(function, *args))
