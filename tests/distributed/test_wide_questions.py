@@ -81,9 +81,11 @@ def on_owners(world, values, rng):
     for _ in range(2):
         used = rng.sample(values, min(2, len(values)))
         reference = world.remote(rng.choice(PLACES), loss_at, used)
-        world.backward_of(reference)
-        world.backward_of(reference)
-    return world.gradients()
+        for _ in range(2):
+            world.backward_of(reference)
+            # Waits for the end of the pass everywhere: the next one may be another worker's.
+            found = world.gradients()
+    return found
 
 
 def loss_at(world, place, values):
