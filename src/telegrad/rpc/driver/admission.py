@@ -55,7 +55,11 @@ class Admission:
             if self._closed or not self._room.budget.admit(self._peer, nbytes):
                 return False
             self._admitted += nbytes
-            return True
+            if not self._closed:
+                return True
+        # By a finalizer that interrupted this.
+        self.close()
+        return False
 
     def take(self) -> int:
         """The request has come: return how much is to be released when it was served."""
