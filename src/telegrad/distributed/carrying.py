@@ -1,10 +1,10 @@
 """Carrying a pass over the wire: who is asked what, and when a question is answered.
 
-Every question (gradients for some messages, a search for live sends, "run on") is answered when
-all that it set off, here and further on, has ended; so when the root has its answers, the whole
-system is at rest. Gradients for one worker that are ready at about the same time travel together.
-Gradients for the asker ride on the answer, unless something else is still under way or the rest
-takes its time: stages of a pipeline work side by side only if each hands on what it has.
+Every question (gradients for some messages, or for none: "run on"; a search for live sends) is
+answered when all that it set off, here and further on, has ended; so when the root has its answers,
+the whole system is at rest. Gradients for one worker that are ready at about the same time travel
+together. Gradients for the asker ride on the answer, unless something else is still under way or
+the rest takes its time: stages of a pipeline work side by side only if each hands on what it has.
 
 A question's thread asks its own questions, then waits for their answers one by one and runs what
 they bring; the first failure that is known ends it, whoever is still at work. Waiting goes through

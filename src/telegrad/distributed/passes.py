@@ -206,7 +206,8 @@ class Part(msgspec.Struct, eq=False):
             if not self._counted:
                 self._count()
             if self._task.live:
-                # No gradient travels until every search has ended: the correction goes on here.
+                # A search has been here. No frame comes until all searches have ended, so this
+                # is the first one after them.
                 self._task.drop_dead()
             for message_id, parts in feeds:
                 self._task.feed(self._send_of(message_id), Bundle(parts))

@@ -111,7 +111,8 @@ class Link(Outlet):
         # Whether the thread that leads is at a whole frame.
         self._is_receiving = False
         # Decides who was first, about `_serving`, `_attending` and `_waiting`. Reentrant: from
-        # Python 3.12 on a finalizer may interrupt whoever holds it, though nothing is made here.
+        # Python 3.12 on a finalizer may interrupt its holder anywhere, not only where that makes
+        # an object.
         self._mutex = threading.RLock()
         # The token of the request that runs on the leading thread, None if none does.
         self._serving: object = None
