@@ -222,7 +222,7 @@ def test_the_home_gives_a_context_up_with_those_who_heard_that_a_pass_failed_and
 
 
 def test_the_home_hears_that_a_context_was_given_up_though_the_one_who_did_so_dies():
-    world = World("long", True, "r", words=3)
+    world = World("long", True, "r", words=4, cut_off="rh")
     nodes = world.nodes
     world.die(nodes["r"])
     world.notice(nodes["y"], "r")
@@ -243,7 +243,7 @@ def test_the_home_hears_that_a_context_was_given_up_though_the_one_who_did_so_di
 
 
 def test_the_home_hears_of_a_success_from_whoever_heard_of_it_after_the_root_was_lost():
-    world = World("long", True, "r", words=3)
+    world = World("long", True, "r", words=4, cut_off="rh")
     nodes = world.nodes
     world.die(nodes["r"])
     world.deliver("r", "y")

@@ -144,8 +144,8 @@ class Settling:
             if not succeeded or not is_from_root or pass_id in context.doubted:
                 self._pass_on(context, pass_id, succeeded, request.frm.name)
         elif context.settled[pass_id] != succeeded:
-            # The root died as it told of its success, and the home had given it up before it heard
-            # of that: some have the gradients and some don't, so nobody may.
+            # The root, which could not reach the home, died as it told of its success, and the home
+            # had given it up before it heard of that: some have the gradients, so nobody may.
             self._recorder.autograd.leases.release(context.id)
 
     def _pass_on(
