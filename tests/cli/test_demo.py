@@ -80,7 +80,12 @@ def test_the_exit_code_says_whether_the_goal_was_met(
 def test_a_run_that_is_cut_off_ends_without_a_traceback(tmp_path, end):
     command = [sys.executable, "-m", "telegrad", "demo", "--epochs", "5000", "--out", str(tmp_path)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, **pipes) as running:
+
+    def heed_interrupts():
+        # Where the tests themselves run in a script's background, they would be ignored.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(command, **pipes, preexec_fn=heed_interrupts) as running:
         try:
             while not running.stdout.readline().startswith("step"):
                 assert running.poll() is None
