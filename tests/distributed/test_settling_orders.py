@@ -162,6 +162,18 @@ class World:
         node.is_alive = False
         self.mortals = self.mortals.replace(node.name, "")
 
+    def lose_the_root(self, *order):
+        """The root dies, y asks the home how its pass ended, and words arrive in that order."""
+        home, y = self.nodes["h"], self.nodes["y"]
+        self.die(self.nodes["r"])
+        self.notice(y, "r")
+        self.notice(home, "r")
+        self.run(y, 0)
+        for frm, to in order:
+            while home.tasks:
+                self.run(home, 0)
+            self.deliver(frm, to)
+
     def cut(self, pair):
         """The network between two workers breaks; both live."""
         self.breaking = None
@@ -204,15 +216,8 @@ def test_the_home_gives_a_context_up_with_those_who_heard_that_a_pass_failed_and
     # The root can't reach the home, which would have heard of the success before all others.
     world = World("chain", True, "r", cut_off="rh")
     nodes = world.nodes
-    world.die(nodes["r"])
-    world.notice(nodes["y"], "r")
-    world.notice(nodes["h"], "r")
-    world.run(nodes["y"], 0)
-    # The home has decided that it failed, and only x hears of the success.
-    for frm, to in ("yh", "hy", "yx", "rx"):
-        while nodes["h"].tasks:
-            world.run(nodes["h"], 0)
-        world.deliver(frm, to)
+    # The home decides that it failed, and only x hears of the success.
+    world.lose_the_root("yh", "hy", "yx", "rx")
     assert nodes["x"].context is None
     world.mortals = ""
     while moves := list(world.moves()):
@@ -224,15 +229,8 @@ def test_the_home_gives_a_context_up_with_those_who_heard_that_a_pass_failed_and
 def test_the_home_hears_that_a_context_was_given_up_though_the_one_who_did_so_dies():
     world = World("long", True, "r", words=4, cut_off="rh")
     nodes = world.nodes
-    world.die(nodes["r"])
-    world.notice(nodes["y"], "r")
-    world.notice(nodes["h"], "r")
-    world.run(nodes["y"], 0)
-    # The home has decided that it failed, and only x had heard of the success.
-    for frm, to in ("yh", "rx", "hy", "yx"):
-        while nodes["h"].tasks:
-            world.run(nodes["h"], 0)
-        world.deliver(frm, to)
+    # The home decides that it failed, and only x hears of the success.
+    world.lose_the_root("yh", "rx", "hy", "yx")
     assert nodes["x"].context is None
     world.deliver("x", "y")
     world.die(nodes["x"])

@@ -383,17 +383,22 @@ def test_the_interceptor_sees_and_replaces_values_at_all_four_points(pair):
         a.install(Interceptor("c"))
 
 
+class ToldOfFailures:
+    """An interceptor that keeps what it is told of calls that failed."""
+
+    def __init__(self):
+        self.failed = []
+
+    def outgoing_call(self, to, values):
+        return "extra"
+
+    def failed_call(self, to, call_extra, error):
+        self.failed.append((call_extra, type(error)))
+
+
 def test_the_interceptor_is_told_of_a_call_whose_answer_makes_no_sense(pair, monkeypatch):
-    failed = []
-
-    class Interceptor:
-        def outgoing_call(self, to, values):
-            return "extra"
-
-        def failed_call(self, to, call_extra, error):
-            failed.append((call_extra, type(error)))
-
-    pair[0].install(Interceptor())
+    interceptor = ToldOfFailures()
+    pair[0].install(interceptor)
     gate = Future()
     monkeypatch.setattr(simulated, "GATE", [gate])
     call = pair[0].rpc_async("b", simulated.wait_for_gate)
@@ -401,24 +406,16 @@ def test_the_interceptor_is_told_of_a_call_whose_answer_makes_no_sense(pair, mon
         pair[0].receive(call.endpoint, Frame(ANSWER, 0, call.number, 0, b"nonsense", ()))
     gate.set_result("open")
     assert isinstance(call.exception(), ProtocolViolation)
-    assert failed == [("extra", ProtocolViolation)]
+    assert interceptor.failed == [("extra", ProtocolViolation)]
 
 
 def test_the_interceptor_is_told_of_a_call_that_could_not_be_sent():
-    failed = []
-
-    class Interceptor:
-        def outgoing_call(self, to, values):
-            return "extra"
-
-        def failed_call(self, to, call_extra, error):
-            failed.append((call_extra, type(error)))
-
+    interceptor = ToldOfFailures()
     with neighbours("a", "b", options=Options(in_flight_bytes_of_peer=2 << 20)) as (a, _):
-        a.install(Interceptor())
+        a.install(interceptor)
         with pytest.raises(UsageError, match="more than the 2097152 that b takes"):
             a.rpc_sync("b", len, (np.ones(1 << 20),))
-        assert failed == [("extra", UsageError)]
+        assert interceptor.failed == [("extra", UsageError)]
         assert not a.peers.get("b").outgoing.calls
 
 

@@ -321,7 +321,8 @@ def call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Future[An
     method = getattr(value, name)
     result = method(*args, **kwargs)
     if is_async_execution(method):
-        return result  # type: ignore[no-any-return]
-    future: Future[Any] = Future()
-    future.set_result(result)
+        future: Future[Any] = result
+    else:
+        future = Future()
+        future.set_result(result)
     return future

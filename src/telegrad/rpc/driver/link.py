@@ -157,8 +157,7 @@ class Link(Outlet):
         receive, reader = self._host.worker.receive, self._reader
         try:
             if not leads:
-                me = _thread.get_ident()
-                leads = not self._lead and self._lead.setdefault(None, me) == me
+                leads = self._claim_lead()
                 if not leads:
                     return _led_by_another
             reader.is_torn = False
