@@ -22,8 +22,9 @@ _THREADS = 32
 
 
 def _join(names: Sequence[str], rank: int, port: int) -> None:
-    import torch
     from torch.distributed import rpc
+
+    import torch
 
     torch.set_num_threads(1)
     rpc.init_rpc(  # type: ignore[no-untyped-call]

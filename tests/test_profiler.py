@@ -14,9 +14,9 @@ from tests.rpc.neighbours import eventually, neighbours
 
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
-from telegrad.distributed.chrome import chrome_trace
-from telegrad.distributed.profiling import Event, Recording
-from telegrad.distributed.watching import Watch
+from telegrad.distributed.tools.chrome_trace import chrome_trace
+from telegrad.distributed.tools.event_log import Event, Recording
+from telegrad.distributed.tools.remote_profile import Watch
 from telegrad.errors import CallTimeout, UsageError, WorkerLost
 from telegrad.profiler import profile
 

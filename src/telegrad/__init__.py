@@ -8,14 +8,14 @@ differentiable, with what people reach for beyond it::
     x.grad  # tensor([2., 4.])
 
 Beside it: ``autograd``, ``nn`` and ``optim``; ``telegrad.distributed`` for other workers, with
-``rpc``, ``autograd`` and ``optim`` of its own; ``telegrad.interop`` for PyTorch's tensors;
+``rpc``, ``autograd`` and ``optim`` of its own; ``telegrad.torch`` for PyTorch's tensors;
 ``telegrad.errors`` for every error.
 """
 
 import typing as _typing
 
 from telegrad import autograd, data, fft, linalg, nn, optim
-from telegrad import lending as _lending  # noqa: F401  # lends the functions to Tensor
+from telegrad import namespace as _lending  # noqa: F401  # lends the functions to Tensor
 from telegrad._version import __version__
 from telegrad.ops.activations import gelu, log_sigmoid, relu, sigmoid, silu, softplus
 from telegrad.ops.arithmetic import (
@@ -33,7 +33,7 @@ from telegrad.ops.arithmetic import (
     square,
     subtract,
 )
-from telegrad.ops.arranging import flip, repeat, roll, tile
+from telegrad.ops.concatenation import concat, stack, unstack
 from telegrad.ops.constants import e, inf, nan, newaxis, pi
 from telegrad.ops.contraction import einsum
 from telegrad.ops.creation import asarray, from_dlpack, tensor
@@ -58,7 +58,7 @@ from telegrad.ops.dtypes import (
     uint32,
     uint64,
 )
-from telegrad.ops.filling import (
+from telegrad.ops.filled import (
     arange,
     empty,
     empty_like,
@@ -73,7 +73,6 @@ from telegrad.ops.filling import (
 )
 from telegrad.ops.indexing import index_add, index_set, take, take_along_axis
 from telegrad.ops.info import NamespaceInfo as __array_namespace_info__
-from telegrad.ops.joining import concat, stack, unstack
 from telegrad.ops.logic import (
     bitwise_and,
     bitwise_invert,
@@ -97,6 +96,19 @@ from telegrad.ops.logic import (
     signbit,
 )
 from telegrad.ops.magnitude import abs, conj, copysign, imag, real, sign
+from telegrad.ops.manipulation import (
+    astype,
+    broadcast_arrays,
+    broadcast_shapes,
+    broadcast_to,
+    clone,
+    expand_dims,
+    meshgrid,
+    moveaxis,
+    permute_dims,
+    reshape,
+    squeeze,
+)
 from telegrad.ops.products import (
     diag,
     diagonal,
@@ -120,25 +132,13 @@ from telegrad.ops.random import (
     randn,
     randn_like,
 )
+from telegrad.ops.rearrangement import flip, repeat, roll, tile
 from telegrad.ops.reductions import all, any, count_nonzero, max, mean, min, prod, std, sum, var
 from telegrad.ops.rounding import ceil, floor, nextafter, round, trunc
-from telegrad.ops.scattering import gather, put_along_axis, scatter, scatter_add
+from telegrad.ops.scatter import gather, put_along_axis, scatter, scatter_add
 from telegrad.ops.searching import argmax, argmin, nonzero, searchsorted
 from telegrad.ops.selection import clip, tril, triu, where
 from telegrad.ops.sets import unique_all, unique_counts, unique_inverse, unique_values
-from telegrad.ops.shaping import (
-    astype,
-    broadcast_arrays,
-    broadcast_shapes,
-    broadcast_to,
-    clone,
-    expand_dims,
-    meshgrid,
-    moveaxis,
-    permute_dims,
-    reshape,
-    squeeze,
-)
 from telegrad.ops.softmax import log_softmax, logsumexp, softmax
 from telegrad.ops.sorting import argsort, sort
 from telegrad.ops.special import digamma, erf, erfc, lgamma, ndtr, polygamma
@@ -168,11 +168,9 @@ from telegrad.ops.transcendental import (
 )
 from telegrad.ops.updates import at
 from telegrad.ops.windows import overlap_add, pad, windows
-from telegrad.saving import load, save
+from telegrad.serialization import load, save
 from telegrad.tensors import Tensor
-from telegrad.tensors.familiar import FUNCTIONS as _FUNCTIONS
-from telegrad.tensors.habits import advice_on_name as _advice_on_name
-from telegrad.tensors.modes import (
+from telegrad.tensors.recording.modes import (
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -180,6 +178,8 @@ from telegrad.tensors.modes import (
     no_grad,
     set_grad_enabled,
 )
+from telegrad.tensors.torch_hints import advice_on_name as _advice_on_name
+from telegrad.tensors.torch_names import FUNCTIONS as _FUNCTIONS
 
 __array_api_version__ = "2024.12"
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never
 
 from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, Axis, as_matrix, as_tensor, normalized_axes, promoted
-from telegrad.ops.filling import ones_like
+from telegrad.ops.filled import ones_like
 from telegrad.ops.magnitude import abs
+from telegrad.ops.manipulation import reshape
 from telegrad.ops.products import (
     cross,
     diagonal,
@@ -22,14 +23,13 @@ from telegrad.ops.products import (
 )
 from telegrad.ops.reductions import max, min, sum
 from telegrad.ops.selection import tril, triu, where
-from telegrad.ops.shaping import reshape
 from telegrad.rules import decompositions as _decompositions
+from telegrad.rules import linear_systems as _solving
 from telegrad.rules import norms as _norms
-from telegrad.rules import solving as _solving
 from telegrad.rules import spectra as _spectra
 from telegrad.tensors import Tensor, apply, apply_several
-from telegrad.tensors.familiar import LINALG
-from telegrad.tensors.habits import advice_on_name, unexpected
+from telegrad.tensors.torch_hints import advice_on_name, unexpected
+from telegrad.tensors.torch_names import LINALG
 
 __all__ = [
     "EighResult",

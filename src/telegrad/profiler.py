@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from telegrad.distributed.chrome import chrome_trace
-from telegrad.distributed.equipment import autograd_of
-from telegrad.distributed.profiling import Event
-from telegrad.distributed.watching import Watch
+from telegrad.distributed.tools.chrome_trace import chrome_trace
+from telegrad.distributed.tools.event_log import Event
+from telegrad.distributed.tools.remote_profile import Watch
+from telegrad.distributed.worker_autograd import autograd_of
 from telegrad.errors import UsageError
 from telegrad.rpc.current import current_worker
 

@@ -9,7 +9,7 @@ import pytest
 
 from telegrad.arrays import backend_of, backend_of_type
 from telegrad.arrays.backend import NUMPY, Backend
-from telegrad.arrays.extras import KERNELS
+from telegrad.arrays.plain.extras import KERNELS
 from telegrad.arrays.standard import CREATION, ELEMENTWISE, FFT, LINALG, OTHER
 from telegrad.errors import DTypeError
 

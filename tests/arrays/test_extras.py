@@ -12,7 +12,7 @@ from tests.rules.samples.sample import Sample
 from tests.rules.table import TABLE
 
 from telegrad.arrays.backend import NUMPY, Backend
-from telegrad.arrays.extras import KERNELS
+from telegrad.arrays.plain.extras import KERNELS
 
 PLAIN = Backend("plain", np)
 """NumPy with no kernel of its own: every extra in its plain form."""

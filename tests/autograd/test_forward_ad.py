@@ -10,7 +10,7 @@ from tests.autograd.beside_torch import agree, constant, leaf
 import telegrad as tg
 from telegrad.autograd import forward_ad as fw
 from telegrad.autograd import functional, grad
-from telegrad.tensors.levels import Level, Tangents
+from telegrad.tensors.forward.levels import Level, Tangents
 
 
 def number(value, **options):

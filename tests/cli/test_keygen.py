@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from telegrad.cli import main
-from telegrad.rpc.keys import ClusterKey
-from telegrad.rpc.tls import Credentials
+from telegrad.rpc.security.keys import ClusterKey
+from telegrad.rpc.security.tls import Credentials
 
 WORKER_FILES = ["authority.pem", "certificate.pem", "cluster.key", "private.pem"]
 
@@ -114,6 +114,6 @@ def test_a_place_that_can_not_be_written_is_named(
 def test_without_cryptography_the_error_says_what_to_install(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "telegrad.rpc.minting", None)
+    monkeypatch.setitem(__import__("sys").modules, "telegrad.rpc.security.certificates", None)
     assert main(["keygen", str(tmp_path / "c"), "--workers", "a"]) == 2
     assert "pip install cryptography" in capsys.readouterr().err

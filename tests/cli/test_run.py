@@ -19,7 +19,7 @@ import pytest
 
 from telegrad.cli import main
 from telegrad.cli.command import worker_names
-from telegrad.rpc.environment import THREADS, threads_each
+from telegrad.rpc.membership.environment import THREADS, threads_each
 
 pytestmark = pytest.mark.processes
 
@@ -123,7 +123,7 @@ def test_all_workers_read_one_fresh_key_as_often_as_they_like(script: Script) ->
     path = script(
         """
         import os
-        from telegrad.rpc.keys import ClusterKey
+        from telegrad.rpc.security.keys import ClusterKey
         first, second = (ClusterKey.load(os.environ["TELEGRAD_KEY_FILE"]) for _ in range(2))
         assert first == second
         print(first.sign(b"x").hex())
@@ -152,7 +152,7 @@ def test_workers_meet_over_the_key_and_the_port_they_were_given(script: Script) 
     path = script(
         """
         import os, queue
-        from telegrad.rpc.keys import ClusterKey
+        from telegrad.rpc.security.keys import ClusterKey
         from telegrad.rpc.transport import Identity, connect, listen
         me = Identity(os.environ["TELEGRAD_WORKER_NAME"], 1,
                       ClusterKey.load(os.environ["TELEGRAD_KEY_FILE"]))
@@ -394,7 +394,7 @@ def test_workers_die_with_a_launcher_that_is_killed(script: Script) -> None:
 
 READS_ITS_KEY = """
     import os, sys
-    from telegrad.rpc.keys import ClusterKey
+    from telegrad.rpc.security.keys import ClusterKey
     ClusterKey.load(os.environ["TELEGRAD_KEY_FILE"])
     print("out")
     print("err", file=sys.stderr)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from telegrad.cli import main
-from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.security.keys import ClusterKey
 
 PAGE = Path(__file__).parents[2] / "docs/security.md"
 SCRIPT = """

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.security.keys import ClusterKey
 
 
 @pytest.fixture

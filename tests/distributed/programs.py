@@ -15,7 +15,7 @@ from tests.distributed import handlers
 import telegrad as tg
 from telegrad.distributed import autograd
 from telegrad.rpc.current import current_worker
-from telegrad.rpc.rref import RRef
+from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.wire.functions import expose
 
 PLACES = ("p0", "p1", "p2", "p3")

@@ -6,7 +6,7 @@ import inspect
 
 from tests.distributed import handlers
 
-from telegrad.distributed.equipment import equip
+from telegrad.distributed.worker_autograd import equip
 from telegrad.rpc.wire.frames import ACK, HELLO
 from telegrad.testing.simulation import Faults, Simulation
 

@@ -99,7 +99,7 @@ def test_the_names_that_the_page_promises_are_there(module, names):
         assert hasattr(found, name)
 
 
-@pytest.mark.parametrize("name", ["telegrad.distributed.rpc", "telegrad.interop.torch_rpc"])
+@pytest.mark.parametrize("name", ["telegrad.distributed.rpc", "telegrad.torch.rpc"])
 def test_a_reference_may_be_annotated_with_what_it_refers_to(name):
     def keep(reference: importlib.import_module(name).RRef[int]):
         return reference

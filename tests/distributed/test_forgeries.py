@@ -5,7 +5,7 @@ import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.distributed.equipment import autograd_of, equip
+from telegrad.distributed.worker_autograd import autograd_of, equip
 from telegrad.rpc.wire.frames import CALL, NOTICE
 
 

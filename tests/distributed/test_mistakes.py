@@ -23,9 +23,9 @@ from telegrad.errors import (
     Unserializable,
     UsageError,
 )
-from telegrad.rpc.face import init_rpc
-from telegrad.rpc.keys import ClusterKey
-from telegrad.rpc.rendezvous import Meeting
+from telegrad.rpc.api import init_rpc
+from telegrad.rpc.membership.rendezvous import Meeting
+from telegrad.rpc.security.keys import ClusterKey
 
 pytestmark = pytest.mark.processes
 

@@ -15,7 +15,7 @@ from tests.rpc.neighbours import eventually, neighbours
 import telegrad as tg
 from telegrad.autograd import forward_ad
 from telegrad.distributed import LocalCluster, autograd, rpc
-from telegrad.distributed.equipment import equip
+from telegrad.distributed.worker_autograd import equip
 from telegrad.errors import WorkerLost
 from telegrad.nn.parameter import Parameter
 from telegrad.rpc.current import set_default_worker

@@ -15,8 +15,8 @@ from tests.distributed.dresses import crossed
 import telegrad as tg
 from telegrad.distributed import autograd
 from telegrad.errors import CallTimeout
+from telegrad.rpc.calls.future import Future
 from telegrad.rpc.current import current_worker
-from telegrad.rpc.future import Future
 from telegrad.rpc.wire.functions import expose
 
 __all__ = ["MANY_PLACES", "PLACES", "SHAPES", "Here", "There", "numbers"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from telegrad.interop import torch_rpc as rpc
+from telegrad.torch import rpc as rpc
 
 
 @pytest.fixture

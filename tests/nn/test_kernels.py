@@ -7,12 +7,12 @@ import array_api_strict
 import numpy as np
 import pytest
 import scipy.special
-import torch
 
 import telegrad as tg
-from telegrad.arrays import numpy_attention, numpy_gelu
-from telegrad.arrays.numpy_powers import quickest_power
-from telegrad.arrays.numpy_rows import add_to_rows, column_sums, row_dots, row_sums
+import torch
+from telegrad.arrays.numpy import attention, gelu
+from telegrad.arrays.numpy.powers import quickest_power
+from telegrad.arrays.numpy.rows import add_to_rows, column_sums, row_dots, row_sums
 from telegrad.nn import functional
 from telegrad.rules.attention import SELF_ATTENTION
 from telegrad.tensors import apply
@@ -26,7 +26,7 @@ def rng() -> np.random.Generator:
 def base(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the kernels take powers of this base, whichever is the quicker one here."""
     chosen = (np.exp, 1.0) if request.param == "e" else (np.exp2, math.log2(math.e))
-    for module in (numpy_attention, numpy_gelu):
+    for module in (attention, gelu):
         monkeypatch.setattr(module, "quickest_power", lambda dtype: chosen)
 
 

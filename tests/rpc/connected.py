@@ -6,9 +6,9 @@ import queue
 from collections.abc import Iterator
 from pathlib import Path
 
-from telegrad.rpc.keys import ClusterKey
-from telegrad.rpc.minting import mint
-from telegrad.rpc.tls import Credentials
+from telegrad.rpc.security.certificates import mint
+from telegrad.rpc.security.keys import ClusterKey
+from telegrad.rpc.security.tls import Credentials
 from telegrad.rpc.transport import Connection, Identity, Listener, connect, listen
 
 PATIENCE = 20.0

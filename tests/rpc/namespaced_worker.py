@@ -14,7 +14,7 @@ import threading
 
 from telegrad.distributed import rpc
 from telegrad.errors import TelegradError
-from telegrad.rpc.tls import Credentials
+from telegrad.rpc.security.tls import Credentials
 from telegrad.rpc.transport import Connection, Identity, connect, listen
 
 SILENCE = 0.3

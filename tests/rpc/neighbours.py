@@ -4,9 +4,9 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
-from telegrad.rpc.keys import ClusterKey
 from telegrad.rpc.options import Options
-from telegrad.rpc.starting import start_worker
+from telegrad.rpc.security.keys import ClusterKey
+from telegrad.rpc.startup import start_worker
 from telegrad.rpc.transport import PrivateDirectory
 from telegrad.rpc.worker import Worker
 

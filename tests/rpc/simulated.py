@@ -2,9 +2,9 @@
 
 import threading
 
+from telegrad.rpc.calls.future import Future
+from telegrad.rpc.calls.incoming import async_execution
 from telegrad.rpc.current import current_worker
-from telegrad.rpc.future import Future
-from telegrad.rpc.incoming import async_execution
 from telegrad.rpc.wire.functions import expose
 
 RUNS: dict[str, int] = {}

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 from tests.rpc import simulated
+from tests.rpc.driver.test_half_open import through_proxy
 from tests.rpc.neighbours import eventually, neighbours
-from tests.rpc.test_half_open import through_proxy
 
 from telegrad.errors import WorkerLost
 from telegrad.rpc.wire.frames import HELLO

@@ -3,8 +3,8 @@
 import pytest
 
 from telegrad.rpc.endpoint import Endpoint
-from telegrad.rpc.introduction import Limits
 from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.security.introduction import Limits
 
 
 class Nowhere(Endpoint):

@@ -10,16 +10,16 @@ import pytest
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, Unserializable, UsageError, WorkerLost
+from telegrad.rpc.calls.future import Future, wait_all
 from telegrad.rpc.current import current_worker, set_default_worker
-from telegrad.rpc.future import Future, wait_all
-from telegrad.rpc.keys import ClusterKey
-from telegrad.rpc.membership import Membership
+from telegrad.rpc.membership.membership import Membership
+from telegrad.rpc.membership.rendezvous import Meeting
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
-from telegrad.rpc.rendezvous import Meeting
-from telegrad.rpc.rref import RRef
-from telegrad.rpc.segments import SegmentMap, SegmentPool
+from telegrad.rpc.references.rref import RRef
+from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.transport import PrivateDirectory
+from telegrad.rpc.transport.segments import SegmentMap, SegmentPool
 
 
 class Cycle:
@@ -110,7 +110,7 @@ def settle(future):
 @pytest.mark.usefixtures("_collector")
 @pytest.mark.parametrize("use", [sleep, follow, settle, lambda future: wait_all([future], 0)])
 def test_the_collector_does_not_run_while_a_thread_holds_the_lock_of_all_futures(use, monkeypatch):
-    monkeypatch.setattr("telegrad.rpc.future._lock", Watched())
+    monkeypatch.setattr("telegrad.rpc.calls.future._lock", Watched())
 
     def work():
         with contextlib.suppress(CallTimeout):

@@ -8,14 +8,14 @@ import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.distributed.equipment import equip
+from telegrad.distributed.worker_autograd import equip
 from telegrad.errors import ProtocolViolation
-from telegrad.rpc.keys import ClusterKey
-from telegrad.rpc.membership import Membership
+from telegrad.rpc.membership.membership import Membership
+from telegrad.rpc.membership.rendezvous import Meeting
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.peers import Peers
-from telegrad.rpc.rendezvous import Meeting
+from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.transport import Identity, connect
 from telegrad.rpc.wire.frames import CALL, HELLO
 from telegrad.rpc.wire.slots import REFERENCE

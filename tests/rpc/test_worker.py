@@ -23,11 +23,11 @@ from telegrad.errors import (
     UsageError,
     WorkerLost,
 )
-from telegrad.rpc.future import Future, collect_all, wait_all
-from telegrad.rpc.introduction import Limits
+from telegrad.rpc.calls.future import Future, collect_all, wait_all
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
-from telegrad.rpc.segments import SEGMENTS
+from telegrad.rpc.security.introduction import Limits
+from telegrad.rpc.transport.segments import SEGMENTS
 from telegrad.rpc.wire.frames import ANSWER, CALL, PLACED, Frame, Placement, pack
 
 

@@ -12,8 +12,8 @@ from tests.rules.table import TABLE
 import telegrad
 from telegrad.rules import Primitive
 from telegrad.tensors import Tensor, apply, wrap
-from telegrad.tensors.hot import binary, product, total, unary
-from telegrad.tensors.modes import ModeScope
+from telegrad.tensors.recording.fast_paths import binary, product, total, unary
+from telegrad.tensors.recording.modes import ModeScope
 
 __all__ = [
     "as_function",

@@ -4,7 +4,7 @@ import importlib
 import pkgutil
 
 from telegrad import rules
-from telegrad.rules.joining import concat_of, stack_of, unstack_of
+from telegrad.rules.concatenation import concat_of, stack_of, unstack_of
 from telegrad.rules.primitive import Primitive
 
 __all__ = ["TABLE"]

@@ -4,8 +4,9 @@ import pytest
 from tests.rpc.test_finalizers import Watched, in_time
 
 import telegrad as tg
-from telegrad.tensors import accumulating, levels
-from telegrad.tensors.levels import Level, Tangents
+from telegrad.tensors.forward import levels
+from telegrad.tensors.forward.levels import Level, Tangents
+from telegrad.tensors.recording import accumulation
 
 
 @pytest.mark.usefixtures("_collector")
@@ -13,8 +14,8 @@ def test_a_pass_to_the_leaf_that_just_takes_its_gradient_loses_nothing(monkeypat
     leaf = tg.tensor([1.0, 2.0], requires_grad=True)
     (leaf * 10).sum().backward()
     one, other = (leaf * 2).sum(), (leaf * 3).sum()
-    locks = [Watched(lock, other.backward) for lock in accumulating._LOCKS]
-    monkeypatch.setattr(accumulating, "_LOCKS", locks)
+    locks = [Watched(lock, other.backward) for lock in accumulation._LOCKS]
+    monkeypatch.setattr(accumulation, "_LOCKS", locks)
     assert in_time(one.backward)
     assert leaf.grad.numpy().tolist() == [15.0, 15.0]
 

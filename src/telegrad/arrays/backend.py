@@ -14,23 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.arrays import (
-    cupy_namespace,
-    numpy_attention,
-    numpy_convolution,
-    numpy_gelu,
-    numpy_indexing,
-    numpy_layer_norm,
-    numpy_linalg,
-    numpy_ndtr,
-    numpy_pooling,
-    numpy_recurrence,
-    numpy_rows,
-    numpy_sliding,
-    numpy_special,
-    numpy_standard,
+from telegrad.arrays import cupy
+from telegrad.arrays.numpy import (
+    attention,
+    convolution,
+    gelu,
+    indexing,
+    layer_norm,
+    linalg,
+    ndtr,
+    pooling,
+    recurrence,
+    rows,
+    sliding,
+    special,
+    standard,
 )
-from telegrad.arrays.extras import KERNELS, kernels_of
+from telegrad.arrays.plain.extras import KERNELS, kernels_of
 from telegrad.arrays.standard import CREATION, DTYPED, ELEMENTWISE, FFT, LINALG, OTHER
 from telegrad.errors import DTypeError
 
@@ -96,9 +96,9 @@ def _as_ours(dtype: Any) -> np.dtype[Any]:
 
 
 _OF_NUMPY = kernels_of(
-    *(numpy_standard, numpy_indexing, numpy_linalg, numpy_special, numpy_ndtr, numpy_gelu),
-    *(numpy_sliding, numpy_convolution, numpy_pooling, numpy_recurrence, numpy_layer_norm),
-    *(numpy_rows, numpy_attention),
+    *(standard, indexing, linalg, special, ndtr, gelu),
+    *(sliding, convolution, pooling, recurrence, layer_norm),
+    *(rows, attention),
 )
 NUMPY = Backend("numpy", np, _OF_NUMPY)
 _BY_TYPE: dict[type, Any] = {np.ndarray: NUMPY, np.bool_: NUMPY}
@@ -117,8 +117,8 @@ def backend_of(array: Any) -> Any:
         return found
     if isinstance(array, np.ndarray):
         return NUMPY
-    if cupy_namespace.is_cupy(array):
-        found = Backend(cupy_namespace.BACKEND_NAME, *cupy_namespace.namespace_and_extras())
+    if cupy.is_cupy(array):
+        found = Backend(cupy.BACKEND_NAME, *cupy.namespace_and_extras())
     elif hasattr(array, "__array_namespace__"):
         namespace = array.__array_namespace__()
         found = Backend(namespace.__name__, namespace)

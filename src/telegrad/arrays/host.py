@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.arrays.cupy_namespace import is_cupy
+from telegrad.arrays.cupy import is_cupy
 
 __all__ = ["in_host_memory"]
 

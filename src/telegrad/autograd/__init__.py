@@ -5,11 +5,9 @@ import typing as _typing
 from telegrad.autograd import forward_ad, functional, graph
 from telegrad.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from telegrad.autograd.backward import backward, grad
-from telegrad.autograd.checkpointing import checkpoint
 from telegrad.autograd.function import Function, once_differentiable
-from telegrad.tensors.familiar import AUTOGRAD as _AUTOGRAD
-from telegrad.tensors.habits import advice_on_name as _advice_on_name
-from telegrad.tensors.modes import (
+from telegrad.autograd.recomputation import checkpoint
+from telegrad.tensors.recording.modes import (
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -17,6 +15,8 @@ from telegrad.tensors.modes import (
     no_grad,
     set_grad_enabled,
 )
+from telegrad.tensors.torch_hints import advice_on_name as _advice_on_name
+from telegrad.tensors.torch_names import AUTOGRAD as _AUTOGRAD
 
 __all__ = [
     "Function",

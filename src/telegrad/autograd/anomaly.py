@@ -6,7 +6,7 @@ from telegrad.arrays import backend_of, backend_of_type
 from telegrad.errors import AnomalyError
 from telegrad.graph import Bundle
 from telegrad.tensors import Tensor
-from telegrad.tensors.modes import ModeScope, SetAtOnce
+from telegrad.tensors.recording.modes import ModeScope, SetAtOnce
 
 __all__ = ["detect_anomaly", "refuse_nan", "set_detect_anomaly"]
 

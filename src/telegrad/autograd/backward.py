@@ -8,13 +8,13 @@ from typing import Any
 
 from telegrad.autograd.anomaly import refuse_nan
 from telegrad.autograd.roots import Gradients, Tensors, checked_roots, listed, node_of
-from telegrad.autograd.staging import Staging
+from telegrad.autograd.staged_gradients import Staging
 from telegrad.engine import BoundaryReached, GraphTask, are_captured, keep_retained
 from telegrad.errors import GradientError, UsageError
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.accumulating import own
-from telegrad.tensors.lent import lent
-from telegrad.tensors.modes import MODE, Recording
+from telegrad.tensors.late_bound import lent
+from telegrad.tensors.recording.accumulation import own
+from telegrad.tensors.recording.modes import MODE, Recording
 
 __all__ = ["backward", "grad"]
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from telegrad.autograd.tangents import check_tangent
 from telegrad.errors import DTypeError, LevelError
 from telegrad.tensors import Tensor
-from telegrad.tensors.duals import join, split
-from telegrad.tensors.levels import LEVELS, Level
-from telegrad.tensors.strangers import kind_of, way_in
+from telegrad.tensors.describe import kind_of, way_in
+from telegrad.tensors.forward.duals import join, split
+from telegrad.tensors.forward.levels import LEVELS, Level
 
 __all__ = [
     "UnpackedDualTensor",

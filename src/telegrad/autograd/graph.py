@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from telegrad.errors import GradientError
 from telegrad.graph import Handle
-from telegrad.tensors.modes import ModeScope
+from telegrad.tensors.recording.modes import ModeScope
 
 __all__ = ["Node", "disable_saved_tensors_hooks", "saved_tensors_hooks"]
 

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 from telegrad.arrays import backend_of
 from telegrad.errors import DeviceError, DTypeError, GradientError, ShapeError
 from telegrad.tensors import Tensor, history_of, wrap
+from telegrad.tensors.describe import kind_of, way_in
 from telegrad.tensors.shared import unshared
-from telegrad.tensors.strangers import kind_of, way_in
 
 __all__ = ["Gradients", "Tensors", "checked_roots", "listed", "node_of"]
 

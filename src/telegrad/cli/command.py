@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from telegrad.errors import UsageError
-from telegrad.rpc.introduction import check_worker_name
 from telegrad.rpc.names import UNKNOWN_ID
+from telegrad.rpc.security.introduction import check_worker_name
 
 __all__ = ["WORKERS_HELP", "Command", "worker_names"]
 

@@ -22,7 +22,7 @@ def _execute(arguments: argparse.Namespace) -> int:
     if arguments.days < 1:
         raise UsageError(f"expected --days of at least 1, got {arguments.days}")
     try:
-        from telegrad.rpc.minting import AUTHORITY_DIRECTORY, mint
+        from telegrad.rpc.security.certificates import AUTHORITY_DIRECTORY, mint
     except ImportError:
         raise UsageError(
             "minting certificates needs the package cryptography: pip install cryptography"

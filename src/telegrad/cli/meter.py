@@ -4,7 +4,7 @@ from collections import defaultdict
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from telegrad.rpc.call import Call
+from telegrad.rpc.calls.call import Call
 
 __all__ = ["Meter", "Traffic"]
 

@@ -13,8 +13,8 @@ from telegrad.cli.command import WORKERS_HELP, Command, worker_names
 from telegrad.cli.launcher import Launcher
 from telegrad.cli.output import Prefixer
 from telegrad.errors import UsageError
-from telegrad.rpc import environment as names
-from telegrad.rpc.keys import ClusterKey
+from telegrad.rpc.membership import environment as names
+from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.transport import PrivateDirectory
 

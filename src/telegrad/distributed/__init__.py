@@ -4,7 +4,7 @@ The submodules `rpc`, `autograd` and `optim` are imported by name; `LocalCluster
 on this machine; a `RemoteModule` lives on one of its workers.
 """
 
-from telegrad.distributed.cluster import LocalCluster
+from telegrad.distributed.cluster.local_cluster import LocalCluster
 from telegrad.distributed.remote_module import RemoteModule
 
 __all__ = ["LocalCluster", "RemoteModule"]

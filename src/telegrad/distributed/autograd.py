@@ -11,21 +11,21 @@ from contextvars import Token
 from typing import Any
 
 from telegrad.autograd.roots import checked_roots, listed
-from telegrad.distributed import foreign
-from telegrad.distributed.contexts import AFTER, CURRENT, Context, Place
-from telegrad.distributed.drawing import draw
-from telegrad.distributed.equipment import Autograd, autograd_of
-from telegrad.distributed.passes import Part
-from telegrad.distributed.summary import gradients
+from telegrad.distributed import frameworks
+from telegrad.distributed.contexts.context import AFTER, CURRENT, Context, Place
+from telegrad.distributed.passes.local_pass import Part
+from telegrad.distributed.tools.gradient_summary import gradients
+from telegrad.distributed.tools.graph_drawing import draw
+from telegrad.distributed.worker_autograd import Autograd, autograd_of
 from telegrad.errors import ContextError, DTypeError, GradientError, UsageError
-from telegrad.rpc.call import Call
+from telegrad.rpc.calls.call import Call
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.names import COUNTER_BITS
-from telegrad.rpc.rref import RRef
+from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.wire.functions import expose
 from telegrad.tensors import Tensor
-from telegrad.tensors.lent import lent
-from telegrad.tensors.modes import Recording
+from telegrad.tensors.late_bound import lent
+from telegrad.tensors.recording.modes import Recording
 
 __all__ = [
     "DistAutogradContext",
@@ -95,15 +95,15 @@ def backward(
             f"expected True or False as retain_graph, got {type(retain_graph).__name__}; gradients "
             "of the roots are given by name, grad_tensors=..."
         )
-    weights = foreign.adopted(grad_tensors, are_gradients=True)
-    chosen_roots = listed(foreign.adopted(roots), "roots")
+    weights = frameworks.adopted(grad_tensors, are_gradients=True)
+    chosen_roots = listed(frameworks.adopted(roots), "roots")
     starts = checked_roots(chosen_roots, weights, "grad_tensors", create_graph)
     targets = None
     if inputs is not None:
-        chosen = foreign.listed_inputs(inputs)
+        chosen = frameworks.listed_inputs(inputs)
         if not chosen:
             raise UsageError("expected at least one tensor in inputs, got an empty sequence")
-        targets = {foreign.node_of_input(x, "inputs"): x for x in chosen}
+        targets = {frameworks.node_of_input(x, "inputs"): x for x in chosen}
     here.runner.run(
         found,
         starts,
@@ -152,11 +152,11 @@ def grad(
     used is an error; with `allow_unused` it has None, with `materialize_grads` zeros.
     """
     found = _live(context_id)
-    chosen = [inputs] if isinstance(inputs, RRef) else foreign.listed_inputs(inputs)
+    chosen = [inputs] if isinstance(inputs, RRef) else frameworks.listed_inputs(inputs)
     if not chosen:
         raise UsageError("expected at least one tensor or RRef in inputs, got an empty sequence")
-    weights = foreign.adopted(grad_outputs, are_gradients=True)
-    chosen_outputs = listed(foreign.adopted(outputs), "outputs")
+    weights = frameworks.adopted(grad_outputs, are_gradients=True)
+    chosen_outputs = listed(frameworks.adopted(outputs), "outputs")
     starts = checked_roots(chosen_outputs, weights, "grad_outputs", create_graph)
     chosen = [x.local_value() if isinstance(x, RRef) and x.is_owner() else x for x in chosen]
     targets, remote = _targets_of(chosen)
@@ -198,8 +198,8 @@ def _targets_of(inputs: list[Any]) -> tuple[dict[Any, int], list[tuple[int, int]
     for i, x in enumerate(inputs):
         if isinstance(x, RRef):
             remote.append((x.owner().id, x._rref))
-        elif isinstance(x, Tensor) or foreign.framework_of(x) is not None:
-            targets.setdefault(foreign.node_of_input(x, f"inputs[{i}]"), len(targets))
+        elif isinstance(x, Tensor) or frameworks.framework_of(x) is not None:
+            targets.setdefault(frameworks.node_of_input(x, f"inputs[{i}]"), len(targets))
         else:
             raise DTypeError(
                 f"expected a Tensor or an RRef to one as inputs[{i}], got {type(x).__name__}"
@@ -222,13 +222,13 @@ def _collected(
     scope: AbstractContextManager[Any] = Recording(True)
     asked: list[Any] = []
     try:
-        with foreign.known[0].serving(scope) if foreign.known else scope:
+        with frameworks.known[0].serving(scope) if frameworks.known else scope:
             for x in inputs:
                 if isinstance(x, RRef):
                     args = (context.id, part.plan.pass_id, x._rref, *how)
                     asked.append(current_worker().rpc_async(x.owner(), _captured_here, args))
                 else:
-                    node = foreign.node_of_input(x, "inputs")
+                    node = frameworks.node_of_input(x, "inputs")
                     asked.append(part.captured.get(targets[node]))
             return [each.wait() if isinstance(each, Call) else each for each in asked]
     finally:
@@ -273,14 +273,14 @@ def _captured_here(
         # Zeros are made where the value is: to fetch it would be one more message of the context.
         # It is checked here as well, since the pass may never have come to this worker.
         value = current_worker().references.value(reference).wait()
-        foreign.node_of_referent(value)
+        frameworks.node_of_referent(value)
         gradient = _zeros_for(value, create_graph) if materialize else None
     return current_worker().make_rref(gradient) if as_rref and gradient is not None else gradient
 
 
 def _zeros_for(x: Any, create_graph: bool) -> Any:
     """The gradient of an input that nothing depends on."""
-    owner = None if isinstance(x, Tensor) else foreign.framework_of(x)
+    owner = None if isinstance(x, Tensor) else frameworks.framework_of(x)
     zeros = (lent.namespace if owner is None else owner).zeros_like(x)
     return zeros.requires_grad_(create_graph)
 
@@ -289,7 +289,7 @@ def _zeros_for(x: Any, create_graph: bool) -> Any:
 def _backward_here(reference: RRef, context_id: int, retain_graph: bool) -> None:
     """Runs a pass from the value of a reference to this worker; see ``RRef.backward``."""
     value = reference.local_value()
-    if not isinstance(value, Tensor) and foreign.framework_of(value) is None:
+    if not isinstance(value, Tensor) and frameworks.framework_of(value) is None:
         raise DTypeError(
             f"expected an RRef to a Tensor to run backward from, got one to {type(value).__name__}"
         )

@@ -5,10 +5,10 @@ from typing import Any
 
 from telegrad.errors import UsageError
 from telegrad.nn.module import Module
-from telegrad.rpc.call import Call
+from telegrad.rpc.calls.call import Call
 from telegrad.rpc.current import current_worker
-from telegrad.rpc.rref import RRef
-from telegrad.tensors.habits import advises, without_advice
+from telegrad.rpc.references.rref import RRef
+from telegrad.tensors.torch_hints import advises, without_advice
 
 __all__ = ["RemoteModule"]
 
@@ -42,7 +42,7 @@ class RemoteModule:
         if device not in ("", "cpu"):
             raise UsageError(
                 f"expected a worker or worker/cpu, got {remote_device!r}; PyTorch's modules go to "
-                "CUDA devices by telegrad.interop.torch_nn.RemoteModule"
+                "CUDA devices by telegrad.torch.nn.RemoteModule"
             )
         self.on = name
         self.device = "cpu"

@@ -6,20 +6,20 @@ process's own, made by `init_rpc` or `LocalCluster`.
 
 import typing as _typing
 
-from telegrad.distributed.equipment import equip
-from telegrad.rpc import face
+from telegrad.distributed.worker_autograd import equip
+from telegrad.rpc import api
+from telegrad.rpc.api import get_worker_info, remote, rpc_async, rpc_sync, shutdown
+from telegrad.rpc.calls.future import Future, collect_all, wait_all
+from telegrad.rpc.calls.incoming import async_execution
 from telegrad.rpc.current import current_worker
-from telegrad.rpc.face import get_worker_info, remote, rpc_async, rpc_sync, shutdown
-from telegrad.rpc.future import Future, collect_all, wait_all
-from telegrad.rpc.incoming import async_execution
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
-from telegrad.rpc.rref import RRef
+from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.wire.failures import RemoteFailure
 from telegrad.rpc.wire.functions import expose
 from telegrad.rpc.worker import Worker
-from telegrad.tensors.habits import advice_on_name as _advice_on_name
-from telegrad.tensors.habits import unexpected as _unexpected
+from telegrad.tensors.torch_hints import advice_on_name as _advice_on_name
+from telegrad.tensors.torch_hints import unexpected as _unexpected
 
 __all__ = [
     "Future",
@@ -57,7 +57,7 @@ def init_rpc(
     """
     if unknown:
         raise _unexpected("init_rpc", unknown)
-    return face.init_rpc(name, rank=rank, world_size=world_size, options=options, on_start=equip)
+    return api.init_rpc(name, rank=rank, world_size=world_size, options=options, on_start=equip)
 
 
 _NAMES = {

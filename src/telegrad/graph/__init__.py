@@ -3,7 +3,7 @@
 Pure data. Nothing here computes a derivative, knows an operation or knows a Tensor.
 """
 
-from telegrad.graph.adding import added
+from telegrad.graph.addition import added
 from telegrad.graph.bundle import Bundle
 from telegrad.graph.hooks import Handle, NodeHooks
 from telegrad.graph.node import Cotangent, Node, next_key

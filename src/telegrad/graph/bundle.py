@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from telegrad.graph.adding import added
+from telegrad.graph.addition import added
 
 __all__ = ["Bundle"]
 

@@ -15,7 +15,7 @@ contribution for each of its edges. An edge is simply the node of an input.
 - ``release()``: drop the saved values.
 - ``before_capture``, ``before_run``, ``after`` and ``pass_by`` (a leaf: ``before_capture`` and
   ``before``) run the hooks; ``explain(error)`` notes on an error which node it came from.
-  ``tensors/hooked.py``.
+  ``tensors/recording/hooked.py``.
 - ``is_leaf``, ``is_boundary``: where a pass ends: a leaf takes its gradient; a boundary's
   cotangent leaves this engine (for another worker).
 

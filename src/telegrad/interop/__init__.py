@@ -1,40 +1,5 @@
 """Values of other frameworks in telegrad's graphs and remote calls.
 
 Importing this imports none of them: PyTorch is imported when a torch tensor is met. Nothing below
-this folder knows that it exists, but for one table of names in ``distributed/equipment.py``.
+this folder knows that it exists, but for one table of names in ``distributed/worker_autograd.py``.
 """
-
-from typing import Any
-
-from telegrad.tensors import Tensor
-
-__all__ = ["from_torch", "to_torch"]
-
-
-def from_torch(tensor: Any) -> Tensor:
-    """A torch tensor as a Tensor that shares its memory; differentiable, to any order.
-
-    Neither side may write into the memory while a backward pass still needs it.
-    """
-    _make_known()
-    from telegrad.interop.torch_bridge import from_torch
-
-    return from_torch(tensor)
-
-
-def to_torch(tensor: Tensor) -> Any:
-    """A Tensor as a torch tensor; differentiable, to any order.
-
-    It shares the Tensor's memory, unless a graph or somebody else has the value already: then it is
-    a copy. The memory counts as read-only: an in-place operation of PyTorch on the result would
-    change the Tensor too.
-    """
-    _make_known()
-    from telegrad.interop.torch_bridge import to_torch
-
-    return to_torch(tensor)
-
-
-def _make_known() -> None:
-    """Lets passes over workers know that graphs may lead into PyTorch's from now on."""
-    import telegrad.interop.torch_recording  # noqa: F401

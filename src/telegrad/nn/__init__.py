@@ -11,7 +11,6 @@ from telegrad.nn.attention import MultiheadAttention
 from telegrad.nn.containers import ModuleDict, ModuleList, Sequential
 from telegrad.nn.convolution import Conv2d
 from telegrad.nn.dropout import Dropout
-from telegrad.nn.familiar import CLASSES as _CLASSES
 from telegrad.nn.linear import Embedding, Linear
 from telegrad.nn.losses import (
     BCEWithLogitsLoss,
@@ -25,7 +24,8 @@ from telegrad.nn.normalization import BatchNorm2d, LayerNorm
 from telegrad.nn.parameter import Parameter
 from telegrad.nn.pooling import AvgPool2d, MaxPool2d
 from telegrad.nn.recurrent import GRU
-from telegrad.tensors.habits import advice_on_name as _advice_on_name
+from telegrad.nn.torch_names import CLASSES as _CLASSES
+from telegrad.tensors.torch_hints import advice_on_name as _advice_on_name
 
 __all__ = [
     "GELU",

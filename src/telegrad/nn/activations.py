@@ -5,7 +5,7 @@ from typing import Literal, Never
 from telegrad.nn import functional
 from telegrad.nn.module import Module
 from telegrad.tensors import Tensor
-from telegrad.tensors.habits import unexpected
+from telegrad.tensors.torch_hints import unexpected
 
 __all__ = ["GELU", "ReLU", "SiLU", "Sigmoid", "Softmax", "Tanh"]
 

@@ -12,12 +12,12 @@ from telegrad.nn.linear import Linear
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
 from telegrad.ops.arguments import check_device, check_real
-from telegrad.ops.filling import empty, zeros
+from telegrad.ops.filled import empty, zeros
+from telegrad.ops.manipulation import permute_dims, reshape
 from telegrad.ops.products import matmul
 from telegrad.ops.random import Generator
 from telegrad.ops.reductions import mean
 from telegrad.ops.selection import where
-from telegrad.ops.shaping import permute_dims, reshape
 from telegrad.rules.attention import SELF_ATTENTION
 from telegrad.tensors import Tensor, apply_several, wrap
 

@@ -10,7 +10,7 @@ from telegrad.nn.functional.convolution import pads_of, pair
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
 from telegrad.ops.arguments import check_device
-from telegrad.ops.filling import empty
+from telegrad.ops.filled import empty
 from telegrad.ops.windows import pad
 from telegrad.tensors import Tensor
 

@@ -7,7 +7,7 @@ from telegrad.nn import functional
 from telegrad.nn.module import Module
 from telegrad.ops.random import Generator
 from telegrad.tensors import Tensor
-from telegrad.tensors.habits import unexpected
+from telegrad.tensors.torch_hints import unexpected
 
 __all__ = ["Dropout"]
 

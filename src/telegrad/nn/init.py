@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from telegrad.errors import ShapeError, UsageError
-from telegrad.ops.filling import full
+from telegrad.ops.filled import full
 from telegrad.ops.random import Generator, rand, randn
 from telegrad.tensors import Tensor
-from telegrad.tensors.modes import no_grad
+from telegrad.tensors.recording.modes import no_grad
 
 __all__ = [
     "calculate_gain",

@@ -12,9 +12,9 @@ from telegrad.nn.functional.linear import checked_padding
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
 from telegrad.ops.arguments import check_device
-from telegrad.ops.filling import empty
+from telegrad.ops.filled import empty
 from telegrad.tensors import Tensor
-from telegrad.tensors.modes import no_grad
+from telegrad.tensors.recording.modes import no_grad
 
 __all__ = ["Embedding", "Linear"]
 

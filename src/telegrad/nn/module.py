@@ -13,12 +13,12 @@ import numpy as np
 
 from telegrad.errors import UsageError
 from telegrad.graph import Handle
-from telegrad.nn.familiar import METHODS
 from telegrad.nn.parameter import Parameter
 from telegrad.nn.state import KeyReport, collect_state, restore_state
-from telegrad.ops.filling import zeros_like
+from telegrad.nn.torch_names import METHODS
+from telegrad.ops.filled import zeros_like
 from telegrad.tensors import Tensor
-from telegrad.tensors.habits import advises, without_advice
+from telegrad.tensors.torch_hints import advises, without_advice
 
 __all__ = ["Module"]
 

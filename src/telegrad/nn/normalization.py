@@ -11,7 +11,7 @@ from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
 from telegrad.ops.arguments import check_device
 from telegrad.ops.creation import tensor
-from telegrad.ops.filling import ones, zeros
+from telegrad.ops.filled import ones, zeros
 from telegrad.tensors import Tensor
 
 __all__ = ["BatchNorm2d", "LayerNorm"]

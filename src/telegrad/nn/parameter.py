@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.arrays.reuse import keep_freed_memory
+from telegrad.arrays.freed_memory import keep_freed_memory
 from telegrad.ops.creation import tensor
 from telegrad.tensors import LEAF, Tensor
-from telegrad.tensors.printing import tensor_text
+from telegrad.tensors.text import tensor_text
 
 __all__ = ["Parameter"]
 

@@ -8,11 +8,11 @@ from telegrad.nn import functional, init
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
 from telegrad.ops.arguments import check_device
-from telegrad.ops.arranging import flip
-from telegrad.ops.filling import empty, zeros
-from telegrad.ops.joining import concat, stack
+from telegrad.ops.concatenation import concat, stack
+from telegrad.ops.filled import empty, zeros
+from telegrad.ops.manipulation import permute_dims
 from telegrad.ops.random import Generator
-from telegrad.ops.shaping import permute_dims
+from telegrad.ops.rearrangement import flip
 from telegrad.tensors import Tensor
 
 __all__ = ["GRU"]

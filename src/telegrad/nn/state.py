@@ -10,7 +10,7 @@ import numpy as np
 
 from telegrad.errors import ShapeError, UsageError
 from telegrad.tensors import Tensor
-from telegrad.tensors.modes import no_grad
+from telegrad.tensors.recording.modes import no_grad
 
 if TYPE_CHECKING:
     from telegrad.nn.module import Module

@@ -9,11 +9,11 @@ import numpy as np
 from telegrad.arrays import backend_of
 from telegrad.arrays.host import in_host_memory
 from telegrad.errors import GradientError, UsageError
-from telegrad.nn.familiar import UTILS
 from telegrad.nn.module import Module
+from telegrad.nn.torch_names import UTILS
 from telegrad.ops.creation import tensor
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.habits import advice_on_name
+from telegrad.tensors.torch_hints import advice_on_name
 
 __all__ = ["clip_grad_norm_"]
 

@@ -8,7 +8,7 @@ from telegrad.ops.arguments import ArrayLike
 from telegrad.ops.elementwise import elementwise
 from telegrad.rules import activations as _rows
 from telegrad.tensors import Tensor
-from telegrad.tensors.hot import unary
+from telegrad.tensors.recording.fast_paths import unary
 
 __all__ = ["gelu", "log_sigmoid", "relu", "sigmoid", "silu", "softplus"]
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from telegrad.errors import DeviceError, DTypeError, ShapeError, UsageError
-from telegrad.rules.shaping import ASTYPE
+from telegrad.rules.manipulation import ASTYPE
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.dtypes import as_dtype
 from telegrad.tensors.inputs import as_inputs, joint_dtype

@@ -14,7 +14,7 @@ import numpy as np
 
 from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, promoted
-from telegrad.ops.shaping import reshape
+from telegrad.ops.manipulation import reshape
 from telegrad.rules import contraction as _rows
 from telegrad.tensors import Tensor, apply
 

@@ -8,16 +8,16 @@ from typing import Any, Never
 import numpy as np
 
 from telegrad.arrays import backend_of
-from telegrad.arrays.cupy_namespace import is_cupy
+from telegrad.arrays.cupy import is_cupy
 from telegrad.errors import DTypeError
 from telegrad.ops.arguments import as_dtype, check_device
-from telegrad.ops.filling import made
-from telegrad.ops.joining import stack
+from telegrad.ops.concatenation import stack
+from telegrad.ops.filled import made
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.dtypes import refuse_complex
-from telegrad.tensors.habits import unexpected
-from telegrad.tensors.masked import refuse_masked
+from telegrad.tensors.numpy.masked import refuse_masked
 from telegrad.tensors.shared import share
+from telegrad.tensors.torch_hints import unexpected
 
 __all__ = ["asarray", "from_dlpack", "tensor"]
 

@@ -4,13 +4,13 @@ from typing import Any, Never
 
 from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, as_dtype, as_tensor, normalized_axis
-from telegrad.ops.joining import concat
-from telegrad.ops.shaping import broadcast_to
+from telegrad.ops.concatenation import concat
+from telegrad.ops.manipulation import broadcast_to
 from telegrad.rules import cumulative as _rows
 from telegrad.rules.primitive import Primitive
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.habits import unexpected
 from telegrad.tensors.inputs import as_inputs
+from telegrad.tensors.torch_hints import unexpected
 
 __all__ = ["cumulative_prod", "cumulative_sum", "diff"]
 

@@ -8,7 +8,7 @@ from functools import update_wrapper
 from typing import TypeVar, cast
 
 from telegrad.rules import Primitive
-from telegrad.tensors.hot import binary, unary
+from telegrad.tensors.recording.fast_paths import binary, unary
 
 __all__ = ["elementwise"]
 

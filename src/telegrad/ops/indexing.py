@@ -6,17 +6,17 @@ from typing import Any, Never
 import numpy as np
 
 from telegrad.arrays import backend_of
-from telegrad.arrays.cupy_namespace import is_cupy
+from telegrad.arrays.cupy import is_cupy
 from telegrad.errors import DTypeError, ShapeError
 from telegrad.ops.arguments import ArrayLike, as_indices, as_tensor, normalized_axis
-from telegrad.ops.shaping import astype, broadcast_to, reshape
+from telegrad.ops.manipulation import astype, broadcast_to, reshape
 from telegrad.rules import indexing as _rows
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.dtypes import fitting
-from telegrad.tensors.habits import unexpected
 from telegrad.tensors.inputs import as_inputs, fits_kind
 from telegrad.tensors.shared import SharedArray
 from telegrad.tensors.tensor import refuse_in_place
+from telegrad.tensors.torch_hints import unexpected
 
 __all__ = ["getitem", "in_place", "index_add", "index_set", "setitem", "take", "take_along_axis"]
 

@@ -3,7 +3,7 @@
 
 from telegrad.ops.arguments import ArrayLike, as_tensor
 from telegrad.ops.elementwise import elementwise
-from telegrad.ops.filling import zeros_like
+from telegrad.ops.filled import zeros_like
 from telegrad.rules import complex_parts as _parts
 from telegrad.rules import magnitude as _rows
 from telegrad.tensors import Tensor, apply

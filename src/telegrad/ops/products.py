@@ -6,13 +6,13 @@ from typing import Any
 
 from telegrad.errors import ShapeError
 from telegrad.ops.arguments import ArrayLike, as_matrix, as_tensor, normalized_axes, promoted
-from telegrad.ops.filling import zeros
+from telegrad.ops.filled import zeros
 from telegrad.ops.indexing import index_set
-from telegrad.ops.shaping import astype, reshape
+from telegrad.ops.manipulation import astype, reshape
 from telegrad.rules import contraction as _contraction
 from telegrad.rules import products as _rows
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.hot import product
+from telegrad.tensors.recording.fast_paths import product
 
 __all__ = [
     "cross",

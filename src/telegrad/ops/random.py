@@ -17,8 +17,8 @@ import numpy as np
 
 from telegrad.errors import DTypeError, UsageError
 from telegrad.ops.arguments import as_dtype, shape_of
-from telegrad.ops.drawing import stream_of
-from telegrad.ops.filling import made
+from telegrad.ops.filled import made
+from telegrad.ops.rng_replay import stream_of
 from telegrad.tensors import Tensor
 
 __all__ = [

@@ -17,8 +17,8 @@ from telegrad.rules import searching as _searching
 from telegrad.rules import statistics as _statistics
 from telegrad.rules.primitive import Primitive
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.habits import unexpected
-from telegrad.tensors.hot import total
+from telegrad.tensors.recording.fast_paths import total
+from telegrad.tensors.torch_hints import unexpected
 
 __all__ = [
     "all",

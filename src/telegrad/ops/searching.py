@@ -7,7 +7,7 @@ from telegrad.ops.arguments import ArrayLike, as_tensor, check_keepdims, normali
 from telegrad.rules import Primitive
 from telegrad.rules import searching as _rows
 from telegrad.tensors import Tensor, apply, apply_several
-from telegrad.tensors.habits import unexpected
+from telegrad.tensors.torch_hints import unexpected
 
 __all__ = ["argmax", "argmin", "nonzero", "searchsorted"]
 

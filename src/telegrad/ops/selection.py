@@ -7,8 +7,8 @@ from telegrad.ops.arguments import ArrayLike, as_matrix, as_tensor, promoted
 from telegrad.ops.elementwise import elementwise
 from telegrad.rules import selection as _rows
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.habits import unexpected
 from telegrad.tensors.inputs import as_inputs
+from telegrad.tensors.torch_hints import unexpected
 
 __all__ = ["clip", "tril", "triu", "where", "where_nonzero"]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from telegrad.ops.arguments import ArrayLike, as_tensor
 from telegrad.ops.indexing import take
-from telegrad.ops.shaping import reshape
+from telegrad.ops.manipulation import reshape
 from telegrad.rules import searching as _rows
 from telegrad.tensors import Tensor, apply_several
 

@@ -9,7 +9,7 @@ from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, check_keepdims, n
 from telegrad.rules import Primitive
 from telegrad.rules import softmax as _rows
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.habits import unexpected
+from telegrad.tensors.torch_hints import unexpected
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 

@@ -6,7 +6,7 @@ from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis
 from telegrad.rules import searching as _searching
 from telegrad.rules import sorting as _rows
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.habits import unexpected
+from telegrad.tensors.torch_hints import unexpected
 
 __all__ = ["argsort", "sort"]
 

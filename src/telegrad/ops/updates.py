@@ -13,7 +13,7 @@ from telegrad.errors import DTypeError, ShapeError
 from telegrad.ops.arguments import ArrayLike, as_tensor
 from telegrad.ops.arithmetic import divide, maximum, minimum, multiply, negative, pow
 from telegrad.ops.indexing import getitem, index_add, index_set, raw_index
-from telegrad.ops.shaping import astype, broadcast_to, reshape
+from telegrad.ops.manipulation import astype, broadcast_to, reshape
 from telegrad.tensors import Tensor
 from telegrad.tensors.dtypes import fitting
 from telegrad.tensors.inputs import as_inputs, fits_kind

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.arrays.placement import places
+from telegrad.arrays.plain.placement import places
 from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis
 from telegrad.ops.indexing import getitem

@@ -5,11 +5,11 @@ import typing as _typing
 from telegrad.optim import lr_scheduler
 from telegrad.optim.adagrad import Adagrad
 from telegrad.optim.adam import Adam, AdamW
-from telegrad.optim.familiar import OPTIMIZERS as _OPTIMIZERS
 from telegrad.optim.optimizer import Optimizer
 from telegrad.optim.rmsprop import RMSprop
 from telegrad.optim.sgd import SGD
-from telegrad.tensors.habits import advice_on_name as _advice_on_name
+from telegrad.optim.torch_names import OPTIMIZERS as _OPTIMIZERS
+from telegrad.tensors.torch_hints import advice_on_name as _advice_on_name
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "lr_scheduler"]
 

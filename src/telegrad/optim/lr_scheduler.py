@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from telegrad.errors import UsageError
-from telegrad.optim.familiar import SCHEDULERS
 from telegrad.optim.optimizer import Optimizer
-from telegrad.tensors.habits import advice_on_name
+from telegrad.optim.torch_names import SCHEDULERS
+from telegrad.tensors.torch_hints import advice_on_name
 
 __all__ = [
     "CosineAnnealingLR",

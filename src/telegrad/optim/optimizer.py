@@ -17,12 +17,12 @@ from telegrad.arrays import backend_of
 from telegrad.arrays.host import in_host_memory
 from telegrad.arrays.ownership import HELD
 from telegrad.errors import DTypeError, ShapeError, UsageError
-from telegrad.ops.filling import zeros_like
+from telegrad.ops.filled import zeros_like
 from telegrad.optim.kernels import add_scaled, flat, scratch
 from telegrad.optim.state import collect_state, restore_state
 from telegrad.tensors import Tensor
-from telegrad.tensors.modes import enable_grad
-from telegrad.tensors.strangers import kind_of
+from telegrad.tensors.describe import kind_of
+from telegrad.tensors.recording.modes import enable_grad
 
 __all__ = ["Optimizer", "ParamGroup"]
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 
-from telegrad.pictures.writing import shortened, written
+from telegrad.pictures.files import shortened, written
 
 __all__ = ["line_chart"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from telegrad.pictures.writing import shortened, written
+from telegrad.pictures.files import shortened, written
 
 __all__ = ["Dot", "lane_graph"]
 

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from telegrad.errors import NotInitialized
-from telegrad.rpc.request import current_request
+from telegrad.rpc.calls.request import current_request
 
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker

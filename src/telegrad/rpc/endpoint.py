@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from telegrad.rpc.introduction import Limits
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.protocol.arrivals import Arrivals
 from telegrad.rpc.protocol.calls import Calls
 from telegrad.rpc.protocol.delivery import Outbox
 from telegrad.rpc.protocol.liveness import Liveness
+from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire.codes import RECEIVED_CODES, SENT_CODES, CodeCache
 from telegrad.rpc.wire.frames import PING, Buffer
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from telegrad.rpc.calls.future import Future
 from telegrad.rpc.endpoint import Endpoint
-from telegrad.rpc.future import Future
 from telegrad.rpc.names import WorkerInfo
 
 if TYPE_CHECKING:

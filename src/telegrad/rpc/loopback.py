@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from telegrad.rpc.endpoint import Endpoint
-from telegrad.rpc.introduction import Limits
+from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire.frames import WAITING, Buffer, Frame
 
 if TYPE_CHECKING:

@@ -25,23 +25,23 @@ from telegrad.errors import (
     UsageError,
     WorkerLost,
 )
-from telegrad.rpc.call import Call
+from telegrad.rpc.calls.call import Call
+from telegrad.rpc.calls.future import Future
+from telegrad.rpc.calls.incoming import Incoming
+from telegrad.rpc.calls.interceptor import Interceptor
+from telegrad.rpc.calls.observer import Observer
+from telegrad.rpc.calls.outgoing import Outgoing
+from telegrad.rpc.calls.service import Service, ServiceRequest
 from telegrad.rpc.endpoint import Endpoint
-from telegrad.rpc.future import Future
 from telegrad.rpc.host import Host
-from telegrad.rpc.incoming import Incoming
-from telegrad.rpc.interceptor import Interceptor
 from telegrad.rpc.loopback import Loopback
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo, first_id
-from telegrad.rpc.observer import Observer
 from telegrad.rpc.options import Options
-from telegrad.rpc.outgoing import Outgoing
 from telegrad.rpc.peers import Peer, Peers
 from telegrad.rpc.protocol.budget import Budget
 from telegrad.rpc.protocol.liveness import Verdict
-from telegrad.rpc.references import References, forget_frames
-from telegrad.rpc.rref import RRef
-from telegrad.rpc.service import Service, ServiceRequest
+from telegrad.rpc.references.references import References, forget_frames
+from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.wire import frames
 from telegrad.rpc.wire.codec import Codec
 

@@ -4,7 +4,7 @@
 axes (item, place, head, feature), and the second one, ``weights``, (item, head, query, key). All
 three parts come as one input, because their gradients share most of the work. `mask` is None, truth
 values that say where to look, or numbers to add to the scores. NumPy has kernels of its own for the
-row and its plain pull-back (``arrays/numpy_attention.py``).
+row and its plain pull-back (``arrays/numpy/attention.py``).
 """
 
 from typing import Any

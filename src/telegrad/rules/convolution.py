@@ -1,6 +1,6 @@
 """Convolution and its two adjoints: bilinear, and each one's rules are the other two.
 
-So all orders and both modes close over three kernels; ``arrays/convolution.py`` states them.
+So all orders and both modes close over three kernels; ``arrays/plain/convolution.py`` states them.
 """
 
 from typing import Any

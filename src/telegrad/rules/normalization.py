@@ -3,7 +3,7 @@
 The second result of ``normalize``, ``scale``, is one divided by the standard deviation. Both rules
 read the results alone, so the argument need not be kept. ``layer_norm`` is the same over the last
 axes, each place of which has a weight and a bias of its own besides. NumPy has kernels of its own
-for that row and its plain pull-back (``arrays/numpy_layer_norm.py``).
+for that row and its plain pull-back (``arrays/numpy/layer_norm.py``).
 """
 
 from math import prod

@@ -1,7 +1,7 @@
 """Pooling: the largest element, or the sum, of each window.
 
 Which element was the largest is a constant; taking it and putting it back are linear, and each
-other's adjoint. ``arrays/pooling.py`` states the kernels.
+other's adjoint. ``arrays/plain/pooling.py`` states the kernels.
 """
 
 from typing import Any

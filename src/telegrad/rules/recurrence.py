@@ -9,7 +9,7 @@ At each step, with the input's part ``i = W_ih x + b_ih`` already computed for a
 The four inputs (i, the first h, W_hh, b_hh) come as one packed vector, because the backward scan
 gives the gradients of all four at once: as four inputs they would be four scans. Results are all
 states and the gates (r, z, n, m) of all steps, which is all that the rules read beside the input.
-NumPy has kernels of its own for the scan and its plain pull-back (``arrays/numpy_recurrence.py``).
+NumPy has kernels of its own for the scan and its plain pull-back (``arrays/numpy/recurrence.py``).
 """
 
 from math import prod

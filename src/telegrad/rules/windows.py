@@ -5,7 +5,7 @@ Convolution and pooling are made of these: windows, then a product or a reductio
 
 from typing import Any
 
-from telegrad.arrays.placement import inner
+from telegrad.arrays.plain.placement import inner
 from telegrad.rules.primitive import LINEAR, Primitive
 
 __all__ = ["OVERLAP_ADD", "PAD", "WINDOWS"]

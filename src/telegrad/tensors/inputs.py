@@ -12,10 +12,10 @@ import numpy as np
 
 from telegrad.arrays import backend_of
 from telegrad.errors import DeviceError, DTypeError
+from telegrad.tensors.describe import kind_of, way_in
 from telegrad.tensors.dtypes import as_dtype
-from telegrad.tensors.lent import lent
-from telegrad.tensors.masked import refuse_masked
-from telegrad.tensors.strangers import kind_of, way_in
+from telegrad.tensors.late_bound import lent
+from telegrad.tensors.numpy.masked import refuse_masked
 from telegrad.tensors.tensor import Tensor, wrap
 
 __all__ = [

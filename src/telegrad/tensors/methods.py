@@ -14,9 +14,9 @@ import numpy as np
 
 from telegrad.errors import ShapeError
 from telegrad.tensors.dtypes import fitting
-from telegrad.tensors.familiar import METHODS
-from telegrad.tensors.habits import advises, unexpected, without_advice
-from telegrad.tensors.lent import lent
+from telegrad.tensors.late_bound import lent
+from telegrad.tensors.torch_hints import advises, unexpected, without_advice
+from telegrad.tensors.torch_names import METHODS
 
 if TYPE_CHECKING:
     from telegrad.tensors.tensor import Tensor

@@ -34,8 +34,8 @@ from telegrad.rules.logic import (
     LESS_EQUAL,
     NOT_EQUAL,
 )
-from telegrad.tensors.hot import binary, reversed_binary, unary
-from telegrad.tensors.lent import lent
+from telegrad.tensors.late_bound import lent
+from telegrad.tensors.recording.fast_paths import binary, reversed_binary, unary
 
 if TYPE_CHECKING:
     from telegrad.tensors.tensor import Tensor

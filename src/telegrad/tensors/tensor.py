@@ -22,16 +22,16 @@ from telegrad.arrays.ownership import HELD
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.graph import Handle, NodeHooks
 from telegrad.rules import Primitive
-from telegrad.tensors import printing
-from telegrad.tensors.accumulate_grad import AccumulateGrad
+from telegrad.tensors import text
+from telegrad.tensors.describe import kind_of, way_in
 from telegrad.tensors.exchange import Exchange
-from telegrad.tensors.hooked import hooks_of, run_before, run_on_value
-from telegrad.tensors.lent import lent
+from telegrad.tensors.late_bound import lent
 from telegrad.tensors.methods import Methods
-from telegrad.tensors.modes import MODE
-from telegrad.tensors.numpy_protocols import NumpyProtocols
+from telegrad.tensors.numpy.protocols import NumpyProtocols
 from telegrad.tensors.operators import Operators
-from telegrad.tensors.strangers import kind_of, way_in
+from telegrad.tensors.recording.accumulate_grad import AccumulateGrad
+from telegrad.tensors.recording.hooked import hooks_of, run_before, run_on_value
+from telegrad.tensors.recording.modes import MODE
 
 __all__ = ["LEAF", "Tensor", "history_of", "wrap"]
 
@@ -285,10 +285,10 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        return printing.tensor_text(self)
+        return text.tensor_text(self)
 
     def __format__(self, how: str) -> str:
-        return printing.formatted(self, how)
+        return text.formatted(self, how)
 
     __hash__ = object.__hash__
 

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from telegrad.autograd import grad
 from telegrad.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from telegrad.graph import reachable
-from telegrad.ops.filling import zeros_like
+from telegrad.ops.filled import zeros_like
 from telegrad.tensors import LEAF, Tensor, wrap
 
 __all__ = ["Tensors", "names_of_nodes", "pulled", "pushed"]

@@ -6,7 +6,7 @@ import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.rpc.future import Future, collect_all
+from telegrad.rpc.calls.future import Future, collect_all
 from telegrad.rpc.options import Options
 
 

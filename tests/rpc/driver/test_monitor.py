@@ -8,8 +8,8 @@ from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, WorkerLost
+from telegrad.rpc.calls.future import wait_all
 from telegrad.rpc.driver import monitor
-from telegrad.rpc.future import wait_all
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from tests.rpc import simulated
 from tests.rpc.neighbours import neighbours
 
 from telegrad.errors import NotInitialized, PeerError
+from telegrad.rpc.calls.future import wait_all
 from telegrad.rpc.driver.host import SocketHost
-from telegrad.rpc.future import wait_all
 from telegrad.rpc.options import Options
 
 CALLS = int(os.environ.get("TELEGRAD_STRESS_CALLS", "100000"))

@@ -8,8 +8,8 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from telegrad.rpc.introduction import Limits
-from telegrad.rpc.wire import pickling
+from telegrad.rpc.security.introduction import Limits
+from telegrad.rpc.wire import pickler
 from telegrad.rpc.wire.captures import capture, is_same
 from telegrad.rpc.wire.codec import Codec
 from telegrad.rpc.wire.functions import code_of
@@ -40,8 +40,8 @@ def result_of(function, *args):
 
 def count_dumps(monkeypatch):
     seen = []
-    dumps = pickling.dumps
-    monkeypatch.setattr(pickling, "dumps", lambda *args: (seen.append(1), dumps(*args))[1])
+    dumps = pickler.dumps
+    monkeypatch.setattr(pickler, "dumps", lambda *args: (seen.append(1), dumps(*args))[1])
     return seen
 
 

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from telegrad.errors import ProtocolViolation, Refused, TelegradError, Unserializable, UsageError
-from telegrad.rpc.future import Future
-from telegrad.rpc.introduction import Limits
+from telegrad.rpc.calls.future import Future
+from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire import functions
 from telegrad.rpc.wire.codec import Codec, Sealed
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from telegrad.errors import ProtocolViolation, ShapeError
-from telegrad.rpc.introduction import Limits
+from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire.failures import RemoteFailure, dump_failure, load_failure
 
 

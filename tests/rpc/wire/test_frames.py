@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telegrad.errors import ProtocolViolation
-from telegrad.rpc.introduction import Limits
+from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire.frames import (
     CALL,
     PLACED,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from telegrad.errors import Unserializable, UsageError
-from telegrad.rpc.introduction import Limits
+from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire import kinds
 from telegrad.rpc.wire.codec import Codec
 

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from telegrad.rpc.introduction import Limits
+from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire import script
 from telegrad.rpc.wire.codec import Codec
 

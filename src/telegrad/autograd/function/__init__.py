@@ -1,7 +1,7 @@
 """Operations that users write themselves, with derivatives of their own."""
 
-from telegrad.autograd.function.calling import Function
 from telegrad.autograd.function.context import FunctionCtx
+from telegrad.autograd.function.function import Function
 from telegrad.autograd.function.once import once_differentiable
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]

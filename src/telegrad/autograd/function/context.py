@@ -11,7 +11,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from telegrad.autograd.function.savings import Savings
+from telegrad.autograd.function.saved import Savings
 from telegrad.errors import DTypeError, GradientError
 from telegrad.tensors import Tensor
 

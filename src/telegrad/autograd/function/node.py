@@ -13,11 +13,11 @@ from telegrad.autograd.function.context import FunctionCtx, savings_of
 from telegrad.errors import DTypeError, GradientError, NotDifferentiable, ShapeError
 from telegrad.graph import Bundle, Cotangent, NodeHooks, next_key
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.hooked import Hooked
-from telegrad.tensors.lent import lent
-from telegrad.tensors.recorded import OutputNode
+from telegrad.tensors.describe import kind_of, way_in
+from telegrad.tensors.late_bound import lent
+from telegrad.tensors.recording.hooked import Hooked
+from telegrad.tensors.recording.op_node import OutputNode
 from telegrad.tensors.shared import unshared
-from telegrad.tensors.strangers import kind_of, way_in
 
 __all__ = ["FunctionNode", "RefusingNode", "describe"]
 

@@ -8,7 +8,7 @@ from telegrad.autograd.function.context import savings_of
 from telegrad.autograd.function.node import RefusingNode
 from telegrad.errors import NotDifferentiable
 from telegrad.tensors import Tensor, history_of, wrap
-from telegrad.tensors.modes import MODE, no_grad
+from telegrad.tensors.recording.modes import MODE, no_grad
 
 __all__ = ["once_differentiable"]
 

@@ -10,8 +10,8 @@ from telegrad.autograd.functional.forward import jvp, linearize
 from telegrad.autograd.functional.matrices import hessian, jacobian
 from telegrad.autograd.functional.products import hvp, vhp
 from telegrad.autograd.functional.reverse import grad, value_and_grad, vjp
-from telegrad.tensors.familiar import FUNCTIONAL as _FUNCTIONAL
-from telegrad.tensors.habits import advice_on_name as _advice_on_name
+from telegrad.tensors.torch_hints import advice_on_name as _advice_on_name
+from telegrad.tensors.torch_names import FUNCTIONAL as _FUNCTIONAL
 
 __all__ = [
     "grad",

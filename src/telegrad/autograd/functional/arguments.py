@@ -11,7 +11,7 @@ from telegrad.autograd.functional.variables import as_variable
 from telegrad.autograd.tangents import check_tangent
 from telegrad.autograd.trees import Tree, flatten, leaves_along, unflatten
 from telegrad.errors import DTypeError, GradientError
-from telegrad.ops.filling import full
+from telegrad.ops.filled import full
 from telegrad.tensors import Tensor
 
 __all__ = [

@@ -13,10 +13,10 @@ from telegrad.autograd.functional.arguments import (
 )
 from telegrad.autograd.functional.variables import Variables
 from telegrad.autograd.trees import Tree, map_leaves, unflatten
-from telegrad.ops.filling import ones_like, zeros_like
+from telegrad.ops.filled import ones_like, zeros_like
 from telegrad.tensors import Tensor
-from telegrad.tensors.duals import join, split
-from telegrad.tensors.levels import Level
+from telegrad.tensors.forward.duals import join, split
+from telegrad.tensors.forward.levels import Level
 
 __all__ = ["jvp", "linearize"]
 

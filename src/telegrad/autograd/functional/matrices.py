@@ -23,10 +23,10 @@ from telegrad.autograd.functional.forward import jvp
 from telegrad.autograd.functional.variables import Variables
 from telegrad.autograd.trees import unflatten
 from telegrad.errors import NotDifferentiable, UsageError
-from telegrad.ops.filling import zeros, zeros_like
-from telegrad.ops.joining import stack
+from telegrad.ops.concatenation import stack
+from telegrad.ops.filled import zeros, zeros_like
 from telegrad.ops.magnitude import conj
-from telegrad.ops.shaping import reshape
+from telegrad.ops.manipulation import reshape
 from telegrad.tensors import Tensor, wrap
 
 __all__ = ["hessian", "jacobian"]

@@ -9,11 +9,11 @@ from telegrad.autograd.functional.forward import jvp
 from telegrad.autograd.functional.reverse import check_scalar, value_and_grad
 from telegrad.autograd.functional.variables import Variables
 from telegrad.autograd.trees import Tree, flatten, unflatten
-from telegrad.ops.filling import zeros_like
+from telegrad.ops.filled import zeros_like
 from telegrad.tensors import Tensor
-from telegrad.tensors.duals import join, split
-from telegrad.tensors.levels import Level
-from telegrad.tensors.modes import is_grad_enabled
+from telegrad.tensors.forward.duals import join, split
+from telegrad.tensors.forward.levels import Level
+from telegrad.tensors.recording.modes import is_grad_enabled
 
 __all__ = ["hvp", "vhp"]
 

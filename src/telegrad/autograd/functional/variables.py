@@ -19,11 +19,11 @@ from telegrad.autograd.trees import Tree, map_leaves
 from telegrad.errors import DTypeError
 from telegrad.graph import reachable
 from telegrad.ops.creation import asarray
-from telegrad.ops.filling import zeros_like
+from telegrad.ops.filled import zeros_like
 from telegrad.tensors import Tensor, history_of, wrap
-from telegrad.tensors.duals import alias_node
-from telegrad.tensors.levels import Tangents
-from telegrad.tensors.modes import MODE, Recording
+from telegrad.tensors.forward.duals import alias_node
+from telegrad.tensors.forward.levels import Tangents
+from telegrad.tensors.recording.modes import MODE, Recording
 
 __all__ = ["VARIABLES", "Variables", "as_variable", "depend_on_variables"]
 

@@ -2,7 +2,6 @@
 
 import typing as _typing
 
-from telegrad.nn.familiar import FUNCTIONS as _FUNCTIONS
 from telegrad.nn.functional.activations import (
     gelu,
     log_softmax,
@@ -28,7 +27,8 @@ from telegrad.nn.functional.losses import (
 from telegrad.nn.functional.normalization import batch_norm, layer_norm
 from telegrad.nn.functional.pooling import avg_pool2d, max_pool2d
 from telegrad.nn.functional.recurrent import gru_layer
-from telegrad.tensors.habits import advice_on_name as _advice_on_name
+from telegrad.nn.torch_names import FUNCTIONS as _FUNCTIONS
+from telegrad.tensors.torch_hints import advice_on_name as _advice_on_name
 
 __all__ = [
     "avg_pool2d",

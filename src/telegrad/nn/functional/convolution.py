@@ -4,8 +4,8 @@ from numbers import Integral
 from typing import Any
 
 from telegrad.errors import DTypeError, ShapeError, UsageError
-from telegrad.ops.joining import concat
-from telegrad.ops.shaping import reshape
+from telegrad.ops.concatenation import concat
+from telegrad.ops.manipulation import reshape
 from telegrad.rules.convolution import CONVOLVE
 from telegrad.tensors import Tensor, apply
 

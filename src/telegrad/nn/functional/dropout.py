@@ -1,7 +1,7 @@
 """Dropout."""
 
 from telegrad.errors import UsageError
-from telegrad.ops.filling import zeros_like
+from telegrad.ops.filled import zeros_like
 from telegrad.ops.random import Generator, bernoulli
 from telegrad.tensors import Tensor
 

@@ -8,7 +8,7 @@ from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.ops.indexing import getitem, index_set
 from telegrad.rules.affine import AFFINE, AFFINE_BIASED
 from telegrad.tensors import Tensor, apply
-from telegrad.tensors.strangers import kind_of, way_in
+from telegrad.tensors.describe import kind_of, way_in
 
 __all__ = ["embedding", "linear"]
 

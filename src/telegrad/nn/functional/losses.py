@@ -8,13 +8,13 @@ import numpy as np
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.ops.activations import softplus
 from telegrad.ops.magnitude import abs as absolute
+from telegrad.ops.manipulation import reshape
 from telegrad.ops.reductions import mean as mean_of
 from telegrad.ops.reductions import sum as sum_of
 from telegrad.ops.selection import where
-from telegrad.ops.shaping import reshape
 from telegrad.ops.softmax import log_softmax
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.strangers import kind_of, way_in
+from telegrad.tensors.describe import kind_of, way_in
 
 __all__ = [
     "binary_cross_entropy_with_logits",

@@ -7,7 +7,7 @@ import numpy as np
 
 from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.arguments import check_real
-from telegrad.ops.shaping import reshape
+from telegrad.ops.manipulation import reshape
 from telegrad.rules.normalization import LAYER_NORM, NORMALIZE
 from telegrad.tensors import Tensor, apply_several
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.arrays.placement import bordered_shape
+from telegrad.arrays.plain.placement import bordered_shape
 from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.nn.functional.convolution import pair
 from telegrad.rules.pooling import POOL_MAX, POOL_SUM

@@ -2,9 +2,9 @@
 
 from telegrad.errors import ShapeError
 from telegrad.nn.functional.linear import linear
-from telegrad.ops.filling import zeros
-from telegrad.ops.joining import concat
-from telegrad.ops.shaping import reshape
+from telegrad.ops.concatenation import concat
+from telegrad.ops.filled import zeros
+from telegrad.ops.manipulation import reshape
 from telegrad.rules.recurrence import GRU_SCAN
 from telegrad.tensors import Tensor, apply_several
 

@@ -17,17 +17,17 @@ from telegrad.errors import (
     ProtocolViolation,
     WorkerLost,
 )
-from telegrad.rpc.call import Call
+from telegrad.rpc.calls.call import Call
+from telegrad.rpc.calls.future import Future, wake
 from telegrad.rpc.driver.admission import Room
 from telegrad.rpc.driver.link import Link, serving
 from telegrad.rpc.driver.monitor import Monitor
 from telegrad.rpc.driver.pool import Pool
 from telegrad.rpc.endpoint import Endpoint
-from telegrad.rpc.future import Future, wake
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
-from telegrad.rpc.segments import SEGMENTS, SegmentMap, SegmentPool
 from telegrad.rpc.transport import Connection, Identity, Listener, connect, listen
+from telegrad.rpc.transport.segments import SEGMENTS, SegmentMap, SegmentPool
 
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker

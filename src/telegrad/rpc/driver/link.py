@@ -35,11 +35,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from telegrad.errors import ProtocolViolation, UsageError, WorkerLost
+from telegrad.rpc.calls.future import Future, wake
 from telegrad.rpc.driver.admission import Admission
-from telegrad.rpc.driver.outlet import Outlet
-from telegrad.rpc.driver.reader import FrameReader
-from telegrad.rpc.driver.spinning import Spinning
-from telegrad.rpc.future import Future, wake
+from telegrad.rpc.driver.frame_reader import FrameReader
+from telegrad.rpc.driver.frame_writer import Outlet
+from telegrad.rpc.driver.spin import Spinning
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.wire.frames import CREATES, Frame

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from telegrad.rpc.call import Call
+    from telegrad.rpc.calls.call import Call
 
 __all__ = ["Calls"]
 

@@ -5,7 +5,7 @@ Frames and calls are not known here. Nothing but a proved peer's bytes comes out
 
 from telegrad.rpc.transport.address import Address, parse_address
 from telegrad.rpc.transport.connection import Connection
-from telegrad.rpc.transport.dialling import connect
+from telegrad.rpc.transport.dialer import connect
 from telegrad.rpc.transport.directory import PrivateDirectory
 from telegrad.rpc.transport.identity import Identity
 from telegrad.rpc.transport.listener import Listener, listen

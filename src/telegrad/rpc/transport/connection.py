@@ -23,8 +23,8 @@ from functools import partial
 import msgspec
 
 from telegrad.errors import ProtocolViolation
-from telegrad.rpc.handshake import Agreement
-from telegrad.rpc.introduction import Limits
+from telegrad.rpc.security.handshake import Agreement
+from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.transport.descriptors import DescriptorChannel
 from telegrad.rpc.transport.readiness import is_ready
 

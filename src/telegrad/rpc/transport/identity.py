@@ -6,9 +6,9 @@ It opens nothing. Invariant: its representation shows no secret.
 import msgspec
 
 from telegrad.errors import Refused
-from telegrad.rpc.introduction import Limits, check_worker_name
-from telegrad.rpc.keys import ClusterKey
-from telegrad.rpc.tls import Credentials
+from telegrad.rpc.security.introduction import Limits, check_worker_name
+from telegrad.rpc.security.keys import ClusterKey
+from telegrad.rpc.security.tls import Credentials
 from telegrad.rpc.transport.address import Address
 
 __all__ = ["Identity"]

@@ -18,13 +18,13 @@ import time
 from collections.abc import Callable
 
 from telegrad.errors import PeerError, UsageError
-from telegrad.rpc.introduction import Side
-from telegrad.rpc.tls import Credentials
+from telegrad.rpc.security.introduction import Side
+from telegrad.rpc.security.tls import Credentials
 from telegrad.rpc.transport.address import Address, parse_address
 from telegrad.rpc.transport.connection import Connection, peer_process
 from telegrad.rpc.transport.directory import check_private_directory, remove_abandoned_socket
 from telegrad.rpc.transport.identity import Identity
-from telegrad.rpc.transport.opening import Opening
+from telegrad.rpc.transport.pending_connection import Opening
 
 __all__ = ["Listener", "listen"]
 

@@ -16,7 +16,7 @@ import ssl
 import threading
 from collections.abc import Sequence
 
-from telegrad.rpc.handshake import Agreement
+from telegrad.rpc.security.handshake import Agreement
 from telegrad.rpc.transport.connection import Buffer, Connection, Unsent
 from telegrad.rpc.transport.readiness import is_ready
 

@@ -14,7 +14,7 @@ import weakref
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
-from telegrad.rpc.wire.naming import importable_name
+from telegrad.rpc.wire.function_names import importable_name
 
 __all__ = ["Capture", "capture", "is_same"]
 

@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 
 from telegrad.errors import ProtocolViolation, Refused, Unserializable, UsageError
-from telegrad.rpc.introduction import Limits
-from telegrad.rpc.wire import arrays, functions, kinds, naming, pickling, plain
+from telegrad.rpc.security.introduction import Limits
+from telegrad.rpc.wire import arrays, function_names, functions, kinds, pickler, plain
 from telegrad.rpc.wire.codes import CodeCache
 from telegrad.rpc.wire.frames import Buffer
 from telegrad.rpc.wire.script import NO_NAMES, Names, script_name
@@ -123,7 +123,7 @@ class Codec:
                     "written with a comma: (x,)"
                 )
             args = ()
-        reference: str | bytes | None = naming.importable_name(function)
+        reference: str | bytes | None = function_names.importable_name(function)
         code = None
         if reference is None:
             if self.strict:
@@ -146,7 +146,7 @@ class Codec:
         if reference is not None:
             return self._nested_call(reference, args, names or {}, code)
         call = (function, tuple(args), names or {})
-        stream, slots = pickling.dumps(call, "(func, args)", self.script)
+        stream, slots = pickler.dumps(call, "(func, args)", self.script)
         return Parcel(None, _PICKLE, None, [], None, stream, slots)
 
     def pack_result(self, value: Any) -> Parcel:
@@ -175,7 +175,7 @@ class Codec:
             slots: list[Any] = []
             tree = plain.dump(value, "result", slots)
             return Parcel(None, _PLAIN, tree, [], None, None, slots)
-        stream, slots = pickling.dumps(value, "result", self.script)
+        stream, slots = pickler.dumps(value, "result", self.script)
         return Parcel(None, _PICKLE, None, [], None, stream, slots)
 
     def seal(
@@ -270,18 +270,18 @@ class Codec:
             if self.strict:
                 function = functions.resolve_exposed(reference)
             else:
-                function = naming.resolve_name(reference)
+                function = function_names.resolve_name(reference)
         elif type(reference) is bytes:
             function = self._received_function(reference, sealed.code, codes)
         else:
             if sealed.form != _PICKLE:
                 raise ProtocolViolation("a call without a function came")
-            return pickling.loads(buffers[0], slots)  # type: ignore[no-any-return]
+            return pickler.loads(buffers[0], slots)  # type: ignore[no-any-return]
         if sealed.form == _FLAT:
             args = _fill(sealed, slots) if sealed.items or slots else []
             return function, args, sealed.names or {}
         if sealed.form == _PICKLE:
-            args, kwargs = pickling.loads(buffers[0], slots)
+            args, kwargs = pickler.loads(buffers[0], slots)
             return function, args, kwargs
         kwargs = {key: plain.load(tree, slots) for key, tree in (sealed.names or {}).items()}
         return function, plain.load(sealed.items, slots), kwargs
@@ -295,7 +295,7 @@ class Codec:
         if form == _FLAT_TUPLE:
             return tuple(_fill(sealed, slots))
         if form == _PICKLE:
-            return pickling.loads(buffers[0], slots)
+            return pickler.loads(buffers[0], slots)
         return plain.load(sealed.items, slots)
 
     def _received_function(self, digest: bytes, code: bytes | None, codes: CodeCache | None) -> Any:
@@ -305,7 +305,7 @@ class Codec:
         if function is None:
             if code is None:
                 raise ProtocolViolation("a function was named by a digest that never came")
-            function = pickling.loads(code, [])
+            function = pickler.loads(code, [])
         if codes is not None and code is not None:
             codes.put(digest, function)
         return function
@@ -343,10 +343,10 @@ def _dump_call(
     args: Sequence[Any], kwargs: dict[str, Any], script: Names
 ) -> tuple[bytes, list[Any]]:
     try:
-        return pickling.dumps((tuple(args), kwargs), "call", script)
+        return pickler.dumps((tuple(args), kwargs), "call", script)
     except Unserializable:
-        pickling.dumps(tuple(args), "args", script)
-        pickling.dumps(kwargs, "kwargs", script)
+        pickler.dumps(tuple(args), "args", script)
+        pickler.dumps(kwargs, "kwargs", script)
         raise
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from telegrad import errors
 from telegrad.errors import PeerError, ProtocolViolation
-from telegrad.rpc.wire import pickling
+from telegrad.rpc.wire import pickler
 from telegrad.rpc.wire.script import NO_NAMES, Names
 
 __all__ = ["RemoteFailure", "as_exception", "dump_failure", "load_failure"]
@@ -60,7 +60,7 @@ def dump_failure(
     stream = None
     if not strict and isinstance(error, Exception):
         try:
-            stream, slots = pickling.dumps(error, "the exception", script)
+            stream, slots = pickler.dumps(error, "the exception", script)
             # An exception whose arguments don't fit its own constructor pickles but never loads.
             if slots or len(stream) > _MOST_PICKLED or type(pickle.loads(stream)) is not type_:
                 stream = None
@@ -124,7 +124,7 @@ def load_failure(header: bytes | bytearray, *, strict: bool) -> BaseException:
 def _rebuild(failure: _Failure, strict: bool) -> BaseException:
     if failure.stream is not None and not strict:
         try:
-            error = pickling.loads(failure.stream, [])
+            error = pickler.loads(failure.stream, [])
             if isinstance(error, Exception):
                 return error
         except Exception:

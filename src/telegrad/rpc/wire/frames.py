@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from telegrad.errors import ProtocolViolation, UsageError
-from telegrad.rpc.introduction import Limits
+from telegrad.rpc.security.introduction import Limits
 
 __all__ = [
     "ACK",

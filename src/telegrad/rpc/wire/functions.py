@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from telegrad.errors import Refused, UsageError
-from telegrad.rpc.wire import pickling
+from telegrad.rpc.wire import pickler
 from telegrad.rpc.wire.captures import Capture, capture, is_same
-from telegrad.rpc.wire.naming import goes_by_value_on_request
+from telegrad.rpc.wire.function_names import goes_by_value_on_request
 from telegrad.rpc.wire.script import NO_NAMES, Names
 
 __all__ = ["check_exposed_method", "code_of", "expose", "exposing_modules", "resolve_exposed"]
@@ -51,7 +51,7 @@ def code_of(function: Any, script: Names = NO_NAMES) -> tuple[bytes, bytes] | No
         known = _codes.get(function)
         if known is not None and is_same(known[0], made_of):
             return known[1]
-    code, slots = pickling.dumps(function, "func", script)
+    code, slots = pickler.dumps(function, "func", script)
     if slots:
         return None
     pair = hashlib.blake2b(code, digest_size=_DIGEST_BYTES).digest(), code

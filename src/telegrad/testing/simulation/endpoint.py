@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from telegrad.rpc.endpoint import Endpoint
-from telegrad.rpc.introduction import Limits
 from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire.frames import ANSWER, CALL, SERVICE, Buffer, Frame
 from telegrad.testing.simulation.inbox import Inbox
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from telegrad.errors import WorkerLost
-from telegrad.rpc.call import Call
+from telegrad.rpc.calls.call import Call
+from telegrad.rpc.calls.future import Future, Quick
 from telegrad.rpc.endpoint import Endpoint
-from telegrad.rpc.future import Future, Quick
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
 from telegrad.testing.simulation.endpoint import SimulatedEndpoint

@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Any
 
 from telegrad.errors import UsageError
+from telegrad.rpc.calls.request import Request, current_request
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
-from telegrad.rpc.request import Request, current_request
 from telegrad.rpc.wire.frames import HELLO, PING, PONG, Frame
 from telegrad.rpc.worker import Worker
 from telegrad.testing.simulation.endpoint import SimulatedEndpoint
@@ -44,7 +44,7 @@ class Simulation:
     ) -> None:
         """Make workers with ids in the order of the names; `equip` is called for each.
 
-        With `telegrad.distributed.equipment.equip` they have distributed autograd.
+        With `telegrad.distributed.worker_autograd.equip` they have distributed autograd.
         """
         self.seed = seed
         self.faults = faults or Faults()

@@ -1,0 +1,1 @@
+"""Kernels as NumPy does them best, beside the plain ones."""

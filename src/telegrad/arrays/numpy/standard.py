@@ -1,0 +1,170 @@
+"""Functions of the array API standard that NumPy has otherwise, not at all, or slower."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from telegrad.arrays.numpy.sums import total
+from telegrad.arrays.plain.special import scipy_special
+
+__all__ = [
+    "argsort",
+    "astype",
+    "broadcast_to",
+    "conj",
+    "cumulative_sum",
+    "expm1",
+    "floor_divide",
+    "log1p",
+    "mean",
+    "ones",
+    "reciprocal",
+    "reshape",
+    "sort",
+    "std",
+    "sum",
+    "tanh",
+    "var",
+]
+
+
+def argsort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    """NumPy sorts only upwards; equal values keep their order downwards too."""
+    if not descending:
+        return np.argsort(x, axis=axis, stable=stable)
+    order = np.flip(np.argsort(np.flip(x, axis=axis), axis=axis, stable=True), axis=axis)
+    return x.shape[axis] - 1 - order
+
+
+def sort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    """Equal values can't be told apart, so downwards is upwards read from behind."""
+    result = np.sort(x, axis=axis, stable=stable)
+    return np.flip(result, axis=axis) if descending else result
+
+
+def expm1(x: Any) -> Any:
+    """Complex infinities, NaNs and zeros as the standard has them: as ``exp(x) - 1``."""
+    if x.dtype.kind != "c":
+        return np.expm1(x)
+    with np.errstate(all="ignore"):
+        return np.where(np.isfinite(x), np.expm1(x) + 0.0, np.exp(x) - 1)
+
+
+def log1p(x: Any) -> Any:
+    """A complex one with all the digits of its real part: NumPy's adds the 1 before anything."""
+    result = np.log1p(x)
+    if result.dtype.kind != "c":
+        return result
+    fixed = np.array(result)
+    exact = np.isfinite(x) & (x != -1)
+    fixed.real = np.where(exact, scipy_special().log1p(x).real, result.real)
+    return fixed
+
+
+def reciprocal(x: Any) -> Any:
+    """Infinite at a complex 0, as ``1 / x`` is; NumPy's own is NaN in both parts."""
+    return np.divide(x.dtype.type(1), x) if x.dtype.kind == "c" else np.reciprocal(x)
+
+
+def floor_divide(x: Any, y: Any) -> Any:
+    """Infinities as in ``floor(x / y)``, where NumPy has NaN or -1."""
+    infinite = np.isinf(x) | np.isinf(y)
+    if not infinite.any():
+        return np.floor_divide(x, y)
+    with np.errstate(all="ignore"):
+        return np.where(infinite, np.floor(np.divide(x, y)), np.floor_divide(x, y))
+
+
+def tanh(x: Any) -> Any:
+    """At complex infinities the imaginary zero has the sign of the argument's imaginary part."""
+    result = np.tanh(x)
+    if result.dtype.kind != "c":
+        return result
+    ends = np.isinf(x.real) & np.isfinite(x.imag)
+    if not ends.any():
+        return result
+    fixed = np.array(result)
+    fixed.imag = np.where(ends, np.copysign(0.0, x.imag), result.imag)
+    return fixed
+
+
+def sum(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
+    """``sum`` without NumPy's Python wrapper, which takes longer than the sum of a small array."""
+    return total(x, axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+def cumulative_sum(
+    x: Any, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """Running sums: NumPy adds one after the other, so those of many are made in double size."""
+    if dtype is None and x.dtype.char in "fF" and _count(x, axis) >= _LONG:
+        wide = np.result_type(x.dtype, np.float64)
+        sums = np.cumulative_sum(x, axis=axis, dtype=wide, include_initial=include_initial)
+        return sums.astype(x.dtype)
+    return np.cumulative_sum(x, axis=axis, dtype=dtype, include_initial=include_initial)
+
+
+def mean(x: Any, *, axis: Any = None, keepdims: Any = False) -> Any:
+    """The average, likewise."""
+    result = total(x, axis=axis, keepdims=keepdims)
+    size = _count(x, axis)
+    if not size:
+        return np.mean(x, axis=axis, keepdims=keepdims)
+    return result / x.dtype.type(size)
+
+
+def var(x: Any, *, axis: Any = None, correction: float = 0.0, keepdims: Any = False) -> Any:
+    """The variance, likewise."""
+    degrees = _count(x, axis) - correction
+    if degrees <= 0:
+        return np.var(x, axis=axis, correction=correction, keepdims=keepdims)
+    distances = x - mean(x, axis=axis, keepdims=True)
+    squares = (distances * distances.conj()).real if x.dtype.kind == "c" else distances**2
+    return total(squares, axis=axis, keepdims=keepdims) / squares.dtype.type(degrees)
+
+
+def std(x: Any, *, axis: Any = None, correction: float = 0.0, keepdims: Any = False) -> Any:
+    return np.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+
+
+def _count(x: Any, axis: Any) -> int:
+    """How many elements a reduction along these axes makes one of."""
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    return x.size if axis is None else math.prod(x.shape[a] for a in axes)
+
+
+_SMALL = 1 << 14
+"""Elements up to which a result is filled."""
+_LONG = 256
+"""Numbers from which the digits that a running sum loses begin to show."""
+
+
+def broadcast_to(x: Any, shape: Any) -> Any:
+    """A small result is filled (NumPy's view takes 2.8 µs to make), a large one is a view."""
+    if math.prod(shape) > _SMALL:
+        return np.broadcast_to(x, shape)
+    out = np.empty(shape, dtype=x.dtype)
+    out[...] = x
+    return out
+
+
+def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """Without NumPy's Python wrapper: every pass from a scalar begins with one."""
+    out = np.empty(shape, dtype, device=device)
+    out.fill(1)
+    return out
+
+
+def reshape(x: Any, shape: Any) -> Any:
+    return x.reshape(shape) if type(x) is np.ndarray else np.reshape(x, shape)
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+    """Without NumPy's Python wrapper, which takes three times as long for a small array."""
+    return x.astype(dtype, copy=copy)
+
+
+def conj(x: Any) -> Any:
+    """A real array itself: NumPy's ``conj`` copies it."""
+    return np.conj(x) if x.dtype.kind == "c" else x

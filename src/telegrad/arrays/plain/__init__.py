@@ -1,0 +1,1 @@
+"""Kernels in plain form: over the array API standard alone, for any backend."""

@@ -1,0 +1,1 @@
+"""Clusters that this process starts."""

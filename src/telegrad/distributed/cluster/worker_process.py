@@ -1,0 +1,131 @@
+"""A worker process of a LocalCluster: what runs in it, and how it ends.
+
+The parent speaks over one socket: first the plan (the key among it: never on a command line or in
+the environment), then everybody's addresses, at the end nothing more. When that socket closes the
+parent has gone or wants us gone, and the process ends, whatever it is doing.
+"""
+
+import contextlib
+import ctypes
+import importlib
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from typing import Any, Final
+
+import msgspec
+
+from telegrad.distributed.worker_autograd import equip
+from telegrad.rpc.current import set_default_worker
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.options import Options
+from telegrad.rpc.security.keys import ClusterKey
+from telegrad.rpc.startup import start_worker
+from telegrad.rpc.worker import Worker
+
+__all__ = ["Directory", "Line", "Plan", "main"]
+
+_PR_SET_PDEATHSIG: Final = 1  # From <sys/prctl.h>.
+_GRACE: Final = 2.0  # Seconds from the end of the socket to that of the process, at most.
+_SWITCH_INTERVAL: Final = 0.0005  # Seconds; Python's own is ten times as long.
+
+
+class Plan(msgspec.Struct):
+    """What a child is to be."""
+
+    name: str
+    id: int
+    address: str
+    key: bytes
+    options: Options
+    parent: int | None
+    """The process to end with, by the kernel's signal."""
+    imports: list[str]
+
+
+Directory = list[tuple[str, int, int, str]]
+"""Everybody: (name, id, incarnation, address)."""
+
+
+class Line:
+    """Length-prefixed msgpack over the control socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+
+    def send(self, content: object) -> None:
+        """Send one message."""
+        data = msgspec.msgpack.encode(content)
+        self.socket.sendall(len(data).to_bytes(4, "little") + data)
+
+    def receive(self, type_: Any) -> Any:
+        """Return the next message; EOFError if the other side is gone."""
+        size = int.from_bytes(self._exactly(4), "little")
+        return msgspec.msgpack.decode(self._exactly(size), type=type_)
+
+    def _exactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            part = self.socket.recv(count - len(data))
+            if not part:
+                raise EOFError("the other side of the control socket has gone")
+            data += part
+        return data
+
+
+def _die_with_parent(parent: int) -> None:
+    """Let the kernel end this process with its parent, where it can."""
+    if not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def main(fd: int) -> None:
+    """Be a worker until the control socket closes."""
+    # Requests must not wait for a busy thread of the user's as long as Python lets them by default.
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    # The parent ends us; a Ctrl-C at the terminal is for it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    line = Line(socket.socket(fileno=fd))
+    try:
+        plan: Plan = line.receive(Plan)
+        if plan.parent is not None:
+            _die_with_parent(plan.parent)
+        for module in plan.imports:
+            importlib.import_module(module)
+        worker = start_worker(plan.name, plan.id, plan.address, ClusterKey(plan.key), plan.options)
+        equip(worker)
+        set_default_worker(worker)
+        line.send((worker.address, worker.info.incarnation))
+        directory: Directory = line.receive(Directory)
+    except (EOFError, ConnectionError):
+        os._exit(1)
+    except BaseException as error:
+        traceback.print_exc()
+        line.send((f"error: {error}", -1))
+        os._exit(1)
+    for name, number, incarnation, address in directory:
+        if name != plan.name:
+            worker.add_peer(WorkerInfo(name, number, incarnation), address)
+    line.send(True)
+    # Nothing more comes: this returns when the parent closes the socket.
+    with contextlib.suppress(EOFError, OSError):
+        line.receive(None)
+    _leave(worker)
+
+
+def _leave(worker: Worker) -> None:
+    # User code that does not end must not keep the process: nobody waits for it any more.
+    threading.Timer(_GRACE, os._exit, (0,)).start()
+    worker.close(_GRACE / 2)
+    for stream in (sys.stdout, sys.stderr):
+        # There is none if the process began with its descriptor closed.
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.flush()
+    os._exit(0)

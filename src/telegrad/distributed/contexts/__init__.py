@@ -1,0 +1,1 @@
+"""What keeps passes apart: contexts, what calls record in them, and their leases."""

@@ -1,0 +1,224 @@
+"""Contexts: what keeps the passes of many callers apart, on one worker.
+
+A context has a 64-bit id that carries its home, the worker where it was opened. Every worker that a
+recorded call reaches has a Context of its own under that id: the messages it gave away and
+received, the gradients of its leaves, the passes that run. Contexts are leases: they go when the
+home releases them or is lost.
+
+``CURRENT`` is the context that calls of this thread or async task are recorded in, with the *place*
+in the program: the ordinals of the calls that led here. It follows a call into its handler.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from typing import Any, Final
+
+import msgspec
+
+from telegrad.distributed.contexts.gradient_map import GradientMap
+from telegrad.distributed.contexts.message_nodes import Path, RecvNode, SendNode
+from telegrad.errors import ContextError
+from telegrad.graph import added
+from telegrad.rpc.names import WorkerInfo, maker_of
+from telegrad.tensors import Tensor
+
+__all__ = ["AFTER", "CURRENT", "SERVED", "Context", "Contexts", "Place"]
+
+AFTER: Final = 1 << 62
+"""Begins the paths that come after the whole forward program, those of a pass: larger than the
+ordinal of any call."""
+
+_REMEMBERED = 4096  # How many released ids a worker remembers.
+
+
+class Context(msgspec.Struct, eq=False):
+    """One worker's part of a context."""
+
+    _contexts: "Contexts"
+    id: int
+    home_id: int
+    """The id of the worker that opened the context."""
+    introduced_by: str | None
+    """Who first called with this context; None at home."""
+    # Reentrant, as that of `Contexts`: what is made and dropped under it may let the collector run,
+    # and with it a finalizer of the user's that looks at its gradients, or opens a context.
+    lock: AbstractContextManager[Any] = msgspec.field(default_factory=threading.RLock)
+    sends: dict[int, SendNode] = {}
+    """By message id, as `spent`, `failed` and `recvs` are."""
+    spent: dict[int, SendNode] = {}
+    """Sends that ran in a pass that did not keep its graph: they can't run again."""
+    failed: dict[int, str] = {}
+    """Messages of calls that failed here, with how: their sends are gone."""
+    recvs: dict[int, RecvNode] = {}
+    known: dict[str, WorkerInfo] = {}
+    """The workers that messages of this context went to or came from."""
+    gradients: dict[Tensor, Tensor] = {}
+    passes: dict[int, Any] = {}
+    """What this worker has of passes that have not been settled, by pass id."""
+    settled: dict[int, bool] = {}
+    """The passes that have ended, and whether they succeeded: late messages are dropped."""
+    doubted: dict[int, None] = {}
+    """The passes whose end another worker has asked for here: it is told when it is known."""
+    pass_count: int = 0
+    """How many passes this worker started on threads that are at no place of the program."""
+    released: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Context {self.id}>"
+
+    def is_home(self, name: str) -> bool:
+        """Whether a worker that this one knows in the context is the home."""
+        worker = self.known.get(name)
+        return worker is not None and worker.id == self.home_id
+
+    def take_over(self, *pass_: Any) -> None:
+        """Runs a pass that began as one of this process alone; see ``running.Runner``."""
+        if self.released:
+            raise ContextError(
+                f"expected values of a live context, but the backward pass reached one that came "
+                f"from another worker in context {self.id}, which is released; call backward "
+                "inside of the `with context()` block that recorded it"
+            )
+        self._contexts.take_over(self, *pass_)
+
+    def meet(self, worker: WorkerInfo) -> None:
+        """Notes that messages of this context go to or come from a worker."""
+        self.known.setdefault(worker.name, worker)
+
+    def add_gradients(self, staged: dict[Tensor, Tensor]) -> None:
+        """Makes the gradients of a pass that succeeded visible: all of them or, on error, none."""
+        with self.lock:
+            if self.released:
+                # See `Contexts.drop`: nobody else would take them out again.
+                return
+            old = self.gradients
+            sums = staged
+            while old:
+                found = {x: old[x] for x in staged if x in old}
+                sums = {x: added(found[x], g) if x in found else g for x, g in staged.items()}
+                if all(old.get(x) is found.get(x) for x in staged):
+                    break
+                # A finalizer has run a pass meanwhile, and added its own.
+            old.update(sums)
+
+    def settled_gradients(self) -> GradientMap:
+        """The gradients, once every pass that this worker has a part in has ended."""
+        for part in list(self.passes.values()):
+            if part.plan.pass_id in SERVED.get():
+                raise ContextError(
+                    f"expected gradients to be read after the backward pass of context {self.id}, "
+                    "got it in a hook of that pass, in what a hook called or in a finalizer that "
+                    "interrupted the pass, which would wait for itself; a hook is given its "
+                    "gradient"
+                )
+            part.ended.wait()
+        with self.lock:
+            return GradientMap(self.gradients)
+
+
+class Place(msgspec.Struct, eq=False):
+    """Where in the program this thread is: the context, and the calls that led here."""
+
+    context: Context
+    path: Path
+    _next: int = 0
+
+    def step(self) -> Path:
+        """The path of the next message made here."""
+        self._next += 1
+        return (*self.path, self._next)
+
+
+CURRENT: ContextVar[Place | None] = ContextVar("telegrad.context", default=None)
+SERVED: ContextVar[tuple[int, ...]] = ContextVar("telegrad.passes", default=())
+"""The ids of the passes that wait for what runs here: passes that run here, and those whose hooks
+or rules called this handler. What runs here must not wait for the end of those passes."""
+
+
+class Contexts:
+    """All contexts of one worker."""
+
+    def __init__(self, worker_name: str) -> None:
+        self._worker_name = worker_name
+        self.take_over: Callable[..., None]
+        """Set when the worker is equipped."""
+        self._lock = threading.RLock()
+        self._by_id: dict[int, Context] = {}
+        self.find = self._by_id.get
+        """The context of that id, or None."""
+        self._released: dict[int, None] = {}
+        """The ids released last: a late call must not bring them back."""
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def open(self, context_id: int, introduced_by: WorkerInfo | None) -> Context:
+        """The context of that id, made if this worker has not met it yet."""
+        with self._lock:
+            found = self._by_id.get(context_id)
+            if found is None:
+                if context_id in self._released:
+                    raise _unknown(context_id, self._worker_name)
+                name = None if introduced_by is None else introduced_by.name
+                made = Context(self, context_id, maker_of(context_id), name)
+                # A finalizer may have opened it as this one was made.
+                found = self._by_id.setdefault(context_id, made)
+        if introduced_by is not None:
+            found.meet(introduced_by)
+        return found
+
+    def get(self, context_id: int) -> Context:
+        """The context of that id; an error if it is unknown or released."""
+        found = self._by_id.get(context_id)
+        if found is None:
+            raise _unknown(context_id, self._worker_name)
+        return found
+
+    def met(self, context_id: int) -> Context | None:
+        """The context of that id, None if it never came here; an error if it is released."""
+        with self._lock:
+            found = self._by_id.get(context_id)
+            if found is None and context_id in self._released:
+                raise _unknown(context_id, self._worker_name)
+            return found
+
+    def ended(self, context_id: int) -> Context:
+        """What stands for a released context in values that arrive after its end."""
+        context = Context(self, context_id, maker_of(context_id), None)
+        context.released = True
+        return context
+
+    def drop(self, context_id: int) -> Context | None:
+        """Forgets a context; whatever it held can go."""
+        with self._lock:
+            found = self._by_id.pop(context_id, None)
+            self._released[context_id] = None
+            if len(self._released) > _REMEMBERED:
+                del self._released[next(iter(self._released))]
+        if found is not None:
+            found.released = True
+            # Breaks cycles: sends and recorded gradients may depend on values that arrived, whose
+            # recv nodes refer to the context. Through another framework's graph, such a cycle is
+            # one that no collector sees.
+            found.sends.clear()
+            found.spent.clear()
+            found.recvs.clear()
+            with found.lock:
+                # They go after the lock is free, since users' code may go with them.
+                gradients, found.gradients = found.gradients, {}
+            del gradients
+        return found
+
+    def all(self) -> list[Context]:
+        """The contexts that there are now, oldest first."""
+        with self._lock:
+            return list(self._by_id.values())
+
+
+def _unknown(context_id: int, worker_name: str) -> ContextError:
+    return ContextError(
+        f"expected the id of a live context on worker {worker_name!r}, got {context_id}; it was "
+        "never used here or is released: call this inside of `with context() as context_id`"
+    )

@@ -1,0 +1,208 @@
+"""Dual levels that reach over workers: the caller's levels have shadows on the others.
+
+A level that is shared gets an id; a message mentions it by that and its depth. A worker that meets
+one makes a *shadow*: a Level of its own at that depth, open as long as the original. Closing a
+level closes its shadows, by notices that go the way the level went; losing the worker that entered
+it closes them too, and whoever loses another makes its shadows known to those who entered the
+levels. What arrives after its level has closed is ordinary. But a shadow that was closed by a loss
+is *given up*: its level may live on, and without the tangents that were here its derivatives would
+be wrong, so whoever goes on with it gets an error.
+"""
+
+import threading
+import weakref
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from msgspec import convert
+
+from telegrad.distributed.notices import pass_on
+from telegrad.errors import LevelError, ProtocolViolation
+from telegrad.rpc.calls.service import ServiceRequest
+from telegrad.rpc.names import WorkerInfo, maker_of
+from telegrad.rpc.worker import Worker
+from telegrad.tensors.forward.levels import Level
+
+__all__ = ["LevelBook", "Mention", "are_one"]
+
+Mention = Sequence[int]
+"""A level's id, and the two parts of its depth."""
+
+CLOSED: Final = "autograd.level_closed"
+HELD: Final = "autograd.level_held"
+_REMEMBERED: Final = 4096  # How many ids of closed levels, and of given up ones, are kept.
+_books: "weakref.WeakSet[LevelBook]" = weakref.WeakSet()
+"""All books of this process, for `are_one`: a framework may have one level for all its workers."""
+
+
+class LevelBook:
+    """The levels that one worker shares with others: its own, and shadows of theirs."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        # Reentrant: what is made under it may let the collector run, and with it a finalizer of the
+        # user's, whose calls mention levels, too.
+        self._lock = threading.RLock()
+        self._by_id: dict[int, Level] = {}
+        self._ids: dict[Level, int] = {}
+        self._told: dict[int, dict[str, None]] = {}
+        """By level, the workers that it was mentioned to."""
+        self._closed: dict[int, None] = {}
+        """The ids closed last: a late message must not open them again."""
+        self._given_up: dict[int | Level, str] = {}
+        """Shadows, by both names, whose worker was lost, and which that was."""
+        _books.add(self)
+        worker.register_service(CLOSED, self._on_closed, inline=True)
+        worker.register_service(HELD, self._on_held, inline=True)
+        worker.on_worker_lost(self._on_lost)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def share(self, level: Level, to: str) -> Mention:
+        """How a message to another worker mentions a level."""
+        if self._given_up:
+            self.check([level])
+        with self._lock:
+            number = self._ids.get(level)
+            if number is None:
+                self._enter(self._worker.next_id(), level)
+                number = self._ids[level]
+            self._told[number][to] = None
+        if not level.is_open:
+            # It closed before it was watched here: do what its closing would have done.
+            self._forget(level)
+        return (number, *level.depth)
+
+    def meet(self, mentions: Sequence[Mention]) -> list[Level | None]:
+        """The levels that a message mentions, shadows made where needed; None if closed."""
+        with self._lock:
+            return [self._meet(*mention) for mention in mentions]
+
+    def _meet(self, number: int, time: int, process: int) -> Level | None:
+        if not type(number) is type(time) is type(process) is int:
+            # Kept, it would make `_on_lost` fail.
+            raise ProtocolViolation(f"expected a level's numbers, got {(number, time, process)!r}")
+        if self._given_up:
+            self.check([number])
+        found = self._by_id.get(number)
+        if found is None and number not in self._closed:
+            self._enter(number, Level(depth=(time, process)))
+            found = self._by_id[number]
+        return found
+
+    def _enter(self, number: int, level: Level) -> None:
+        told: dict[str, None] = {}
+        if number in self._by_id or level in self._ids:
+            # A finalizer, which the collector ran meanwhile, has entered it.
+            return
+        self._by_id[number] = level
+        self._ids[level] = number
+        self._told[number] = told
+        level.watchers.append(self._forget)
+
+    def _forget(self, level: Level) -> None:
+        """A level closed: so do its shadows elsewhere."""
+        with self._lock:
+            number = self._ids.pop(level, None)
+            if number is None:
+                return
+            del self._by_id[number]
+            told = self._told.pop(number)
+            self._remember_closed(number)
+        for name in told:
+            pass_on(self._worker, name, CLOSED, number)
+
+    def _remember_closed(self, number: int) -> None:
+        self._closed[number] = None
+        if len(self._closed) > _REMEMBERED:
+            del self._closed[next(iter(self._closed))]
+
+    def check(self, levels: Iterable[int | Level]) -> None:
+        """Raises if one of these was given up."""
+        for level in levels:
+            name = self._given_up.get(level)
+            if name is not None:
+                raise LevelError(
+                    f"expected a dual level of a worker that was never lost here, but "
+                    f"{self._worker.name!r} lost {name!r}, which entered it, and with it the "
+                    "tangents of that level: leave the level, and take the derivative again"
+                )
+
+    def _give_up(self, number: int, name: str) -> None:
+        with self._lock:
+            level = self._by_id.get(number)
+            if level is None:
+                return
+            # Before it closes: what is done without its tangents must not go unnoticed.
+            self._given_up[number] = self._given_up[level] = name
+            while len(self._given_up) > _REMEMBERED:
+                del self._given_up[next(iter(self._given_up))]
+        self._close(number)
+
+    def _on_closed(self, request: ServiceRequest) -> None:
+        self._close(convert(request.header, int))
+
+    def _close(self, number: int) -> None:
+        with self._lock:
+            level = self._by_id.get(number)
+            self._remember_closed(number)
+        if level is not None:
+            level.close()
+
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
+        for number in list(self._by_id):
+            if maker_of(number) == who.id:
+                self._give_up(number, who.name)
+        self.doubt()
+
+    def doubt(self) -> None:
+        """Makes all shadows known to the workers that entered their levels.
+
+        The notice that one was closed may have been lost with the worker that was to pass it on.
+        """
+        for number in list(self._by_id):
+            origin = maker_of(number)
+            if origin != self._worker.id:
+                self._worker.host.start(partial(self._tell_origin, origin, number))
+
+    def _tell_origin(self, origin: int, number: int) -> None:
+        # Where it can't be reached but may come back, the shadow stays: closed too early it would
+        # take the tangents off what is still to come.
+        with suppress(Exception):
+            peer = self._worker.find(origin)
+            if peer.lost is None:
+                self._worker.notify_service(origin, HELD, number)
+            else:
+                self._give_up(number, peer.info.name)
+
+    def _on_held(self, request: ServiceRequest) -> None:
+        number = convert(request.header, int)
+        with self._lock:
+            told = self._told.get(number)
+            if told is not None:
+                told[request.frm.name] = None
+        if told is None:
+            pass_on(self._worker, request.frm.name, CLOSED, number)
+
+    def facts_of(self, tangents: Any, to: str, arrays: list[Any]) -> list[Any]:
+        """Describes tangents for a message to `to`; appends their arrays."""
+        facts = []
+        for level in sorted(tangents, key=lambda each: each.depth):
+            tangent = tangents[level]
+            arrays.append(tangent.array)
+            inner = self.facts_of(tangent.tangents, to, arrays) if tangent.tangents else None
+            facts.append([self.share(level, to), inner])
+        return facts
+
+
+def are_one(level: Level, other: Level) -> bool:
+    """Whether these are one level, or two workers of this process know them by one id."""
+    if level is other:
+        return True
+    books = list(_books)
+    # Each asked once: a level may close meanwhile.
+    ids = {book._ids.get(level) for book in books} - {None}
+    return any(book._ids.get(other) in ids for book in books)

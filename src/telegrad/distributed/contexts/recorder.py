@@ -1,0 +1,331 @@
+"""Recording calls: the interceptor that gives every message with gradients an id on both sides.
+
+Inside a context, a call's extra is ``[context id, message id, slots, path, levels, passes]`` and a
+result's ``[message id, slots, path]``. `slots` lists which of the message's tensors (tangents
+counted after their primals) require grad: such a message has a send node where it left and a recv
+node where it arrived. Message id 0 means that none did: the context still follows the call, since
+its result may require grad. `levels` are the caller's open dual levels, which have shadows in the
+handler; `passes` those that a hook or a rule makes the call for.
+
+Context id 0 stands for no context, -1 for ``no_grad``: nothing is recorded, and what
+comes back is constant. An extra of None, the usual one outside of contexts and levels, costs a
+byte.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
+
+from telegrad.autograd.functional.variables import VARIABLES, depend_on_variables
+from telegrad.distributed import frameworks
+from telegrad.distributed.contexts.context import CURRENT, SERVED, Context, Contexts, Place
+from telegrad.distributed.contexts.dual_levels import LevelBook
+from telegrad.distributed.contexts.message_nodes import Path, RecvNode, SendNode
+from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten, held
+from telegrad.errors import ContextError
+from telegrad.graph import next_key
+from telegrad.rpc.calls.request import current_request
+from telegrad.rpc.names import WorkerInfo, maker_of
+from telegrad.rpc.references.rref import RRef
+from telegrad.rpc.wire import kinds
+from telegrad.rpc.worker import Worker
+from telegrad.tensors import LEAF, Tensor, wrap
+from telegrad.tensors.forward.duals import without_history
+from telegrad.tensors.forward.levels import LEVELS
+from telegrad.tensors.recording.modes import MODE
+
+__all__ = ["Recorder"]
+
+NO_CONTEXT: Final = 0
+NO_GRAD: Final = -1
+_NOTHING: AbstractContextManager[Any] = nullcontext()
+
+
+class Recorder:
+    """One worker's interceptor: its contexts, and the nodes that calls leave in them."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.contexts = Contexts(worker.name)
+        self.levels = LevelBook(worker)
+        self.autograd: Any = None
+        """What `equip` attached together with this recorder."""
+
+    # The caller's side.
+
+    def outgoing_call(self, to: WorkerInfo, values: list[Any]) -> Any:
+        place = CURRENT.get()
+        levels = LEVELS.get()
+        served = SERVED.get()
+        is_recording = MODE.get().recording
+        if not frameworks.known:
+            # A framework that the program has imported is loaded before a value of it is met: its
+            # modes, such as no_grad, hold for this call, and not for what is served meanwhile.
+            kinds.load_imported()
+        if is_recording and frameworks.known:
+            is_recording = frameworks.is_recording(values)
+        if place is None and is_recording and VARIABLES.get():
+            _refuse_variables(to.name, values)
+        if place is None and is_recording and not levels and not served:
+            self._carry_duals(to.name, values)
+            return None
+        shared = [self.levels.share(level, to.name) for level in levels] if levels else []
+        if place is None or not is_recording:
+            self._carry_duals(to.name, values)
+            return [NO_CONTEXT if is_recording else NO_GRAD, 0, [], (), shared, served]
+        context = place.context
+        path = place.step()
+        context.meet(to)
+        if context.released:
+            # Asked after `meet`: whoever releases it later tells `to` as well. A handler that
+            # outlives its context must not bring it back elsewhere.
+            if VARIABLES.get():
+                _refuse_variables(to.name, values)
+            self._carry_duals(to.name, values)
+            return [NO_CONTEXT, 0, [], (), shared, served]
+        message_id, slots = self._give(context, to.name, values, path)
+        return [context.id, message_id, slots, path, shared, served]
+
+    def incoming_result(
+        self, frm: WorkerInfo, call_extra: Any, extra: Any, values: list[Any]
+    ) -> None:
+        duals = self._arrive_duals(values)
+        if call_extra is None:
+            return
+        context_id = call_extra[0]
+        if context_id == NO_GRAD:
+            _make_constant(values)
+        elif extra is not None:
+            # If it was released meanwhile, the values get a history that raises when a pass meets
+            # it. As constants they would silently lack a gradient.
+            context = self.contexts.find(context_id) or self.contexts.ended(context_id)
+            message_id, slots, path = extra
+            self._take(context, frm.name, message_id, values, slots, tuple(path), duals)
+
+    def failed_call(self, to: WorkerInfo, call_extra: Any, error: BaseException) -> None:
+        if call_extra is not None and call_extra[1]:
+            context = self.contexts.find(call_extra[0])
+            if context is not None:
+                # Nobody has its result, so no gradient is expected for it. If its handler kept what
+                # came, and a pass gets there, the pass fails with what `failed` says.
+                context.failed[call_extra[1]] = type(error).__name__
+                context.sends.pop(call_extra[1], None)
+
+    # The callee's side.
+
+    def incoming_call(
+        self, frm: WorkerInfo, extra: Any, values: list[Any]
+    ) -> AbstractContextManager[Any]:
+        if values or extra is not None:
+            self._arrive(frm, extra, values)
+            request = current_request.get()
+            if request is not None and request.endpoint is not None and request.endpoint.closed:
+                # The caller was lost before what the call opened here was known: that loss closes
+                # none of it. So those who opened the levels and the context are asked.
+                self.levels.doubt()
+                if extra is not None and extra[0] not in (NO_CONTEXT, NO_GRAD):
+                    self.autograd.leases.doubt(extra[0])
+        return frameworks.known[0].serving(_NOTHING) if frameworks.known else _NOTHING
+
+    def _arrive(self, frm: WorkerInfo, extra: Any, values: list[Any]) -> None:
+        """Makes the caller's context, levels and passes current for the handler.
+
+        The handler runs in contextvars of its own, so nothing has to be reset.
+        """
+        if extra is None:
+            self._arrive_duals(values)
+            return
+        context_id, message_id, slots, path, shared, served = extra
+        open_levels = self.levels.meet(shared) if shared else ()
+        duals = self._arrive_duals(values)
+        if open_levels:
+            LEVELS.set(tuple([level for level in open_levels if level is not None]))
+        if served:
+            SERVED.set(tuple(served))
+        if context_id in (NO_CONTEXT, NO_GRAD):
+            return
+        if maker_of(context_id) == self.worker.id:
+            # A context of this worker is never made here: it is live, released, or of an earlier
+            # incarnation, and nobody would release it again.
+            context = self.contexts.get(context_id)
+            context.meet(frm)
+        else:
+            context = self.contexts.open(context_id, frm)
+        path = tuple(path)
+        if message_id:
+            self._take(context, frm.name, message_id, values, slots, path, duals)
+        CURRENT.set(Place(context, path))
+
+    def outgoing_result(self, to: WorkerInfo, values: list[Any]) -> Any:
+        place = CURRENT.get()
+        levels = LEVELS.get()
+        if levels:
+            self.levels.check(levels)
+        if place is None:
+            self._carry_duals(to.name, values)
+            return None
+        path = place.step()
+        message_id, slots = self._give(place.context, to.name, values, path)
+        return [message_id, slots, path] if message_id else None
+
+    # References.
+
+    def backward_from(self, reference: RRef, context_id: int, retain_graph: bool) -> None:
+        """Runs a pass from the value of a reference; see ``RRef.backward``."""
+        # Imported here, since that module is built on this one.
+        from telegrad.distributed.autograd import _backward_here
+
+        args = (reference, context_id, retain_graph)
+        said = f"backward of {reference!r}"
+        self.worker.outgoing.call(
+            reference.owner(), _backward_here, args, None, None, waits=True, said=said
+        ).wait()
+
+    # Gradients of a recorded pass are messages too.
+
+    def give(self, context: Context, to: str, values: list[Any], path: Path) -> Any:
+        """Records Tensors that leave outside of a call; returns what the other side needs."""
+        edges, slots, _, _ = _recorded(values)
+        if not slots:
+            return None
+        message_id = self._send_node(context, to, edges, path)
+        return [message_id, slots, path, self.worker.name]
+
+    def take(
+        self, context: Context, extra: Any, values: list[Any], duals: dict[int, CarriedDual]
+    ) -> None:
+        """Joins Tensors that arrived so to their message; `duals` carried some, by their place."""
+        message_id, slots, path, frm = extra
+        self._take(context, frm, message_id, values, slots, tuple(path), duals)
+
+    # Both sides.
+
+    def _give(
+        self, context: Context, to: str, values: list[Any], path: Path
+    ) -> tuple[int, list[int]]:
+        """Records what leaves; the values are replaced by what travels."""
+        given = values
+        if frameworks.known:
+            given = frameworks.stand_ins(values)
+            frameworks.detach(values)
+            # Before anything is recorded: what can't travel leaves no message behind.
+            frameworks.known[0].carry(values, self.worker, self.levels, to)
+            for value, stand_in in zip(values, given):
+                if stand_in is not value and not isinstance(value, CarriedDual):
+                    # Its level may have closed meanwhile: tangents that do not travel do not count.
+                    stand_in.tangents = None
+        edges, slots, duals, parameters = _recorded(given)
+        message_id = self._send_node(context, to, edges, path) if slots else 0
+        for i in parameters:
+            # It travels as a Tensor: where it arrives it is an output of the recv node, and no
+            # Parameter.
+            if isinstance(values[i], Tensor):
+                values[i] = wrap(values[i].array)
+        for i, dual in duals.items():
+            if isinstance(values[i], Tensor):
+                values[i] = CarriedDual.of(dual, self.levels, to)
+        return message_id, slots
+
+    def _send_node(self, context: Context, to: str, edges: list[Any], path: Path) -> int:
+        message_id = self.worker.next_id()
+        context.sends[message_id] = SendNode(tuple(edges), next_key(), message_id, path, to)
+        if context.released:
+            # Of a handler that outlives its context: see `Contexts.drop`. It still counts as sent,
+            # so a pass that comes for it ends in an error, not in a gradient that lacks it.
+            context.sends.clear()
+        return message_id
+
+    def _take(
+        self,
+        context: Context,
+        frm: str,
+        message_id: int,
+        values: list[Any],
+        slots: list[int],
+        path: Path,
+        duals: dict[int, CarriedDual],
+    ) -> None:
+        came = frameworks.empty_stand_ins(values) if frameworks.known else values
+        flat: list[Tensor] = []
+        for i, value in enumerate(came):
+            if isinstance(value, Tensor):
+                if i in duals:
+                    flat.extend(duals[i].flattened(value))
+                elif value.tangents:
+                    flat.extend(flatten(value))
+                else:
+                    flat.append(value)
+        recorded = flat if len(flat) == len(slots) else [flat[i] for i in slots]
+        context.recvs[message_id] = RecvNode.join(recorded, message_id, path, frm, context)
+        if context.released:
+            # See `Contexts.drop`: nobody else would take it out again.
+            context.recvs.clear()
+        if came is not values:
+            frameworks.join(values, came)
+
+    def _carry_duals(self, to: str, values: list[Any]) -> None:
+        if frameworks.known:
+            frameworks.known[0].carry(values, self.worker, self.levels, to)
+        for i, value in enumerate(values):
+            if isinstance(value, Tensor) and value.tangents:
+                values[i] = CarriedDual.of(held(value), self.levels, to)
+
+    def _arrive_duals(self, values: list[Any]) -> dict[int, CarriedDual]:
+        """Puts dual tensors in the places of what carried them; gives the latter, by their place.
+
+        A level may close while a message is under way: what was counted where it left still counts.
+        """
+        found: dict[int, CarriedDual] = {}
+        for i, value in enumerate(values):
+            if isinstance(value, CarriedDual):
+                values[i] = value.arrive(self.levels)
+                found[i] = value
+        return found
+
+
+def _recorded(values: list[Any]) -> tuple[list[Any], list[int], dict[int, Tensor], list[int]]:
+    """The histories and slots of a message's tensors that require grad; its dual ones, by place.
+
+    The last are the places of Parameters that require grad. Another thread may close a level at
+    any time: a dual one travels as it was counted.
+    """
+    edges: list[Any] = []
+    slots: list[int] = []
+    duals: dict[int, Tensor] = {}
+    parameters: list[int] = []
+    slot = 0
+    for i, value in enumerate(values):
+        if type(value) is not Tensor:
+            if not isinstance(value, Tensor):
+                continue
+            if value.node is not None:
+                parameters.append(i)
+        flat: Sequence[Tensor] = (value,)
+        if value.tangents:
+            duals[i] = held(value)
+            flat = flatten(duals[i])
+        for tensor in flat:
+            node = tensor.node
+            if node is not None:
+                edges.append(tensor if node is LEAF else node)
+                slots.append(slot)
+            slot += 1
+    return edges, slots, duals, parameters
+
+
+def _refuse_variables(to: str, values: list[Any]) -> None:
+    if depend_on_variables(t for x in values if isinstance(x, Tensor) for t in flatten(x)):
+        raise ContextError(
+            f"expected a context around a call to worker {to!r} that takes part in what a "
+            "transform differentiates, got none, or one that is released, so its gradient would be "
+            "zero (a handler that is called under no_grad is in no context); write `with "
+            "telegrad.distributed.autograd.context():` around the transform, or detach() what is "
+            "sent"
+        )
+
+
+def _make_constant(values: list[Any]) -> None:
+    frameworks.detach(values)
+    for i, value in enumerate(values):
+        if isinstance(value, Tensor):
+            values[i] = without_history(value)

@@ -1,0 +1,157 @@
+"""How a Tensor travels: its raw array, and whether it requires grad; with tangents, theirs too.
+
+What a context adds to that (messages, nodes) is in ``recording.py``. Without one, a leaf arrives as
+a new leaf, so that parameters can be fetched and sent; what was computed arrives cut off from its
+history, which is an error for whoever differentiates through it (``nodes.CutNode``).
+
+A dual tensor is sent as a ``CarriedDual``: the arrays of primal and tangents, and a tree that says
+which level each tangent belongs to. Only a worker can name levels, so it is made and undone by the
+worker's recorder, not by the serialiser.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from telegrad.distributed.contexts.dual_levels import LevelBook
+from telegrad.distributed.contexts.message_nodes import CutNode
+from telegrad.errors import Unserializable
+from telegrad.graph import next_key
+from telegrad.nn.parameter import Parameter, rebuild_parameter
+from telegrad.rpc.wire import kinds
+from telegrad.tensors import LEAF, Tensor, wrap
+from telegrad.tensors.forward.levels import Tangents
+
+__all__ = ["CarriedDual", "flatten", "held", "rebuilt", "register"]
+
+# The history of a tensor where it left.
+_CONSTANT: Final = 0
+_LEAF: Final = 1
+_COMPUTED: Final = 2
+
+
+class CarriedDual:
+    """A dual tensor between two workers."""
+
+    __slots__ = ("arrays", "came", "facts", "history")
+
+    def __init__(self, arrays: list[Any], facts: list[Any], history: int = _CONSTANT) -> None:
+        self.arrays = arrays
+        self.facts = facts
+        self.history = history
+
+    @classmethod
+    def of(cls, tensor: Tensor, book: LevelBook, to: str) -> "CarriedDual":
+        """The form in which a dual tensor, one that is held, leaves for `to`."""
+        arrays = [tensor.array]
+        facts = book.facts_of(tensor.tangents, to, arrays)
+        return cls([np.asarray(a) for a in arrays], facts, _history_of(tensor))
+
+    def arrive(self, book: LevelBook) -> Tensor:
+        """The dual tensor, its tangents at this worker's levels."""
+        self.came: list[Tensor] = []
+        tensor = rebuilt(iter(self.arrays), self.facts, book, self.came)
+        tensor.node = _node_of(self.history)
+        return tensor
+
+    def flattened(self, arrived: Tensor) -> Sequence[Tensor]:
+        """What was flattened where it left: tangents whose level has closed meanwhile included."""
+        return self.came
+
+
+def rebuilt(
+    rest: Iterator[Any],
+    facts: list[Any] | None,
+    book: LevelBook,
+    came: list[Tensor] | None = None,
+) -> Tensor:
+    """A tensor from the arrays that are next, with tangents as `facts` says.
+
+    All that came is added to `came`, in the order of ``flatten`` where it left.
+    """
+    made = wrap(next(rest))
+    if came is not None:
+        came.append(made)
+    if facts:
+        levels = book.meet([mention for mention, _ in facts])
+        tangents = [rebuilt(rest, inner, book, came) for _, inner in facts]
+        entries = {level: t for level, t in zip(levels, tangents) if level is not None}
+        made.tangents = Tangents(entries) if entries else None
+    return made
+
+
+def flatten(tensor: Tensor) -> Sequence[Tensor]:
+    """A tensor and its tangents, theirs included, in an order that both sides share."""
+    if not tensor.tangents:
+        return (tensor,)
+    flat = [tensor]
+    for level in sorted(tensor.tangents, key=lambda each: each.depth):
+        flat.extend(flatten(tensor.tangents[level]))
+    return flat
+
+
+def held(tensor: Tensor) -> Tensor:
+    """A copy of a dual tensor that keeps its tangents when levels close; only for reading."""
+    copy = wrap(tensor.array, tensor if tensor.node is LEAF else tensor.node)
+    # In one step: another thread may close a level meanwhile.
+    tangents = dict(tensor.tangents or {})
+    copy.tangents = {level: held(tangent) for level, tangent in tangents.items()}
+    return copy
+
+
+def register() -> None:
+    """Makes Tensors known to the serialiser; doing it again changes nothing."""
+    check = _in_host_memory
+    kinds.register(Tensor, _to_parts, _from_parts, tag="telegrad.Tensor", check=check)
+    kinds.register(
+        Parameter, _to_parts, _parameter_from_parts, tag="telegrad.nn.Parameter", check=check
+    )
+    kinds.register(CarriedDual, _dual_to_parts, _dual_from_parts, tag="telegrad.CarriedDual")
+
+
+def _to_parts(tensor: Tensor) -> tuple[list[Any], int]:
+    array = tensor.array
+    if type(array) is not np.ndarray:
+        array = _in_host_memory(tensor)
+    return [array], _history_of(tensor)
+
+
+def _history_of(tensor: Tensor) -> int:
+    node = tensor.node
+    return _CONSTANT if node is None else _LEAF if node is LEAF else _COMPUTED
+
+
+def _node_of(history: int) -> Any:
+    """The node of a tensor that arrives; a message of a context puts its own in its place."""
+    if history == _CONSTANT:
+        return None
+    return LEAF if history == _LEAF else CutNode(next_key())
+
+
+def _in_host_memory(tensor: Tensor) -> "np.ndarray[Any, Any]":
+    try:
+        return np.asarray(tensor.array)
+    except TypeError as error:
+        raise Unserializable(
+            f"expected a Tensor in host memory, got one on {tensor.device}: send a copy that is "
+            f"there ({error})"
+        ) from error
+
+
+def _from_parts(parts: list[Any], history: int) -> Tensor:
+    return wrap(parts[0], _node_of(history))
+
+
+def _parameter_from_parts(parts: list[Any], history: int) -> Parameter:
+    """A Parameter stays one where it arrives as a leaf, so that a module keeps its parameters."""
+    return rebuild_parameter(parts[0], history != _CONSTANT)
+
+
+def _dual_to_parts(dual: CarriedDual) -> tuple[list[Any], Any]:
+    return dual.arrays, [dual.facts, dual.history]
+
+
+def _dual_from_parts(parts: list[Any], metadata: Any) -> CarriedDual:
+    facts, history = metadata
+    return CarriedDual(parts, facts, history)

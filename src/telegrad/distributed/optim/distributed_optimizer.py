@@ -1,0 +1,278 @@
+"""One optimiser for parameters that live on many workers.
+
+On each owner there is an ordinary optimiser for the owner's parameters (``local_optimizer.py``);
+``step`` runs them all at once, with the gradients of a context. Any class with the interface of
+``telegrad.optim`` (or ``torch.optim``) will do.
+
+What is asked of all owners is always asked of each of them, whatever befalls another: an error
+carries a note on which of them did what they were asked.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from telegrad.distributed.optim import local_optimizer as local
+from telegrad.distributed.worker_autograd import autograd_of
+from telegrad.errors import DTypeError, UsageError
+from telegrad.rpc.calls.call import Call
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.references.rref import RRef
+from telegrad.tensors.torch_hints import advises, without_advice
+
+__all__ = ["DistributedOptimizer", "DistributedScheduler"]
+
+
+class _OnOwners:
+    """An optimiser or a scheduler on each owner."""
+
+    _kind = ""
+    """What errors call one."""
+
+    def __init__(self, make: Callable[..., RRef], asked: Mapping[str, tuple[Any, ...]]) -> None:
+        self._local: dict[str, RRef] = _ask_all(f"build the {self._kind}", make, asked)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states of all owners, by owner, as copies."""
+        return {"owners": self._everywhere(local.state_dict, f"read the state of the {self._kind}")}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what ``state_dict`` gave; one that does not fit changes nothing.
+
+        The owners must have the same names, with the same number and shapes of parameters on each.
+        """
+        states = _states_of(state, self._local)
+        before = self.state_dict()["owners"]
+        try:
+            self._load(states)
+        except Exception as error:
+            # Those that took the new state must not be left with it beside one that did not.
+            try:
+                self._load(before)
+            except Exception as second:
+                error.add_note(f"the old state could not be put back everywhere: {second}")
+            raise
+
+    def _load(self, states: Mapping[str, Any]) -> None:
+        asked = {owner: (each, states[owner]) for owner, each in self._local.items()}
+        _ask_all(f"restore the state of the {self._kind}", local.load_state_dict, asked)
+
+    def _everywhere(self, function: Callable[..., Any], what: str, *args: Any) -> dict[str, Any]:
+        asked = {owner: (reference, *args) for owner, reference in self._local.items()}
+        return _ask_all(what, function, asked)
+
+
+@advises(
+    "DistributedOptimizer",
+    {
+        "zero_grad": "gradients belong to a context and go with it, leave it out",
+        "param_groups": "they are on the owners; to change the rate use schedule(LambdaLR, ...)",
+    },
+)
+class DistributedOptimizer(_OnOwners):
+    """Steps parameters where they live, with the gradients of a context::
+
+        optimizer = DistributedOptimizer(optim.SGD, remote_module.parameters(), lr=0.1)
+        optimizer.step(context_id)
+
+    `optimizer_class` is made on each owner, with the arguments that follow. `params_rref`: RRefs to
+    the parameters, or groups, each a dict with RRefs as "params" and options of its own. A group
+    may have parameters of several owners; every owner has all groups, in this order.
+    """
+
+    _kind = "optimiser"
+    _may_be_empty = False
+
+    def __init__(
+        self,
+        optimizer_class: Callable[..., Any],
+        params_rref: Iterable[RRef | Mapping[str, Any]],
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        if not callable(optimizer_class):
+            raise UsageError(
+                f"expected the class of an optimiser, such as optim.SGD, got a "
+                f"{type(optimizer_class).__name__}; the class's arguments follow the parameters"
+            )
+        by_owner = _by_owner(params_rref)
+        if not by_owner and not self._may_be_empty:
+            raise UsageError("expected at least one RRef to a parameter, got none")
+        super().__init__(
+            local.make,
+            {owner: (optimizer_class, given, args, kwargs) for owner, given in by_owner.items()},
+        )
+
+    def __dir__(self) -> list[str]:
+        return without_advice(self, super().__dir__())
+
+    def step(self, context_id: int) -> None:
+        """Updates every parameter with its gradient in the context; all owners at once.
+
+        A parameter that the context has no gradient for stays as it is. If an owner fails or is
+        lost, the others have stepped all the same: a note on the error names them.
+        """
+        _check_live(context_id)
+        self._everywhere(local.step, "step", context_id)
+
+    def schedule(
+        self, scheduler_class: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> "DistributedScheduler":
+        """A learning-rate schedule for the optimisers of all owners."""
+        return DistributedScheduler(self._local, scheduler_class, args, kwargs)
+
+    def clip_grad_norm_(self, context_id: int, max_norm: float) -> float:
+        """Scales the gradients of a context to a norm, over all workers, of at most `max_norm`.
+
+        Returns the norm that they had. If that is not a number, all gradients become so, as those
+        of ``nn.utils.clip_grad_norm_`` do.
+        """
+        _check_live(context_id)
+        if not max_norm >= 0:
+            raise UsageError(f"expected a max_norm of 0 or more, got {max_norm}")
+        squares = self._everywhere(local.sum_of_squares, "measure the gradients", context_id)
+        norm = math.sqrt(sum(squares.values()))
+        # 1e-6 as in `nn.utils.clip_grad_norm_`.
+        factor = norm if math.isnan(norm) else min(1.0, max_norm / (norm + 1e-6))
+        if factor != 1.0:
+            self._everywhere(local.scale, "scale the gradients", context_id, factor)
+        return norm
+
+
+class DistributedScheduler(_OnOwners):
+    """Schedulers of one kind beside the optimisers of a DistributedOptimizer."""
+
+    _kind = "scheduler"
+
+    def __init__(
+        self,
+        optimizers: Mapping[str, RRef],
+        scheduler_class: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        super().__init__(
+            local.make_scheduler,
+            {owner: (each, scheduler_class, args, kwargs) for owner, each in optimizers.items()},
+        )
+
+    def step(self, *args: Any) -> None:
+        """Goes on to the next learning rate, everywhere.
+
+        With what the scheduler itself takes, such as the loss for ``ReduceLROnPlateau``.
+        """
+        self._everywhere(local.step_scheduler, "step the scheduler", *args)
+
+    def get_last_lr(self) -> dict[str, Any]:
+        """The learning rates last set, by owner."""
+        return self._everywhere(local.last_lr, "read the learning rate")
+
+
+def _by_owner(given: Any) -> dict[str, list[Any]]:
+    """What the optimiser of each owner takes: RRefs to its parameters, or all groups, with those
+    of its parameters."""
+    if not isinstance(given, Iterable) or isinstance(given, Mapping):
+        raise UsageError(
+            f"expected RRefs to parameters, or a list of groups, got {type(given).__name__}; for a "
+            "module elsewhere, pass its remote_parameters()"
+        )
+    _refuse_sets(given, "params_rref")
+    listed = list(given)
+    found: dict[str, list[Any]]
+    if not listed or not isinstance(listed[0], Mapping):
+        found = {**_sorted_out(listed, "params_rref")}
+    else:
+        groups = [_group(each, f"params_rref[{i}]") for i, each in enumerate(listed)]
+        owners = dict.fromkeys(owner for _, chosen in groups for owner in chosen)
+        # All groups everywhere: whatever goes by their positions, such as a schedule, fits.
+        found = {
+            owner: [{**options, "params": chosen.get(owner, [])} for options, chosen in groups]
+            for owner in owners
+        }
+    return found
+
+
+def _group(group: Any, name: str) -> tuple[Mapping[str, Any], dict[str, list[RRef]]]:
+    """A group and its RRefs, by owner."""
+    if not isinstance(group, Mapping) or "params" not in group:
+        came = f"one with {sorted(group)}" if isinstance(group, Mapping) else type(group).__name__
+        raise UsageError(f"expected a dict with 'params' as {name}, a group, got {came}")
+    chosen = group["params"]
+    _refuse_sets(chosen, f"{name}['params']")
+    if not isinstance(chosen, Iterable):
+        chosen = [chosen]
+    return group, _sorted_out(chosen, f"{name}['params']")
+
+
+def _refuse_sets(given: Any, name: str) -> None:
+    if isinstance(given, (set, frozenset)):
+        raise UsageError(
+            f"expected {name} in an order that is the same in every run, as the state names "
+            f"parameters by their positions, got a {type(given).__name__}; pass a list"
+        )
+
+
+def _sorted_out(references: Iterable[Any], name: str) -> dict[str, list[RRef]]:
+    """RRefs by owner, in order."""
+    by_owner: dict[str, list[RRef]] = {}
+    for i, reference in enumerate(references):
+        if not isinstance(reference, RRef):
+            raise DTypeError(
+                f"expected an RRef to a parameter as {name}[{i}], got "
+                f"{type(reference).__name__}; wrap a local one with rpc.RRef(parameter), and "
+                "join lists of them, [*some, *others]"
+            )
+        by_owner.setdefault(reference.owner_name(), []).append(reference)
+    return by_owner
+
+
+def _check_live(context_id: int) -> None:
+    """Raises for a context that is unknown or released here."""
+    autograd_of(current_worker()).recorder.contexts.get(context_id)
+
+
+def _states_of(state: Any, owners: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The states by owner; an error if the owners are others than ours."""
+    found = state.get("owners") if isinstance(state, Mapping) else None
+    if not isinstance(found, Mapping) or set(found) != set(owners):
+        came = f"those of {sorted(found)}" if isinstance(found, Mapping) else type(state).__name__
+        raise UsageError(
+            f"expected states of the owners {sorted(owners)}, got {came}; restore them on a "
+            "cluster whose parameters live on workers of the same names"
+        )
+    return found
+
+
+def _ask_all(
+    what: str, function: Callable[..., Any], asked: Mapping[str, tuple[Any, ...]]
+) -> dict[str, Any]:
+    """Calls a function on each owner, all at once, with its arguments; the results by owner.
+
+    If one failed, its error, with notes on what the others did.
+    """
+    worker = current_worker()
+    calls: dict[str, Call] = {}
+    done: dict[str, Any] = {}
+    failed: dict[str, Exception] = {}
+    for owner, args in asked.items():
+        try:
+            calls[owner] = worker.rpc_async(owner, function, args)
+        except Exception as error:
+            failed[owner] = error
+    for owner, call in calls.items():
+        try:
+            done[owner] = call.wait()
+        except Exception as error:
+            failed[owner] = error
+    if not failed:
+        return done
+    owner, first = next(iter(failed.items()))
+    others = f"these did: {', '.join(done)}" if done else "no other worker did"
+    first.add_note(f"worker {owner!r} could not {what}; {others}")
+    if len(failed) > 1:
+        first.add_note(f"neither could {', '.join(list(failed)[1:])}")
+    try:
+        raise first
+    finally:
+        # The traceback holds this frame: what it names must not lead back to the error.
+        del first, failed, calls

@@ -1,0 +1,188 @@
+"""The optimiser of one owner's parameters: what a DistributedOptimizer asks of each owner.
+
+Invariants. Updates to one parameter are serialised by a lock of its own, so those of several
+trainers never mix. An update makes the new value aside and binds the parameter to it when it is
+complete: nobody reads a half of it, and a pass between its forward and backward keeps the old one.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from telegrad.distributed import frameworks
+from telegrad.distributed.autograd import get_gradients
+from telegrad.distributed.optim.parameter_lock import alone_with
+from telegrad.distributed.worker_autograd import autograd_of
+from telegrad.errors import DTypeError, UsageError
+from telegrad.nn.parameter import Parameter
+from telegrad.optim.optimizer import Optimizer
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.references.rref import RRef
+
+__all__ = [
+    "LocalOptimizer",
+    "last_lr",
+    "load_state_dict",
+    "make",
+    "make_scheduler",
+    "scale",
+    "state_dict",
+    "step",
+    "step_scheduler",
+    "sum_of_squares",
+]
+
+
+class LocalOptimizer:
+    """An ordinary optimiser, and the parameters of this worker that it steps."""
+
+    def __init__(
+        self, optimizer_class: Callable[..., Any], given: Sequence[Any], args: Any, kwargs: Any
+    ) -> None:
+        self.params = [p for each in given for p in _listed(each)]
+        self.optimizer = optimizer_class(given, *args, **kwargs)
+        if isinstance(self.optimizer, Optimizer):
+            # Handlers of other trainers may read a parameter while it is stepped.
+            self.optimizer.always_aside = True
+        else:
+            _check_step(self.optimizer)
+
+    def step(self, gradients: Mapping[Any, Any]) -> None:
+        """Updates the parameters that have a gradient here, whatever their ``.grad``."""
+        with alone_with(self.params):
+            if isinstance(self.optimizer, Optimizer):
+                self.optimizer.step(gradients=gradients)
+            else:
+                self._step_foreign(gradients)
+
+    def state_dict(self) -> Any:
+        """The optimiser's state, between two steps."""
+        with alone_with(self.params):
+            return self.optimizer.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        """Gives the optimiser a state, between two steps."""
+        with alone_with(self.params):
+            self.optimizer.load_state_dict(state)
+
+    def _step_foreign(self, gradients: Mapping[Any, Any]) -> None:
+        """For optimisers that know ``.grad`` alone: lends it to them."""
+        before = [parameter.grad for parameter in self.params]
+        try:
+            for parameter in self.params:
+                parameter.grad = gradients.get(parameter)
+            self.optimizer.step()
+            for parameter in gradients:
+                framework = frameworks.framework_of(parameter)
+                if framework is not None:
+                    framework.changed(parameter)
+        finally:
+            for parameter, gradient in zip(self.params, before):
+                parameter.grad = gradient
+
+    def gradients(self, context_id: int) -> dict[Any, Any]:
+        """The gradients of these parameters in a context; none if it never reached this worker."""
+        if autograd_of(current_worker()).recorder.contexts.met(context_id) is None:
+            return {}
+        found = get_gradients(context_id)
+        return {p: found[p] for p in self.params if p in found}
+
+
+def make(optimizer_class: Callable[..., Any], given: Sequence[Any], args: Any, kwargs: Any) -> RRef:
+    """An optimiser for parameters of this worker: RRefs to them, or groups of such."""
+    params = [
+        _parameter(each)
+        if isinstance(each, RRef)
+        else {**each, "params": [_parameter(reference) for reference in each["params"]]}
+        for each in given
+    ]
+    return current_worker().make_rref(LocalOptimizer(optimizer_class, params, args, kwargs))
+
+
+def _check_step(optimizer: Any) -> None:
+    """Raises for an optimiser whose ``step`` can't do without a closure, such as LBFGS."""
+    try:
+        inspect.signature(optimizer.step).bind()
+    except ValueError:
+        pass  # It has no signature to be read.
+    except TypeError as error:
+        raise UsageError(
+            "expected the class of an optimiser that steps with gradients alone, got "
+            f"{type(optimizer).__name__}, whose step() needs more ({error}); take another, such "
+            "as Adam"
+        ) from None
+
+
+def _listed(parameter_or_group: Any) -> list[Any]:
+    if isinstance(parameter_or_group, dict):
+        return list(parameter_or_group["params"])
+    return [parameter_or_group]
+
+
+def _parameter(reference: RRef) -> Any:
+    parameter = reference.local_value()
+    if frameworks.framework_of(parameter) is not None:
+        # Its optimiser has rules of its own, e.g. that a constant is never stepped.
+        return parameter
+    # A Parameter that is frozen has no gradient, and so is never stepped.
+    if isinstance(parameter, Parameter):
+        return parameter
+    if not getattr(parameter, "requires_grad", False) or not parameter.is_leaf:
+        raise DTypeError(
+            f"expected RRefs to parameters (leaves that require grad), got {reference!r} to "
+            f"{type(parameter).__name__}"
+        )
+    return parameter
+
+
+def step(reference: RRef, context_id: int) -> None:
+    """Steps with the gradients of a context."""
+    local: LocalOptimizer = reference.local_value()
+    local.step(local.gradients(context_id))
+
+
+def sum_of_squares(reference: RRef, context_id: int) -> float:
+    """The sum of the squares of all gradients of these parameters in a context."""
+    local: LocalOptimizer = reference.local_value()
+    found = frameworks.adopted(list(local.gradients(context_id).values()), are_gradients=True)
+    lines = (np.asarray(g.detach()).reshape(-1) for g in found)
+    return float(sum(np.vdot(line, line).real for line in lines))
+
+
+def scale(reference: RRef, context_id: int, factor: float) -> None:
+    """Multiplies the gradients of these parameters in a context."""
+    context = autograd_of(current_worker()).recorder.contexts.met(context_id)
+    if context is None:
+        return
+    with context.lock:
+        for parameter in reference.local_value().params:
+            if parameter in context.gradients:
+                context.gradients[parameter] = context.gradients[parameter] * factor
+
+
+def make_scheduler(reference: RRef, scheduler_class: Any, args: Any, kwargs: Any) -> RRef:
+    """A scheduler beside the optimiser."""
+    scheduler = scheduler_class(reference.local_value().optimizer, *args, **kwargs)
+    return current_worker().make_rref(scheduler)
+
+
+def step_scheduler(reference: RRef, *args: Any) -> None:
+    """Goes on to the scheduler's next learning rate."""
+    reference.local_value().step(*args)
+
+
+def last_lr(reference: RRef) -> Any:
+    """The learning rates that the scheduler last set."""
+    return reference.local_value().get_last_lr()
+
+
+def state_dict(reference: RRef) -> Any:
+    """The state of an optimiser or a scheduler."""
+    return reference.local_value().state_dict()
+
+
+def load_state_dict(reference: RRef, state: Any) -> None:
+    """Gives an optimiser or a scheduler a state."""
+    reference.local_value().load_state_dict(state)

@@ -1,0 +1,1 @@
+"""A backward pass over workers: local passes, their coordinator, the commit at the end."""

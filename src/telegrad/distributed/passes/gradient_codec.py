@@ -1,0 +1,91 @@
+"""Gradients on the wire: what leaves for one worker, packed together.
+
+For each message there is an entry ``[message id, how many tensors it had, which of them have a
+gradient, their tangents, what the recorder adds]``; the raw arrays travel beside the entries. In a
+recorded pass gradients are values with a history: they leave and arrive as messages of their own,
+so a further pass goes back over the same wires. Their path is ``AFTER``, the path of the pass, the
+path of the message they answer.
+
+A forward-mode level may close at any time, on one worker sooner than on another, and takes its
+tangents off everything. What counts is how a gradient was when it was packed: its tangents keep
+their places in the message, even if their level has closed when they arrive.
+"""
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from telegrad.distributed.contexts.context import AFTER
+from telegrad.distributed.contexts.recorder import Recorder
+from telegrad.distributed.contexts.tensor_kind import CarriedDual, held
+from telegrad.distributed.passes.local_pass import Departure, Feed, Part
+from telegrad.tensors import Tensor, wrap
+
+__all__ = ["Parcels"]
+
+
+class Parcels:
+    """Packs and unpacks for one worker."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def pack(
+        self, part: Part, to: str, group: Sequence[Departure]
+    ) -> tuple[list[list[Any]], list[Any]]:
+        """The entries for these departures, and their arrays."""
+        entries: list[list[Any]] = []
+        arrays: list[Any] = []
+        for recv, parts in group:
+            places: list[int] = []
+            values: list[Tensor] = []
+            extra = facts = None
+            for place, value in enumerate(parts):
+                if value is None:
+                    continue
+                places.append(place)
+                if not isinstance(value, Tensor):
+                    arrays.append(np.asarray(value))
+                    continue
+                arrays.append(value.array)
+                if value.tangents:
+                    value = held(value)
+                    facts = facts or {}
+                    facts[place] = self._recorder.levels.facts_of(value.tangents, to, arrays)
+                values.append(value)
+            if part.plan.recorded:
+                path = (AFTER, *part.plan.path, *recv.path)
+                extra = self._recorder.give(part.context, to, values, path)
+            entries.append([recv.message_id, len(parts), places, facts, extra])
+        return entries, arrays
+
+    def unpack(self, part: Part, entries: list[list[Any]], arrays: list[Any]) -> list[Feed]:
+        """The gradients of each message."""
+        feeds: list[Feed] = []
+        rest = iter(arrays)
+        for message_id, size, places, facts, extra in entries:
+            parts: list[Any] = [None] * size
+            duals: dict[int, CarriedDual] = {}
+            for i, place in enumerate(places):
+                known = facts and facts.get(place)
+                if known:
+                    came = list(islice(rest, 1 + _count(known)))
+                    duals[i] = CarriedDual(came, known)
+                    parts[place] = duals[i].arrive(self._recorder.levels)
+                else:
+                    parts[place] = next(rest)
+            if part.plan.recorded:
+                present = [p if isinstance(p, Tensor) else wrap(p) for p in parts if p is not None]
+                if extra is not None:
+                    self._recorder.take(part.context, extra, present, duals)
+                for place, value in zip(places, present):
+                    parts[place] = value
+            feeds.append((message_id, parts))
+        return feeds
+
+
+def _count(facts: list[Any]) -> int:
+    """How many tangents a description is of."""
+    return sum(1 + _count(inner or []) for _, inner in facts)

@@ -1,0 +1,427 @@
+"""One worker's part of a distributed pass: what is decided, without sending anything.
+
+A part is made on first contact: the root's by ``start``, another worker's when the first gradient
+(or search) of that pass comes. It counts dependencies once, from the roots and from every send of
+the context; then gradients are fed, what is ready runs, and what leaves is collected as departures
+for the carrier to send.
+
+Where inputs were chosen, a node runs only if it leads to one of them here or to a recv node, behind
+which one may lie. Which recv nodes lead to none only others could tell, by a message each; but one
+that arrived before every input was made can't, and at a root that has all the inputs that is seen.
+
+Gradients are staged here and become the context's when the pass has succeeded everywhere.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final
+
+import msgspec
+
+from telegrad.autograd.anomaly import refuse_nan
+from telegrad.distributed import frameworks
+from telegrad.distributed.contexts.context import AFTER, CURRENT, Context, Place
+from telegrad.distributed.contexts.message_nodes import Path, RecvNode, SendNode
+from telegrad.distributed.passes.future_lock import Turns
+from telegrad.distributed.passes.region_pool import Crew, Pace
+from telegrad.engine import OrderedTask, keep_retained
+from telegrad.errors import GradientError, GraphFreedError, PassAborted, WorkerLost
+from telegrad.graph import Bundle
+from telegrad.rpc.calls.future import Future
+from telegrad.rpc.host import Host
+from telegrad.rpc.names import WorkerInfo, was_made_by
+from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.recording.accumulation import own
+from telegrad.tensors.recording.modes import MODE, recording
+
+__all__ = ["Departure", "Departures", "Part", "Plan"]
+
+Feed = tuple[int, Sequence[Any]]
+"""A message id and a gradient for each tensor of that message, None where there is none."""
+
+
+_by_path = attrgetter("path")
+# A part pauses, so that what leaves is sent before the rest runs and others work on it meanwhile:
+# when this many gradients are to leave, or when one has waited this many seconds. Smaller numbers
+# cost more in messages than they gain.
+_MOST: Final = 32
+_LONGEST: Final = 0.0005
+# While the last so many questions are all open, it does not pause because of time: each keeps a
+# thread of the worker that was asked, and what comes there sooner only waits there.
+_AT_ONCE: Final = 8
+
+
+class Plan(msgspec.Struct, array_like=True, frozen=True):
+    """What every worker in a pass is told about it."""
+
+    context_id: int
+    pass_id: int
+    path: Path
+    """Where in the program the pass was started, as for a message."""
+    keep_graph: bool
+    recorded: bool
+    targets: list[tuple[int, int]] | None
+    """(owner, reference) for each input that lives elsewhere; None if all leaves are wanted."""
+    check_nan: bool = False
+    """Whether the pass ends at the first NaN: it began under ``detect_anomaly``."""
+    served: tuple[int, ...] = ()
+    """The passes that this one was started for, by their hooks or rules."""
+    captures: bool = False
+    """Whether gradients are asked for, not accumulated: the nodes of leaves don't run."""
+
+
+Departure = tuple[RecvNode, Sequence[Any]]
+"""A gradient that leaves this worker, for the peer of its recv node."""
+
+Departures = dict[str, list[Departure]]
+"""What leaves a part, by the worker it is for."""
+
+
+class Part(msgspec.Struct, eq=False):
+    """This worker's state in one pass."""
+
+    context: Context
+    plan: Plan
+    _worker: WorkerInfo
+    _host: Host
+    _pace: Pace
+    _watch: Callable[[str], AbstractContextManager[Any]] | None = None
+    staged: dict[Tensor, Tensor] = {}
+    captured: dict[Any, Tensor] = {}
+    targets: dict[Any, Any] = {}
+    """Nodes whose gradient was asked for, with the name under which it is captured."""
+    asked: deque[Future[Any]] = msgspec.field(default_factory=partial(deque, maxlen=_AT_ONCE))
+    """The answers to the questions that were asked last."""
+    _wanted: dict[int, int] = {}
+    """References whose gradient was asked for, with the one under which it is captured."""
+    _turns: Turns = msgspec.field(default_factory=Turns)
+    _crew: Crew | None = None
+    _departures: Departures = {}
+    _kept: list[Callable[[], None]] = []
+    """Takes back, one by one, the gradients that values retained in this pass."""
+    _lent: dict[Any, Any] = {}
+    """What keeps gradients of this pass for the other framework: see ``Framework.completed``."""
+    _foreign_leaves: dict[Any, Any] = {}
+    """See ``Cut.leaves``."""
+    _first_input: int = -1
+    """The key of the oldest input, where all are here: older recv nodes lead to none."""
+    _reported: int = 0
+    """How many waiting nodes the root has been told of."""
+    _counted: bool = False
+    _error: BaseException | None = None
+    _ended: Future[None] | None = None
+    _is_over: bool = False
+    # Made by __post_init__ of the others.
+    _place: Place = None  # type: ignore[assignment]
+    """The place of calls that hooks and rules make: after all gradients of the pass."""
+    _task: OrderedTask = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        plan = self.plan
+        self._place = Place(self.context, (AFTER, *plan.path, AFTER + 1, self._worker.id))
+        self._task = OrderedTask(
+            self._deliver,
+            self._depart,
+            plan.keep_graph,
+            plan.recorded,
+            self.targets,
+            self._watch,
+        )
+        if plan.targets is not None:
+            self._task.is_goal = self._is_goal
+            self._task.captures = plan.captures
+        if plan.check_nan:
+            self._task.check = refuse_nan
+
+    # What others ask for.
+
+    def want(self, node: Any, reference: int) -> None:
+        """Has the gradient of a node captured for a reference; several may lead to one node."""
+        self._wanted[reference] = self.targets.setdefault(node, reference)
+
+    def captured_for(self, reference: int) -> Any:
+        """The gradient that was captured for a reference, or None."""
+        return self.captured.get(self._wanted.get(reference))
+
+    # Steps 1 and 4: count, on first contact.
+
+    def _count(self, roots: Iterable[Any] = ()) -> None:
+        self._counted = True
+        for part in list(self.context.passes.values()):
+            if part is not self and not part.plan.keep_graph:
+                # This pass may have come here before word of the end of that one, by another way:
+                # whether what that one freed is an error must not depend on it.
+                part._forget_spent()
+        # A copy in one step: handlers of this context may still add to it.
+        sends = list(self.context.sends.values())
+        if len(sends) > 1:
+            sends.sort(key=_by_path)
+        entries = [*roots, *sends]
+        pieces: Sequence[Any] = ()
+        if frameworks.known:
+            found = frameworks.cut(entries, self.plan.keep_graph, self.targets)
+            self._task.joined, self._foreign_leaves, pieces = found
+        if self.plan.targets is not None and roots and not self.plan.targets:
+            # Leaves, and inputs in another framework's graph, have no age: -1 is before everything.
+            self._first_input = min((node.key for node in self.targets), default=-1)
+        self._task.count(entries)
+        if pieces:
+            self._prepare(pieces)
+
+    def _prepare(self, pieces: Sequence[Any]) -> None:
+        """Has the other framework's graph run what is needed of it, side by side if it can."""
+        if self._task.skipped:
+            for piece in pieces:
+                piece.leave_out(self._task.skipped)
+        # Not where it is recorded: the keys of nodes made side by side would depend on timing.
+        if len(pieces) > 1 and not self.plan.recorded and all(each.is_apart for each in pieces):
+            at_once = frameworks.known[0].at_once()
+            if at_once > 1:
+                self._crew = self._task.crew = Crew(self._host, self._pace, set(pieces), at_once)
+
+    def _is_goal(self, node: Any) -> bool:
+        """Whether a node is an input, or a recv node behind which there may be one."""
+        if node in self.targets:
+            return True
+        is_recv = node.is_boundary and node not in self._task.joined
+        return is_recv and node.key > self._first_input
+
+    # Steps 2 and 3: run, and collect what leaves.
+
+    def start(self, roots: dict[Any, Any]) -> tuple[Departures, int]:
+        """Runs from the roots; returns what leaves and by how much the number waiting changed."""
+        with self._turns:
+            self._count(roots)
+            for root, cotangent in roots.items():
+                self._task.feed(root, cotangent)
+            return self._run()
+
+    def receive(self, feeds: Iterable[Feed]) -> tuple[Departures, int]:
+        """Runs from the sends whose gradients came."""
+        with self._turns:
+            if not self._counted:
+                self._count()
+            if self._task.live:
+                # A search has been here. No frame comes until all searches have ended, so this
+                # is the first one after them.
+                self._task.drop_dead()
+            for message_id, parts in feeds:
+                self._task.feed(self._send_of(message_id), Bundle(parts))
+            return self._run()
+
+    def go_on(self) -> tuple[Departures, int]:
+        """Runs on after a pause; if only other threads are at work, when one of them is done."""
+        if self._crew is not None and not self._task.ready:
+            self._crew.wait()
+        with self._turns:
+            return self._run()
+
+    def _run(self) -> tuple[Departures, int]:
+        if self._error is not None:
+            raise self._error
+        before = MODE.get()
+        MODE.set(recording(before, self.plan.recorded))
+        token = CURRENT.set(self._place)
+        try:
+            clock = self._host.now
+            is_ahead = len(self.asked) == _AT_ONCE and self._is_ahead()
+            pause_at = math.inf if is_ahead else clock() + _LONGEST
+            if frameworks.known:
+                frameworks.known[0].run(partial(self._task.run, _MOST, pause_at, clock))
+            else:
+                self._task.run(_MOST, pause_at, clock)
+            if self._task.retained:
+                # At once: others may look at them as soon as the root's call has returned.
+                self._kept += keep_retained(self._task.retained)
+        except BaseException as error:
+            self._error = error
+            raise
+        finally:
+            MODE.set(before)
+            CURRENT.reset(token)
+        if self._error is not None:
+            # The pass failed elsewhere meanwhile: nothing of this part leaves any more.
+            self._take_back()
+            raise self._error
+        departures, self._departures = self._departures, {}
+        waiting = len(self._task.sums)
+        change, self._reported = waiting - self._reported, waiting
+        return departures, change
+
+    def _is_ahead(self) -> bool:
+        """Whether others are still at work on all that was last sent."""
+        return not any(each._done for each in tuple(self.asked))
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether there is more to run; what is to leave should not wait for it."""
+        if self._task.ready:
+            return True
+        return self._crew is not None and self._crew.under_way > 0
+
+    def _send_of(self, message_id: int) -> SendNode:
+        send = self.context.sends.get(message_id)
+        if send is None:
+            if self._error is not None:
+                # The context was released, and its sends with it.
+                raise self._error
+            how = self.context.failed.get(message_id)
+            if how is not None:
+                raise GradientError(
+                    f"expected results of calls that succeeded, but the backward pass reached what "
+                    f"message {message_id} carried, and the call that worker {self._worker.name!r} "
+                    f"made with it failed ({how}) though its handler, or one that this called, "
+                    "kept a value; detach() what is kept, or make the call again and use its "
+                    "result"
+                )
+            if not was_made_by(self._worker, message_id):
+                raise WorkerLost(
+                    f"worker {self._worker.name!r} was lost, and started again since: what message "
+                    f"{message_id} carried is gone with the one that sent it; run the forward pass "
+                    "again"
+                )
+            raise GraphFreedError(
+                f"expected a graph that still has its saved values on worker "
+                f"{self._worker.name!r}, but message {message_id} was freed by an earlier pass of "
+                "this context; pass retain_graph=True to that earlier call"
+            )
+        return send
+
+    def _depart(self, recv: RecvNode, cotangent: Any) -> bool:
+        if recv.key <= self._first_input:
+            return False
+        if recv.context is not self.context:
+            raise recv.stray(self.context.id)
+        if recv.peer == self._worker.name and not self.plan.recorded:
+            # A call to oneself: the other end is here. In a recorded pass it leaves all the same,
+            # as a message, so that the next order has the same boundaries wherever the calls went.
+            self._task.feed(self._send_of(recv.message_id), Bundle(recv.parts_of(cotangent)))
+            return False
+        departure = (recv, recv.parts_of(cotangent))
+        self._departures.setdefault(recv.peer, []).append(departure)
+        return True
+
+    def _deliver(self, node: Any, gradient: Any, is_alone: bool) -> None:
+        name = self.targets.get(node) if self.targets else None
+        if node in self._foreign_leaves:
+            node = self._foreign_leaves[node]
+        elif not isinstance(gradient, Tensor):
+            gradient = wrap(own(gradient, is_alone))
+        if name is not None:
+            self.captured[name] = gradient
+        else:
+            self.stage(node, gradient)
+
+    def stage(self, leaf: Any, gradient: Any) -> None:
+        """Holds a leaf's complete gradient until the pass has succeeded."""
+        if not isinstance(leaf, Tensor):
+            gradients = self.context.gradients
+            gradient = frameworks.known[0].completed(leaf, gradient, gradients, self._lent)
+        if gradient is not None:
+            self.staged[leaf] = gradient
+
+    # Step 6: which sends are live?
+
+    def discover(self, message_ids: Iterable[int] | None) -> list[RecvNode]:
+        """Marks as live what these messages (or the waiting nodes) reach; gives new boundaries."""
+        with self._turns:
+            if not self._counted:
+                self._count()
+            if message_ids is None:
+                return self._follow_own(self._task.discover(list(self._task.sums)))
+            sends = [self._send_of(message_id) for message_id in message_ids]
+            return self._follow_own(self._task.discover(sends))
+
+    def _follow_own(self, boundaries: list[Any]) -> list[RecvNode]:
+        """Goes on at the other end of calls to oneself; returns the boundaries to others."""
+        others = []
+        while boundaries:
+            recv = boundaries.pop()
+            if recv.context is not self.context:
+                raise recv.stray(self.context.id)
+            if recv.peer == self._worker.name:
+                boundaries.extend(self._task.discover([self._send_of(recv.message_id)]))
+            else:
+                others.append(recv)
+        return others
+
+    def unused(self) -> list[SendNode]:
+        """The messages of this worker that no gradient will come for: asked after the search."""
+        task = self._task
+        sends = list(self.context.sends.values())
+        used = (task.done, task.skipped, task.live)
+        return [send for send in sends if not any(send in nodes for nodes in used)]
+
+    # Step 7: all or nothing.
+
+    def settle(self, succeeded: bool, why: str = "failed") -> None:
+        """Makes the staged gradients visible, or drops them; `why` is what became of the pass."""
+        if succeeded:
+            # Every question has been answered, so no thread runs this part any more.
+            self.context.add_gradients(self.staged)
+            if self._lent:
+                self.context.gradients.update(self._given_back())
+            if not self.plan.keep_graph:
+                self._forget_spent()
+            self._task.end()
+        else:
+            # A thread may still run this part, and is not waited for: nobody reads what it stages
+            # from now on. The new error also replaces one whose traceback leads back here: a cycle.
+            self._error = PassAborted(
+                f"pass {self.plan.pass_id} of context {self.context.id} {why}"
+            )
+            self._turns.end(self._error)
+            # The old task may still run, so it keeps its callbacks, which refer to this part: to
+            # leave no cycle, this part drops the task.
+            self._task = OrderedTask.ended()
+            self._take_back()
+            self.staged = {}
+            self.asked.clear()
+        # First the flag, then the future: `ended` makes the future, then reads the flag.
+        self._is_over = True
+        if self._ended is not None:
+            self._ended._settle(None, None)
+
+    @property
+    def ended(self) -> Future[None]:
+        """Settled when the gradients became visible, or never will; made for the first to ask."""
+        with self.context.lock:
+            if self._ended is None:
+                self._ended = Future()
+        if self._is_over:
+            self._ended._settle(None, None)
+        return self._ended
+
+    @property
+    def has_lent(self) -> bool:
+        """Whether gradients of this part are known only when it is settled."""
+        return bool(self._lent)
+
+    def _given_back(self) -> dict[Any, Any]:
+        """The whole gradients that the other framework has made of the context's and this pass's.
+
+        The thread that runs the part and the one that settles it may both call this.
+        """
+        found: dict[Any, Any] = {}
+        while self._lent:
+            with suppress(KeyError):
+                found.update(self._lent.popitem()[1].give_back())
+        return found
+
+    def _take_back(self) -> None:
+        """Puts every retained gradient back as it was; may be called by both, as `_given_back`."""
+        self._given_back()
+        while self._kept:
+            with suppress(IndexError):
+                self._kept.pop()()
+
+    def _forget_spent(self) -> None:
+        """Sends that ran without being kept can't run again: later passes need not count them."""
+        for send in list(self.context.sends.values()):
+            if send in self._task.done:
+                self.context.spent[send.message_id] = send
+                self.context.sends.pop(send.message_id, None)

@@ -1,0 +1,92 @@
+"""Pieces of another framework's graph that run side by side, on threads of the worker.
+
+Kernels of such a piece release the interpreter's lock, so pieces that share no node (one for each
+micro-batch of a pipeline, say) can run at the same time. Only the piece itself runs on another
+thread: its results are taken in, and the state of the part changed, by whoever has the part's turn.
+
+Handing a piece to a thread costs about as much as running a small one. So pieces go to threads only
+if the last one that this worker ran in place, in this pass or an earlier one, took long.
+"""
+
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Container
+from functools import partial
+from typing import Any, Final
+
+from telegrad.graph import Cotangent
+from telegrad.rpc.calls.future import Future
+from telegrad.rpc.host import Host
+
+__all__ = ["Crew", "Pace"]
+
+# Seconds from which on a piece is worth a thread.
+_LONG: Final = 0.001
+
+
+class Pace:
+    """Whether the piece that one worker last ran in place took long."""
+
+    __slots__ = ("is_long",)
+
+    def __init__(self) -> None:
+        self.is_long = False
+
+
+class Crew:
+    """Runs some of the nodes of one part of a pass, at most so many at a time."""
+
+    def __init__(self, host: Host, pace: Pace, nodes: Container[Any], most: int) -> None:
+        self._host = host
+        self._nodes = nodes
+        self._most = most
+        self._pace = pace
+        self._guard = threading.Lock()
+        self._finished: deque[tuple[Any, Any, Exception | None]] = deque()
+        self._news: Future[None] | None = None
+        self.under_way = 0
+        """How many nodes were handed to other threads and not taken in yet."""
+
+    def run(self, node: Any, cotangent: Cotangent) -> Any:
+        """What the node gives; None if it runs on another thread now."""
+        if node not in self._nodes:
+            return node.pull(cotangent)
+        if self._pace.is_long and self.under_way < self._most:
+            run = partial(contextvars.copy_context().run, self._run_on_thread, node, cotangent)
+            if self._host.start(run):
+                self.under_way += 1
+                return None
+        began = self._host.now()
+        contributions = node.pull(cotangent)
+        self._pace.is_long = self._host.now() - began >= _LONG
+        return contributions
+
+    def _run_on_thread(self, node: Any, cotangent: Cotangent) -> None:
+        contributions, failure = None, None
+        try:
+            contributions = node.pull(cotangent)
+        except Exception as error:
+            failure = error
+        with self._guard:
+            self._finished.append((node, contributions, failure))
+            news, self._news = self._news, None
+        if news is not None:
+            news._settle(None, None)
+
+    def wait(self) -> None:
+        """Returns when one has finished, or none is under way."""
+        with self._guard:
+            if self._finished or not self.under_way:
+                return
+            if self._news is None:
+                self._news = Future()
+            news = self._news
+        news.wait()
+
+    def take_in(self) -> tuple[Any, Any, Exception | None] | None:
+        """A node that has finished, with what it gave or raised; None if there is none."""
+        if not self._finished:
+            return None
+        self.under_way -= 1
+        return self._finished.popleft()

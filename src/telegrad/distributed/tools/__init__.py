@@ -1,0 +1,1 @@
+"""Looking at what runs: views of a context, drawings, profiles."""

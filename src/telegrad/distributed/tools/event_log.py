@@ -1,0 +1,185 @@
+"""What a worker did and when: the recording side of ``telegrad.profiler``.
+
+Each worker has a Recording that is off until somebody starts it, here or from another worker
+(``watching``); if that one is lost, it ends. Events are spans; times are the worker's own clock,
+which whoever collects them aligns. The span of a call and that of its handler have one arrow's
+name.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from telegrad.errors import UsageError
+from telegrad.rpc.calls.call import Call
+from telegrad.rpc.calls.service import ServiceRequest
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.worker import Worker
+
+__all__ = ["CLOCK", "COLLECT", "START", "Event", "Recording"]
+
+START: Final = "profiler.start"
+CLOCK: Final = "profiler.clock"
+COLLECT: Final = "profiler.collect"
+_OWN: Final = (START, CLOCK, COLLECT)
+_MOST_EVENTS: Final = 1_000_000
+
+
+class Event(msgspec.Struct, array_like=True):
+    """A span of time on one worker; in seconds."""
+
+    name: str
+    kind: str
+    """call, message, handler, run or wait."""
+    begin: float
+    duration: float
+    thread: int
+    arrow: str = ""
+    """Joins a call or a message to its handler: the same at these two, and nowhere else."""
+    size: int = 0
+    """Bytes that a call sent, or that a handler took."""
+    received: int = 0
+    """Bytes of a call's answer."""
+    detail: int = 0
+    """The id of the context of a whole pass."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Recording:
+    """One worker's events; an Observer of that worker while it is on."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._now = worker.host.now
+        self.events: list[Event] = []
+        self._open: dict[Call, Event] = {}
+        """The spans of calls that have not been answered."""
+        self._serving: dict[int, Event] = {}
+        """The spans of handlers that run, by their own ids."""
+        self._ending = threading.Lock()
+        self._started_by: tuple[int, int] | None = None
+        """The id of the worker that watches from elsewhere, and its number for that."""
+        worker.register_service(START, self._on_start, inline=True)
+        worker.register_service(CLOCK, self._on_clock, inline=True)
+        worker.register_service(COLLECT, self._on_collect)
+        worker.on_worker_lost(self._on_lost)
+
+    def check_off(self) -> None:
+        """Raises if somebody is watching this worker already."""
+        if self._worker.observer is not None:
+            raise UsageError(
+                f"expected no profile to be on, got one that is on at {self._worker.name!r}; leave "
+                "it before starting another"
+            )
+
+    def start(self, by: tuple[int, int] | None = None) -> None:
+        """Begins anew, for another worker by its id and number, or for this one."""
+        self.check_off()
+        self.events = []
+        self._open = {}
+        self._serving = {}
+        self._started_by = by
+        self._worker.observer = self
+
+    def stop(self) -> list[Event]:
+        """Ends, and gives what was recorded."""
+        if self._worker.observer is self:
+            self._worker.observer = None
+        self._started_by = None
+        self._open = {}
+        # Whoever watches need not have waited for all handlers: a call that fails may leave others
+        # at work, and a service may answer before it ends.
+        with self._ending:
+            for number in list(self._serving):
+                self._served(number)
+            events, self.events = self.events, []
+        return events
+
+    # From another worker.
+
+    def _on_start(self, request: ServiceRequest) -> None:
+        self.start((request.frm.id, request.header))
+        request.reply(self._now())
+
+    def _on_clock(self, request: ServiceRequest) -> None:
+        request.reply(self._now())
+
+    def _on_collect(self, request: ServiceRequest) -> None:
+        now = self._now()
+        # A watcher that was refused here must not end another's recording.
+        is_own = self._started_by == (request.frm.id, request.header)
+        events = self.stop() if is_own else []
+        request.reply(now, [np.frombuffer(_encode(events), np.uint8)])
+
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
+        if self._started_by is not None and self._started_by[0] == who.id:
+            self.stop()
+
+    # The observer.
+
+    def _add(self, event: Event) -> None:
+        if len(self.events) < _MOST_EVENTS:
+            self.events.append(event)
+
+    def sent(self, call: Call, size: int) -> None:
+        name = _name_of(call.what)
+        if name in _OWN:
+            return
+        to = call.endpoint.peer.name
+        arrow = f"{self._worker.name}>{to}:{call.number}"
+        kind = "message" if call.is_service else "call"
+        began, thread = self._now(), threading.get_ident()
+        self._open[call] = Event(f"{name} → {to}", kind, began, 0.0, thread, arrow, size)
+
+    def answered(self, call: Call, size: int) -> None:
+        span = self._open.pop(call, None)
+        if span is not None:
+            span.duration = self._now() - span.begin
+            span.received = size
+            self._add(span)
+
+    @contextmanager
+    def handling(self, frm: str, number: int | None, what: Any, size: int) -> Iterator[None]:
+        name = _name_of(what)
+        if name in _OWN:
+            yield
+            return
+        arrow = "" if number is None else f"{frm}>{self._worker.name}:{number}"
+        span = Event(name, "handler", self._now(), 0.0, threading.get_ident(), arrow, size)
+        self._serving[id(span)] = span
+        try:
+            yield
+        finally:
+            with self._ending:
+                self._served(id(span))
+
+    def _served(self, number: int) -> None:
+        span = self._serving.pop(number, None)
+        if span is not None:
+            span.duration = self._now() - span.begin
+            self._add(span)
+
+    def waiting(self, call: Call) -> AbstractContextManager[None]:
+        name = _name_of(call.what)
+        return nullcontext() if name in _OWN else self._span(f"wait for {name}", "wait", 0)
+
+    def running(self, name: str, detail: int | None = None) -> AbstractContextManager[None]:
+        return self._span(name, "run", detail or 0)
+
+    @contextmanager
+    def _span(self, name: str, kind: str, detail: int) -> Iterator[None]:
+        began, thread = self._now(), threading.get_ident()
+        try:
+            yield
+        finally:
+            self._add(Event(name, kind, began, self._now() - began, thread, detail=detail))
+
+
+def _name_of(what: Any) -> str:
+    return str(getattr(what, "__qualname__", what))

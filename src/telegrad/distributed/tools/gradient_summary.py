@@ -1,0 +1,30 @@
+"""The gradients of a context over the cluster, for people to look at."""
+
+from msgspec import convert
+
+from telegrad.distributed.tools.context_view import GradientRow, describe_gradients, gather
+
+__all__ = ["GradientSummary", "gradients"]
+
+
+class GradientSummary:
+    """Names, shapes and norms by worker; printed as a table."""
+
+    def __init__(self, by_worker: dict[str, list[GradientRow]]) -> None:
+        self.by_worker = by_worker
+
+    def __str__(self) -> str:
+        rows = [("worker", "leaf", "shape", "dtype", "norm")]
+        for worker, found in self.by_worker.items():
+            rows += [(worker, r.name, str(r.shape), r.dtype, f"{r.norm:.4g}") for r in found]
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def gradients(context_id: int) -> GradientSummary:
+    """What every worker has of a context's gradients: names, shapes, norms."""
+    found = gather(context_id, describe_gradients)
+    return GradientSummary(convert(found, dict[str, list[GradientRow]]))

@@ -1,0 +1,1 @@
+"""PyTorch's tensors and graphs in telegrad's calls and passes."""

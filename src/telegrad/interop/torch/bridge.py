@@ -1,0 +1,347 @@
+"""Where a graph passes from PyTorch to telegrad and back: ``from_torch`` and ``to_torch``.
+
+A Tensor made from a torch tensor has an *Entry* for its node: the place where cotangents enter
+PyTorch's graph. A torch tensor made from a Tensor has a node of PyTorch's, ``ToTorch``, that knows
+its *Crossing*: the place where they come back. A pass of telegrad's engine that meets an entry cuts
+PyTorch's graph into regions (``torch_cut.py``); a pass of PyTorch's engine that meets a
+``ToTorch`` runs telegrad's part of the graph from there.
+
+Values share their memory. bfloat16, which NumPy lacks, has no Tensor; its cotangents go as float32.
+Those of sparse tensors go as dense arrays, and are sparse again where they enter PyTorch's graph.
+"""
+
+import weakref
+from collections.abc import Sequence
+from sys import getrefcount
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+import torch.utils.dlpack
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+import torch
+from telegrad.arrays.ownership import HELD
+from telegrad.autograd.anomaly import refuse_nan
+from telegrad.engine import GraphTask, keep_retained
+from telegrad.errors import DeviceError, DTypeError, GradientError, LevelError
+from telegrad.graph import Cotangent, next_key, reachable
+from telegrad.interop.torch import version
+from telegrad.interop.torch.modes import is_recording, run_ordinarily
+from telegrad.interop.torch.values.arrays import CPU, is_transformed, raw, tensor_over
+from telegrad.interop.torch.values.levels import bind, make_dual, tangent_of
+from telegrad.tensors import Tensor, history_of, wrap
+from telegrad.tensors.describe import kind_of
+from telegrad.tensors.recording.accumulation import accumulate
+from telegrad.tensors.recording.hooked import HookedStruct
+from telegrad.tensors.recording.modes import MODE, ModeScope
+from telegrad.tensors.shared import share
+
+__all__ = [
+    "GONE_OVER",
+    "REGIONS_RUNNING",
+    "Crossing",
+    "Entry",
+    "ToTorch",
+    "accumulator_of",
+    "entry_of",
+    "from_torch",
+    "join",
+    "to_torch",
+]
+
+version.check(torch.__version__)
+
+
+def _make_anchor() -> tuple[torch.Tensor, GradientEdge]:
+    made = torch.zeros((), requires_grad=True)
+    return made, get_gradient_edge(made)
+
+
+# Whoever imports this first may do so in any mode.
+_ANCHOR, _ANCHOR_EDGE = run_ordinarily(_make_anchor)
+"""An input of every ToTorch, so that its result requires grad; it never receives a gradient."""
+
+
+def accumulator_of(leaf: torch.Tensor) -> Any:
+    """The node of PyTorch's that stands for a leaf."""
+    if leaf.layout is torch.strided:
+        return get_gradient_edge(leaf).node
+    with torch.enable_grad():
+        made: Any = leaf.clone().grad_fn
+    return made.next_functions[0][0]
+
+
+class Entry(HookedStruct, eq=False):
+    """Where cotangents enter PyTorch's graph: at a place in it, or at a leaf."""
+
+    key: int
+    place: tuple[Any, int] | None
+    """A node of PyTorch's and which of its results; None for a leaf, whose node few ask for."""
+    leaf: torch.Tensor | None
+    dtype: torch.dtype
+    device: torch.device
+    sparse_dim: int | None
+    """How many dimensions of the tensor are sparse, as those of its cotangents are; None: dense."""
+    tensor: torch.Tensor | None
+    """The torch tensor, for a graph of PyTorch's that comes back to it; None for messages."""
+    owner: Any
+    """Keeps the graph behind a node that Python defines, which the node itself does not."""
+
+    edges: ClassVar[tuple[Any, ...]] = ()
+    # For a pass that has not cut PyTorch's graph it can't run.
+    freed: ClassVar[bool] = True
+    is_boundary: ClassVar[bool] = True
+
+    @property
+    def edge(self) -> GradientEdge:
+        """The place as PyTorch names it, also where that is a leaf."""
+        if self.leaf is not None:
+            return GradientEdge(accumulator_of(self.leaf), 0)
+        assert self.place is not None
+        return GradientEdge(*self.place)
+
+    def name(self) -> str:
+        return "FromTorchBackward"
+
+    def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        if not isinstance(cotangent, Tensor):
+            made = self._over(cotangent)
+            return (made if self.sparse_dim is None else made.to_sparse(self.sparse_dim),)
+        primal = self._over(cotangent.array)
+        if not cotangent.tangents:
+            return (primal,)
+        return (make_dual(primal, self._over(_bound_tangent(cotangent).array)),)
+
+    def _over(self, array: Any) -> torch.Tensor:
+        made = tensor_over(array, self.dtype, self.device)
+        # PyTorch adds to a gradient in place, or keeps it as a leaf's, where it knows of nobody
+        # else who holds it. A message's is alone in its memory, but nodes of telegrad's may give
+        # one array to several.
+        return made if self.tensor is None else made.clone()
+
+    def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        if not cotangent.tangents:
+            made = to_torch(cotangent).to(self.device, self.dtype)
+            return (made if self.sparse_dim is None else made.to_sparse(self.sparse_dim),)
+        tangent = to_torch(_bound_tangent(cotangent)).to(self.device, self.dtype)
+        primal = to_torch(wrap(cotangent.array, cotangent.node)).to(self.device, self.dtype)
+        return (make_dual(primal, tangent),)
+
+    def take_over(self, *pass_: Any) -> None:
+        """Runs a pass that began as one of telegrad's graph alone."""
+        from telegrad.interop.torch.graph.joined_pass import run_joined
+
+        run_joined(*pass_)
+
+
+def _bound_tangent(cotangent: Tensor) -> Tensor:
+    """The one tangent of a cotangent; PyTorch keeps tangents of its level from now on."""
+    tangents: Any = cotangent.tangents
+    if len(tangents) > 1 or any(tangent.tangents for tangent in tangents.values()):
+        raise LevelError(
+            f"expected tangents of one level where a pass enters PyTorch's graph, got those of "
+            f"{len(tangents)}: PyTorch's levels don't nest"
+        )
+    ((level, tangent),) = tangents.items()
+    bind(level)
+    found: Tensor = tangent
+    return found
+
+
+GONE_OVER: weakref.WeakSet[Entry] = weakref.WeakSet()
+"""The entries that telegrad's graph may lead to; those of roots and messages stand alone."""
+
+_PYTHON_NODE: Any = torch._C._FunctionBase
+
+
+def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
+    """The node for a torch tensor; None if it requires no grad."""
+    if not tensor.requires_grad:
+        return None
+    node = tensor.grad_fn
+    place: Any = None
+    leaf, owner = None, None
+    if node is None and tensor._is_view():
+        # One made while nothing was recorded says that it requires grad where its base does, but
+        # no gradient goes on from it: it has no node of a leaf.
+        node = _view_node_of(tensor)
+        if node.next_functions[0][0] is not None:
+            node = None
+    if node is None:
+        leaf = tensor
+    else:
+        place = node, tensor.output_nr
+        if isinstance(node, _PYTHON_NODE):
+            owner = _owner_of(tensor)
+    device = CPU if tensor.is_cpu else tensor.device
+    sparse_dim = tensor.sparse_dim() if tensor.is_sparse else None
+    kept = tensor if keeps else None
+    return Entry(next_key(), place, leaf, tensor.dtype, device, sparse_dim, kept, owner)
+
+
+def _owner_of(tensor: torch.Tensor) -> Any:
+    """What keeps the graph behind a tensor whose node Python defines."""
+    # A sparse one has no views.
+    return tensor if tensor.is_sparse else _view_node_of(tensor)
+
+
+def _view_node_of(tensor: torch.Tensor) -> Any:
+    """A node of PyTorch's own that leads to a tensor."""
+    if is_recording():
+        return tensor.view_as(tensor).grad_fn
+    with torch.inference_mode(False), torch.enable_grad():
+        return tensor.view_as(tensor).grad_fn
+
+
+def from_torch(tensor: Any) -> Tensor:
+    """See ``telegrad.torch.from_torch``."""
+    if not isinstance(tensor, torch.Tensor):
+        raise DTypeError(f"expected a torch tensor, got {type(tensor).__name__}")
+    if tensor.device.type != "cpu":
+        raise DeviceError(f"expected a torch tensor on the CPU, got one on {tensor.device}")
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        raise DTypeError(f"expected a dense torch tensor, got one of layout {tensor.layout}")
+    if is_transformed(tensor):
+        raise GradientError(
+            "expected a torch tensor with numbers of its own, got one inside of a function "
+            "transform (torch.func), which does not go over; convert it outside of the transform"
+        )
+    if tangent_of(tensor) is not None:
+        raise GradientError(
+            "expected a torch tensor without a tangent, got a dual one; forward mode does not go "
+            "over from PyTorch: unpack_dual it first"
+        )
+    try:
+        array = share(tensor.detach().resolve_conj().resolve_neg().numpy())
+    except TypeError:
+        raise DTypeError(
+            f"expected a torch tensor of a dtype that NumPy has, got {tensor.dtype}; convert it "
+            "first, e.g. with .float()"
+        ) from None
+    is_recorded = MODE.get().recording and torch.is_grad_enabled()
+    entry = entry_of(tensor, keeps=True) if is_recorded else None
+    if entry is not None:
+        GONE_OVER.add(entry)
+    return wrap(array, entry)
+
+
+class Crossing(msgspec.Struct, eq=False):
+    """Where cotangents leave PyTorch's graph for telegrad's."""
+
+    node: Any
+    entries: Sequence[Entry] = ()
+    """Where telegrad's part of the graph goes back to PyTorch's."""
+    is_of_message: bool = True
+    """Whether it is for a value that came: then nothing of telegrad's leads to the node."""
+
+
+REGIONS_RUNNING: set[int] = set()
+"""The ids that PyTorch gave to those of its passes that run a region for a pass of telegrad."""
+
+
+class ToTorch(torch.autograd.Function):
+    """The node of PyTorch's that stands for all of telegrad's graph behind a value."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, anchor: torch.Tensor, made: list[torch.Tensor], crossing: Crossing, *_: Any
+    ) -> torch.Tensor:
+        ctx.crossing = crossing
+        return made[0]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        if torch._C._current_graph_task_id() in REGIONS_RUNNING:
+            # PyTorch only passes by: a pass of telegrad goes on from here itself. Zeros, not None,
+            # since hooks further on are called with what comes.
+            return None, None, None, *(torch.zeros_like(e.tensor) for e in ctx.crossing.entries)
+        accumulates = torch._C._will_engine_execute_node(_ANCHOR_EDGE.node)
+        found = _pull_crossing(ctx.crossing, gradient, accumulates)
+        return None, None, None, *(found.get(entry) for entry in ctx.crossing.entries)
+
+
+_apply: Any = super(torch.autograd.Function, ToTorch).apply
+"""Without a look for function transforms (``torch.func``), which takes a third of it."""
+_is_transforming: Any = torch._C._are_functorch_transforms_active
+
+
+def to_torch(tensor: Any) -> Any:
+    """See ``telegrad.torch.to_torch``."""
+    if not isinstance(tensor, Tensor):
+        raise DTypeError(f"expected a telegrad Tensor, got {kind_of(tensor)}")
+    if tensor.is_dual:
+        raise GradientError(
+            "expected a Tensor without tangents, got a dual one; forward mode does not go over to "
+            "PyTorch: unpack_dual it first"
+        )
+    if tensor.node is None or not MODE.get().recording or not torch.is_grad_enabled():
+        return torch.utils.dlpack.from_dlpack(tensor.detach())
+    array = tensor.array
+    if type(array) is np.ndarray:
+        # What is saved of shared memory from now on is checked for changes, and nothing was before.
+        if array.base is None and getrefcount(array) <= HELD:
+            tensor.array = array = share(array)
+        else:
+            array = array.copy()
+    value = tensor_over(array, torch.from_numpy(np.empty(0, tensor.dtype)).dtype)
+    node = history_of(tensor)
+    behind = [each for each in reachable([node]) if isinstance(each, Entry)]
+    return join(value, Crossing(node, [each for each in behind if each.tensor is not None], False))
+
+
+def join(value: torch.Tensor, crossing: Crossing) -> Any:
+    """A torch tensor that nobody has seen yet, as computed from the crossing's node."""
+    tensors = [each.tensor for each in crossing.entries] if crossing.entries else ()
+    if _is_transforming():
+        # To the transform it is a constant from outside; and another's thread may read it.
+        with temporarily_clear_interpreter_stack():
+            return join(value, crossing)
+    if not is_recording():
+        with torch.inference_mode(False), torch.enable_grad():
+            return _apply(_ANCHOR, [value], crossing, *tensors)
+    return _apply(_ANCHOR, [value], crossing, *tensors)
+
+
+def _pull_crossing(
+    crossing: Crossing, gradient: torch.Tensor, accumulates: bool
+) -> dict[Any, torch.Tensor]:
+    """Runs telegrad's graph from a crossing; the torch gradients at its entries."""
+    reached = reachable([crossing.node])
+    if any(node.is_boundary and not isinstance(node, Entry) for node in reached):
+        raise GradientError(
+            "expected a graph of this process alone, but the backward pass of PyTorch reached a "
+            "tensor that came from another worker; call "
+            "telegrad.distributed.autograd.backward(context_id, [loss]) instead of loss.backward()"
+        )
+    recorded = torch.is_grad_enabled()
+    targets: dict[Any, None] = dict.fromkeys(crossing.entries)
+    if accumulates:
+        targets.update(dict.fromkeys(node for node in reached if node.is_leaf))
+    found: dict[Any, Any] = {}
+
+    def deliver(node: Any, cotangent: Any, is_alone: bool) -> None:
+        found[node] = cotangent
+
+    # Whether PyTorch frees its graph is not known here, so telegrad's part is kept.
+    task = GraphTask(
+        deliver,
+        keep_graph=True,
+        recorded=recorded,
+        targets=targets,
+        watch=refuse_nan if MODE.get().check_nan else None,
+    )
+    start = {crossing.node: from_torch(gradient) if recorded else raw(gradient)}
+    with ModeScope(recording=recorded):
+        task.count(start)
+        for node, cotangent in start.items():
+            task.feed(node, cotangent)
+        task.run()
+        for leaf in [node for node in found if node.is_leaf]:
+            accumulate(leaf, found.pop(leaf), False)
+        keep_retained(task.retained)
+        return {
+            entry: (entry.pull_recorded if recorded else entry.pull)(cotangent)[0]
+            for entry, cotangent in found.items()
+        }

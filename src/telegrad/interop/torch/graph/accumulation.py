@@ -1,0 +1,132 @@
+"""What belongs to the accumulation of a torch leaf's gradient, where telegrad runs the pass.
+
+PyTorch runs hooks of the ``AccumulateGrad`` node (``register_prehook``, ``register_hook``) and
+post-accumulate hooks when that node adds to ``.grad``. In a distributed pass nothing is added to
+``.grad``: the gradient goes to the context. Those hooks run all the same, once a pass, when the
+leaf's gradient is complete.
+
+A post-accumulate hook is given the leaf, and looks for the gradient in its ``.grad``. So ``.grad``
+is lent to it: while it runs, ``.grad`` is the gradient of this pass alone. What it leaves there is
+the gradient that the context gets; if it leaves None (an optimiser that steps and frees while the
+pass runs), the context gets none. Then ``.grad`` is again what it was before.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torch.utils.hooks import RemovableHandle
+
+import torch
+from telegrad.distributed.optim.parameter_lock import alone_with
+from telegrad.graph import added
+from telegrad.interop.torch.bridge import accumulator_of
+
+__all__ = ["accumulate", "completed", "hang"]
+
+
+def accumulate(leaf: torch.Tensor, gradient: torch.Tensor) -> None:
+    """Adds a gradient to ``.grad`` of a leaf of PyTorch's."""
+    # Passes of several threads may share the leaf.
+    with alone_with([leaf]):
+        leaf.grad = gradient if leaf.grad is None else added(leaf.grad, gradient)
+
+
+def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None:
+    """A leaf's whole gradient as the hooks of its accumulation leave it; None if nothing is left.
+
+    The hooks of the tensor itself have run.
+    """
+    if gradient.layout is torch.strided and gradient.stride() != leaf.stride():
+        gradient = _laid_out(leaf, gradient)
+    before, after = _NODE_HOOKS.of(leaf) or ((), ())
+    for hook in before:
+        answer = hook((gradient,))
+        if answer is not None:
+            gradient = answer[0] if isinstance(answer, tuple) else answer
+    hooks = leaf._post_accumulate_grad_hooks
+    left = _lent(leaf, gradient, list(hooks.values())) if hooks else gradient
+    for hook in after:
+        hook((), (gradient,))
+    return left
+
+
+def _laid_out(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    """The gradient in the leaf's layout, as PyTorch promises: what is expanded can't be changed."""
+    with torch.set_grad_enabled(gradient.requires_grad):
+        made = torch.empty_like(leaf, dtype=gradient.dtype, device=gradient.device)
+        return made.copy_(gradient)
+
+
+def hang(hooks: Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
+    """Hangs hooks of telegrad's on nodes that are no leaf's: what registers each, and the hook."""
+    return _NODE_HOOKS.hang(hooks)
+
+
+def _lent(leaf: torch.Tensor, gradient: torch.Tensor, hooks: list[Any]) -> torch.Tensor | None:
+    # An optimiser of this worker lends .grad too, and other passes may reach the leaf.
+    with alone_with([leaf]):
+        before, leaf.grad = leaf.grad, gradient
+        try:
+            for hook in hooks:
+                hook(leaf)
+            return leaf.grad
+        finally:
+            leaf.grad = before
+
+
+class _NodeHooks:
+    """Finds the hooks that users hung on the ``AccumulateGrad`` nodes of leaves.
+
+    PyTorch tells of a node's hooks only whoever hangs another one there. That is slow for something
+    that hardly any leaf has, so a leaf that had none is remembered, together with how many hooks of
+    any kind had been made by then, which PyTorch counts. Only if there are more is it asked again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._own = 0
+        """How many of the hooks that were made are telegrad's."""
+        self._without: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+
+    def hang(self, hooks: Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
+        """Makes hooks that count as telegrad's, and gives their handles."""
+        with self._lock:
+            return self._hang(hooks)
+
+    def _hang(self, hooks: Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
+        handles = [register(hook) for register, hook in hooks]
+        self._own += len(handles)
+        return handles
+
+    def of(self, leaf: torch.Tensor) -> tuple[list[Any], list[Any]] | None:
+        """The hooks that run before and after the leaf's node; None if there are none."""
+        known = self._without.get(id(leaf))
+        # Telegrad's are counted after they are made: others' can't hide behind them.
+        if known is not None and known[1] == RemovableHandle.next_id - self._own:
+            return None
+        with self._lock:
+            made = RemovableHandle.next_id - self._own
+            node = accumulator_of(leaf)
+            handles = self._hang([(node.register_prehook, _ask), (node.register_hook, _ask)])
+        before, after = ([h for h in _siblings(each) if h is not _ask] for each in handles)
+        for handle in handles:
+            handle.remove()
+        if before or after:
+            return before, after
+        key = id(leaf)
+        reference = weakref.ref(leaf, lambda _: self._without.pop(key, None))
+        self._without[key] = reference, made
+        return None
+
+
+def _ask(*_: Any) -> None:
+    """Hung on a node to see its other hooks."""
+
+
+def _siblings(handle: RemovableHandle) -> list[Any]:
+    return list((handle.hooks_dict_ref() or {}).values())
+
+
+_NODE_HOOKS = _NodeHooks()

@@ -1,0 +1,151 @@
+"""Cutting PyTorch's graph into regions, for one pass of telegrad's engine.
+
+Every group of entries of the pass into PyTorch's graph (the roots, a message, a value that went
+over) marks the nodes that it reaches. Nodes with the same marks form a region, and a region runs
+when the cotangents of all live edges into it are in. A tap marks what lies behind it, too, so that
+its place is where a region begins and a whole cotangent comes by.
+
+Most often no two groups meet before the ends of the graph. Then what each group reaches is a
+region, and the walk has found it already; only else are there marks to compute.
+
+Invariant: regions have no cycle. An edge of PyTorch's leads to a node with the same marks or more.
+Suppose that a path leaves a region at a node n, goes through another worker or telegrad's own
+graph, and enters the region again by some group. All nodes of a region have the same marks, so that
+group reaches n as well: its cotangents would depend on those of n, and those of n on them. But the
+cotangents of roots depend on nothing, and those of a message on what was computed after it, never
+on what it reaches, which was there before.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from telegrad.distributed.frameworks import Cut
+from telegrad.graph import next_key
+from telegrad.interop.torch.bridge import GONE_OVER
+from telegrad.interop.torch.graph.ends import Landing, Tap
+from telegrad.interop.torch.graph.region import Region
+from telegrad.interop.torch.graph.walk import CROSSING, Walk, grouped
+from telegrad.tensors.recording.op_node import OutputNode
+
+__all__ = ["cut", "cut_walk"]
+
+
+def cut(nodes: Iterable[Any], keep_graph: bool, targets: Collection[Any] = ()) -> Cut:
+    """PyTorch's graph as the nodes that a pass begins with reach it."""
+    if GONE_OVER:
+        return cut_walk(Walk.of_both(nodes, targets), keep_graph, targets)
+    # Telegrad's graph leads nowhere: only roots and what was given away can be entries.
+    walk = Walk()
+    if targets:
+        walk.want(targets)
+    for entry, group in grouped(nodes):
+        walk.enter(entry, group)
+    return cut_walk(walk, keep_graph, targets) if walk.ways else Cut({}, {})
+
+
+def cut_walk(walk: Walk, keep_graph: bool, targets: Collection[Any] = ()) -> Cut:
+    """``cut``, for a walk that was made already."""
+    taps = [x for x in targets if type(x) is Tap and _is_reached(x, walk)] if targets else []
+    inner_taps = [tap for tap in taps if tap.place[0] in walk.following] if taps else []
+    marks: dict[Any, int] = {}
+    if walk.is_shared or inner_taps:
+        marks = walk.marks(inner_taps)
+        regions = _by_marks(walk, marks, inner_taps)
+    else:
+        regions = list(walk.regions.values())
+    for tap in taps:
+        walk.values[tap] = tap.value
+        end = walk.ends.get(tap.place[0])
+        if type(end) is Landing:
+            end.tap = tap
+    if marks or walk.comes_back or walk.meets:
+        _find_taken(regions, walk, marks)
+    has_several = False
+    for region in regions:
+        region.finish(keep_graph)
+        if len(region.places) > 1:
+            has_several = True
+    if has_several:
+        _find_ways_in(walk)
+    return Cut(walk.ways, walk.values, regions)
+
+
+def _is_reached(tap: Tap, walk: Walk) -> bool:
+    return tap.place[0] in walk.following or tap.place[0] in walk.ends
+
+
+def _by_marks(walk: Walk, marks: dict[Any, int], taps: Iterable[Tap]) -> list[Region]:
+    """The regions of nodes with the same marks, in place of those that the walk found."""
+    distinct = dict.fromkeys([marks[node] for node in walk.following])
+    regions = {mark: Region(next_key()) for mark in distinct}
+    for end in [*walk.ends.values(), *walk.leaves.values()]:
+        end.forget()
+    for entry, (way,) in walk.ways.items():
+        if type(way) is Region and entry.place is not None:
+            region = regions[marks[entry.place[0]]]
+            region.lead_in(entry.place)
+            walk.ways[entry] = (region,)
+        else:
+            way.is_shared = True
+    for node, leading in walk.following.items():
+        mark = marks[node]
+        region = walk.region_of[node] = regions[mark]
+        for place in leading:
+            if place[0] is None:
+                continue
+            goal: Any = walk.ends.get(place[0])
+            if goal is not None:
+                goal.reached_from(region)
+            elif marks[place[0]] == mark:
+                continue
+            else:
+                goal = regions[marks[place[0]]]
+                goal.lead_in(place)
+            region.exits[place] = goal
+    for tap in taps:
+        regions[marks[tap.place[0]]].taps.append(tap)
+    return list(regions.values())
+
+
+def _find_ways_on(regions: Iterable[Region], walk: Walk, marks: dict[Any, int]) -> None:
+    for region in regions:
+        region.goes_on = _goes_on(region, walk, marks)
+        if region.goes_on:
+            for goal in region.exits.values():
+                if type(goal) is not Region:
+                    goal.is_shared = True
+
+
+def _goes_on(region: Region, walk: Walk, marks: dict[Any, int]) -> bool:
+    """Whether a node outside may lead PyTorch from one exit of a region to another."""
+    nodes = {place[0]: None for place in region.exits}
+    inner = [node for node in nodes if node in walk.following]
+    # A way over telegrad's graph is one of PyTorch's, too, but marks don't show it.
+    crossings = walk.ends if inner else nodes
+    if any(type(node) is CROSSING and node.crossing.entries for node in crossings):
+        return True
+    return any(marks[a] & marks[b] == marks[a] for a in inner for b in nodes if b is not a)
+
+
+def _find_taken(regions: Sequence[Region], walk: Walk, marks: dict[Any, int]) -> None:
+    """Finds the exits whose cotangents are taken, and the edges inside that lead there."""
+    if marks or walk.comes_back:
+        _find_ways_on(regions, walk, marks)
+    for region in regions:
+        region.find_taken()
+    if not any(region.taken for region in regions):
+        return
+    for node, leading in walk.following.items():
+        taken = walk.region_of[node].taken
+        if taken:
+            for which, place in enumerate(leading):
+                if place in taken:
+                    taken[place].append((node, which))
+
+
+def _find_ways_in(walk: Walk) -> None:
+    """Has the entries of regions with several ways in lead to their own."""
+    for entry, (way,) in walk.ways.items():
+        if type(way) is Region and len(way.places) > 1 and entry.place is not None:
+            index, size = way.places[entry.place], len(way.places)
+            walk.ways[entry] = (OutputNode((way,), next_key(), index, size),)

@@ -1,0 +1,222 @@
+"""Where PyTorch's graph ends for a pass of telegrad's engine: leaves, landings, taps.
+
+A *leaf* takes its gradient. A *landing* is the end of a crossing, where the cotangent goes on in
+telegrad's graph (and perhaps to another worker). A *tap* hangs beside a place inside of the graph
+whose gradient was asked for. To the engine each is a node.
+
+The hooks of a tensor are applied once to its whole cotangent. Where one region alone leads to an
+end, PyTorch has applied them when it comes; where several do (`is_shared`), the end applies them to
+the sum.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+from torch.autograd.graph import GradientEdge
+
+import torch
+from telegrad.graph import Cotangent
+from telegrad.interop.torch.bridge import Crossing, accumulator_of, from_torch
+from telegrad.interop.torch.values.arrays import CPU, raw
+from telegrad.interop.torch.values.levels import current, is_open, primal_of, tangent_of
+from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.forward.levels import Tangents
+from telegrad.tensors.recording.hooked import Hooked
+from telegrad.tensors.recording.op_node import OutputNode
+
+__all__ = ["ENGINE", "End", "Landing", "Leaf", "Place", "Slot", "Tap", "WantedLeaf", "over"]
+
+ENGINE: Any = torch.autograd.Variable._execution_engine
+"""PyTorch's own."""
+
+Place = tuple[Any, int]
+"""A node of PyTorch's and which of its results."""
+
+Slot = tuple[Any, int, int]
+"""A node of telegrad's engine; which part of its cotangent's Bundle, of how many; 1: no Bundle."""
+
+
+def over(cotangent: torch.Tensor, recorded: bool) -> Any:
+    """A cotangent of PyTorch's as telegrad's graph takes it."""
+    if not recorded and not is_open():
+        return raw(cotangent)
+    tangent = tangent_of(cotangent)
+    if tangent is None:
+        return _taken_over(cotangent, recorded)
+    went = _taken_over(primal_of(cotangent), recorded)
+    primal = went if isinstance(went, Tensor) else wrap(went)
+    beside = _taken_over(tangent, recorded)
+    entry = beside if isinstance(beside, Tensor) else wrap(beside)
+    return wrap(primal.array, primal.node, Tangents({current(): entry}))
+
+
+def _taken_over(cotangent: torch.Tensor, recorded: bool) -> Any:
+    if not recorded:
+        return raw(cotangent)
+    with torch.enable_grad():
+        dense = cotangent if cotangent.layout is torch.strided else cotangent.to_dense()
+        plain = dense.to(CPU)
+        return from_torch(plain.float() if plain.dtype is torch.bfloat16 else plain)
+
+
+def _with_hooks(place: Place, cotangent: torch.Tensor, recorded: bool) -> torch.Tensor:
+    """A complete cotangent as the hooks of its tensor leave it."""
+    edge = GradientEdge(*place)
+    # Not torch.autograd.grad: before PyTorch 2.13 its checks fail at nodes that Python defines.
+    found: tuple[torch.Tensor] = ENGINE.run_backward(
+        (edge,), (cotangent,), True, recorded, (edge,), False, accumulate_grad=False
+    )
+    return found[0]
+
+
+class End(msgspec.Struct, eq=False, kw_only=True):
+    """What all ends have in common."""
+
+    source: int = 0
+    """The identity of the first region or entry that leads here."""
+    is_shared: bool = False
+    """Whether its cotangent is a sum over regions: then its hooks are still to be run."""
+
+    freed: ClassVar[bool] = False
+    is_boundary: ClassVar[bool] = False
+
+    def forget(self) -> None:
+        """Forgets what leads here."""
+        self.source = 0
+        self.is_shared = False
+
+    def reached_from(self, source: Any) -> None:
+        """Notes a region or an entry that leads here."""
+        if not self.source:
+            self.source = id(source)
+        elif self.source != id(source):
+            self.is_shared = True
+
+    def slot(self, place: Place) -> Slot:
+        """Where a region that leads here has its cotangent go."""
+        return self, 0, 1
+
+    @property
+    def has_hooks(self) -> bool:
+        """Whether the tensor may have hooks, which must see the whole cotangent."""
+        return True
+
+
+class Leaf(End, eq=False):
+    """A leaf of PyTorch's in one pass."""
+
+    value: torch.Tensor
+    _has_hooks: bool | None = None
+
+    edges: ClassVar[tuple[Any, ...]] = ()
+    key: ClassVar[int] = -1
+    is_leaf: ClassVar[bool] = True
+
+    def forget(self) -> None:
+        End.forget(self)
+        self._has_hooks = None
+
+    @property
+    def has_hooks(self) -> bool:
+        # Asked once a pass: regions must agree on who runs them.
+        if self._has_hooks is None:
+            self._has_hooks = bool(self.value._backward_hooks)
+        return self._has_hooks
+
+    @property
+    def hooks(self) -> bool | None:
+        return True if self.is_shared and self.has_hooks else None
+
+    def before(self, cotangent: torch.Tensor) -> torch.Tensor:
+        place = (accumulator_of(self.value), 0)
+        return _with_hooks(place, cotangent, torch.is_grad_enabled())
+
+    # Only the tensor's hooks, in both: those of its node run when the gradient accumulates.
+    before_capture = before
+
+    def name(self) -> str:
+        return "AccumulateGrad"
+
+
+class WantedLeaf(Leaf, eq=False):
+    """A leaf whose gradient was asked for; equal to any other for the same tensor.
+
+    Plain leaves are compared by identity: a pass looks them up often, and ``__eq__`` is slow.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WantedLeaf) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+class Tap(End, eq=False):
+    """A tensor inside of PyTorch's graph whose gradient was asked for; equal by its place."""
+
+    value: torch.Tensor
+    place: Place
+
+    edges: ClassVar[tuple[Any, ...]] = ()
+    key: ClassVar[int] = -1
+    is_leaf: ClassVar[bool] = True
+    hooks: ClassVar[None] = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tap) and other.place == self.place
+
+    def __hash__(self) -> int:
+        return hash(self.place)
+
+    def name(self) -> str:
+        return "Tap"
+
+
+class Landing(End, Hooked, eq=False):
+    """Where cotangents go on in telegrad's graph."""
+
+    key: int
+    node: Any
+    """PyTorch's."""
+    crossing: Crossing
+    tap: Tap | None = None
+    """Where the cotangent that lands here goes, too."""
+
+    hooks: ClassVar[None] = None
+
+    @property
+    def edges(self) -> tuple[Any, ...]:
+        node = self.crossing.node
+        return (node,) if self.tap is None else (node, self.tap)
+
+    def name(self) -> str:
+        return "ToTorchBackward"
+
+    def slot(self, place: Place) -> Slot:
+        crossing = self.crossing
+        if self.is_shared or self.tap is not None or not crossing.is_of_message:
+            # A value that goes over twice has two landings, and what comes there has to be summed.
+            return self, 0, 1
+        # To a value that came nothing else leads: the one region may lead to its node directly.
+        node = crossing.node
+        if type(node) is OutputNode:
+            # All that the region has goes to the message at once.
+            return node.edges[0], node.index, node.size
+        return node, 0, 1
+
+    def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        return self._pull(cotangent, False)
+
+    def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        with torch.enable_grad():
+            return self._pull(cotangent, True)
+
+    def _pull(self, cotangent: torch.Tensor, recorded: bool) -> Sequence[Cotangent | None]:
+        if self.is_shared:
+            cotangent = _with_hooks((self.node, 0), cotangent, recorded)
+        went_over = over(cotangent, recorded)
+        if self.tap is None:
+            return (went_over,)
+        # A copy of its own: what went over may share the memory.
+        return went_over, cotangent if recorded else cotangent.clone()

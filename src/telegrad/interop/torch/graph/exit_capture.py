@@ -1,0 +1,126 @@
+"""Taking cotangents where they leave a region of PyTorch's graph, by hooks on its nodes.
+
+See the note EXITS in ``torch_regions.py`` for why. Other passes, of other threads or within this
+one, may run the same nodes meanwhile: what they do there is left alone.
+"""
+
+import ctypes
+from collections.abc import Iterable, Mapping
+from functools import partial
+from sys import getrefcount
+from typing import Any
+
+import torch
+from telegrad.graph import added
+from telegrad.interop.torch.bridge import REGIONS_RUNNING
+from telegrad.interop.torch.graph.accumulation import hang
+from telegrad.interop.torch.graph.ends import Place
+
+__all__ = ["Taking"]
+
+_CURRENT = "telegrad.region"
+
+
+def _stash(what: Any) -> None:
+    """Makes an object follow this thread's passes into the threads of PyTorch's engine."""
+    if _STEALS:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(what))
+    torch._C._stash_obj_in_tls(_CURRENT, what)
+
+
+def _takes_over_references() -> bool:
+    """Whether PyTorch drops a reference that it never counted, as 2.11 does."""
+    probe = object()
+    before = getrefcount(probe)
+    torch._C._stash_obj_in_tls(_CURRENT, probe)
+    is_uncounted = getrefcount(probe) == before
+    if is_uncounted:
+        for each in (probe, None):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+    torch._C._stash_obj_in_tls(_CURRENT, None)
+    return is_uncounted
+
+
+_STEALS = _takes_over_references()
+
+
+def _current() -> Any:
+    """What takes for the pass that this thread works for, if any.
+
+    PyTorch's engine has threads of its own for other devices; a thread's objects follow a pass into
+    them, and so say whose pass it is.
+    """
+    return torch._C._get_obj_in_tls(_CURRENT) if torch._C._is_key_in_tls(_CURRENT) else None
+
+
+class Taking:
+    """One run of a region; entered around it."""
+
+    def __init__(
+        self,
+        starts: Iterable[Place],
+        exits: Mapping[Place, list[tuple[Any, int]]],
+        taps: Iterable[Place],
+    ) -> None:
+        self.taken: dict[Place, torch.Tensor] = {}
+        """The cotangents on the edges to each place outside, summed."""
+        self.tapped: dict[Place, torch.Tensor] = {}
+        """The whole cotangents of places where the region begins."""
+        self._starts = {node: None for node, _ in starts}
+        self._taps = list(taps)
+        self._exits: dict[Any, list[tuple[int, Place]]] = {}
+        for place, edges in exits.items():
+            for node, which in edges:
+                self._exits.setdefault(node, []).append((which, place))
+        self._task: int | None = None
+        self._handles: list[Any] = []
+        self._outer: Any = None
+
+    def __enter__(self) -> None:
+        hooks: list[tuple[Any, Any]] = [
+            (node.register_prehook, self._begin) for node in self._starts
+        ]
+        for place in self._taps:
+            hooks.append((place[0].register_prehook, partial(self._tap, place)))
+        for node, edges in self._exits.items():
+            hooks.append((node.register_hook, partial(self._take, edges)))
+        self._handles = hang(hooks)
+        self._outer = _current()
+        _stash(self)
+
+    def __exit__(self, *exception: object) -> None:
+        _stash(self._outer)
+        if self._task is not None:
+            REGIONS_RUNNING.discard(self._task)
+        for handle in self._handles:
+            handle.remove()
+
+    def _begin(self, cotangents: Any) -> None:
+        """Learns the id of PyTorch's pass, from the first node that runs."""
+        if self._task is None and _current() is self:
+            self._task = torch._C._current_graph_task_id()
+            REGIONS_RUNNING.add(self._task)
+
+    def _is_current(self) -> bool:
+        # A pass within this one, by a hook, works for the same thread but has another id.
+        return self._task is not None and torch._C._current_graph_task_id() == self._task
+
+    def _tap(self, place: Place, cotangents: Any) -> None:
+        """Notes the whole cotangent of a place, as the hooks of its tensor left it."""
+        if self._is_current():
+            cotangent = cotangents[place[1]]
+            if cotangent is not None:
+                self.tapped[place] = cotangent
+
+    def _take(self, edges: list[tuple[int, Place]], contributions: Any, cotangents: Any) -> Any:
+        """Notes the cotangents that a node gives to the places outside, and gives zeros instead."""
+        if not self._is_current():
+            return None
+        left = list(contributions)
+        for which, place in edges:
+            contribution = contributions[which]
+            if contribution is not None:
+                before = self.taken.get(place)
+                self.taken[place] = contribution if before is None else added(before, contribution)
+                left[which] = torch.zeros_like(contribution)
+        return tuple(left)

@@ -1,0 +1,236 @@
+"""Regions: the pieces of PyTorch's graph that run as one node of telegrad's engine.
+
+A region runs, once, as one call of PyTorch's engine from the edges into it to the edges out of it,
+so broadcasting, hooks inside, freeing and streams are PyTorch's own. What leads out of it goes to
+another region or to an end (``torch_ends.py``). ``torch_cut.py`` makes them.
+
+Note EXITS. At each exit of a region PyTorch captures the sum of all that reaches that node in its
+pass, also what goes over another exit, and applies the hooks of its tensor to that sum. This is
+right where no other region leads to the exit; and also where others do, if the exit is a leaf
+without hooks and this region leads to ends alone. Else the sum would count twice what goes over
+another region, or the hooks would be applied to parts. There the cotangent on each edge out of the
+region is *taken* where it leaves its own node, by a hook, which hands zeros on in its place; the
+capture only makes PyTorch go there. (The same where PyTorch would go on over a node outside to
+another exit of the region.) So a tensor's hooks, ``retain_grad`` among them, may be called with
+zeros besides, which change no sum; what they return for those is dropped. They are applied to the
+whole where its region begins, or at its end.
+"""
+
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
+from itertools import compress, starmap
+from typing import Any, ClassVar
+
+import msgspec
+from torch.autograd.graph import GradientEdge
+
+import torch
+from telegrad.errors import GraphFreedError, SavedValueChanged
+from telegrad.graph import Bundle, Cotangent
+from telegrad.interop.torch.graph.ends import ENGINE, Place, Slot, Tap, over
+from telegrad.interop.torch.graph.exit_capture import Taking
+from telegrad.tensors.recording.hooked import Hooked
+from telegrad.tensors.recording.modes import MODE, PLAIN, QUIET, Recording
+
+__all__ = ["Region"]
+
+
+class Region(msgspec.Struct, Hooked, eq=False):
+    """Nodes of PyTorch's that are reached by the same groups of entries.
+
+    Its cotangent is a Bundle where several edges lead into it, else PyTorch's tensor.
+    """
+
+    key: int
+    keep_graph: bool = False
+    places: dict[Place, int] = {}
+    """The edges into it, with their places in the Bundle."""
+    exits: dict[Place, Any] = {}
+    """For each place outside that an edge out of it leads to, the region or end there."""
+    edges: tuple[Any, ...] = ()
+    """For the engine: those regions and ends; behind a landing of its own, telegrad's node."""
+    slots: list[Slot] = []
+    """For each exit, its edge and where in that one's cotangent it belongs."""
+    taps: list[Tap] = []
+    """The taps beside edges into it."""
+    taken: dict[Place, list[tuple[Any, int]]] = {}
+    """Those exits whose cotangents are taken by hooks, see the note EXITS: the nodes inside, and
+    which edge of each."""
+    goes_on: bool = False
+    """Whether PyTorch runs over nodes outside, which must keep their values."""
+
+    hooks: ClassVar[None] = None
+    freed: ClassVar[bool] = False
+    is_shared: ClassVar[bool] = True
+    """As an end that several regions lead to: what goes there is taken."""
+
+    def name(self) -> str:
+        return "TorchRegionBackward"
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether PyTorch goes over its own nodes alone, without hooks of ours at any."""
+        # One that goes on has all its exits taken.
+        return not (self.taken or self.taps)
+
+    def lead_in(self, place: Place) -> None:
+        """Notes an edge into the region."""
+        self.places.setdefault(place, len(self.places))
+
+    def slot(self, place: Place) -> Slot:
+        """Where a region that leads in at this place has its cotangent go."""
+        return self, self.places[place], len(self.places)
+
+    def finish(self, keep_graph: bool) -> None:
+        """Called when everything that leads in or out is known."""
+        self.keep_graph = keep_graph
+        edges: dict[Any, None] = {}
+        for place, goal in self.exits.items():
+            slot = goal.slot(place)
+            self.slots.append(slot)
+            edges[slot[0]] = None
+        self.edges = (*edges, *self.taps)
+
+    def find_taken(self) -> None:
+        """Finds the exits whose cotangents are taken; ``torch_cut.py`` adds the edges."""
+        is_left = self.goes_on or any(type(goal) is Region for goal in self.exits.values())
+        for place, goal in self.exits.items():
+            if goal.is_shared and (is_left or goal.has_hooks):
+                self.taken[place] = []
+
+    def leave_out(self, skipped: Container[Any]) -> None:
+        """Has PyTorch not go where nothing is asked for."""
+        kept = [edge not in skipped for edge, _, _ in self.slots]
+        # Without any exit PyTorch would go everywhere; and a tap is seen only if its node runs.
+        if all(kept) or not any(kept) or self.taps:
+            return
+        self.exits = dict(compress(self.exits.items(), kept))
+        self.slots = list(compress(self.slots, kept))
+        self.taken = {place: self.taken[place] for place in self.taken if place in self.exits}
+        self.edges = tuple(edge for edge in self.edges if edge not in skipped)
+
+    def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        # PyTorch's own mode says what is recorded: its engine turns recording off, its checkpoints
+        # turn it on again to compute once more, and the calls in them are recorded, too.
+        if MODE.get() is not QUIET:
+            with Recording(True):
+                return self._run(cotangent, False)
+        MODE.set(PLAIN)
+        try:
+            return self._run(cotangent, False)
+        finally:
+            MODE.set(QUIET)
+
+    def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        with torch.enable_grad():
+            return self._run(cotangent, True)
+
+    def _run(self, cotangent: Any, recorded: bool) -> list[Any]:
+        places, given = tuple(self.places), (cotangent,)
+        if len(places) > 1:
+            there = [(p, g) for p, g in zip(places, cotangent) if g is not None]
+            places, given = zip(*there)
+        if self.is_apart:
+            return self._contributions(self._captured(places, given, recorded), given, recorded)
+        taking = Taking(self.places, self.taken, [tap.place for tap in self.taps])
+        with taking:
+            captured = self._captured(places, given, recorded)
+        results = [
+            taking.taken.get(place) if place in self.taken else result
+            for place, result in zip(self.exits, captured)
+        ]
+        tapped = [taking.tapped.get(tap.place) for tap in self.taps]
+        return [
+            *self._contributions(results, given, recorded),
+            *(g if g is None or recorded else g.clone() for g in tapped),
+        ]
+
+    def _captured(
+        self, places: tuple[Place, ...], given: tuple[Any, ...], recorded: bool
+    ) -> Sequence[Any]:
+        """What PyTorch captures at each exit."""
+        try:
+            # By position, since names cost: allow_unreachable and accumulate_grad come last.
+            # PyTorch captures only if there is an exit; without one no leaf is there to accumulate.
+            captured: Sequence[Any] | None = ENGINE.run_backward(
+                tuple(starmap(GradientEdge, places)),
+                given,
+                self.keep_graph or self.goes_on or recorded,
+                recorded,
+                tuple(starmap(GradientEdge, self.exits)),
+                True,
+                not self.exits,
+            )
+        except RuntimeError as error:
+            raise _explained(error) from error
+        return captured or ()
+
+    def _contributions(
+        self, results: Sequence[Any], given: tuple[Any, ...], recorded: bool
+    ) -> list[Any]:
+        """What goes along each of the edges, given what there is at each exit."""
+        found: dict[Any, Any] = {}
+        bundled: list[Any] = []
+        is_for_leaf = False
+        for goal, (edge, index, size), result in zip(self.exits.values(), self.slots, results):
+            if edge is goal:
+                is_for_leaf = is_for_leaf or goal.is_leaf
+            elif result is not None:
+                result = over(result, recorded)
+            if size == 1:
+                found[edge] = result
+                continue
+            parts = found.get(edge)
+            if parts is None:
+                parts = found[edge] = [None] * size
+                bundled.append(edge)
+            parts[index] = result
+        if is_for_leaf and not recorded:
+            self._part(found, results, given)
+        for edge in bundled:
+            found[edge] = _bundle(found[edge])
+        return list(found.values())
+
+    def _part(self, found: dict[Any, Any], results: Sequence[Any], given: Iterable[Any]) -> None:
+        """Gives a leaf's gradient memory of its own where something else has the same."""
+        memories = [*map(_memory, results), *map(_memory, given)]
+        if len(set(memories)) == len(memories):
+            return
+        uses = Counter(memories)
+        for goal, memory in zip(self.exits.values(), memories):
+            if memory is not None and uses[memory] > 1 and goal.is_leaf:
+                found[goal] = found[goal].clone()
+
+
+def _bundle(parts: list[Any]) -> Bundle | None:
+    for part in parts:
+        if part is not None:
+            return Bundle(parts)
+    return None
+
+
+def _memory(tensor: torch.Tensor | None) -> int | None:
+    """The address of a tensor's numbers; None for lazy zeros, which have none."""
+    if tensor is None:
+        return None
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except RuntimeError:
+        # It is not dense, or lazily zero.
+        return _memory(tensor._values()) if tensor.is_sparse else None
+
+
+def _explained(error: RuntimeError) -> Exception:
+    if "modified by an inplace operation" in str(error):
+        return SavedValueChanged(
+            "expected values that PyTorch saved for the backward pass to be as they were, but one "
+            "was changed in place, perhaps by an optimiser's step between the forward and the "
+            "backward pass; step when every pass that used the parameter has ended, or compute "
+            f"with a copy of it, parameter.clone() ({error})"
+        )
+    if "second time" not in str(error):
+        return error
+    return GraphFreedError(
+        "expected a PyTorch graph that still has its saved values, but they were freed by an "
+        f"earlier pass; pass retain_graph=True to that earlier call ({error})"
+    )

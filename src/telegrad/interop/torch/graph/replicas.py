@@ -1,0 +1,160 @@
+"""Leaves of modules that PyTorch replicates (``DistributedDataParallel``), in telegrad's passes.
+
+PyTorch averages the gradients of such a module over its processes: its *reducer* hangs on the
+accumulation of each parameter, in C++, where nobody sees it, and finds the gradients in ``.grad``.
+So they are accumulated by PyTorch's own engine, which runs the reducer. In a distributed pass
+``.grad`` is lent to it: from the first parameter of the module that the pass reaches until the pass
+is settled, ``.grad`` of all of them is the gradient in the context.
+"""
+
+import gc
+from collections.abc import Mapping
+from functools import wraps
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+from torch.nn.modules.module import register_module_module_registration_hook
+from torch.nn.parallel import DistributedDataParallel
+
+import torch
+from telegrad.distributed.optim.parameter_lock import alone_with
+from telegrad.errors import GradientError
+from telegrad.interop.torch.bridge import accumulator_of
+from telegrad.interop.torch.graph.ends import ENGINE
+
+__all__ = ["Lending", "accumulate_replicated", "lend", "module_of"]
+
+_PARAMETERS: dict[ref[DistributedDataParallel], frozenset[int]] = {}
+"""The ids of the parameters of each replicated module there is."""
+
+_LENT: WeakKeyDictionary[DistributedDataParallel, "Lending"] = WeakKeyDictionary()
+
+
+def _note(module: torch.nn.Module, name: str, inner: Any) -> None:
+    if isinstance(module, DistributedDataParallel) and name == "module":
+        _PARAMETERS[ref(module, _PARAMETERS.pop)] = frozenset(map(id, inner.parameters()))
+
+
+def _find_those_before() -> None:
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        for each in gc.get_objects():
+            if issubclass(type(each), DistributedDataParallel):
+                _note(each, "module", each.module)
+
+
+def _note_copies() -> None:
+    """Has copies and those from pickles noted as well: they come with their parts, which nobody
+    registers, and PyTorch has no hook for them. Unknown, they would give gradients of one process.
+    """
+    set_state: Any = DistributedDataParallel.__setstate__
+
+    @wraps(set_state)
+    def set_state_and_note(module: DistributedDataParallel, state: Any) -> None:
+        set_state(module, state)
+        _note(module, "module", module.module)
+
+    DistributedDataParallel.__setstate__ = set_state_and_note  # type: ignore[method-assign]
+
+
+register_module_module_registration_hook(_note)
+_note_copies()
+_find_those_before()
+
+
+def module_of(leaf: torch.Tensor) -> DistributedDataParallel | None:
+    """The replicated module that a leaf is a parameter of."""
+    if not _PARAMETERS:
+        return None
+    found = [module for module, ids in list(_PARAMETERS.items()) if id(leaf) in ids]
+    return found[0]() if found else None
+
+
+def accumulate_replicated(
+    module: DistributedDataParallel,
+    leaf: torch.Tensor,
+    gradient: torch.Tensor,
+    finished: set[DistributedDataParallel],
+) -> None:
+    """Adds a whole gradient to ``.grad`` as PyTorch does: with the last one come the averages.
+
+    `finished` has the modules whose averages have come in this pass: PyTorch would take nothing
+    more, and not say so.
+    """
+    if module in finished:
+        raise GradientError(
+            f"expected no more gradients of a DistributedDataParallel module once all that it "
+            f"waited for had come, got one of a parameter of shape {tuple(leaf.shape)}: with "
+            "find_unused_parameters=True the module takes a parameter for unused that its own "
+            "graph does not lead to, such as one behind a remote call that the module makes; "
+            "leave find_unused_parameters out, or make the call outside of the module"
+        )
+    if module.static_graph:
+        raise GradientError(
+            "expected a DistributedDataParallel module without static_graph in a pass of telegrad: "
+            "its reducer waits for the end of a pass of PyTorch's; leave static_graph out"
+        )
+    with alone_with(module.module.parameters()):
+        # The hooks of the tensor itself have run.
+        hooks, leaf._backward_hooks = leaf._backward_hooks, None
+        try:
+            # By position: not keep_graph, whether it is recorded, to all ends, which accumulate.
+            recorded = torch.is_grad_enabled() and gradient.requires_grad
+            edge = torch.autograd.graph.GradientEdge(accumulator_of(leaf), 0)
+            ENGINE.run_backward((edge,), (gradient,), False, recorded, (), True, True)
+        finally:
+            leaf._backward_hooks = hooks
+        averages = module.find_unused_parameters and module.require_forward_param_sync
+        if averages and not _is_waiting(module):
+            finished.add(module)
+
+
+def _is_waiting(module: DistributedDataParallel) -> bool:
+    """Whether the reducer has had some of the gradients that it expects, and not all."""
+    try:
+        module.reducer._check_reducer_finalized()
+    except RuntimeError:
+        return True
+    return False
+
+
+class Lending:
+    """``.grad`` of one module's parameters, lent to its reducer for one pass."""
+
+    def __init__(self, module: DistributedDataParallel, context: Mapping[Any, Any]) -> None:
+        if _LENT.setdefault(module, self) is not self:
+            raise GradientError(
+                "expected one pass at a time through a DistributedDataParallel module, got another "
+                "before the first was settled: the module can't tell their gradients apart"
+            )
+        self.module = module
+        self.finished: set[DistributedDataParallel] = set()
+        self._before: dict[torch.Tensor, torch.Tensor | None] = {}
+        for leaf in module.module.parameters():
+            self._before[leaf] = leaf.grad
+            earlier = context.get(leaf)
+            # A copy: the reducer writes into it, and the pass may fail.
+            leaf.grad = None if earlier is None else earlier.clone()
+
+    def give_back(self) -> dict[Any, Any]:
+        """Puts ``.grad`` back; returns what the reducer left there."""
+        found: dict[Any, Any] = {}
+        for leaf, before in self._before.items():
+            if leaf.grad is not None:
+                is_buckets = self.module.gradient_as_bucket_view
+                found[leaf] = leaf.grad.clone() if is_buckets else leaf.grad
+            leaf.grad = before
+        _LENT.pop(self.module, None)
+        return found
+
+
+def lend(
+    module: DistributedDataParallel,
+    leaf: torch.Tensor,
+    gradient: torch.Tensor,
+    context: Mapping[Any, Any],
+    lent: dict[Any, Any],
+) -> None:
+    """Accumulates a gradient beside those in the context; `lent` has what is lent to the pass."""
+    if module not in lent:
+        lent[module] = Lending(module, context)
+    accumulate_replicated(module, leaf, gradient, lent[module].finished)

@@ -1,0 +1,194 @@
+"""Walking PyTorch's graph from the entries of a pass: which nodes lie behind each, and which ends.
+
+Entries whose cotangents come at once, those of one message or of all roots, form a *group*. What a
+group reaches is noted as a region, as if no two groups met. ``torch_cut.py`` makes others of them
+where some do.
+
+Invariant: a node of PyTorch's is asked once for where it leads.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+import torch
+from telegrad.graph import next_key
+from telegrad.interop.torch.bridge import Entry, ToTorch, accumulator_of
+from telegrad.interop.torch.graph.ends import Landing, Leaf, Place, Tap, WantedLeaf
+from telegrad.interop.torch.graph.region import Region
+from telegrad.interop.torch.modes import run_ordinarily
+
+__all__ = ["CROSSING", "Walk", "grouped"]
+
+CROSSING: Any = ToTorch._backward_cls
+"""The type of the nodes of PyTorch's behind which telegrad's graph is."""
+_ACCUMULATOR: Any = type(
+    run_ordinarily(lambda: accumulator_of(torch.zeros((), requires_grad=True)))
+)
+_ENDS: Final = (CROSSING, _ACCUMULATOR)
+
+
+_ROOTS: Final = "roots"
+
+
+def grouped(nodes: Iterable[Any]) -> Iterator[tuple[Entry, Any]]:
+    """The entries among nodes that a pass begins with and right behind them, with their groups."""
+    for node in nodes:
+        if type(node) is Entry:
+            yield node, _ROOTS
+            continue
+        for edge in node.edges:
+            if type(edge) is Entry:
+                yield edge, node
+
+
+class Walk(msgspec.Struct, eq=False):
+    """What the entries of a pass reach."""
+
+    ways: dict[Any, Sequence[Any]] = {}
+    """The edge of each entry: to an end, or to the region of what its group reaches."""
+    regions: dict[Any, Region] = {}
+    """By group, what it reaches."""
+    following: dict[Any, Sequence[Place]] = {}
+    """For each inner node of PyTorch's, where its edges lead; None for a node: nowhere."""
+    region_of: dict[Any, Region] = {}
+    """For each inner node, the region of the group that reached it first."""
+    ends: dict[Any, Leaf | Landing] = {}
+    leaves: dict[int, Leaf] = {}
+    """By the identity of the tensor: a leaf may be reached by its node and be sent as it is."""
+    values: dict[Any, torch.Tensor] = {}
+    """The tensors of leaves and taps."""
+    behind: list[Any] = []
+    """The nodes of telegrad's behind landings, for whoever walks its graph too."""
+    boundaries: list[Any] = []
+    """Nodes of telegrad's behind which other workers are."""
+    is_shared: bool = False
+    """Whether some inner node is reached by several groups."""
+    meets: bool = False
+    """Whether some end is reached in several ways."""
+    comes_back: bool = False
+    """Whether PyTorch's graph comes back over telegrad's."""
+
+    def want(self, targets: Iterable[Any]) -> None:
+        """Has the leaves that are asked for stand for their tensors; called before `enter`."""
+        for target in targets:
+            if type(target) is WantedLeaf:
+                target.forget()
+                self.leaves[id(target.value)] = target
+                self.values[target] = target.value
+
+    @classmethod
+    def of_both(cls, nodes: Iterable[Any], targets: Iterable[Any] = ()) -> "Walk":
+        """Walks both graphs from nodes of telegrad's, to all entries that are behind them."""
+        walk = cls()
+        walk.want(targets)
+        seen: set[Any] = set()
+        stack = list(nodes)[::-1]
+        # An entry that has a tensor is part of telegrad's graph: its cotangent comes by itself.
+        groups = {entry: group for entry, group in grouped(stack) if entry.tensor is None}
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if type(node) is Entry:
+                walk.enter(node, groups.get(node, node))
+                stack.extend(walk.behind)
+                walk.behind.clear()
+                continue
+            if node.is_boundary:
+                walk.boundaries.append(node)
+            stack.extend(reversed(node.edges))
+        return walk
+
+    def enter(self, entry: Entry, group: Any) -> None:
+        """Walks PyTorch's graph from an entry that has not been met."""
+        place = entry.place
+        if place is not None and type(place[0]) not in _ENDS:
+            region = self.regions.get(group)
+            if region is None:
+                region = self.regions[group] = Region(next_key())
+            region.lead_in(place)
+            self._follow(place[0], region)
+            self.ways[entry] = (region,)
+            return
+        end = self._leaf(entry.leaf, entry) if place is None else self._end_at(place[0], entry)
+        # Behind an entry nobody has run the hooks.
+        end.is_shared = True
+        self.ways[entry] = (end,)
+
+    def _follow(self, start: Any, region: Region) -> None:
+        """Notes in the region what lies behind a node, up to the ends of the graph."""
+        following, region_of, exits = self.following, self.region_of, region.exits
+        stack = [start]
+        while stack:
+            node = stack.pop()
+            known = region_of.get(node)
+            if known is not None:
+                if known is not region:
+                    self.is_shared = True
+                continue
+            region_of[node] = region
+            leading = following[node] = node.next_functions
+            inner = []
+            for place in leading:
+                target = place[0]
+                if type(target) in _ENDS:
+                    exits[place] = self._end_at(target, region)
+                elif target is not None:
+                    inner.append(target)
+            if inner:
+                stack.extend(reversed(inner))
+
+    def _end_at(self, node: Any, source: Any) -> Leaf | Landing:
+        """What ends PyTorch's graph at a node that does; `source` leads there."""
+        found = self.ends.get(node)
+        if found is not None:
+            self.meets = True
+            found.reached_from(source)
+        elif type(node) is CROSSING:
+            crossing = node.crossing
+            found = self.ends[node] = Landing(next_key(), node, crossing, source=id(source))
+            self.behind.append(crossing.node)
+            if crossing.entries:
+                self.comes_back = True
+        else:
+            found = self.ends[node] = self._leaf(node.variable, source)
+        return found
+
+    def _leaf(self, tensor: Any, source: Any) -> Leaf:
+        found = self.leaves.get(id(tensor))
+        if found is not None:
+            self.meets = True
+            found.reached_from(source)
+        else:
+            found = self.leaves[id(tensor)] = Leaf(tensor, source=id(source))
+            self.values[found] = tensor
+        return found
+
+    def marks(self, taps: Sequence[Tap]) -> dict[Any, int]:
+        """Which groups and taps reach each node: a bit for each."""
+        marks = dict.fromkeys((*self.following, *self.ends), 0)
+        missing = dict.fromkeys(marks, 0)
+        for leading in self.following.values():
+            for node, _ in leading:
+                if node is not None:
+                    missing[node] += 1
+        bits: dict[Any, int] = {}
+        # Its region stands for a group; nothing lies behind an end.
+        starts = [(entry.place, way) for entry, (way,) in self.ways.items()]
+        for place, source in [*starts, *((tap.place, tap) for tap in taps)]:
+            if place is not None:
+                marks[place[0]] |= 1 << bits.setdefault(source, len(bits))
+        ready = [node for node, count in missing.items() if not count]
+        while ready:
+            node = ready.pop()
+            for other, _ in self.following.get(node, ()):
+                if other is None:
+                    continue
+                marks[other] |= marks[node]
+                missing[other] -= 1
+                if not missing[other]:
+                    ready.append(other)
+        return marks

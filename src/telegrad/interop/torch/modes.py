@@ -1,0 +1,111 @@
+"""PyTorch's modes belong to a thread, and a thread that waits for an answer serves others.
+
+So what is served must not run in the modes of whoever waits: a handler, or a part of a pass, begins
+as it would on a thread of its own: without inference mode, autocast, a default device or another
+mode for functions or operators, a function transform, and hooks for saved tensors.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Final, TypeVar
+
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.utils import _python_dispatch
+
+import torch
+
+__all__ = ["is_ordinary", "is_recording", "ordinarily", "run_ordinarily"]
+
+R = TypeVar("R")
+
+_is_inferring = torch.is_inference_mode_enabled
+_is_autocast_enabled: Any = torch._C._is_any_autocast_enabled
+_enter_autocast: Any = torch.autocast_increment_nesting
+_exit_autocast: Any = torch.autocast_decrement_nesting
+_count_function_modes: Any = torch._C._len_torch_function_stack
+_count_operator_modes: Any = torch._C._len_torch_dispatch_stack
+_is_transforming: Any = torch._C._are_functorch_transforms_active
+_hooks: Any = torch._C._autograd
+_top_hooks: Any = _hooks._top_saved_tensors_default_hooks
+_CAST_TO: Final = {"cpu": torch.bfloat16, "cuda": torch.float16}
+"""What autocast casts to at first."""
+
+
+def is_recording() -> bool:
+    """Whether this thread records, as every thread does at first."""
+    return torch.is_grad_enabled() and not _is_inferring()
+
+
+def is_ordinary() -> bool:
+    """Whether this thread is in the modes that every thread has at first."""
+    return torch.is_grad_enabled() and _is_plain()
+
+
+def _is_plain() -> bool:
+    """As ``is_ordinary``, whether or not the thread records."""
+    return not (
+        _is_inferring()
+        or _is_casting()
+        or _count_function_modes()
+        or _count_operator_modes()
+        or _is_transforming()
+        or _top_hooks(True)
+    )
+
+
+def _is_casting() -> bool:
+    """Whether this thread is in a block of autocast, or autocast is enabled without one."""
+    # A block that disables it has the casts of the blocks around it at hand, see below.
+    _enter_autocast()
+    return bool(_exit_autocast() or _is_autocast_enabled())
+
+
+def _leave_autocast(stack: ExitStack) -> None:
+    """Takes this thread out of autocast, with its dtypes and the casts of parameters that it keeps.
+
+    PyTorch keeps those until the outermost block ends. A handler's own blocks would be inner ones:
+    they would be handed the casts of parameters that have changed since.
+    """
+    stack.enter_context(torch._C._DisableAutocast())
+    for device, dtype in _CAST_TO.items():
+        stack.callback(torch.set_autocast_dtype, device, torch.get_autocast_dtype(device))
+        torch.set_autocast_dtype(device, dtype)
+    torch.clear_autocast_cache()
+    _enter_autocast()
+    while _exit_autocast() > 0:
+        stack.callback(_enter_autocast)
+
+
+def _leave_modes(stack: ExitStack) -> None:
+    """Takes this thread out of all modes but whether it records, until the stack is closed."""
+    if _is_inferring():
+        stack.enter_context(torch.inference_mode(False))
+    if _is_casting():
+        _leave_autocast(stack)
+    for _ in range(_count_function_modes()):
+        stack.enter_context(torch.overrides._pop_mode_temporarily())
+    for _ in range(_count_operator_modes()):
+        stack.enter_context(_python_dispatch._pop_mode_temporarily())
+    if _is_transforming():
+        stack.enter_context(temporarily_clear_interpreter_stack())
+    while (pair := _top_hooks(True)) is not None:
+        _hooks._pop_saved_tensors_default_hooks()
+        stack.callback(_hooks._push_saved_tensors_default_hooks, *pair)
+
+
+@contextmanager
+def ordinarily(inner: AbstractContextManager[Any]) -> Iterator[Any]:
+    """Another context manager, in the modes that every thread has at first."""
+    with ExitStack() as stack:
+        _leave_modes(stack)
+        stack.enter_context(torch.enable_grad())
+        yield stack.enter_context(inner)
+
+
+def run_ordinarily(function: Callable[[], R]) -> R:
+    """The function's result, computed in no mode of this thread but whether it records."""
+    if _is_plain():
+        return function()
+    with ExitStack() as stack:
+        _leave_modes(stack)
+        return function()

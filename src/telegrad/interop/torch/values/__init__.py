@@ -1,0 +1,1 @@
+"""How torch tensors are sent: raw buffers, devices, tangents."""

@@ -1,0 +1,106 @@
+"""PyTorch's forward-mode level, over workers.
+
+PyTorch has one level, and it is the process's. To telegrad's book of levels it is a Level like any
+other: it has an id on the wire, a shadow on every worker that one of its tangents reached, and
+closes there by a notice. A shadow that gets a tangent is *bound*: PyTorch's level is entered in its
+process, until the shadow closes. PyTorch does not tell when a user leaves a level, but drops its
+tangents then: it is given one of ours, and we see that dropped.
+
+Invariant: tangents of two levels never mix. While one is bound, a tangent of another is refused.
+"""
+
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+from torch.autograd import forward_ad
+
+import torch
+from telegrad.distributed.contexts.dual_levels import are_one
+from telegrad.errors import LevelError
+from telegrad.interop.torch.values.arrays import CPU
+from telegrad.tensors.forward.levels import Level
+
+__all__ = ["bind", "current", "is_open", "make_dual", "primal_of", "tangent_of"]
+
+_make_dual: Any = forward_ad.make_dual
+_unpack_dual: Any = forward_ad.unpack_dual
+_enter: Any = forward_ad.enter_dual_level
+_exit: Any = forward_ad.exit_dual_level
+_lock = threading.RLock()
+_bound: Level | None = None
+_watched: torch.Tensor | None = None
+
+
+def is_open() -> bool:
+    """Whether any torch tensor of this process may have a tangent."""
+    return forward_ad._current_level >= 0
+
+
+def tangent_of(tensor: torch.Tensor) -> Any:
+    """Its tangent, or None."""
+    return _unpack_dual(tensor).tangent if is_open() else None
+
+
+def primal_of(tensor: torch.Tensor) -> Any:
+    """The tensor without its tangent; its history stays."""
+    return _unpack_dual(tensor).primal
+
+
+def make_dual(primal: torch.Tensor, tangent: torch.Tensor) -> Any:
+    """The pair as one tensor, at the level that is bound."""
+    return _make_dual(primal, tangent)
+
+
+def current() -> Level:
+    """What stands for the level that is open."""
+    with _lock:
+        return _watch() if _bound is None else _bound
+
+
+def bind(level: Level) -> None:
+    """Has PyTorch keep tangents of this level, which came from another worker."""
+    global _bound
+    with _lock:
+        if not is_open():
+            _enter()
+            _bound = level
+            level.watchers.append(_leave)
+            if not level.is_open:
+                _leave(level)
+        elif not are_one(current(), level):
+            raise LevelError(
+                "expected tangents of one forward-mode level of PyTorch at a time in a process, "
+                "got one of another level while the first is open; leave that one first, or take "
+                "this derivative on another worker"
+            )
+
+
+def _leave(level: Level) -> None:
+    """A shadow closed: so does PyTorch's level in this process."""
+    global _bound
+    with _lock:
+        if _bound is level:
+            _bound = None
+            _exit()
+
+
+def _watch() -> Level:
+    """A Level for the one that a user of this process entered; closes with it."""
+    global _bound, _watched
+    level = _bound = Level()
+    memory = np.zeros(())
+    # PyTorch holds the tangent's memory as long as the level is open, and nobody else does.
+    primal = torch.zeros((), dtype=torch.float64, device=CPU)
+    _watched = _make_dual(primal, torch.from_numpy(memory))
+    weakref.finalize(memory, _end, level).atexit = False
+    return level
+
+
+def _end(level: Level) -> None:
+    global _bound, _watched
+    with _lock:
+        if _bound is level:
+            _bound = _watched = None
+    level.close()

@@ -1,0 +1,184 @@
+"""How torch tensors travel: as raw buffers, like telegrad's own.
+
+Dense tensors of every dtype, and sparse COO ones. A dtype that NumPy lacks goes as integers of the
+same size (bfloat16) or as bytes. A CUDA tensor goes through the CPU and arrives on the device of
+the same name; a device map changes that in ``torch_devices.py``. A Parameter stays one;
+``requires_grad`` arrives as it left, on a new leaf: what a context adds to that is in
+``torch_recording.py``.
+
+Invariant: what arrives has the values, shape, dtype and class of what left, or nothing was sent.
+"""
+
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+import torch
+from telegrad.errors import DeviceError, ProtocolViolation, Unserializable
+from telegrad.interop.torch.modes import run_ordinarily
+from telegrad.interop.torch.values.arrays import CPU, is_transformed
+from telegrad.rpc.wire import kinds
+
+__all__ = ["check", "from_parts", "parameter_from_parts", "register", "to_parts"]
+
+_NATIVE: Final = frozenset(
+    getattr(torch, name)
+    for name in (
+        *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+        *("float16", "float32", "float64", "complex64", "complex128"),
+    )
+)
+"""The dtypes that NumPy has too."""
+_is_inferring: Any = torch.is_inference_mode_enabled
+_is_transforming: Any = torch._C._are_functorch_transforms_active
+_DENSE, _SPARSE = range(2)
+_STRIDED: Final = torch.strided
+_TYPES: Final = frozenset((torch.Tensor, torch.nn.Parameter))
+
+
+def register() -> None:
+    """Makes torch tensors known to the serialiser."""
+    kinds.register(torch.Tensor, to_parts, from_parts, tag="torch.Tensor", check=check)
+    kinds.register(
+        torch.nn.Parameter, to_parts, parameter_from_parts, tag="torch.nn.Parameter", check=check
+    )
+
+
+def to_parts(
+    tensor: torch.Tensor, device: str | None = None
+) -> tuple[list["np.ndarray[Any, Any]"], Any]:
+    """The arrays of a tensor, and what they don't tell: often only whether it requires grad.
+
+    `device`: where it is to arrive, if it is not on the CPU here.
+    """
+    requires_grad = tensor.requires_grad
+    # Of some transforms (functionalize) NumPy would see memory that holds no values.
+    if type(tensor) in _TYPES and not is_transformed(tensor):
+        try:
+            plain = tensor.detach() if requires_grad else tensor
+            return [plain.numpy()], requires_grad
+        except (TypeError, RuntimeError):
+            pass  # Not a dense one of the CPU of a dtype that NumPy has: found out by trying.
+    check(tensor)
+    if _is_transforming():
+        # Whatever PyTorch makes there, of any tensor, has no numbers of its own.
+        return run_ordinarily(partial(to_parts, tensor, device))
+    # Waits for what is queued on the device's current stream.
+    plain = tensor.detach().cpu()
+    there = None if tensor.is_cpu else device or str(tensor.device)
+    if plain.layout is torch.sparse_coo:
+        indices, values = plain._indices(), plain._values()
+        name, array = _raw(values)
+        facts = [_SPARSE, requires_grad, there, name, list(values.shape)]
+        return [indices.numpy(), array], [*facts, list(plain.shape), plain.is_coalesced()]
+    name, array = _raw(plain)
+    return [array], [_DENSE, requires_grad, there, name, list(plain.shape)]
+
+
+def from_parts(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
+    """A tensor over the memory of the arrays, or on the device that it was sent to."""
+    # Whichever thread reads a message makes its tensors, and may be in inference mode or transform.
+    if _is_inferring() or _is_transforming():
+        return run_ordinarily(partial(_built, parts, facts))
+    return _built(parts, facts)
+
+
+def _built(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
+    if type(facts) is bool:
+        made = torch.from_numpy(parts[0])
+        return made.requires_grad_() if facts else made
+    kind, requires_grad, device, name, shape, *rest = facts
+    if kind == _DENSE:
+        made = _tensor_over(parts[0], name, shape)
+    else:
+        size, is_coalesced = rest
+        made = torch.sparse_coo_tensor(
+            torch.from_numpy(parts[0]),
+            _tensor_over(parts[1], name, shape),
+            size,
+            device=CPU,
+            is_coalesced=is_coalesced,
+            check_invariants=True,
+        )
+    return (made if device is None else _placed(made, device)).requires_grad_(requires_grad)
+
+
+def _placed(tensor: torch.Tensor, device: str) -> torch.Tensor:
+    try:
+        return tensor.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise DeviceError(
+            f"expected a device that this process has ({torch.cuda.device_count()} of CUDA), got "
+            f"{device!r} for a torch tensor of shape {tuple(tensor.shape)} and {tensor.dtype}; "
+            "name another one in the sender's device map (Options.device_maps), or send it as "
+            f".cpu() ({error})"
+        ) from error
+
+
+def parameter_from_parts(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
+    value = from_parts(parts, facts)
+    requires_grad = value.requires_grad
+    return run_ordinarily(lambda: torch.nn.Parameter(value.detach(), requires_grad=requires_grad))
+
+
+def _raw(dense: torch.Tensor) -> tuple[str | None, "np.ndarray[Any, Any]"]:
+    """A dense tensor as an array, with the dtype's name where the array's is another."""
+    plain = dense.clone() if dense._is_zerotensor() else dense.resolve_conj().resolve_neg()
+    if plain.dtype in _NATIVE:
+        return None, plain.contiguous().numpy()
+    name = str(plain.dtype).removeprefix("torch.")
+    if plain.dtype is torch.bfloat16:
+        return name, plain.view(torch.uint16).contiguous().numpy()
+    if plain.dtype.itemsize == 1:
+        # PyTorch can't copy all of these dtypes itself.
+        plain = plain.view(torch.uint8)
+    return name, plain.contiguous().reshape(-1).view(torch.uint8).numpy()
+
+
+def _tensor_over(array: "np.ndarray[Any, Any]", name: str | None, shape: list[int]) -> torch.Tensor:
+    if name is None:
+        return torch.from_numpy(array)
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise ProtocolViolation(f"expected the name of a torch dtype, got {name!r}")
+    if not array.size:
+        if 0 not in shape:
+            # `torch.empty` would be as large as the peer likes, with what this process freed in it.
+            raise ProtocolViolation(
+                f"expected the items of a torch tensor of {shape!r:.200}, got none"
+            )
+        return torch.empty(shape, dtype=dtype, device=CPU)
+    return torch.from_numpy(array).view(dtype).reshape(shape)
+
+
+def check(tensor: torch.Tensor) -> None:
+    """Raises for a tensor that can't travel."""
+    kind = type(tensor)
+    is_plain = kind in _TYPES and tensor.dtype in _NATIVE and tensor.layout is _STRIDED
+    if is_plain and tensor.is_cpu and not tensor.is_nested and not is_transformed(tensor):
+        return
+    if kind not in _TYPES:
+        raise Unserializable(
+            f"expected a torch.Tensor or an nn.Parameter, got one of the subclass "
+            f"{kind.__module__}.{kind.__qualname__}, which can't travel; send "
+            "tensor.as_subclass(torch.Tensor), or its parts"
+        )
+    layout = tensor.layout
+    is_odd = tensor.is_quantized or tensor.is_nested
+    if is_odd or (layout is not torch.strided and layout is not torch.sparse_coo):
+        what = "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else layout
+        raise Unserializable(
+            f"expected a dense or a sparse COO torch tensor, got a {what} one, which can't travel; "
+            "convert it with to_dense(), to_sparse_coo(), dequantize() or unbind() first"
+        )
+    if is_transformed(tensor):
+        raise Unserializable(
+            "expected a torch tensor with numbers of its own, got one inside of a function "
+            "transform (torch.func), which can't travel; make the call outside of the transform"
+        )
+    if not tensor.is_cpu and not tensor.is_cuda:
+        raise Unserializable(
+            f"expected a torch tensor of the CPU or a CUDA device, got one on {tensor.device}, "
+            "which can't travel; move it with .cpu() first"
+        )

@@ -1,0 +1,70 @@
+"""Lends the public functions to Tensor's methods and, as a namespace, to rules on Tensors."""
+
+from functools import partial
+from types import SimpleNamespace
+
+from telegrad import fft, linalg
+from telegrad.ops import (
+    activations,
+    arithmetic,
+    concatenation,
+    constants,
+    contraction,
+    creation,
+    cumulative,
+    dtypes,
+    filled,
+    indexing,
+    logic,
+    magnitude,
+    manipulation,
+    products,
+    random,
+    rearrangement,
+    reductions,
+    rounding,
+    scatter,
+    searching,
+    selection,
+    sets,
+    softmax,
+    sorting,
+    special,
+    transcendental,
+    updates,
+    windows,
+)
+from telegrad.rules import convolution, pooling
+from telegrad.tensors import apply
+from telegrad.tensors.late_bound import lent
+
+__all__ = ["NAMESPACE"]
+
+_FAMILIES = (
+    *(activations, arithmetic, rearrangement, constants, contraction, creation, cumulative, dtypes),
+    *(filled, indexing, concatenation, logic, magnitude, products, random, reductions, rounding),
+    *(scatter, searching, selection, sets, manipulation, softmax, sorting, special),
+    *(transcendental, updates, windows),
+)
+
+_FOR_RULES = (
+    *(convolution.CONVOLVE, convolution.CONVOLVE_INPUT, convolution.CONVOLVE_WEIGHT),
+    *(pooling.POOL_MAX, pooling.POOL_TAKE, pooling.POOL_PUT, pooling.POOL_SUM, pooling.POOL_SPREAD),
+)
+"""Rows that rules call and that have no public function here: those are in ``nn``."""
+
+NAMESPACE = SimpleNamespace(
+    **{name: getattr(family, name) for family in _FAMILIES for name in family.__all__},
+    **{row.name: partial(apply, row) for row in _FOR_RULES},
+    linalg=linalg,
+    fft=fft,
+    cofactor=linalg.cofactor,
+    expm=linalg.expm,
+    matrix_product=products.matmul,
+    solve_triangular=linalg.solve_triangular,
+    name="telegrad",
+    is_numpy=False,
+    dtype_of=lambda x: x.dtype,
+)
+
+lent.namespace = NAMESPACE

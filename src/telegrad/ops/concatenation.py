@@ -1,0 +1,76 @@
+"""Joining tensors, and taking them apart again."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Never
+
+from telegrad.errors import ShapeError
+from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis, promoted
+from telegrad.ops.manipulation import reshape
+from telegrad.rules.concatenation import concat_of, stack_of, unstack_of
+from telegrad.tensors import Tensor, apply, apply_several
+from telegrad.tensors.torch_hints import unexpected
+
+__all__ = ["concat", "stack", "unstack"]
+
+_AT_ONCE = 256
+"""How many layers one node gives: summing their cotangents takes time with its square."""
+
+
+def concat(arrays: Sequence[ArrayLike], /, axis: int | None = 0, **unknown: Never) -> Tensor:
+    """The tensors one after the other along an axis; with None each is flattened first."""
+    if unknown:
+        raise unexpected("concat", unknown)
+    parts = _parts(arrays, "concat")
+    if axis is None:
+        parts, axis = [reshape(x, (-1,)) for x in parts], 0
+    first = parts[0].shape
+    if not first:
+        raise ShapeError("expected tensors with axes in concat, got a 0-d tensor; use stack")
+    axis = normalized_axis(axis, len(first), "concat")
+    for x in parts[1:]:
+        if x.ndim != len(first) or any(
+            a != b for i, (a, b) in enumerate(zip(first, x.shape)) if i != axis
+        ):
+            raise ShapeError(
+                f"expected equal shapes up to axis {axis} in concat, got {first} and {x.shape}"
+            )
+    bounds = tuple(accumulate(x.shape[axis] for x in parts))
+    return apply(concat_of(len(parts)), *parts, axis=axis, bounds=bounds)
+
+
+def stack(arrays: Sequence[ArrayLike], /, axis: int = 0, **unknown: Never) -> Tensor:
+    """Tensors of one shape, joined along a new axis."""
+    if unknown:
+        raise unexpected("stack", unknown)
+    parts = _parts(arrays, "stack")
+    for x in parts[1:]:
+        if x.shape != parts[0].shape:
+            raise ShapeError(f"expected equal shapes in stack, got {parts[0].shape} and {x.shape}")
+    axis = normalized_axis(axis, parts[0].ndim + 1, "stack")
+    return apply(stack_of(len(parts)), *parts, axis=axis)
+
+
+def unstack(x: ArrayLike, /, axis: int = 0, **unknown: Never) -> tuple[Tensor, ...]:
+    """The layers of a tensor along an axis, which they no longer have."""
+    if unknown:
+        raise unexpected("unstack", unknown)
+    x = as_tensor(x, "unstack")
+    axis = normalized_axis(axis, x.ndim, "unstack")
+    count = x.shape[axis]
+    before = (slice(None),) * axis
+    if not (x.requires_grad or x.is_dual):
+        return tuple(x[(*before, i)] for i in range(count))
+    layers: list[Tensor] = []
+    for start in range(0, count, _AT_ONCE):
+        end = min(start + _AT_ONCE, count)
+        part = x if end - start == count else x[(*before, slice(start, end))]
+        layers.extend(apply_several(unstack_of(end - start), part, axis=axis))
+    return tuple(layers)
+
+
+def _parts(arrays: Sequence[ArrayLike], name: str) -> list[Tensor]:
+    listed = list(arrays)
+    if not listed:
+        raise ShapeError(f"expected at least one tensor in {name}, got an empty sequence")
+    return promoted(name, listed)

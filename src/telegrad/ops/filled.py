@@ -1,0 +1,199 @@
+"""Tensors that are made by a rule rather than from data: constants, ranges, the identity."""
+
+from collections.abc import Sequence
+from typing import Any, Never
+
+import numpy as np
+
+from telegrad.arrays import backend_of
+from telegrad.errors import ShapeError
+from telegrad.ops.arguments import ArrayLike, as_dtype, as_tensor, check_device, shape_of
+from telegrad.ops.manipulation import astype, broadcast_to
+from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.dtypes import fitting, refuse_complex
+from telegrad.tensors.inputs import default_dtype
+from telegrad.tensors.recording.modes import MODE
+from telegrad.tensors.torch_hints import unexpected
+
+__all__ = [
+    "arange",
+    "empty",
+    "empty_like",
+    "eye",
+    "full",
+    "full_like",
+    "linspace",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+]
+
+_FLOAT32 = np.dtype("float32")
+
+
+def made(array: Any) -> Tensor:
+    """A new constant around an array that nobody else has."""
+    result = wrap(array)
+    if MODE.get().inference:
+        result.states().inference = True
+    return result
+
+
+def _dtype(dtype: Any, default: np.dtype[Any] = _FLOAT32) -> np.dtype[Any]:
+    return default if dtype is None else as_dtype(dtype)
+
+
+def empty(
+    shape: int | Sequence[int],
+    *more: int,
+    dtype: Any = None,
+    device: Any = None,
+    **unknown: Never,
+) -> Tensor:
+    """A tensor whose elements are yet to be set: zeros."""
+    if unknown:
+        raise unexpected("empty", unknown)
+    return zeros(shape, *more, dtype=dtype, device=device)
+
+
+def zeros(
+    shape: int | Sequence[int],
+    *more: int,
+    dtype: Any = None,
+    device: Any = None,
+    **unknown: Never,
+) -> Tensor:
+    """A tensor of zeros, of a shape given as a tuple or as several numbers."""
+    if unknown:
+        raise unexpected("zeros", unknown)
+    check_device(device)
+    return made(np.zeros(shape_of(shape, *more), dtype=_dtype(dtype)))
+
+
+def ones(
+    shape: int | Sequence[int],
+    *more: int,
+    dtype: Any = None,
+    device: Any = None,
+    **unknown: Never,
+) -> Tensor:
+    """A tensor of ones, of a shape given as a tuple or as several numbers."""
+    if unknown:
+        raise unexpected("ones", unknown)
+    check_device(device)
+    return made(np.ones(shape_of(shape, *more), dtype=_dtype(dtype)))
+
+
+def full(
+    shape: int | Sequence[int],
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    **unknown: Never,
+) -> Tensor:
+    """A tensor with one value everywhere."""
+    if unknown:
+        raise unexpected("full", unknown)
+    check_device(device)
+    if isinstance(fill_value, Tensor):
+        return _spread(fill_value, shape_of(shape), _dtype(dtype, fill_value.dtype))
+    chosen = as_dtype(_natural(fill_value) if dtype is None else dtype)
+    return made(np.full(shape_of(shape), fitting(fill_value, chosen), dtype=chosen))
+
+
+def _spread(value: Tensor, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tensor:
+    """A 0-d tensor over a whole shape, with its history."""
+    if value.ndim:
+        raise ShapeError(f"expected a number or a 0-d tensor to fill with, got shape {value.shape}")
+    return broadcast_to(astype(value, dtype, copy=False), shape)
+
+
+def _number(value: Any) -> Any:
+    """A number from a 0-d tensor too, unless that would lose its history."""
+    return value.numpy().item() if isinstance(value, Tensor) else value
+
+
+def _natural(number: Any) -> np.dtype[Any]:
+    """The dtype of a number: NumPy's keep their own, Python's have the defaults."""
+    return number.dtype if isinstance(number, np.generic) else default_dtype(number)
+
+
+def empty_like(x: ArrayLike, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """A tensor of the shape and dtype of x whose elements are yet to be set: zeros."""
+    return zeros_like(x, dtype=dtype, device=device)
+
+
+def zeros_like(x: ArrayLike, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """Zeros of the shape and dtype of x, beside it."""
+    return full_like(x, 0, dtype=dtype, device=device)
+
+
+def ones_like(x: ArrayLike, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """Ones of the shape and dtype of x, beside it."""
+    return full_like(x, 1, dtype=dtype, device=device)
+
+
+def full_like(x: ArrayLike, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """One value everywhere, of the shape and dtype of x, beside it."""
+    check_device(device)
+    x = as_tensor(x, "full_like")
+    if isinstance(fill_value, Tensor):
+        return _spread(fill_value, x.shape, _dtype(dtype, x.dtype))
+    chosen = _dtype(dtype, x.dtype)
+    return made(backend_of(x.array).full(x.shape, fitting(fill_value, chosen), dtype=chosen))
+
+
+def eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: Any = None,
+    device: Any = None,
+) -> Tensor:
+    """A matrix with ones on diagonal `k` and zeros elsewhere."""
+    check_device(device)
+    return made(np.eye(n_rows, n_cols, k=k, dtype=_dtype(dtype)))
+
+
+def arange(
+    start: float,
+    /,
+    stop: float | None = None,
+    step: float = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+) -> Tensor:
+    """Numbers from `start` up to, without, `stop`; with one argument from 0 up to it."""
+    check_device(device)
+    if stop is None:
+        start, stop = 0, start
+    start, stop, step = _number(start), _number(stop), _number(step)
+    natural = np.result_type(*(_natural(n) for n in (start, stop, step)))
+    if natural.kind == "f":
+        natural = _FLOAT32
+    return made(np.arange(start, stop, step, dtype=_dtype(dtype, natural)))
+
+
+def linspace(
+    start: complex,
+    stop: complex,
+    /,
+    num: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    endpoint: bool = True,
+) -> Tensor:
+    """`num` numbers at equal distances from `start` to `stop`."""
+    check_device(device)
+    start, stop = _number(start), _number(stop)
+    is_complex = isinstance(start, complex) or isinstance(stop, complex)
+    natural = np.dtype("complex64") if is_complex else _FLOAT32
+    chosen = _dtype(dtype, natural)
+    refuse_complex(natural, chosen)
+    return made(np.linspace(start, stop, num, dtype=chosen, endpoint=endpoint))

@@ -1,0 +1,177 @@
+"""The same values in another shape or dtype, or on another device."""
+
+from typing import Any, Never
+
+import numpy as np
+
+from telegrad.errors import DeviceError, DTypeError, ShapeError
+from telegrad.ops.arguments import (
+    ArrayLike,
+    Axis,
+    as_dtype,
+    as_tensor,
+    check_device,
+    normalized_axes,
+)
+from telegrad.rules import manipulation as _rows
+from telegrad.tensors import Tensor, apply
+from telegrad.tensors.dtypes import refuse_complex
+from telegrad.tensors.torch_hints import unexpected
+
+__all__ = [
+    "astype",
+    "broadcast_arrays",
+    "broadcast_shapes",
+    "broadcast_to",
+    "clone",
+    "expand_dims",
+    "meshgrid",
+    "moveaxis",
+    "permute_dims",
+    "reshape",
+    "squeeze",
+    "to_device",
+]
+
+
+def reshape(x: ArrayLike, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
+    """The same elements in another shape; one length may be -1."""
+    x = as_tensor(x, "reshape")
+    shape = tuple(shape)
+    if copy is False and isinstance(x.array, np.ndarray):
+        np.reshape(x.array, shape, copy=False)
+    result: Tensor = apply(_rows.RESHAPE, x, shape=shape)
+    return result.clone() if copy else result
+
+
+def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
+    """The axes in another order."""
+    x = as_tensor(x, "permute_dims")
+    ndim = x.ndim
+    axes = tuple(a % ndim if -ndim <= a < ndim else a for a in axes)
+    if sorted(axes) != list(range(ndim)):
+        raise ShapeError(f"expected each of the {ndim} axes once in permute_dims, got {axes}")
+    return apply(_rows.PERMUTE_DIMS, x, axes=axes)
+
+
+def moveaxis(
+    x: ArrayLike, source: int | tuple[int, ...], destination: int | tuple[int, ...], /
+) -> Tensor:
+    """Some axes at other places; the rest keep their order."""
+    x = as_tensor(x, "moveaxis")
+    taken = normalized_axes(source, x.ndim, "moveaxis")
+    places = normalized_axes(destination, x.ndim, "moveaxis")
+    if len(taken) != len(places):
+        raise ShapeError(
+            f"expected as many destinations as sources in moveaxis, got {source} and {destination}"
+        )
+    order = [axis for axis in range(x.ndim) if axis not in taken]
+    for place, axis in sorted(zip(places, taken)):
+        order.insert(place, axis)
+    return permute_dims(x, tuple(order))
+
+
+def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
+    """`x` stretched to a larger shape."""
+    x = as_tensor(x, "broadcast_to")
+    if x.shape == tuple(shape):
+        return x  # type: ignore[no-any-return]
+    if x.ndim > len(shape):
+        # An assignment, which the kernel may use, would leave out axes of length 1.
+        raise ShapeError(
+            f"expected a shape with at least {x.ndim} axes in broadcast_to, got {shape}"
+        )
+    return apply(_rows.BROADCAST_TO, x, shape=tuple(shape))
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that values of these shapes are stretched to when they are combined."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError as error:
+        raise ShapeError(
+            f"expected shapes that broadcast together, got {' and '.join(map(str, shapes))}; each "
+            "pair of lengths, counted from the last axis, must be equal or 1"
+        ) from error
+
+
+def broadcast_arrays(*arrays: ArrayLike) -> list[Tensor]:
+    """The tensors stretched to their common shape."""
+    tensors = [as_tensor(x, "broadcast_arrays") for x in arrays]
+    shape = broadcast_shapes(*(x.shape for x in tensors))
+    return [broadcast_to(x, shape) for x in tensors]
+
+
+def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Tensor]:
+    """The coordinates of a grid: each 1-d tensor stretched over the axes of all the others."""
+    if indexing not in ("xy", "ij"):
+        raise ShapeError(f"expected 'xy' or 'ij' as indexing in meshgrid, got {indexing!r}")
+    tensors = [as_tensor(x, "meshgrid") for x in arrays]
+    if len({x.dtype for x in tensors}) > 1:
+        found = ", ".join(str(x.dtype) for x in tensors)
+        raise DTypeError(f"expected tensors of one dtype in meshgrid, got {found}")
+    ndim = len(tensors)
+    order = list(range(ndim))
+    if indexing == "xy" and ndim > 1:
+        order[:2] = [1, 0]
+    shape = tuple(tensors[order[axis]].size for axis in range(ndim))
+    return [
+        broadcast_to(
+            reshape(x, tuple(-1 if axis == order[i] else 1 for axis in range(ndim))), shape
+        )
+        for i, x in enumerate(tensors)
+    ]
+
+
+def expand_dims(x: ArrayLike, /, axis: int = 0, **unknown: Never) -> Tensor:
+    """`x` with a new axis of length 1."""
+    if unknown:
+        raise unexpected("expand_dims", unknown)
+    x = as_tensor(x, "expand_dims")
+    if not -x.ndim - 1 <= axis <= x.ndim:
+        raise IndexError(
+            f"expected an axis from {-x.ndim - 1} to {x.ndim} in expand_dims, got {axis}"
+        )
+    at = axis if axis >= 0 else axis + x.ndim + 1
+    return reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
+
+
+def squeeze(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
+    """`x` without some axes of length 1, or without all of them."""
+    if unknown:
+        raise unexpected("squeeze", unknown)
+    x = as_tensor(x, "squeeze")
+    if axis is None:
+        axis = tuple(at for at, length in enumerate(x.shape) if length == 1)
+    gone = normalized_axes(axis, x.ndim, "squeeze")
+    for each in gone:
+        if x.shape[each] != 1:
+            raise ShapeError(
+                f"expected axes of length 1 in squeeze, got axis {each} of shape {x.shape}"
+            )
+    return reshape(x, tuple(n for at, n in enumerate(x.shape) if at not in gone))
+
+
+def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
+    """`x` with another dtype."""
+    check_device(device)
+    dtype = as_dtype(dtype)
+    if x.dtype == dtype and not copy:
+        return x
+    refuse_complex(x.dtype, dtype)
+    return apply(_rows.ASTYPE, x, dtype=dtype)
+
+
+def clone(x: Tensor, /) -> Tensor:
+    """A copy in memory of its own, with the same history."""
+    return apply(_rows.CLONE, x)
+
+
+def to_device(x: Tensor, device: Any, /) -> Tensor:
+    """`x` on a device; itself where it is there already."""
+    if str(device) == str(x.device):
+        return x
+    raise DeviceError(
+        f"expected the device {str(x.device)!r}, got {device!r}: a tensor stays where its array "
+        "is, leave this out"
+    )

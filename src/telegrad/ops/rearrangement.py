@@ -1,0 +1,91 @@
+"""The elements in another order, or several times over."""
+
+from collections.abc import Sequence
+from typing import Any, Never
+
+import numpy as np
+
+from telegrad.errors import DTypeError, ShapeError
+from telegrad.ops.arguments import (
+    ArrayLike,
+    Axis,
+    as_tensor,
+    normalized_axes,
+    normalized_axis,
+    shape_of,
+)
+from telegrad.ops.indexing import getitem
+from telegrad.ops.manipulation import broadcast_to, expand_dims, reshape
+from telegrad.rules import manipulation as _rows
+from telegrad.tensors import Tensor, apply
+from telegrad.tensors.torch_hints import unexpected
+
+__all__ = ["flip", "repeat", "roll", "tile"]
+
+
+def flip(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
+    """The elements in reverse order along some axes, or along all of them."""
+    if unknown:
+        raise unexpected("flip", unknown)
+    x = as_tensor(x, "flip")
+    return apply(_rows.FLIP, x, axis=normalized_axes(axis, x.ndim, "flip"))
+
+
+def roll(
+    x: ArrayLike, /, shift: int | tuple[int, ...], axis: Axis = None, **unknown: Never
+) -> Tensor:
+    """The elements moved along some axes; what leaves at the end enters at the start."""
+    if unknown:
+        raise unexpected("roll", unknown)
+    x = as_tensor(x, "roll")
+    if isinstance(shift, tuple) and not (isinstance(axis, tuple) and len(axis) == len(shift)):
+        raise ShapeError(f"expected one axis for each shift in roll, got {shift} and {axis}")
+    if isinstance(axis, tuple):
+        # An axis named twice moves twice.
+        axis = tuple(normalized_axis(each, x.ndim, "roll") for each in axis)
+    elif axis is not None:
+        axis = normalized_axis(axis, x.ndim, "roll")
+    return apply(_rows.ROLL, x, shift=shift, axis=axis)
+
+
+def tile(x: ArrayLike, repetitions: int | tuple[int, ...], /) -> Tensor:
+    """The whole tensor repeated along each axis."""
+    x = as_tensor(x, "tile")
+    times = shape_of(repetitions)
+    ndim = max(x.ndim, len(times))
+    times = (1,) * (ndim - len(times)) + times
+    shape = (1,) * (ndim - x.ndim) + x.shape
+    apart = reshape(x, tuple(n for length in shape for n in (1, length)))
+    wide = broadcast_to(apart, tuple(n for pair in zip(times, shape) for n in pair))
+    return reshape(wide, tuple(many * length for many, length in zip(times, shape)))
+
+
+def repeat(
+    x: ArrayLike, repeats: int | Sequence[int] | Tensor, /, axis: int | None = None
+) -> Tensor:
+    """Each element repeated, `repeats` times or its own number of times, along an axis."""
+    x = as_tensor(x, "repeat")
+    if axis is None:
+        x, axis = reshape(x, (-1,)), 0
+    axis = normalized_axis(axis, x.ndim, "repeat")
+    length = x.shape[axis]
+    counts = _counts(repeats)
+    if counts.size != 1:
+        if counts.shape != (length,):
+            raise ShapeError(
+                f"expected one number, or one for each of {length} places, as repeats, got shape "
+                f"{counts.shape}"
+            )
+        places = np.repeat(np.arange(length), counts)
+        return getitem(x, (*(slice(None),) * axis, places))
+    many = int(counts.reshape(()))
+    wide = (*x.shape[: axis + 1], many, *x.shape[axis + 1 :])
+    shape = (*x.shape[:axis], length * many, *x.shape[axis + 1 :])
+    return reshape(broadcast_to(expand_dims(x, axis=axis + 1), wide), shape)
+
+
+def _counts(repeats: Any) -> Any:
+    counts = np.asarray(repeats.array if isinstance(repeats, Tensor) else repeats)
+    if counts.dtype.kind not in "iu":
+        raise DTypeError(f"expected integers as repeats, got {counts.dtype}")
+    return counts

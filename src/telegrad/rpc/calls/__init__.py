@@ -1,0 +1,1 @@
+"""A call from its caller to its callee and back."""

@@ -1,0 +1,117 @@
+"""A call under way: the future of its answer, and what is needed to recognise and end it."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from telegrad.rpc.calls.future import Future, not_settled
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.timeouts import seconds
+
+if TYPE_CHECKING:
+    from telegrad.rpc.endpoint import Endpoint
+    from telegrad.rpc.host import Host
+    from telegrad.rpc.worker import Worker
+
+__all__ = ["Call"]
+
+
+class Call(Future[Any]):
+    """The future that `rpc_async` and services return.
+
+    `deadline` is a time of the worker's clock. `extra` is what the interceptor sent with it, for
+    its eyes when the answer comes. `forks` are the references that travelled in it. `said`, which
+    few have, is what its errors call it instead of `what`.
+    """
+
+    __slots__ = (
+        "code",
+        "creates",
+        "deadline",
+        "endpoint",
+        "extra",
+        "forks",
+        "is_service",
+        "number",
+        "said",
+        "what",
+        "worker",
+    )
+
+    said: str
+
+    def __init__(
+        self, worker: "Worker", endpoint: "Endpoint", deadline: float, what: object
+    ) -> None:
+        # What Future's own does, without the call: this is made for each message.
+        self._done = False
+        self._value = None
+        self._error = None
+        self._sleepers = None
+        self._callbacks = None
+        self._source = None
+        self.worker = worker
+        self.endpoint = endpoint
+        self.deadline = deadline
+        self.what = what
+        self.number = 0
+        self.extra: Any = None
+        self.forks: Any = None
+        self.is_service = False
+        # The reference that the callee was asked to create.
+        self.creates = 0
+        # The digest of a function whose code went with this call: a result shows it arrived.
+        self.code: Any = None
+
+    @property
+    def to(self) -> WorkerInfo:
+        """Who is called."""
+        return self.endpoint.peer
+
+    def done(self) -> bool:
+        """Say whether the answer is there."""
+        if not self._done:
+            # Perhaps nobody waits for the answer, so it has to be read for this one.
+            self.endpoint.attend()
+        return self._done
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Return the answer when it is there, or raise its exception; see `Future.wait`."""
+        if timeout is not None:
+            timeout = seconds(timeout)
+        if not self._done and self.worker.observer is None:
+            # The hot path. A call has no `_source`, so there is no chain of futures to wait for.
+            self.worker.host.wait(self, timeout)
+            if not self._done and timeout is not None:
+                raise not_settled(timeout)
+        if self._done and self._error is None:
+            return self._value
+        try:
+            return super().wait(timeout)
+        finally:
+            # See Future.wait: the traceback of its exception holds this frame, too.
+            del self
+
+    def _wait(self, timeout: float | None) -> None:
+        observer = self.worker.observer
+        if observer is None:
+            super()._wait(timeout)
+            return
+        with observer.waiting(self):
+            super()._wait(timeout)
+
+    def add_done_callback(self, callback: Callable[[Any], Any]) -> None:
+        """Call `callback(self)` when the answer is there: now, if it is."""
+        super().add_done_callback(callback)
+        if not self._done:
+            self.endpoint.attend()
+
+    def _waiter(self) -> "Host":
+        return self.worker.host
+
+    def _run_all(self, callbacks: list[Callable[[Any], None]]) -> None:
+        # Not here: this thread reads for others, and a callback may wait for what it would read.
+        run = partial(super()._run_all, callbacks)
+        if not self.worker.host.start(run):
+            # The worker has shut down: this thread reads for nobody any more.
+            run()

@@ -1,0 +1,386 @@
+"""A result that is not there yet.
+
+`Future` has the verbs of `torch.futures.Future` and can be awaited. It knows no network: a thread
+that has to wait asks the current worker to do the waiting, because the worker's driver may read
+sockets meanwhile (or, in a simulation, let virtual time pass), and simply sleeps where there is
+none.
+
+A callback goes on with what its giver was at: it runs on whichever thread, but in a copy of the
+giver's contextvars, so the current worker, and what the layers above keep there, is the same.
+
+Invariant: a future is settled once; whoever sleeps on it is woken, and every callback runs once.
+"""
+
+import _thread
+import contextvars
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
+
+from telegrad.errors import CallTimeout, Unserializable, UsageError
+from telegrad.rpc.calls.request import Request, current_request
+from telegrad.rpc.timeouts import seconds
+
+if TYPE_CHECKING:
+    from telegrad.rpc.host import Host
+
+__all__ = ["Future", "collect_all", "wait_all"]
+
+T = TypeVar("T")
+U = TypeVar("U")
+_log = logging.getLogger("telegrad.rpc")
+# One lock for all futures: it is held for a few assignments. Nothing is made and nothing dropped
+# under it, so the collector does not run in the midst of them. It is reentrant: a signal's handler,
+# or a finalizer of later Pythons, may run after any of them, on this thread, and use futures.
+_lock = threading.RLock()
+
+
+class Quick:
+    """A callback that neither waits nor fails, so it may run on whichever thread settles."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: "Callable[[Future[Any]], object]") -> None:
+        self._call = call
+
+    def __call__(self, future: "Future[Any]") -> None:
+        self._call(future)
+
+
+class Future(Generic[T]):
+    """The outcome of something that runs elsewhere: a value or an exception, once."""
+
+    __slots__ = ("__weakref__", "_callbacks", "_done", "_error", "_sleepers", "_source", "_value")
+
+    def __init__(self) -> None:
+        self._done = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._sleepers: list[_thread.LockType] | None = None
+        self._callbacks: list[Callable[[Any], None]] | None = None
+        # What this future follows from: waiting for that is the way to get this one settled.
+        self._source: Future[Any] | None = None
+
+    def __repr__(self) -> str:
+        if not self._done:
+            return f"<{type(self).__name__} pending>"
+        return f"<{type(self).__name__} {self._error!r}>" if self._error else "<Future done>"
+
+    def __reduce__(self) -> Any:
+        raise Unserializable(
+            "a future belongs to its process: send what wait() returns, or a reference, as "
+            "remote() gives"
+        )
+
+    def done(self) -> bool:
+        """Say whether there is a value or an exception."""
+        return self._done
+
+    def value(self) -> T:
+        """Return the value of a future that is done, or raise its exception."""
+        if not self._done:
+            raise UsageError("the future has no value yet: wait() for it, or ask done() first")
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._value)
+
+    def exception(self) -> BaseException | None:
+        """Return the exception of a future that is done, or None if it has a value."""
+        if not self._done:
+            raise UsageError("the future is not done yet: wait() for it, or ask done() first")
+        return self._error
+
+    def wait(self, timeout: float | None = None) -> T:
+        """Return the value when it is there, or raise its exception.
+
+        After `timeout` seconds CallTimeout is raised; the future itself goes on.
+        """
+        if timeout is not None:
+            timeout = seconds(timeout)
+        if not self._done:
+            self._wait(timeout)
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                # The traceback holds this frame: without its future there is no cycle, and what
+                # the frames below hold (references, arrays) goes with the exception.
+                del self
+        return self._value  # type: ignore[return-value]
+
+    @property
+    def result(self) -> NoReturn:
+        """Is not there: PyTorch's futures have ``wait``, those of the standard library this."""
+        raise AttributeError("a Future has no 'result': write wait()")
+
+    def _wait(self, timeout: float | None) -> None:
+        waiter = self._waiter()
+        now = time.monotonic if waiter is None else waiter.now
+        end = None if timeout is None else now() + timeout
+        chain: list[Future[Any]] = [self]
+        while (source := chain[-1]._source) is not None:
+            chain.append(source)
+        for future in reversed(chain):
+            if future._done:
+                continue
+            left = None if end is None else max(0.0, end - now())
+            waiter = future._waiter()
+            if waiter is None:
+                future._sleep(left)
+            else:
+                waiter.wait(future, left)
+        if not self._done:
+            raise not_settled(timeout)
+
+    def _waiter(self) -> "Host | None":
+        request = current_request.get()
+        return None if request is None else request.worker.host
+
+    def _sleep(self, timeout: float | None) -> None:
+        """Block this thread alone."""
+        sleeper = self._new_sleeper()
+        if sleeper is not None:
+            if timeout is None or timeout >= _thread.TIMEOUT_MAX:
+                timeout = -1
+            try:
+                sleeper.acquire(True, timeout)
+            finally:
+                self._forget_sleeper(sleeper)
+
+    def _new_sleeper(self) -> _thread.LockType | None:
+        """Return a held lock that is released when the future is settled, None if it is."""
+        sleeper = _thread.allocate_lock()
+        sleeper.acquire()
+        alone = [sleeper]
+        with _lock:
+            if self._done:
+                return None
+            if self._sleepers is None:
+                self._sleepers = alone
+            else:
+                self._sleepers.append(sleeper)
+        return sleeper
+
+    def _forget_sleeper(self, sleeper: _thread.LockType) -> None:
+        """Drop the lock of a thread that sleeps no more: polling would leave one each time."""
+        if self._done:
+            return
+        with _lock:
+            if self._sleepers is not None:
+                self._sleepers.remove(sleeper)
+
+    def set_result(self, value: T) -> None:
+        """Settle the future with a value."""
+        if not self._settle(value, None):
+            raise UsageError("the future is settled already: set_result may be called once")
+
+    def set_exception(self, error: BaseException) -> None:
+        """Settle the future with an exception, which wait() raises."""
+        if not isinstance(error, BaseException):
+            raise UsageError(f"expected an exception, got {type(error).__qualname__}")
+        if not self._settle(None, error):
+            raise UsageError("the future is settled already: set_exception may be called once")
+
+    def _settle(self, value: T | None, error: BaseException | None) -> bool:
+        with _lock:
+            if self._done:
+                return False
+            self._value = value
+            self._error = error
+            self._done = True
+            if self._sleepers is None and self._callbacks is None and self._source is None:
+                return True
+            sleepers, self._sleepers = self._sleepers, None
+            callbacks, self._callbacks = self._callbacks, None
+            # Kept until this returns, without the lock: its end may run finalizers of the user's.
+            source, self._source = self._source, None  # noqa: F841
+        if sleepers:
+            for sleeper in sleepers:
+                wake(sleeper)
+        if callbacks:
+            slow = [callback for callback in callbacks if type(callback) is not Quick]
+            for callback in callbacks:
+                if type(callback) is Quick:
+                    callback(self)
+            if slow:
+                self._run_all(slow)
+        return True
+
+    def _run_all(self, callbacks: list[Callable[[Any], None]]) -> None:
+        interrupt: BaseException | None = None
+        for callback in callbacks:
+            try:
+                self._run(callback)
+            except BaseException as error:
+                # Ctrl-C: the others are still owed their call.
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    def _run(self, callback: Callable[[Any], None]) -> None:
+        try:
+            callback(self)
+        except (Exception, SystemExit):
+            # Also SystemExit: this thread is not the callback's to end.
+            _log.exception("a callback of a future failed; the future itself is not affected")
+
+    def add_done_callback(self, callback: "Callable[[Future[T]], Any]") -> None:
+        """Call `callback(self)` when the future is done: now, if it is."""
+        if not callable(callback):
+            raise _not_callable(callback)
+        if not self._done and type(callback) is not Quick:
+            callback = _going_on(callback)
+        alone = [callback]
+        with _lock:
+            if not self._done:
+                if self._callbacks is None:
+                    self._callbacks = alone
+                else:
+                    self._callbacks.append(callback)
+                return
+        self._run(callback)
+
+    def _forget_callback(self, callback: Quick) -> None:
+        """Drop the callback of one that gave up waiting: polling would leave one each time."""
+        if self._done:
+            return
+        with _lock:
+            if self._callbacks is not None:
+                self._callbacks.remove(callback)
+
+    def then(self, callback: "Callable[[Future[T]], U]") -> "Future[U]":
+        """Return the future of `callback(self)`, which is called when this one is done."""
+        if not callable(callback):
+            raise _not_callable(callback)
+        following: Future[U] = Future()
+        following._source = None if self._done else self
+
+        def follow(done: Future[T]) -> None:
+            try:
+                following._settle(callback(done), None)
+            except BaseException as error:
+                # Also SystemExit: this thread is not the callback's to end.
+                following._settle(None, error)
+
+        self.add_done_callback(follow)
+        return following
+
+    def __await__(self) -> Generator[Any, None, T]:
+        import asyncio
+
+        if not self._done:
+            loop = asyncio.get_running_loop()
+            arrived = loop.create_future()
+
+            def arrive() -> None:
+                if not arrived.done():
+                    arrived.set_result(None)
+
+            def tell(_: Future[T]) -> None:
+                # The one that waited may have given up since, and closed its loop.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(arrive)
+
+            callback = Quick(tell)
+            self.add_done_callback(callback)
+            try:
+                yield from arrived
+            finally:
+                self._forget_callback(callback)
+        return self.value()
+
+
+def _going_on(callback: "Callable[[Future[Any]], Any]") -> "Callable[[Future[Any]], Any]":
+    """The callback in a copy of today's contextvars."""
+    context = contextvars.copy_context()
+    request = current_request.get()
+    if request is not None and request.can_nest:
+        # It runs on another stack: what it calls must not be handed to the one that waits for the
+        # request.
+        context.run(current_request.set, Request(request.worker, None, 0, False))
+    return lambda done: context.run(callback, done)
+
+
+def wake(sleeper: _thread.LockType) -> None:
+    """Release the lock of a sleeping thread, which somebody else may have released before."""
+    try:
+        sleeper.release()
+    except RuntimeError:
+        pass
+
+
+def wait_all(futures: Iterable[Future[T]], timeout: float | None = None) -> list[T]:
+    """Wait for all; return their values in order, or raise the first exception in that order."""
+    futures = _checked(futures)
+    if timeout is not None:
+        together, count = _together(futures)
+        try:
+            together.wait(timeout)
+        finally:
+            for future in futures:
+                future._forget_callback(count)
+    for future in futures:
+        if not future._done:
+            future._wait(None)
+    return [future.value() for future in futures]
+
+
+def collect_all(futures: Iterable[Future[T]]) -> Future[list[Future[T]]]:
+    """Return the future of the list, which is done when all of them are.
+
+    To wait for them again, wait for the same one again: each call makes another.
+    """
+    return _together(_checked(futures))[0]
+
+
+def _together(futures: list[Future[T]]) -> tuple[Future[list[Future[T]]], Quick]:
+    """Return the future of the list, and the callback that each of them has for it."""
+    together: Future[list[Future[T]]] = Future()
+    # Whoever waits for all may as well wait for the first that is missing.
+    together._source = next((future for future in futures if not future._done), None)
+    missing = len(futures)
+
+    def count(_: Future[T]) -> None:
+        nonlocal missing
+        with _lock:
+            missing -= 1
+            last = missing == 0
+        if last:
+            together._settle(futures, None)
+
+    callback = Quick(count)
+    for future in futures:
+        future.add_done_callback(callback)
+    if not futures:
+        together.set_result(futures)
+    return together, callback
+
+
+def not_settled(timeout: float | None) -> CallTimeout:
+    """What a wait raises that ended before its future was settled."""
+    within = "" if timeout is None else f" within {timeout:g} s"
+    return CallTimeout(f"the future was not settled{within}")
+
+
+def _not_callable(callback: Any) -> UsageError:
+    return UsageError(
+        "expected a function that takes the future when it is done, got "
+        f"{type(callback).__qualname__}"
+    )
+
+
+def _checked(futures: Any) -> "list[Future[Any]]":
+    if not isinstance(futures, Iterable):
+        kind = "a Future" if isinstance(futures, Future) else type(futures).__qualname__
+        raise UsageError(f"expected a list of futures, got {kind}: write [future, ...]")
+    listed = list(futures)
+    for index, future in enumerate(listed):
+        if not isinstance(future, Future):
+            raise UsageError(
+                f"expected futures, as rpc_async returns, got {type(future).__qualname__} at "
+                f"position {index}"
+            )
+    return listed

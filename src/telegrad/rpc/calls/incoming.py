@@ -1,0 +1,400 @@
+"""What others ask of a worker: running their calls and services, answering them.
+
+`receive` is called by the one thread that reads an endpoint and does not run user code: it returns
+it as a task. A handler runs in a fresh context (contextvars), so nothing of the thread that happens
+to run it, and nothing of the handler before it, shows.
+"""
+
+import contextvars
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import ValidationError
+
+from telegrad.errors import CallTimeout, ProtocolViolation, Refused, Unserializable
+from telegrad.rpc.calls.future import Future, Quick
+from telegrad.rpc.calls.request import Request, current_request
+from telegrad.rpc.calls.service import Service, ServiceRequest, open_message
+from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.wire.codec import Sealed, refuse_by_place
+from telegrad.rpc.wire.failures import as_exception, dump_failure
+from telegrad.rpc.wire.frames import (
+    ACK,
+    ANSWER,
+    BYE,
+    CALL,
+    CREATES,
+    FAILURE,
+    HELLO,
+    NOTICE,
+    PING,
+    PONG,
+    REFUSED,
+    SERVICE,
+    UNOPENED,
+    WAITING,
+    Buffer,
+    Frame,
+)
+
+if TYPE_CHECKING:
+    from telegrad.rpc.worker import Worker
+
+__all__ = ["Incoming", "async_execution", "is_async_execution"]
+
+F = TypeVar("F", bound=Callable[..., Future[Any]])
+_log = logging.getLogger("telegrad.rpc")
+_ASYNC = "__telegrad_async_execution__"
+_NOTHING: AbstractContextManager[Any] = nullcontext()
+
+
+def async_execution(function: F) -> F:
+    """Mark a function that returns a Future: its caller gets the value when it is there."""
+    setattr(function, _ASYNC, True)
+    return function
+
+
+def is_async_execution(function: Any) -> bool:
+    """Say whether the function's answer is the value of the Future it returns."""
+    return getattr(function, _ASYNC, False)
+
+
+class Incoming:
+    """The serving half of a worker."""
+
+    def __init__(self, worker: "Worker") -> None:
+        self._worker = worker
+        self._services: dict[str, Service] = {}
+        self.served = 0
+        """Grows when calls come; not exact: threads that count at once may add one together."""
+
+    def register(self, service: Service) -> None:
+        """Serve messages of that name."""
+        self._services[service.name] = service
+
+    def receive(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
+        """Handle a frame; return the user's code that it asks for."""
+        kind = frame.kind
+        worker = self._worker
+        if kind == ANSWER:
+            worker.outgoing.answered(endpoint, frame)
+        elif frame.cost:
+            return self._receive_counted(endpoint, frame)
+        elif kind == CALL:
+            if endpoint.requests.accept(frame.ident):
+                endpoint.serving.add(frame.ident)
+                self.served += 1
+                if frame.flags & CREATES:
+                    # Before anything else that comes on this path: it may mention the reference.
+                    value = worker.references.create_for(frame.parent, endpoint)
+                    # Answered at once, but served until the value is there.
+                    value.add_done_callback(Quick(partial(_served, endpoint, frame.ident)))
+                    self._send(endpoint, ANSWER, frame.ident, worker.codec.nothing)
+                    run = contextvars.Context().run
+                    task = partial(run, self._run_creation, endpoint, frame, value)
+                else:
+                    task = partial(contextvars.Context().run, self._run_call, endpoint, frame)
+                return task if worker.joined is None else partial(self._when_joined, task)
+        elif kind == SERVICE:
+            if endpoint.requests.accept(frame.ident):
+                return self._service(endpoint, frame, frame.ident)
+        elif kind == NOTICE:
+            if not frame.ident or self._is_new_notice(endpoint, frame.ident):
+                return self._service(endpoint, frame, None)
+        elif kind == FAILURE:
+            worker.outgoing.answered(endpoint, frame)
+        elif kind == ACK:
+            endpoint.outbox.acknowledged(frame.ident)
+        elif kind == PING:
+            # Not if it had to wait: whatever is being sent is a sign of life itself, and this
+            # thread reads for others.
+            if endpoint.can_send():
+                self._send(endpoint, PONG, 0)
+        elif kind == HELLO:
+            worker.greeted(endpoint, frame.header)
+        elif kind == BYE:
+            worker.endpoint_lost(endpoint, ConnectionResetError("it has shut down"))
+        elif kind == REFUSED:
+            self._refuse(endpoint, frame)
+        return None
+
+    def _receive_counted(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
+        """Handle a frame that takes some of the budget until it was served."""
+        release = partial(self._worker.budget.release, endpoint.peer.name, frame.cost)
+        # Once: a frame whose reader was interrupted comes again.
+        frame.cost = 0
+        task = None
+        try:
+            task = self.receive(endpoint, frame)
+        finally:
+            if task is None:
+                release()
+        return None if task is None else partial(_run_and_release, task, release)
+
+    def _refuse(self, endpoint: Endpoint, frame: Frame) -> None:
+        """Answer a request for which there was no room."""
+        if not endpoint.requests.accept(frame.ident):
+            return
+        worker, budget = self._worker, self._worker.budget
+        why = frame.header[1:].decode() or (
+            f"is full: requests of {budget.held} bytes are being served, of at most {budget.most} "
+            f"({budget.most_of_peer} of one peer), and none of them ended in time. Send less at "
+            "once, or give it larger Options.in_flight_bytes"
+        )
+        error = Refused(f"worker {worker.name!r} {why}")
+        header = dump_failure(error, worker.name, strict=worker.codec.strict)
+        self._send(endpoint, FAILURE, frame.ident, header, flags=UNOPENED)
+
+    def _send(
+        self,
+        endpoint: Endpoint,
+        kind: int,
+        ident: int,
+        header: bytes = b"",
+        buffers: Any = (),
+        flags: int = 0,
+    ) -> None:
+        try:
+            endpoint.send(kind, flags, ident, 0, header, buffers)
+        except (OSError, EOFError) as error:
+            self._worker.endpoint_lost(endpoint, error)
+
+    def _is_new_notice(self, endpoint: Endpoint, number: int) -> bool:
+        """Acknowledge a notice; say whether it came for the first time."""
+        # Also for a repetition: the first acknowledgement may have been lost.
+        self._send(endpoint, ACK, number)
+        return endpoint.notices.accept(number)
+
+    def _service(
+        self, endpoint: Endpoint, frame: Frame, number: int | None
+    ) -> Callable[[], object] | None:
+        """Handle a service's message; `number`: under which it is to be answered, if it is."""
+        limit = endpoint.limits.dimensions
+        name, header, content = open_message(frame.header, frame.buffers, limit)
+        service = self._services.get(name)
+        request = ServiceRequest(self._worker, endpoint, number, endpoint.peer, header, content)
+        if service is None:
+            request.fail(Refused(f"worker {self._worker.name!r} has no service {name!r}"))
+            return None
+        if service.inline:
+            self._run_service(service, request)
+            return None
+        return partial(contextvars.Context().run, self._run_service, service, request)
+
+    def _run_service(self, service: Service, request: ServiceRequest) -> None:
+        observer = self._worker.observer
+        try:
+            if not service.inline:
+                current_request.set(Request(self._worker, None, 0, False))
+            if observer is None:
+                service.handler(request)
+                return
+            size = sum(array.nbytes for array in request.arrays)
+            with observer.handling(request.frm.name, request.number, service.name, size):
+                service.handler(request)
+        except BaseException as error:
+            if request.number is not None:
+                request.fail(error)
+            elif service.inline and isinstance(error, ProtocolViolation | ValidationError):
+                # A frame that no worker sends; nobody can be told so but by the connection's end.
+                raise ProtocolViolation(f"a malformed notice came: {error}") from error
+            else:
+                _log.exception("a notice for service %s of %s", service.name, self._worker.name)
+
+    def _when_joined(self, task: Callable[[], object]) -> None:
+        """Run a call that a quicker worker made before this one has been told who there is."""
+        joined = self._worker.joined
+        if joined is not None:
+            with suppress(CallTimeout):
+                joined.wait(self._worker.options.join_timeout)
+        task()
+
+    def _run_call(self, endpoint: Endpoint, frame: Frame) -> None:
+        """Run a call, in a context of its own, and answer it."""
+        worker = self._worker
+        number = frame.ident
+        request = Request(worker, endpoint, number, bool(frame.flags & WAITING))
+        current_request.set(request)
+        try:
+            sealed, slots = worker.codec.unseal(
+                frame.header, frame.buffers, endpoint.limits, endpoint.accept
+            )
+            interceptor = worker.interceptor
+            context = (
+                _NOTHING
+                if interceptor is None
+                else interceptor.incoming_call(endpoint.peer, sealed.extra, slots)
+            )
+            if type(context) is nullcontext:
+                # Entering it would do nothing, for a microsecond.
+                answer = self._run_function(endpoint, frame, sealed, slots)
+            else:
+                with context:
+                    answer = self._run_function(endpoint, frame, sealed, slots)
+            if answer is None:
+                return
+            if endpoint.is_wanted(number):
+                # What came in shared memory goes back with the answer, if nobody kept it.
+                frame.buffers = ()
+                del sealed, slots
+                try:
+                    endpoint.send(ANSWER, 0, number, 0, *answer)
+                except (OSError, EOFError) as error:
+                    worker.endpoint_lost(endpoint, error)
+            else:
+                # It was given up while its answer was sealed.
+                worker.references.unanswered(endpoint, number)
+        except BaseException as error:
+            self.answer_failure(endpoint, number, error)
+        finally:
+            request.can_nest = False
+
+    def _run_function(
+        self, endpoint: Endpoint, frame: Frame, sealed: Sealed, slots: list[Any]
+    ) -> tuple[bytes, list[Buffer]] | None:
+        """Return the answer, ready to be sent; None if it comes later."""
+        worker = self._worker
+        function, args, kwargs = worker.codec.open_call(
+            sealed, slots, frame.buffers, endpoint.received_code
+        )
+        if worker.observer is None:
+            result = function(*args, **kwargs)
+        else:
+            result = self._call(endpoint, frame, function, args, kwargs)
+        if getattr(function, _ASYNC, False):
+            self._answer_later(endpoint, frame.ident, result)
+            return None
+        if isinstance(result, Future):
+            raise TypeError(
+                f"expected a value from {getattr(function, '__qualname__', function)}, got a "
+                "Future, which can't travel; return what its wait() gives, or mark the function "
+                "with @rpc.async_execution to answer when it is there"
+            )
+        return self._seal_answer(endpoint, frame.ident, result)
+
+    def _call(self, endpoint: Endpoint, frame: Frame, function: Any, args: Any, kwargs: Any) -> Any:
+        observer = self._worker.observer
+        if observer is None:
+            return function(*args, **kwargs)
+        size = len(frame.header) + sum(map(len, frame.buffers))
+        with observer.handling(endpoint.peer.name, frame.ident, function, size):
+            return function(*args, **kwargs)
+
+    def _run_creation(self, endpoint: Endpoint, frame: Frame, value: Future[Any]) -> None:
+        """Run a call whose result stays here, as the value of a reference."""
+        worker = self._worker
+        current_request.set(Request(worker, endpoint, frame.ident, False))
+        try:
+            sealed, slots = worker.codec.unseal(
+                frame.header, frame.buffers, endpoint.limits, endpoint.accept
+            )
+            interceptor = worker.interceptor
+            with (
+                _NOTHING
+                if interceptor is None
+                else interceptor.incoming_call(endpoint.peer, sealed.extra, slots)
+            ):
+                function, args, kwargs = worker.codec.open_call(
+                    sealed, slots, frame.buffers, endpoint.received_code
+                )
+                result = self._call(endpoint, frame, function, args, kwargs)
+            if is_async_execution(function):
+                _check_future(result).add_done_callback(partial(_copy_outcome, value))
+            else:
+                # Not `set_result`: the value may have been given up meanwhile, and so be settled.
+                value._settle(result, None)
+        except BaseException as error:
+            value._settle(None, as_exception(error))
+            # The traceback holds this frame; see Future.wait.
+            del value
+
+    def _seal_answer(
+        self, endpoint: Endpoint, number: int, result: Any
+    ) -> tuple[bytes, list[Buffer]] | None:
+        worker = self._worker
+        if number in endpoint.unwanted:
+            endpoint.is_wanted(number)
+            return None
+        interceptor = worker.interceptor
+        parcel = None if result is None else worker.codec.pack_result(result)
+        slots = [] if parcel is None else parcel.slots
+        extra = None
+        if interceptor is not None:
+            try:
+                extra = interceptor.outgoing_result(endpoint.peer, slots)
+            except Unserializable:
+                if parcel is not None:
+                    refuse_by_place(parcel)
+                raise
+        if parcel is None:
+            if extra is None:
+                return worker.codec.nothing, []
+            parcel = worker.codec.pack_result(None)
+        export = partial(worker.references.export, endpoint, number) if parcel.slots else None
+        try:
+            return worker.codec.seal(parcel, extra, export)
+        except BaseException:
+            worker.references.unanswered(endpoint, number)
+            raise
+
+    def _answer_later(self, endpoint: Endpoint, number: int, result: Any) -> None:
+        _check_future(result)
+        # What is current now must be current when the answer is packed: the interceptor's context.
+        context = contextvars.copy_context()
+
+        def answer(done: Future[Any]) -> None:
+            failure = done.exception()
+            if failure is not None:
+                # Not raised here: the future keeps its error, and that would keep this frame.
+                self.answer_failure(endpoint, number, failure)
+                return
+            try:
+                sealed = context.run(self._seal_answer, endpoint, number, done.value())
+                if sealed is None:
+                    return
+                if endpoint.is_wanted(number):
+                    self._send(endpoint, ANSWER, number, *sealed)
+                else:
+                    self._worker.references.unanswered(endpoint, number)
+            except BaseException as error:
+                self.answer_failure(endpoint, number, error)
+
+        result.add_done_callback(answer)
+
+    def answer_failure(self, endpoint: Endpoint, number: int, error: BaseException) -> None:
+        """Answer a call or a service's message with an exception."""
+        worker = self._worker
+        # The references in an answer that was sealed and could not be sent.
+        worker.references.unanswered(endpoint, number)
+        if not endpoint.is_wanted(number):
+            return
+        codec = worker.codec
+        header = dump_failure(error, worker.name, strict=codec.strict, script=codec.script)
+        self._send(endpoint, FAILURE, number, header)
+
+
+def _run_and_release(task: Callable[[], object], release: Callable[[], object]) -> None:
+    try:
+        task()
+    finally:
+        release()
+
+
+def _check_future(result: Any) -> Future[Any]:
+    if not isinstance(result, Future):
+        raise TypeError(
+            "expected a Future from a function marked async_execution, got "
+            f"{type(result).__qualname__}"
+        )
+    return result
+
+
+def _copy_outcome(to: Future[Any], done: Future[Any]) -> None:
+    to._settle(done._value, None if done._error is None else as_exception(done._error))
+
+
+def _served(endpoint: Endpoint, number: int, done: Future[Any]) -> None:
+    endpoint.is_wanted(number)

@@ -1,0 +1,36 @@
+"""Who may watch a worker: what it asks, serves and waits for, and when.
+
+Set as `worker.observer`; None, the default, costs one comparison at each of these points.
+"""
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from telegrad.rpc.calls.call import Call
+
+__all__ = ["Observer"]
+
+
+class Observer(Protocol):
+    """Called on whichever thread it happens; must be quick and must not fail."""
+
+    def sent(self, call: "Call", size: int) -> None:
+        """A call or a service's message is about to leave: `size` bytes."""
+
+    def answered(self, call: "Call", size: int) -> None:
+        """Its answer came, or none will.
+
+        That none will may be told more than once, and of a call that was never sent.
+        """
+
+    def handling(
+        self, frm: str, number: int | None, what: Any, size: int
+    ) -> AbstractContextManager[Any]:
+        """Entered while a request is served; `number` is the sender's for it, None for a notice."""
+
+    def waiting(self, call: "Call") -> AbstractContextManager[Any]:
+        """Entered while a thread waits for a call."""
+
+    def running(self, name: str, detail: int | None = None) -> AbstractContextManager[Any]:
+        """Entered while a layer above does something with a name of its own."""

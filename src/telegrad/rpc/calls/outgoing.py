@@ -1,0 +1,346 @@
+"""What a worker asks of others: calls and services, until each is settled.
+
+Everything here may run on any thread. Nothing is ever sent twice but notices. A peer that
+does not read keeps a call's sender until the call's deadline, and a notice's for a moment.
+"""
+
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from telegrad.errors import (
+    CallTimeout,
+    NotInitialized,
+    PeerError,
+    ProtocolViolation,
+    Unserializable,
+)
+from telegrad.rpc.calls.call import Call
+from telegrad.rpc.calls.future import Quick
+from telegrad.rpc.calls.request import current_request
+from telegrad.rpc.calls.service import Arrays, open_message, seal_message
+from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.references.rref import RRef
+from telegrad.rpc.timeouts import seconds
+from telegrad.rpc.wire.codec import refuse_by_place
+from telegrad.rpc.wire.failures import load_failure
+from telegrad.rpc.wire.frames import (
+    CALL,
+    CREATES,
+    FAILURE,
+    NOTICE,
+    SERVICE,
+    UNOPENED,
+    WAITING,
+    Frame,
+)
+
+if TYPE_CHECKING:
+    from telegrad.rpc.names import WorkerInfo
+    from telegrad.rpc.peers import Peer
+    from telegrad.rpc.worker import Worker
+
+__all__ = ["Outgoing"]
+
+# Seconds that a peer that does not read may keep the sender of a notice.
+_LONGEST_NOTICE: Final = 1.0
+
+
+class Outgoing:
+    """The calling half of a worker."""
+
+    def __init__(self, worker: "Worker") -> None:
+        self._worker = worker
+
+    def deadline(self, timeout: float | None) -> float:
+        """Return when a call that is made now fails; a timeout of 0 means never."""
+        if timeout is None or (type(timeout) in (int, float) and timeout == -1):
+            timeout = self._worker.options.rpc_timeout
+        else:
+            timeout = seconds(timeout)
+        return self._worker.host.now() + timeout if timeout else math.inf
+
+    def call(
+        self,
+        to: "str | int | WorkerInfo",
+        function: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        timeout: float | None,
+        *,
+        waits: bool,
+        creates: int = 0,
+        said: str | None = None,
+    ) -> Call:
+        """Send a call.
+
+        `waits`: the calling thread will wait for it at once. `creates`: the result stays there, as
+        the reference of that number. `said`: what errors call it, if not by its function.
+        """
+        worker = self._worker
+        peer = worker.find(to)
+        deadline = self.deadline(timeout)
+        if waits and timeout is not None and peer.info.name == worker.name:
+            # To oneself it would run on this thread, and could not be given up at its timeout.
+            waits = False
+        endpoint: Endpoint | None = None
+        parent = creates
+        if waits:
+            request = current_request.get()
+            if (
+                request is not None
+                and request.can_nest
+                and request.worker is worker
+                and request.endpoint is not None
+                and request.endpoint.peer.name == peer.info.name
+            ):
+                endpoint, parent = request.endpoint, request.number
+        parcel = worker.codec.pack_call(function, args, kwargs)
+        if endpoint is None:
+            endpoint = peer.outgoing
+            if endpoint is None or endpoint.closed:
+                endpoint = worker.path_to(peer, deadline)
+        call = Call(worker, endpoint, deadline, function)
+        if creates:
+            call.creates = creates
+        if said is not None:
+            call.said = said
+        interceptor = worker.interceptor
+        if interceptor is not None:
+            try:
+                call.extra = interceptor.outgoing_call(endpoint.peer, parcel.slots)
+            except Unserializable:
+                refuse_by_place(parcel)
+                raise
+        known = parcel.code is not None and endpoint.sent_code.get(parcel.function) is True
+        try:
+            export = partial(worker.references.export, endpoint, call) if parcel.slots else None
+            header, buffers = worker.codec.seal(parcel, call.extra, export, known)
+            if parcel.code is not None and not known:
+                call.code = parcel.function
+                endpoint.sent_code.put(call.code, False)
+            flags = WAITING if waits else CREATES if creates else 0
+            self._begin(call, CALL, flags, parent, header, buffers)
+        except BaseException as error:
+            worker.references.undelivered(call)
+            # The interceptor is told, but the call not settled: nobody has it, and it would keep
+            # the error, whose traceback leads back to it.
+            self._tell_failed(call, error)
+            raise
+        return call
+
+    def create(
+        self,
+        to: "str | int | WorkerInfo",
+        function: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        timeout: float | None,
+        said: str | None = None,
+    ) -> RRef:
+        """Send a call whose result stays there; return a reference to it."""
+        worker = self._worker
+        owner = worker.find(to).info
+        number = worker.next_id()
+        references = worker.references
+        is_own = owner.name == worker.name
+        handle = references.reserve(number) if is_own else references.ask_for(number, owner)
+        try:
+            call = self.call(
+                to, function, args, kwargs, timeout, waits=False, creates=number, said=said
+            )
+        except BaseException as error:
+            # It was not sent: nobody will ever confirm it. The error's traceback holds this frame.
+            del handle
+            references.asked(number, error)
+            raise
+        if not is_own:
+            call.add_done_callback(Quick(lambda done: references.asked(number, done._error)))
+        return handle
+
+    def _begin(
+        self,
+        call: Call,
+        kind: int,
+        flags: int,
+        parent: int,
+        header: bytes,
+        buffers: Sequence[Any],
+    ) -> None:
+        endpoint = call.endpoint
+        deadline = call.deadline
+        if endpoint.may_block:
+            # Until it is sent, not the timers but its sender, who alone knows whether anything
+            # went, fails it at the deadline.
+            call.deadline = math.inf
+        try:
+            number = call.number = endpoint.calls.begin(call)
+            observer = self._worker.observer
+            if observer is not None:
+                observer.sent(call, len(header) + sum(map(len, buffers)))
+            went = endpoint.send(kind, flags, number, parent, header, buffers, deadline)
+            call.deadline = deadline
+        except (OSError, EOFError) as error:
+            # The loss settles this call with all others.
+            self._worker.endpoint_lost(endpoint, error)
+            return
+        except BaseException:
+            endpoint.calls.withdraw(call)
+            raise
+        if not went:
+            self._not_sent(call)
+        elif not flags & WAITING and not call._done:
+            endpoint.expect()
+            self._worker.host.rouse(deadline)
+
+    def _not_sent(self, call: Call) -> None:
+        """Fail a call of which nothing went before its deadline: it has certainly not run."""
+        if call.endpoint.calls.finish(call.number) is not None:
+            self._worker.references.undelivered(call)
+            self._failed(call, self._too_late(call, "did not take"))
+
+    def service(
+        self,
+        to: "str | int | WorkerInfo",
+        name: str,
+        header: Any,
+        arrays: Arrays,
+        deadline: float,
+        *,
+        waits: bool,
+    ) -> Call:
+        """Send a service's message that is answered with (header, arrays)."""
+        worker = self._worker
+        peer = worker.find(to)
+        data, buffers = seal_message(name, header, arrays)
+        endpoint = peer.outgoing
+        if endpoint is None or endpoint.closed:
+            endpoint = worker.path_to(peer, deadline)
+        call = Call(worker, endpoint, deadline, name)
+        call.is_service = True
+        self._begin(call, SERVICE, WAITING if waits else 0, 0, data, buffers)
+        return call
+
+    def notify(self, peer: "Peer", name: str, header: Any) -> None:
+        """Send a service's message that is not answered."""
+        endpoint = peer.outgoing
+        if endpoint is None or endpoint.closed:
+            if peer.dialler == threading.get_ident():
+                # A finalizer interrupted that: whoever waits for the path sends it.
+                self._worker.host.start(partial(self._notify_later, peer, name, header))
+                return
+            endpoint = self._worker.path_to(peer, self.deadline(None))
+        self.notify_on(endpoint, name, header)
+
+    def _notify_later(self, peer: "Peer", name: str, header: Any) -> None:
+        # One that can't be reached has lost what it had, and so has this one if it has shut down.
+        with suppress(PeerError, NotInitialized):
+            self.notify(peer, name, header)
+
+    def notify_on(self, endpoint: Endpoint, name: str, header: Any) -> None:
+        """Send a notice on a certain path, because it is about that path."""
+        host, outbox = self._worker.host, endpoint.outbox
+        data, _ = seal_message(name, header, ())
+        now = host.now()
+        # Where one waits already, the next is not to wait for the same peer again.
+        deadline = now if outbox.entries else now + _LONGEST_NOTICE
+        # A stream that delivers all or breaks needs no acknowledgement, which would cost a wake-up.
+        number = 0 if host.is_lossless else outbox.post(data, now)
+        try:
+            went = endpoint.send(NOTICE, 0, number, 0, data, (), deadline)
+        except (OSError, EOFError) as error:
+            self._worker.endpoint_lost(endpoint, error)
+            return
+        if not went and not number:
+            # The stream delivers what was sent, and this was not: it is sent when there is room,
+            # unless the peer is lost before.
+            number = outbox.post(data, now)
+        if number:
+            endpoint.read_on()
+            host.rouse(outbox.next_due())
+
+    def answered(self, endpoint: Endpoint, frame: Frame) -> None:
+        """Settle the call that the frame answers; a late or repeated answer is dropped."""
+        call = endpoint.calls.open.get(frame.ident)
+        if call is None:
+            return
+        try:
+            # Inside of the `try`: a call neither open nor settled would be waited for for ever.
+            if endpoint.calls.finish(frame.ident) is None:
+                return
+            if frame.flags & UNOPENED:
+                self._worker.references.undelivered(call)
+            elif call.code is not None and frame.kind != FAILURE and not call.creates:
+                # A creation is answered before it is opened, and what failed may never have been:
+                # its code may not have been seen yet.
+                endpoint.sent_code.replace(call.code, True)
+            worker = self._worker
+            if worker.observer is not None:
+                worker.observer.answered(call, len(frame.header) + sum(map(len, frame.buffers)))
+            if frame.kind == FAILURE:
+                self._failed(call, load_failure(frame.header, strict=worker.codec.strict))
+            elif call.is_service:
+                limit = endpoint.limits.dimensions
+                _, header, content = open_message(frame.header, frame.buffers, limit)
+                call._settle((header, content), None)
+            elif frame.header == worker.codec.nothing and not frame.buffers:
+                call._settle(None, None)
+            else:
+                codec = worker.codec
+                sealed, slots = codec.unseal(
+                    frame.header, frame.buffers, endpoint.limits, endpoint.accept
+                )
+                interceptor = worker.interceptor
+                if interceptor is not None:
+                    interceptor.incoming_result(endpoint.peer, call.extra, sealed.extra, slots)
+                call._settle(codec.open_result(sealed, slots, frame.buffers), None)
+        except BaseException as error:
+            endpoint.calls.finish(frame.ident)
+            self._failed(call, error)
+            if isinstance(error, ProtocolViolation | KeyboardInterrupt | SystemExit):
+                # A signal is not for the call alone: the thread that reads may wait for another.
+                raise
+
+    def _failed(self, call: Call, error: BaseException) -> None:
+        self._tell_failed(call, error)
+        call._settle(None, error)
+
+    def _tell_failed(self, call: Call, error: BaseException) -> None:
+        interceptor = self._worker.interceptor
+        if interceptor is not None and not call.is_service and not call._done:
+            try:
+                interceptor.failed_call(call.endpoint.peer, call.extra, error)
+            except Exception as more:
+                error.add_note(f"the interceptor failed as well: {more!r}")
+        observer = self._worker.observer
+        if observer is not None:
+            observer.answered(call, 0)
+
+    def expire(self, endpoint: Endpoint, now: float) -> None:
+        """Fail the calls whose deadline has passed, on another thread: that may take its time."""
+        for call in endpoint.calls.expired(now):
+            self._worker.host.start(partial(self._give_up, call))
+
+    def expire_call(self, call: Call) -> None:
+        """Fail one call whose deadline has passed, unless it was settled meanwhile."""
+        if call.endpoint.calls.finish(call.number) is not None:
+            self._give_up(call)
+
+    def _give_up(self, call: Call) -> None:
+        self._failed(call, self._too_late(call, "did not answer"))
+        self._worker.references.gave_up(call)
+
+    def _too_late(self, call: Call, failing: str) -> CallTimeout:
+        what = getattr(call, "said", None) or getattr(call.what, "__qualname__", call.what)
+        return CallTimeout(
+            f"worker {call.endpoint.peer.name!r} {failing} {what!r} before the deadline: give the "
+            "call a longer timeout, or see what keeps the worker busy"
+        )
+
+    def abandon(self, endpoint: Endpoint, error: Callable[[], BaseException]) -> None:
+        """Fail all calls on a path that is lost."""
+        for call in endpoint.calls.drain():
+            self._failed(call, error())

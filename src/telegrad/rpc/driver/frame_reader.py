@@ -1,0 +1,314 @@
+"""Frames out of a connection's bytes, for whichever thread reads it at the moment.
+
+Small frames come many at a time with one system call; a large body is received straight into
+memory of its own. A read that ran out of time keeps what came and goes on the next time. Before
+a request of more than a little is received, the worker's budget is asked: it may have to wait,
+and what is refused is skipped and comes out as a frame of the kind REFUSED; so does a request that
+there is no memory for.
+Invariant: one thread at a time (link.py sees to it), and nothing larger than the connection's
+limits is allocated.
+"""
+
+import errno
+import select
+import struct
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from telegrad.errors import ProtocolViolation
+from telegrad.rpc.driver.admission import Admission
+from telegrad.rpc.driver.shared_buffers import Sharing
+from telegrad.rpc.driver.spin import Spinning
+from telegrad.rpc.protocol.budget import COUNTED_FROM
+from telegrad.rpc.transport.connection import Connection
+from telegrad.rpc.wire.frames import (
+    CALL,
+    KINDS,
+    PLACED,
+    PLACED_ENTRY,
+    PREFIX,
+    REFUSED,
+    SERVICE,
+    Buffer,
+    Frame,
+    Placement,
+    check_prefix,
+    parse_prefix,
+    split_body,
+    split_table,
+)
+
+__all__ = ["FrameReader"]
+
+_ROOM: Final = 128 << 10  # Bytes of the buffer into which small frames are received.
+_PREFIX_BYTES: Final = PREFIX.size
+_BODY_BYTES_IN_ROOM: Final = 32 << 10  # A frame with a larger body gets memory of its own.
+
+Fields = tuple[int, int, int, int, int, int, int]
+
+
+class FrameReader:
+    """The bytes that came and are not yet frames.
+
+    `sharing` is where buffers in shared memory are found, and `admission` who is asked before a
+    request is received; without them there is neither.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        spinning: Spinning,
+        sharing: Sharing | None = None,
+        admission: Admission | None = None,
+    ) -> None:
+        self._connection = connection
+        self._limits = connection.limits
+        self._spinning = spinning
+        self._sharing = sharing
+        self._admission = admission
+        self._room = bytearray(_ROOM)
+        self._view = memoryview(self._room)
+        self._start = 0
+        self._end = 0
+        # How many pieces of large frames have come: a frame may take longer than a peer's silence.
+        self.pieces = 0
+        # Whether bytes were taken from the stream that are neither kept here nor in the hands of
+        # the caller, who sets this to False when it has the frame: an interrupt would lose them.
+        self.is_torn = False
+        # How to go on with a frame that is under way: it is large, waits for room or is skipped.
+        self._go_on: Callable[[float | None], Frame | None] | None = None
+        self._poll = None if not hasattr(select, "poll") else select.poll()
+        if self._poll is not None:
+            self._poll.register(connection.fileno(), select.POLLIN)
+
+    def has_frame(self) -> bool:
+        """Say whether a read would return, or fail, without receiving anything.
+
+        May be asked without the right to read; whoever reads meanwhile will ask again.
+        """
+        size = self._end - self._start
+        if self._go_on is not None or size < _PREFIX_BYTES:
+            return False
+        try:
+            fields = parse_prefix(self._room, self._start, self._limits)
+        except (ProtocolViolation, struct.error):
+            return True
+        return size >= _PREFIX_BYTES + fields[3] + fields[4]
+
+    def read(self, deadline: float | None) -> Frame | None:
+        """Return the next frame, None if the deadline passed; EOFError when the peer closed."""
+        if self._go_on is not None:
+            return self._go_on(deadline)
+        start = self._start
+        while self._end - start < _PREFIX_BYTES:
+            if not self._fill(_PREFIX_BYTES, deadline):
+                return None
+            start = self._start
+        fields = PREFIX.unpack_from(self._room, start)
+        kind, flags, count, header, body, ident, parent = fields
+        if count or body or header > self._limits.header_bytes or kind not in KINDS:
+            check_prefix(fields, self._limits)
+        total = _PREFIX_BYTES + header + body
+        if total >= COUNTED_FROM:
+            if self._admission is not None and kind in (CALL, SERVICE):
+                if self._admission.admit(header + body):
+                    return self._begin_large(fields, deadline)
+                self._go_on = partial(self._ask, self._admission, fields)
+                return self._go_on(deadline)
+            if total > _ROOM or body > _BODY_BYTES_IN_ROOM:
+                return self._begin_large(fields, deadline)
+        while self._end - start < total:
+            if not self._fill(total, deadline):
+                return None
+            start = self._start
+        end = start + total
+        head = self._room[start + _PREFIX_BYTES : end - body]
+        if not body:
+            frame = Frame(kind, flags, ident, parent, head, ())
+        else:
+            own = memoryview(self._room[end - body : end])
+            frame = Frame(kind, flags, ident, parent, head, split_body(own, count, flags))
+        # Last of all: after Ctrl-C before this, whoever reads next finds the frame still here.
+        self.is_torn = True
+        self._start = end
+        return self._fetch(frame, deadline) if flags & PLACED else frame
+
+    # Large frames.
+
+    def _begin_large(self, fields: Fields, deadline: float | None) -> Frame | None:
+        _, _, _, header, body, _, _ = fields
+        try:
+            # Not zeroed, unlike a bytearray: every byte is received before anyone sees it.
+            memory = np.empty(header + body + 16, np.uint8).data
+        except MemoryError:
+            return self._do_without_memory(fields, deadline)
+        self._start += _PREFIX_BYTES
+        pad = -header % 16
+        memory = memory[pad : pad + header + body]
+        came = min(self._end - self._start, len(memory))
+        memory[:came] = self._view[self._start : self._start + came]
+        self._start += came
+        return self._read_large(fields, memory, came, deadline)
+
+    def _read_large(
+        self, fields: Fields, memory: memoryview, came: int, deadline: float | None
+    ) -> Frame | None:
+        self._go_on = None
+        while came < len(memory):
+            try:
+                count = self._receive(memory[came:], deadline)
+            except BaseException:
+                # Ctrl-C: whoever reads next goes on here.
+                self._go_on = partial(self._read_large, fields, memory, came)
+                raise
+            if not count:
+                self._go_on = partial(self._read_large, fields, memory, came)
+                return None
+            came += count
+            self.pieces += 1
+        kind, flags, buffers, header, _, ident, parent = fields
+        body = memory[header:]
+        split = split_body(body, buffers, flags) if buffers else []
+        # What lies in shared memory is still to be found, and to be counted with the rest.
+        cost = 0 if flags & PLACED else self._take()
+        frame = Frame(kind, flags, ident, parent, bytes(memory[:header]), split, cost)
+        return self._fetch(frame, deadline) if flags & PLACED else frame
+
+    def _take(self) -> int:
+        """Return what to release when the request that was read has been served.
+
+        Before this, the end of the link would release it.
+        """
+        return 0 if self._admission is None else self._admission.take()
+
+    def _do_without_memory(self, fields: Fields, deadline: float | None) -> Frame | None:
+        """Refuse a request that this process has no memory for; anything else ends the link."""
+        kind, _, _, header, body, _, _ = fields
+        if self._admission is None or kind not in (CALL, SERVICE):
+            raise OSError(errno.ENOMEM, f"no memory for a message of {header + body} bytes")
+        self._start += _PREFIX_BYTES
+        refused = bytes((kind,)) + b"has no memory for a request of %d bytes" % (header + body)
+        self._go_on = partial(self._skip, fields, [header + body], bytearray(), refused)
+        return self._go_on(deadline)
+
+    # Requests that need room.
+
+    def _ask(self, admission: Admission, fields: Fields, deadline: float | None) -> Frame | None:
+        nbytes = fields[3] + fields[4]
+        verdict = admission.decide(nbytes, deadline)
+        if verdict is None:
+            return None
+        if verdict:
+            return self._begin_large(fields, deadline)
+        self._start += _PREFIX_BYTES
+        self._go_on = partial(self._skip, fields, [nbytes], bytearray(), bytes((fields[0],)))
+        return self._go_on(deadline)
+
+    def _skip(
+        self,
+        fields: Fields,
+        left: list[int],
+        table: bytearray,
+        refused: bytes,
+        deadline: float | None,
+    ) -> Frame | None:
+        """Receive what is not wanted, into the room, and forget it.
+
+        All but the table of buffers in shared memory: their descriptors have come, too, and would
+        be taken for those of the next frame; and their sender waits for the segments.
+        """
+        _, flags, count, _, body, ident, parent = fields
+        wanted = count * PLACED_ENTRY if flags & PLACED else 0
+        while True:
+            here = min(left[0], self._end - self._start)
+            if len(table) < wanted:
+                # The table follows the header.
+                came = self._view[self._start : self._start + here][max(0, left[0] - body) :]
+                table += came[: wanted - len(table)]
+            self._start += here
+            left[0] -= here
+            if not left[0]:
+                break
+            if not self._fill(1, deadline):
+                return None
+            self.pieces += 1
+        self._go_on = None
+        if flags & PLACED:
+            self._map(split_table(table, count))
+        return Frame(REFUSED, flags & ~PLACED, ident, parent, refused, (), self._take())
+
+    def _fetch(self, frame: Frame, deadline: float | None) -> Frame | None:
+        """Map the buffers that lie in shared memory; if they are a request's, ask for room."""
+        frame.buffers, nbytes = self._map(frame.buffers)
+        frame.flags &= ~PLACED
+        if self._admission is None or frame.kind not in (CALL, SERVICE):
+            return frame
+        if self._admission.admit(nbytes):
+            frame.cost = self._take()
+            return frame
+        self._go_on = partial(self._ask_for_placed, self._admission, frame, nbytes)
+        return self._go_on(deadline)
+
+    def _map(self, buffers: Sequence[Buffer | Placement]) -> tuple[list[Buffer], int]:
+        if self._sharing is None:
+            raise ProtocolViolation("the peer names shared memory, which was not agreed on")
+        return self._sharing.fetch(buffers)
+
+    def _ask_for_placed(
+        self, admission: Admission, frame: Frame, nbytes: int, deadline: float | None
+    ) -> Frame | None:
+        verdict = admission.decide(nbytes, deadline)
+        if verdict is None:
+            return None
+        self._go_on = None
+        frame.cost = self._take()
+        if verdict:
+            return frame
+        kind = bytes((frame.kind,))
+        return Frame(REFUSED, frame.flags, frame.ident, frame.parent, kind, (), frame.cost)
+
+    def _fill(self, wanted: int, deadline: float | None) -> int:
+        """Receive some bytes behind those that are there, with room for `wanted` in all."""
+        if self._start == self._end:
+            self._start = self._end = 0
+        elif self._start + wanted > _ROOM:
+            size = self._end - self._start
+            self._room[:size] = self._room[self._start : self._end]
+            self._start, self._end = 0, size
+        count = self._receive(self._view[self._end :] if self._end else self._view, deadline)
+        self._end += count
+        return count
+
+    def _receive(self, view: memoryview, deadline: float | None) -> int:
+        """Return how many bytes came, 0 if the deadline passed."""
+        count: int | None
+        self.is_torn = True
+        try:
+            count = self._connection.recv_into_nowait(view)
+        except BlockingIOError:
+            count = self._spinning.receive(self._connection, self._poll, view)
+            if count is None:
+                began = time.monotonic()
+                # Here it may wait for long, and nothing is lost.
+                self.is_torn = False
+                if deadline is not None and not self._readable(deadline - began):
+                    return 0
+                self.is_torn = True
+                count = self._connection.recv_into(view)
+                self._spinning.waited(time.monotonic() - began)
+        if not count:
+            raise EOFError("the connection was closed")
+        return count
+
+    def _readable(self, timeout: float) -> bool:
+        timeout = max(0.0, timeout)
+        if self._connection.pending():
+            return True
+        if self._poll is None:
+            return bool(select.select([self._connection.fileno()], [], [], timeout)[0])
+        # Rounded up: a poll of 0 ms in the last millisecond would spin.
+        return bool(self._poll.poll(-(-timeout * 1000 // 1) if timeout < 1e6 else None))

@@ -1,0 +1,221 @@
+"""The writing half of a link: frames onto a connection, whole and one after the other.
+
+Whoever sends holds the lock for that long. A send has a deadline: a peer that does not read (it
+was stopped, or is full) keeps nobody longer than that. A frame that was begun must be finished,
+though, or the stream would make no sense any more; so at the deadline its rest is copied and goes
+over, together with the lock, to a thread that waits for nothing else.
+
+Invariant: between the first byte of a frame and its last, nobody else writes.
+"""
+
+import _thread
+import math
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from telegrad.errors import UsageError
+from telegrad.rpc.driver.processes import has_ended
+from telegrad.rpc.driver.shared_buffers import Sharing
+from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.transport.connection import Connection, Unsent
+from telegrad.rpc.transport.readiness import is_ready
+from telegrad.rpc.transport.segments import SMALLEST_SEGMENT, TURNS_UP_TO, Segment
+from telegrad.rpc.wire.frames import NOTICE, PING, PLACED, PREFIX, Buffer, pack
+
+if TYPE_CHECKING:
+    from telegrad.rpc.driver.host import SocketHost
+
+__all__ = ["Outlet"]
+
+# Bytes; a header up to this size goes out in one piece with its prefix.
+_SMALL_HEADER: Final = 32 << 10
+# Seconds after which a thread that waits for its turn looks whether the path has ended.
+_LONGEST_TURN: Final = 1.0
+
+
+class Outlet(Endpoint):
+    """The writing half of a link; `Link` adds reading."""
+
+    may_block = True
+
+    def __init__(self, host: "SocketHost", connection: Connection, peer: WorkerInfo) -> None:
+        super().__init__(peer, connection.limits, host.now(), host.options.lost_after)
+        self.connection = connection
+        self.sharing = Sharing(connection, host.segment_pool, host.segment_map)
+        self._host = host
+        self._write = _thread.allocate_lock()
+        # The thread that holds it; 0 for none, or for one that sends the rest of a frame.
+        self._writer = 0
+        self._small = min(_SMALL_HEADER, connection.limits.header_bytes)
+        # How many frames had come when the peer was last asked for a sign of life.
+        self._pinged = -1
+
+    def send(
+        self,
+        kind: int,
+        flags: int,
+        ident: int,
+        parent: int,
+        header: bytes,
+        buffers: Sequence[Buffer] = (),
+        deadline: float = math.inf,
+    ) -> bool:
+        """Send one frame, whole; large buffers go through shared memory on one host.
+
+        False if the deadline passed before anything of it went.
+        """
+        size = len(header)
+        data = b""
+        placed: Sequence[Segment] = ()
+        if buffers or size > self._small:
+            parts, placed = self._pack(kind, flags, ident, parent, header, buffers)
+        else:
+            data = PREFIX.pack(kind, flags, 0, size, 0, ident, parent) + header
+        is_ours: bool | None = None
+        try:
+            is_ours = self._write.acquire(False)
+            if not is_ours:
+                if not self._wait_for_turn(kind, deadline, placed):
+                    return False
+                is_ours = True
+            self._writer = _thread.get_ident()
+            if self.closed:
+                raise ConnectionError(f"the connection to {self.peer.name} is closed")
+            if data:
+                unsent = self.connection.send_small(data, deadline)
+            elif placed:
+                unsent = self.sharing.send(parts, placed, deadline)
+            else:
+                unsent = self.connection.send(parts, (), deadline)
+            if unsent is not None:
+                return self._put_off(unsent)
+        except (OSError, EOFError):
+            if is_ours:
+                self._leave()
+            raise
+        except BaseException:
+            if is_ours is False:
+                # The interrupt came while another thread had the lock: nothing of ours went.
+                raise
+            # Ctrl-C, most likely, or no memory for the rest. Nobody knows how much went: whatever
+            # followed would be taken for the rest, or a descriptor for that of another segment. So
+            # the path ends. (If it came while the lock was being taken, nobody knows who has that:
+            # it is not released.)
+            self.closed = True
+            if is_ours:
+                self._writer = 0
+                self._write.release()
+            self._host.worker.endpoint_lost(self, ConnectionAbortedError("a send was interrupted"))
+            raise
+        self._writer = 0
+        self._write.release()
+        return True
+
+    def _pack(
+        self,
+        kind: int,
+        flags: int,
+        ident: int,
+        parent: int,
+        header: bytes,
+        buffers: Sequence[Buffer],
+    ) -> tuple[Sequence[Buffer], Sequence[Segment]]:
+        """Return the parts of a frame with a body or a large header, and the segments it names."""
+        if len(header) > self.limits.header_bytes:
+            raise UsageError(
+                f"a header of {len(header)} bytes is larger than the {self.limits.header_bytes} "
+                f"that {self.peer.name} takes"
+            )
+        nbytes = sum(map(len, buffers))
+        if nbytes > self.limits.payload_bytes:
+            raise UsageError(
+                f"{nbytes} bytes of arrays are more than the {self.limits.payload_bytes} that "
+                f"{self.peer.name} takes in one message"
+            )
+        if nbytes < SMALLEST_SEGMENT:
+            return pack(kind, flags, ident, parent, header, buffers), ()
+        content, placed = self.sharing.place(buffers)
+        if placed:
+            flags |= PLACED
+            if type(buffers) is list and nbytes > TURNS_UP_TO:
+                # They have been copied. What they alone kept alive, such as a segment that came,
+                # is free before the frame arrives: one segment is enough for many calls in a row.
+                buffers.clear()
+        try:
+            return pack(kind, flags, ident, parent, header, content), placed
+        except BaseException:
+            self.sharing.take_back(placed)
+            raise
+
+    def _wait_for_turn(self, kind: int, deadline: float, placed: Sequence[Segment]) -> bool:
+        """Take the lock that somebody else holds; False if the deadline passed before."""
+        is_ours = False
+        try:
+            if self._writer == _thread.get_ident():
+                if kind in (NOTICE, PING):
+                    # As if the deadline had passed: it is sent later.
+                    return False
+                raise UsageError(
+                    f"expected no message to {self.peer.name!r} from here: a finalizer or a "
+                    "signal's handler interrupted this thread in sending one to that worker; call "
+                    "it from another thread"
+                )
+            while not is_ours:
+                if self.closed:
+                    # Who holds it may have been interrupted, and may never give it back.
+                    raise ConnectionError(f"the connection to {self.peer.name} is closed")
+                left = max(0.0, deadline - time.monotonic())
+                is_ours = self._write.acquire(True, min(left, _LONGEST_TURN))
+                if left <= _LONGEST_TURN:
+                    break
+        finally:
+            if not is_ours:
+                self.sharing.take_back(placed)
+        return is_ours
+
+    def _put_off(self, unsent: Unsent) -> bool:
+        """Let another thread send the rest of a frame that was begun; it gets the lock, too."""
+        if unsent.is_begun and not self.closed:
+            # Copied: whoever was told of the timeout may change its arrays.
+            rest = b"".join(unsent.rest)
+            self._writer = 0
+            if self._host.start(partial(self._finish, rest)):
+                return True
+        self._leave()
+        return False
+
+    def _finish(self, rest: bytes) -> None:
+        try:
+            self.connection.send((rest,))
+        except (OSError, EOFError) as error:
+            self._host.worker.endpoint_lost(self, error)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Release the lock after a send that did not end well, or late."""
+        self._writer = 0
+        self._write.release()
+        if self.closed:
+            # We may be the last to leave: what was ended while we wrote can be freed now.
+            self._host.tidy()
+
+    def ping(self) -> None:
+        """Ask the peer for a sign of life."""
+        self._pinged = self.frames
+        # Now or not at all: the thread that looks after all peers waits for none.
+        self.send(PING, 0, 0, 0, b"", (), time.monotonic())
+
+    def can_send(self) -> bool:
+        """Say whether a small frame would go out at once: nobody writes, and there is room."""
+        number = self.connection.fileno()
+        # -1 when it is closed. The poll is made anew: two threads can't use one together.
+        return number >= 0 and not self._write.locked() and is_ready(number, 0.0, for_write=True)
+
+    def check(self) -> None:
+        """A process that has ended is lost even if its sockets live on in one that it forked."""
+        if self.connection.peer_pid is not None and has_ended(self.connection.peer_pid):
+            raise ConnectionResetError("its process has ended")

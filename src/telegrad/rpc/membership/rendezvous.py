@@ -1,0 +1,247 @@
+"""How the workers of a cluster find each other: all meet at rank 0's address.
+
+Each joins with its name, rank, world size and address, and is answered with everybody's when all
+are in. Whoever does not fit (a name or rank that is taken, another world size) is told so and the
+others go on waiting. A worker that comes back under its name is let in at once, unless the one
+before turns out to live. The meeting place speaks only with those who proved the key.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+import msgspec
+
+from telegrad.errors import CallTimeout, ProtocolViolation, UsageError
+from telegrad.rpc.driver.frame_reader import FrameReader
+from telegrad.rpc.driver.spin import Spinning
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.security.introduction import Limits
+from telegrad.rpc.security.keys import ClusterKey
+from telegrad.rpc.security.tls import Credentials
+from telegrad.rpc.transport import Connection, Identity, connect, listen
+from telegrad.rpc.transport.readiness import is_ready
+from telegrad.rpc.wire.frames import ANSWER, FAILURE, SERVICE, pack
+
+__all__ = ["Joining", "Meeting", "Rendezvous", "join"]
+
+# Nobody brings arrays to a meeting, and what is read here is not counted by a budget.
+_LIMITS: Final = Limits(payload_bytes=0)
+# Seconds for one that takes its time to read an answer.
+_LONGEST_REPLY: Final = 10.0
+
+
+class Meeting(NamedTuple):
+    """Where the workers of a cluster meet, and what proves that they belong to it."""
+
+    address: str
+    key: ClusterKey
+    credentials: Credentials | None = None
+
+
+class Joining(msgspec.Struct, array_like=True, frozen=True):
+    """What a worker says of itself. `script` tells its script from others; "" is that of none."""
+
+    name: str
+    rank: int
+    world_size: int
+    address: str
+    incarnation: int
+    script: str = ""
+
+    @property
+    def info(self) -> WorkerInfo:
+        """Who it is."""
+        return WorkerInfo(self.name, self.rank, self.incarnation)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_joining = msgspec.msgpack.Decoder(Joining).decode
+_decode_all = msgspec.msgpack.Decoder(list[Joining]).decode
+_decode_text = msgspec.msgpack.Decoder(str).decode
+
+
+class Rendezvous:
+    """The meeting place, run by rank 0.
+
+    `on_return` is told of workers that came back; `is_alive` says whether one that has joined
+    before still runs, which may take its time.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        identity: Identity,
+        me: Joining,
+        on_return: Callable[[Joining], object],
+        is_alive: Callable[[Joining], bool],
+    ) -> None:
+        self._me = me
+        self._on_return = on_return
+        self._is_alive = is_alive
+        self._changed = threading.Condition()
+        self._members: dict[str, Joining] = {me.name: me}
+        self._waiting: dict[str, Connection] = {}
+        self._complete = me.world_size == 1
+        self._closed = False
+        identity = msgspec.structs.replace(identity, limits=_LIMITS)
+        self._listener = listen(address, identity=identity, on_connection=self._accept)
+        self.address = self._listener.address
+
+    def _accept(self, connection: Connection) -> None:
+        threading.Thread(
+            target=self._welcome, args=(connection,), name="telegrad-rendezvous", daemon=True
+        ).start()
+
+    def _welcome(self, connection: Connection) -> None:
+        try:
+            frame = FrameReader(connection, Spinning(0.0)).read(time.monotonic() + 5.0)
+            if frame is None or frame.kind != SERVICE:
+                raise ProtocolViolation("expected a worker's joining")
+            joining = _decode_joining(frame.header)
+            if joining.name != connection.peer_name:
+                raise ProtocolViolation(f"{connection.peer_name} joins as {joining.name}")
+        except (OSError, EOFError, ProtocolViolation, msgspec.MsgspecError, UnicodeDecodeError):
+            connection.close()
+            return
+        gone: Joining | None = None
+        while True:
+            with self._changed:
+                reason = self._misfit(joining)
+                returns, known = self._complete, self._members.get(joining.name)
+                if reason is None and (known is gone or not returns):
+                    self._admit(joining, connection)
+                    break
+            # Without the lock: whoever is asked may take its time.
+            if reason is None and known is not None and self._is_alive(known):
+                reason = (
+                    f"there is a worker named {known.name!r} already (rank {known.rank}), and it "
+                    "lives: is this a second job with the same address and key? One that is to be "
+                    "replaced must end first"
+                )
+            if reason is not None:
+                _reply(connection, FAILURE, reason)
+                return
+            gone = known
+        if returns:
+            # Without the lock: everybody is told, and that may take its time.
+            self._on_return(joining)
+
+    def _misfit(self, joining: Joining) -> str | None:
+        if self._closed:
+            return "rank 0 has closed the meeting place: its cluster is leaving, or did not start"
+        size = self._me.world_size
+        if joining.world_size != size:
+            return (
+                f"rank 0 expects a world of {size} workers, "
+                f"{joining.name} one of {joining.world_size}"
+            )
+        if not 0 < joining.rank < size:
+            return f"expected a rank from 1 to {size - 1}, {joining.name} has {joining.rank}"
+        known = self._members.get(joining.name)
+        if known is not None and not (known.rank == joining.rank and self._has_gone(known.name)):
+            return f"there is a worker named {joining.name!r} already (rank {known.rank})"
+        for other in self._members.values():
+            if other.rank == joining.rank and other.name != joining.name:
+                return f"rank {joining.rank} is taken by {other.name!r}"
+        return None
+
+    def _has_gone(self, name: str) -> bool:
+        """Say whether a worker that is known may come back: it has gone, or is yet to be asked."""
+        if self._complete:
+            return True
+        waiting = self._waiting.get(name)
+        # A worker that waits sends nothing: if something can be read, it is the end.
+        return waiting is not None and is_ready(waiting.fileno(), 0.0, for_write=False)
+
+    def _admit(self, joining: Joining, connection: Connection) -> None:
+        before = self._waiting.pop(joining.name, None)
+        if before is not None:
+            before.close()
+        self._members[joining.name] = joining
+        if self._complete:
+            _reply(connection, ANSWER, self._everyone())
+            return
+        self._waiting[joining.name] = connection
+        if len(self._members) == self._me.world_size:
+            self._complete = True
+            everyone = self._everyone()
+            for waiting in self._waiting.values():
+                _reply(waiting, ANSWER, everyone)
+            self._waiting.clear()
+            self._changed.notify_all()
+
+    def _everyone(self) -> list[Joining]:
+        return sorted(self._members.values(), key=lambda member: member.rank)
+
+    def wait(self, timeout: float) -> list[Joining]:
+        """Return everybody when all are in."""
+        with self._changed:
+            patience = min(timeout, threading.TIMEOUT_MAX)
+            if not self._changed.wait_for(lambda: self._complete, patience):
+                present = ", ".join(repr(member.name) for member in self._everyone())
+                raise CallTimeout(
+                    f"{len(self._members)} of {self._me.world_size} workers came to {self.address} "
+                    f"within {timeout:g} s: {present}. Are the others running, with this address "
+                    "and world size?"
+                )
+            return self._everyone()
+
+    def close(self) -> None:
+        """Meet nobody any more."""
+        self._listener.close()
+        with self._changed:
+            # A connection that was let in before may still join: it is refused then.
+            self._closed = True
+            for waiting in self._waiting.values():
+                _reply(waiting, FAILURE, "rank 0 has given up waiting for the others")
+            self._waiting.clear()
+
+
+def _reply(connection: Connection, kind: int, content: object) -> None:
+    """Answer and hang up; nobody waits here for one that does not read."""
+    unsent = None
+    try:
+        unsent = connection.send(pack(kind, 0, 0, 0, _encode(content), ()), (), time.monotonic())
+    except OSError:
+        pass
+    if unsent is None:
+        connection.close()
+    else:
+        rest = partial(_finish_reply, connection, unsent.rest)
+        threading.Thread(target=rest, name="telegrad-rendezvous", daemon=True).start()
+
+
+def _finish_reply(connection: Connection, rest: list[memoryview]) -> None:
+    try:
+        connection.send(rest, (), time.monotonic() + _LONGEST_REPLY)
+    except OSError:
+        pass
+    finally:
+        connection.close()
+
+
+def join(address: str, identity: Identity, me: Joining, timeout: float) -> list[Joining]:
+    """Go to the meeting place and return everybody when all are in."""
+    end = time.monotonic() + timeout
+    connection = connect(address, identity=identity, timeout=min(timeout, 10.0), patience=timeout)
+    try:
+        connection.send(pack(SERVICE, 0, 0, 0, _encode(me), ()))
+        frame = FrameReader(connection, Spinning(0.0)).read(end)
+        if frame is None:
+            raise CallTimeout(
+                f"{me.name} reached rank 0 at {address}, but not all {me.world_size} workers came "
+                f"within {timeout:g} s"
+            )
+        if frame.kind == FAILURE:
+            raise UsageError(f"{me.name} can't join: {_decode_text(frame.header)}")
+        return _decode_all(frame.header)
+    except CallTimeout:
+        # It is an OSError, too, and must not be taken for a closed connection below.
+        raise
+    except (EOFError, OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise CallTimeout(f"rank 0 at {address} closed the connection: {error}") from error
+    finally:
+        connection.close()

@@ -1,0 +1,1 @@
+"""Values that stay where they are, and who refers to them."""

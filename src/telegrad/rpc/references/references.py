@@ -1,0 +1,468 @@
+"""A worker's references: the table of the protocol, its lock, and the messages it asks for.
+
+It ties the pure table to calls: a reference that travelled in a call that was given up is taken
+back if the other side, asked by a cancel, says that it never came, and so is one in an answer that
+the caller no longer wants. Handles are released from finalizers, which run at any moment and on
+any thread: they only note what is due, and the worker's timers do it. What an event has for one
+worker goes in one notice: a list of the protocol's messages.
+"""
+
+import collections
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from telegrad.errors import (
+    NotInitialized,
+    PeerError,
+    ProtocolViolation,
+    UnknownWorker,
+    UsageError,
+    WorkerLost,
+)
+from telegrad.rpc.calls.call import Call
+from telegrad.rpc.calls.future import Future
+from telegrad.rpc.calls.service import ServiceRequest
+from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.names import WorkerInfo, maker_of
+from telegrad.rpc.peers import Peer
+from telegrad.rpc.protocol.reference_table import (
+    ABANDONED,
+    CHILD,
+    DELETE,
+    Held,
+    ReferenceTable,
+    Send,
+    State,
+)
+from telegrad.rpc.references.rref import RRef
+
+if TYPE_CHECKING:
+    from telegrad.rpc.worker import Worker
+
+__all__ = ["References", "forget_frames"]
+
+_SERVICE: Final = "telegrad.references"
+_CANCEL: Final = "cancel"
+_FATE: Final = "fate"
+# How many messages about references go in one notice: this bounds its size.
+_MOST_AT_ONCE: Final = 1000
+
+
+class References:
+    """The references of one worker."""
+
+    def __init__(self, worker: "Worker") -> None:
+        self._worker = worker
+        # Reentrant: what is made under it may let the collector run, and with it a finalizer of the
+        # user's, which may use other references.
+        self._lock = threading.RLock()
+        self._table = ReferenceTable(worker.name, Future)
+        # Forks in calls that were given up, and in answers, by path and number.
+        self._unresolved: dict[tuple[Endpoint, int], Call] = {}
+        self._answered: dict[tuple[Endpoint, int], dict[int, None]] = {}
+        # By fork, the answer that it is in: so that a message about a fork need not search for it.
+        self._answer_of: dict[int, tuple[Endpoint, int]] = {}
+        self._released: collections.deque[tuple[int, int | None]] = collections.deque()
+        self._flushing = False
+        self.handle_type: type[RRef] = RRef
+        """What users of this worker hold references by."""
+        worker.register_service(_SERVICE, self._on_message, inline=True)
+
+    # Handles.
+
+    def create(self, value: Any) -> RRef:
+        """Return a reference to a value of this worker."""
+        return self.handle_type.handle(self._worker, self._worker.info, self.keep(value), None)
+
+    def keep(self, value: Any) -> int:
+        """Keep a value of this worker and count one handle; return its number."""
+        future: Future[Any] = Future()
+        future.set_result(value)
+        rref = self._worker.next_id()
+        with self._lock:
+            self._table.own(rref, future)
+            self._table.open_handle(rref)
+        return rref
+
+    def create_for(self, rref: int, endpoint: Endpoint) -> Future[Any]:
+        """Keep a place for a value that a user has asked for; return its future."""
+        with self._lock:
+            if endpoint.closed:
+                # The user was lost, and nobody would drop its fork: the value is nobody's.
+                return Future()
+            future: Future[Any] = self._table.create(rref, endpoint.peer.name)
+        return future
+
+    def ask_for(self, rref: int, owner: WorkerInfo) -> RRef:
+        """Return the handle of a value that the owner is about to be asked to create."""
+        with self._lock:
+            self._table.ask(rref, owner.name)
+        return self.handle_type.handle(self._worker, owner, rref, rref)
+
+    def asked(self, rref: int, error: BaseException | None) -> None:
+        """The owner has created the value, or the asking failed."""
+        with self._lock:
+            effects = self._table.confirmed(rref, error)
+        self._perform(effects)
+
+    def reserve(self, rref: int) -> RRef:
+        """Return the handle of a value that this worker is about to ask itself to create."""
+        with self._lock:
+            self._table.create(rref, self._worker.name)
+            self._table.open_handle(rref)
+        return self.handle_type.handle(self._worker, self._worker.info, rref, None)
+
+    def release(self, rref: int, fork: int | None) -> None:
+        """A handle is gone. Called from finalizers: takes no lock."""
+        self._released.append((rref, fork))
+        self._worker.host.rouse(0.0)
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether `flush_soon` has something to do."""
+        return bool(self._released) and not self._flushing
+
+    def flush_soon(self) -> None:
+        """Do what finalizers noted, on another thread, because messages will be sent."""
+        if self.needs_flush:
+            self._flushing = True
+            self._worker.host.start(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        effects: list[Send] = []
+        while True:
+            try:
+                rref, fork = self._released.popleft()
+            except IndexError:
+                break  # Another thread may flush as well, so asking first would not do.
+            with self._lock:
+                if fork is None:
+                    self._table.close_handle(rref)
+                else:
+                    effects += self._table.release(fork)
+        self._perform(effects)
+
+    def value(self, rref: int) -> Future[Any]:
+        """Return the future of an owned value."""
+        with self._lock:
+            entry = self._table.owned.get(rref)
+        if entry is None:
+            name = self._worker.name
+            if self._worker.closed:
+                raise NotInitialized(
+                    f"worker {name!r} has shut down, and the value of the reference {rref:#x} went "
+                    "with it: start it again with init_rpc, and make the value again"
+                )
+            raise WorkerLost(
+                f"worker {name!r} does not know the reference {rref:#x}: its user was lost for a "
+                "while, or the owner started anew; make the value again, with remote()"
+            )
+        future: Future[Any] = entry.value
+        return future
+
+    def values(self) -> list[Any]:
+        """Return the owned values that are there."""
+        with self._lock:
+            futures = [entry.value for entry in self._table.owned.values()]
+        return [each.value() for each in futures if each.done() and each.exception() is None]
+
+    def held(self, fork: int) -> Held | None:
+        """Return what is known of a fork of this worker."""
+        return self._table.held.get(fork)
+
+    def is_early(self, fork: int) -> bool:
+        """Say whether the owner may not have created the value of a fork yet."""
+        with self._lock:
+            return self._table.is_early(fork)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many values are owned, forks held and forks under way."""
+        with self._lock:
+            table = self._table
+            return {
+                "owned": len(table.owned),
+                "held": len(table.held),
+                "given": len(table.given),
+            }
+
+    def sharing(self) -> dict[str, int]:
+        """Return how many values others refer to, by how many forks, and forks unconfirmed here."""
+        with self._lock:
+            shared = [len(entry.users) for entry in self._table.owned.values() if entry.users]
+            held = self._table.held.values()
+            pending = sum(each.state is State.PENDING for each in held)
+            return {"shared": len(shared), "forks": sum(shared), "pending": pending}
+
+    # Travelling.
+
+    def export(self, endpoint: Endpoint, carrier: "Call | int", reference: RRef) -> list[Any]:
+        """Return the descriptor of a reference in a call, or in the answer to a number."""
+        if reference._worker is not self._worker:
+            raise UsageError(f"{reference!r} belongs to another worker of this process")
+        fork = self._worker.next_id()
+        with self._lock:
+            if endpoint.closed:
+                # Its forks were dropped when it closed, and nobody would drop this one.
+                raise WorkerLost(
+                    f"{reference!r} can't be passed on: worker {endpoint.peer.name!r} was lost"
+                )
+            held = None if reference._fork is None else self._table.held.get(reference._fork)
+            if held is not None and held.state is State.GONE:
+                raise WorkerLost(f"{reference!r} can't be passed on: {held.why_gone}")
+            if held is None and reference._rref not in self._table.owned:
+                raise WorkerLost(f"{reference!r} can't be passed on: its value is gone")
+            is_early = self._table.is_early(reference._fork)
+            self._table.give(reference._rref, reference._fork, fork, endpoint.peer.name)
+            if isinstance(carrier, Call):
+                carrier.forks = carrier.forks or []
+                carrier.forks.append(fork)
+            else:
+                self._answered.setdefault((endpoint, carrier), {})[fork] = None
+                self._answer_of[fork] = (endpoint, carrier)
+        owner = reference._owner
+        return [reference._rref, fork, owner.name, owner.id, owner.incarnation, is_early]
+
+    def acceptor(self, endpoint: Endpoint) -> Callable[[list[list[Any]]], list[RRef]]:
+        """Return what turns descriptors that come together on a path into references."""
+        return partial(self._accept, endpoint)
+
+    def _accept(self, endpoint: Endpoint, descriptors: list[list[Any]]) -> list[RRef]:
+        for fields in descriptors:
+            match fields:
+                case [int(), int(), str(), int(), int(), bool()]:
+                    pass
+                case _:
+                    # Kept in the table, it would make later look-ups fail.
+                    raise ProtocolViolation(
+                        f"expected the fields of a reference, got {fields!r:.200}"
+                    )
+        parent = endpoint.peer.name
+        handles: list[RRef] = []
+        effects: list[Send] = []
+        with self._lock:
+            if endpoint.closed:
+                # Their sender was lost, and they with it: a place for one would never be filled.
+                raise WorkerLost(f"worker {parent!r}, which sent a reference, was lost")
+            for rref, fork, name, number, incarnation, is_early in descriptors:
+                if name == self._worker.name:
+                    owner, held = self._worker.info, None
+                    effects += self._table.came_home(rref, fork, parent, is_early)
+                else:
+                    owner, held = WorkerInfo(name, number, incarnation), fork
+                    effects += self._table.arrived(rref, fork, name, parent, is_early)
+                handles.append(self.handle_type.handle(self._worker, owner, rref, held))
+        self._perform(effects)
+        return handles
+
+    # Calls that were given up.
+
+    def gave_up(self, call: Call) -> None:
+        """A call's deadline has passed: find out whether it ever arrived."""
+        endpoint, number = call.endpoint, call.number
+        cancel = partial(self._worker.outgoing.notify_on, endpoint, _SERVICE, [_CANCEL, number])
+        if call.forks or call.creates:
+            with self._lock:
+                if endpoint.closed:
+                    # What it carried was dropped with the path, and no answer will come.
+                    return
+                self._unresolved[endpoint, number] = call
+        if endpoint.can_send():
+            cancel()
+        elif call.forks or call.creates:
+            # It must arrive, but whoever waited for the call is not to wait for this as well.
+            self._worker.host.start(cancel)
+
+    def undelivered(self, call: Call) -> None:
+        """A call was not sent at all, or refused unopened: take back what it carried."""
+        self._take_back(call.forks or [])
+
+    def unanswered(self, endpoint: Endpoint, number: int) -> None:
+        """An answer won't be sent, or is not wanted: take back what it carried."""
+        with self._lock:
+            forks = self._forget_answer((endpoint, number))
+        self._take_back(forks)
+
+    def _forget_answer(self, answer: tuple[Endpoint, int]) -> list[int]:
+        forks = list(self._answered.pop(answer, ()))
+        for fork in forks:
+            del self._answer_of[fork]
+        return forks
+
+    def _take_back(self, forks: list[int]) -> None:
+        with self._lock:
+            effects = [effect for fork in forks for effect in self._table.take_back(fork)]
+        self._perform(effects)
+
+    def _on_cancel(self, endpoint: Endpoint, number: int) -> None:
+        # From now on a call that is still under way counts as a duplicate and never runs.
+        unseen = endpoint.requests.accept(number)
+        endpoint.cancelled(number)
+        self._worker.outgoing.notify_on(endpoint, _SERVICE, [_FATE, number, unseen])
+        self.unanswered(endpoint, number)
+
+    def _on_fate(self, endpoint: Endpoint, number: int, unseen: bool) -> None:
+        with self._lock:
+            call = self._unresolved.pop((endpoint, number), None)
+        if call is None:
+            return
+        if unseen:
+            self.undelivered(call)
+        elif call.creates:
+            # It was created, but we have told our user that it was not.
+            self._perform([Send(endpoint.peer.name, (DELETE, call.creates, call.creates))])
+
+    # Messages.
+
+    def _on_message(self, request: ServiceRequest) -> None:
+        match request.header:
+            case [str() as kind, int() as number] if kind == _CANCEL:
+                self._on_cancel(request.via, number)
+                return
+            case [str() as kind, int() as number, bool() as unseen] if kind == _FATE:
+                self._on_fate(request.via, number, unseen)
+                return
+        effects: list[Send] = []
+        abandoned: list[tuple[int, str]] = []
+        try:
+            with self._lock:
+                for message in request.header:
+                    match message:
+                        case [str() as kind, int() as rref, str() as why] if kind == ABANDONED:
+                            abandoned.append((rref, why))
+                        # Else it went with its sender: a fork added now would never be dropped.
+                        case _ if not request.via.closed:
+                            effects += self._table.handle(request.frm.name, tuple(message))
+                            if message[0] == CHILD:
+                                self._arrived_in_answer(message[1])
+        except (ValueError, TypeError, KeyError) as error:
+            raise ProtocolViolation(f"from {request.frm.name}: {error}") from error
+        finally:
+            # Also if a message was malformed: the effects of those before it are due.
+            self._perform(effects)
+        for rref, why in abandoned:
+            self._give_up_awaited([rref], _never_made(rref, request.frm.name, why))
+
+    def _arrived_in_answer(self, fork: int) -> None:
+        """A fork is in: its answer is of no interest when all of its forks are."""
+        answer = self._answer_of.pop(fork, None)
+        if answer is not None:
+            forks = self._answered[answer]
+            del forks[fork]
+            if not forks:
+                del self._answered[answer]
+
+    def _perform(self, effects: list[Send]) -> None:
+        # Without the lock: a value's finalizer may use references itself.
+        self._table.freed.clear()
+        by_worker: dict[str | int, list[Any]] = {}
+        for effect in effects:
+            by_worker.setdefault(effect.to, []).append(effect.message)
+        for to, messages in by_worker.items():
+            for start in range(0, len(messages), _MOST_AT_ONCE):
+                self._tell(to, messages[start : start + _MOST_AT_ONCE])
+
+    def _tell(self, to: str | int, messages: list[Any]) -> None:
+        """Send what concerns one worker, in one message."""
+        try:
+            peer = self._worker.peers.find(to)
+        except UnknownWorker as error:
+            if isinstance(to, int):
+                with self._lock:
+                    asked = self._asked_by(to)
+                self._give_up_awaited(asked, error)
+            return
+        if peer.lost is not None:
+            # It loses this worker as well, and then counts none of its forks.
+            messages = [message for message in messages if message[0] != DELETE]
+            if not messages:
+                return
+        if peer.info.name == self._worker.name or peer.outgoing is not None:
+            self._send(peer, messages)
+        else:
+            # Opening a path may take its time, and this may be a thread that must not wait.
+            self._worker.host.start(partial(self._send, peer, messages))
+
+    def _send(self, peer: Peer, messages: list[Any]) -> None:
+        try:
+            self._worker.notify_service(peer.info, _SERVICE, messages)
+        except (PeerError, UsageError, OSError) as error:
+            forget_frames(error)
+            with self._worker.peers.lock:
+                path = next((each for each in peer.endpoints() if not each.closed), None)
+                finish = None if path is not None else self.peer_lost(peer.info, error)
+            if path is not None:
+                # It can't be dialled for now, but has not lost us: what it counts must stay right.
+                self._worker.outgoing.notify_on(path, _SERVICE, messages)
+            elif finish is not None:
+                finish()
+
+    def peer_lost(
+        self, who: WorkerInfo, error: BaseException, paths: Sequence[Endpoint] = ()
+    ) -> Callable[[], None]:
+        """Forget the users, and give up the owners, on a lost worker, and close its paths.
+
+        The caller holds the lock of the peers, so that the worker can't be met anew meanwhile, and
+        calls what this returns when it has released that.
+        """
+        name = who.name
+        with self._lock:
+            for path in paths:
+                # In one step: what is counted from now on would never be dropped.
+                path.closed = True
+            effects = self._table.peer_lost(name, error)
+            given_up = self._table.give_up_awaited(self._asked_by(who.id))
+            # Dropped by `finish`, when the locks have been released.
+            mine = [key for key in self._unresolved if key[0].peer.name == name]
+            unresolved = [self._unresolved.pop(key) for key in mine]
+            for key in [key for key in self._answered if key[0].peer.name == name]:
+                self._forget_answer(key)
+
+        def finish() -> None:
+            unresolved.clear()
+            self._perform(effects)
+            for value in given_up:
+                value._settle(None, error)
+
+        return finish
+
+    def _asked_by(self, creator: int) -> list[int]:
+        return [rref for rref in self._table.owned if maker_of(rref) == creator]
+
+    def _give_up_awaited(self, rrefs: list[int], error: BaseException) -> None:
+        with self._lock:
+            given_up = self._table.give_up_awaited(rrefs)
+        self._perform([])
+        for value in given_up:
+            value._settle(None, error)
+
+    def close(self) -> None:
+        """Forget everything."""
+        table = ReferenceTable(self._worker.name, Future)
+        with self._lock:
+            # What the old ones hold goes when the lock has been released; see `_perform`.
+            table, self._table = self._table, table
+            unresolved, self._unresolved = self._unresolved, {}  # noqa: F841
+            self._answered.clear()
+            self._answer_of.clear()
+
+
+def forget_frames(error: BaseException | None) -> None:
+    """Take the traceback off an error that is kept, and off what it came from.
+
+    The frames of whoever met it, and of their callers, hold handles: a table that keeps the error
+    as the reason why these are gone would wait for ever for their end.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        forget_frames(error.__cause__)
+        error = error.__context__
+
+
+def _never_made(rref: int, creator: str, why: str) -> WorkerLost:
+    return WorkerLost(
+        f"the value of the reference {rref:#x} was never made: worker {creator!r}, which asked for "
+        f"it, gave up ({why}); make it again, with remote()"
+    )

@@ -1,0 +1,1 @@
+"""Who may speak: the cluster's key, certificates, the handshake."""

@@ -1,0 +1,284 @@
+"""How two workers come to trust a connection: a state machine, one for each side.
+
+    dialler                                   listener
+    introduction (name, nonce, ...)   ─►
+                                      ◄─      introduction (name, nonce, ...)
+    proof = HMAC(key, "dialler" ‖ T)  ─►      checked in constant time
+                                      ◄─      proof = HMAC(key, "listener" ‖ T), or a refusal
+    checked in constant time
+
+T is both introductions, byte for byte, and the certificates of both sides where there is TLS. It
+holds the versions, names, incarnations, limits and both nonces, so nothing that was
+negotiated can be changed under way; a recorded proof is worthless because the nonces are fresh,
+and one sent back to its maker is worthless because it names the side. The dialler proves first: a
+stranger learns nothing that was made with the key.
+
+No I/O, clock or dice here: bytes, nonces and the time come in, effects go out. Every message has
+a fixed size and `wanted` says how much of it is missing, so a driver that reads no more than that
+never takes a byte of what follows. Invariants: `Established` is the last effect of a handshake
+that ended well and follows a proof that was checked; after `Failed` nothing is handled.
+"""
+
+import enum
+import hashlib
+import hmac
+
+import msgspec
+
+from telegrad.errors import AuthenticationFailed, PeerError, ProtocolViolation
+from telegrad.rpc.security.introduction import (
+    INTRODUCTION_BYTES,
+    Introduction,
+    Limits,
+    Side,
+    could_be_introduction,
+)
+from telegrad.rpc.security.keys import ClusterKey
+
+__all__ = [
+    "Agreement",
+    "Closed",
+    "Effect",
+    "Elapsed",
+    "Established",
+    "Event",
+    "Failed",
+    "Handshake",
+    "Opened",
+    "Received",
+    "Write",
+]
+
+_PROOF = b"\x01"
+_REFUSAL = b"\x00"
+_PROOF_BYTES = 1 + hashlib.sha256().digest_size
+_KEY_ADVICE = "check that both workers were given the same key (TELEGRAD_KEY_FILE)"
+
+
+class Agreement(msgspec.Struct, frozen=True):
+    """What both sides of an authenticated connection know."""
+
+    peer_name: str
+    peer_incarnation: int
+    version: int
+    limits: Limits
+    segments: bool
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """The connection is there."""
+
+
+class Received(msgspec.Struct, frozen=True):
+    """Bytes came, at most `wanted` of them."""
+
+    data: bytes
+
+
+class Closed(msgspec.Struct, frozen=True):
+    """The other side closed the connection."""
+
+
+class Elapsed(msgspec.Struct, frozen=True):
+    """Time passed."""
+
+
+class Write(msgspec.Struct, frozen=True):
+    """Send these bytes."""
+
+    data: bytes
+
+
+class Established(msgspec.Struct, frozen=True):
+    """The other side has proved the key; what follows is payload."""
+
+    agreement: Agreement
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """Close the connection; `error` says why."""
+
+    error: PeerError
+
+
+Event = Opened | Received | Closed | Elapsed
+Effect = Write | Established | Failed
+
+
+class _State(enum.Enum):
+    NEW = "before the connection opened"
+    AWAITS_INTRODUCTION = "the other side's introduction"
+    AWAITS_PROOF = "the other side's proof"
+    DONE = "nothing"
+
+
+class Handshake:
+    """One side's part; `handle` takes an event and the time and returns what to do."""
+
+    def __init__(
+        self,
+        own: Introduction,
+        key: ClusterKey,
+        *,
+        deadline: float,
+        expect: str | None = None,
+        certificates: tuple[bytes, bytes] = (b"", b""),
+    ) -> None:
+        """Take part as `own`; `expect` is the only name to accept.
+
+        `certificates` are digests of the dialler's and the listener's certificate, in this order.
+        """
+        self._own = own
+        self._key = key
+        self._deadline = deadline
+        self._expect = expect
+        self._certificates = certificates
+        self._state = _State.NEW
+        self._received = b""
+        self._transcript = b""
+        self.peer: Introduction | None = None
+        """What the other side claims to be, once it has said so: not yet proved."""
+
+    @property
+    def wanted(self) -> int:
+        """How many bytes the message under way still lacks."""
+        if self._state is _State.AWAITS_INTRODUCTION:
+            return INTRODUCTION_BYTES - len(self._received)
+        if self._state is _State.AWAITS_PROOF:
+            return _PROOF_BYTES - len(self._received)
+        return 0
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Return what to do about the event."""
+        if self._state is _State.DONE:
+            return []
+        if now >= self._deadline:
+            return self._fail(
+                AuthenticationFailed(
+                    f"the deadline of the handshake passed waiting for {self._state.value} "
+                    f"({len(self._received)} bytes of it came)"
+                )
+            )
+        try:
+            match event:
+                case Opened():
+                    return self._open()
+                case Received(data):
+                    return self._receive(data)
+                case Closed():
+                    raise ProtocolViolation(
+                        f"the connection was closed when {self._state.value} was expected "
+                        f"({len(self._received)} bytes of it came)"
+                    )
+                case Elapsed():
+                    return []
+        except PeerError as error:
+            return self._fail(error)
+
+    def _open(self) -> list[Effect]:
+        self._state = _State.AWAITS_INTRODUCTION
+        if self._own.side is Side.DIALLER:
+            return [Write(self._own.encode())]
+        return []
+
+    def _receive(self, data: bytes) -> list[Effect]:
+        if len(data) > self.wanted:
+            raise ProtocolViolation(
+                f"expected at most {self.wanted} bytes of {self._state.value}, got {len(data)}"
+            )
+        self._received += data
+        introducing = self._state is _State.AWAITS_INTRODUCTION
+        if introducing and not could_be_introduction(self._received):
+            raise ProtocolViolation(
+                f"expected a worker's introduction, got bytes that begin {self._received[:8]!r}"
+            )
+        if self.wanted:
+            return []
+        message, self._received = self._received, b""
+        return self._on_introduction(message) if introducing else self._on_proof(message)
+
+    def _on_introduction(self, message: bytes) -> list[Effect]:
+        own, peer = self._own, Introduction.decode(message)
+        self.peer = peer
+        if peer.side is own.side or peer.nonce == own.nonce:
+            raise AuthenticationFailed(
+                f"expected the introduction of a {_other(own.side).name.lower()} with a nonce of "
+                f"its own, got that of a {peer.side.name.lower()}: our own message sent back?"
+            )
+        if own.side is Side.LISTENER:
+            answer = own.encode()
+            self._transcript = b"".join((message, answer, *self._certificates))
+            self._state = _State.AWAITS_PROOF
+            # Even a peer that speaks no common version is answered, so that it can say so too.
+            mismatch = self._version_mismatch(peer)
+            return [Write(answer), *(self._fail(mismatch) if mismatch else [])]
+        if mismatch := self._version_mismatch(peer):
+            raise mismatch
+        self._check_name(peer)
+        self._transcript = b"".join((own.encode(), message, *self._certificates))
+        self._state = _State.AWAITS_PROOF
+        return [Write(_PROOF + self._proof_of(Side.DIALLER))]
+
+    def _on_proof(self, message: bytes) -> list[Effect]:
+        own, peer = self._own, self.peer
+        assert peer is not None
+        try:
+            self._check_proof(message, peer)
+            self._check_name(peer)
+        except AuthenticationFailed as error:
+            if own.side is Side.DIALLER:
+                raise
+            # Told, so that a listener that closes without a word is one that died.
+            return [Write(_REFUSAL.ljust(_PROOF_BYTES, b"\0")), *self._fail(error)]
+        self._state = _State.DONE
+        agreement = Agreement(
+            peer.name,
+            peer.incarnation,
+            min(own.newest, peer.newest),
+            own.limits.smaller(peer.limits),
+            own.segments and peer.segments,
+        )
+        if own.side is Side.DIALLER:
+            return [Established(agreement)]
+        return [Write(_PROOF + self._proof_of(Side.LISTENER)), Established(agreement)]
+
+    def _proof_of(self, side: Side) -> bytes:
+        return self._key.sign(side.name.lower().encode() + b"\0" + self._transcript)
+
+    def _check_proof(self, message: bytes, peer: Introduction) -> None:
+        if hmac.compare_digest(message, _PROOF + self._proof_of(peer.side)):
+            return
+        if self._own.side is Side.DIALLER and message[:1] == _REFUSAL:
+            raise AuthenticationFailed(
+                f"{peer.name} refused our proof: {_KEY_ADVICE} and, with TLS, each the certificate "
+                "of its own name"
+            )
+        raise AuthenticationFailed(
+            f"the other side, which calls itself {peer.name}, did not prove the cluster's key: "
+            f"{_KEY_ADVICE}"
+        )
+
+    def _check_name(self, peer: Introduction) -> None:
+        if self._expect is not None and peer.name != self._expect:
+            raise AuthenticationFailed(
+                f"expected the worker {self._expect} at the other end, got {peer.name}: is the "
+                "address out of date, or the certificate another worker's?"
+            )
+
+    def _version_mismatch(self, peer: Introduction) -> ProtocolViolation | None:
+        own = self._own
+        if min(own.newest, peer.newest) >= max(own.oldest, peer.oldest):
+            return None
+        return ProtocolViolation(
+            f"{peer.name} speaks versions {peer.oldest} to {peer.newest} of the protocol, this "
+            f"worker {own.oldest} to {own.newest}: install the same telegrad on both"
+        )
+
+    def _fail(self, error: PeerError) -> list[Effect]:
+        self._state = _State.DONE
+        self._received = b""
+        return [Failed(error)]
+
+
+def _other(side: Side) -> Side:
+    return Side.LISTENER if side is Side.DIALLER else Side.DIALLER

@@ -1,0 +1,95 @@
+"""The cluster's key: what every worker of one cluster knows and nobody else.
+
+Invariant: the bytes never appear in a representation, an error or a log, and a file that holds
+them is readable by its owner alone.
+"""
+
+import hmac
+import os
+import secrets
+import stat
+
+from telegrad.errors import Refused, UsageError
+
+__all__ = ["KEY_BYTES", "ClusterKey"]
+
+KEY_BYTES = 32
+
+
+class ClusterKey:
+    """Thirty-two random bytes that can sign but don't show themselves."""
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: bytes) -> None:
+        if not isinstance(secret, bytes) or len(secret) != KEY_BYTES:
+            got = f"{len(secret)} bytes" if isinstance(secret, bytes) else type(secret).__name__
+            raise UsageError(
+                f"expected a cluster key of {KEY_BYTES} bytes, got {got}: make one with "
+                "ClusterKey.fresh() or `telegrad keygen`"
+            )
+        self._secret = secret
+
+    def __repr__(self) -> str:
+        return "ClusterKey(<hidden>)"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ClusterKey):
+            return NotImplemented
+        return hmac.compare_digest(self._secret, other._secret)
+
+    def __hash__(self) -> int:
+        return hash(self._secret)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise UsageError(
+            "a ClusterKey can't be pickled, lest it travel to another worker by accident: "
+            "hand over the path of its file"
+        )
+
+    @classmethod
+    def fresh(cls) -> "ClusterKey":
+        """Return a new random key."""
+        return cls(secrets.token_bytes(KEY_BYTES))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "ClusterKey":
+        """Return the key in the file, which nobody but its owner may be able to read."""
+        try:
+            with open(path, "rb") as file:
+                _check_private(os.fstat(file.fileno()), path)
+                text = file.read(4 * KEY_BYTES)
+        except FileNotFoundError:
+            raise UsageError(
+                f"no cluster key at {os.fspath(path)}: make one with `telegrad keygen`, or for "
+                "one machine with ClusterKey.fresh().save(path) of telegrad.rpc.security.keys"
+            ) from None
+        try:
+            return cls(bytes.fromhex(text.decode("ascii").strip()))
+        except (ValueError, UsageError):
+            raise UsageError(
+                f"expected {2 * KEY_BYTES} hexadecimal digits in {os.fspath(path)}, got something "
+                "else: make a new key with `telegrad keygen`"
+            ) from None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the key to a new file with mode 0600; an existing file is not replaced."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with open(os.open(path, flags, 0o600), "wb") as file:
+            file.write(self.encode())
+
+    def encode(self) -> bytes:
+        """Return the contents of a key file: for the one who writes it."""
+        return self._secret.hex().encode("ascii") + b"\n"
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the HMAC-SHA256 of the message under this key."""
+        return hmac.digest(self._secret, message, "sha256")
+
+
+def _check_private(status: os.stat_result, path: str | os.PathLike[str]) -> None:
+    if stat.S_ISREG(status.st_mode) and status.st_mode & 0o077:
+        raise Refused(
+            f"the cluster key {os.fspath(path)} can be read by others (mode "
+            f"{stat.S_IMODE(status.st_mode):04o}): run `chmod 600` on it, or mint a new one"
+        )

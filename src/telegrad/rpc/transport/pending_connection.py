@@ -1,0 +1,248 @@
+"""A connection before it is one: the driver of TLS and handshake on a non-blocking socket.
+
+`step` does what can be done without waiting and says through `waits_for_write` what to wait for;
+who waits (the listener's selector, the dialler's poll) is not known here. Invariant: not one byte
+is read beyond the handshake, and after an error everything it opened is closed.
+"""
+
+import os
+import secrets
+import socket
+import ssl
+
+from telegrad.errors import AuthenticationFailed, PeerError, ProtocolViolation
+from telegrad.rpc.security.handshake import (
+    Agreement,
+    Closed,
+    Effect,
+    Elapsed,
+    Established,
+    Failed,
+    Handshake,
+    Opened,
+    Received,
+    Write,
+)
+from telegrad.rpc.security.introduction import NONCE_BYTES, Introduction, Side
+from telegrad.rpc.security.tls import Credentials, certificate_digest, certified_name
+from telegrad.rpc.transport.connection import Connection, PlainConnection
+from telegrad.rpc.transport.descriptors import (
+    DescriptorChannel,
+    receive_with_descriptors,
+    send_with_descriptors,
+)
+from telegrad.rpc.transport.identity import Identity
+from telegrad.rpc.transport.secure import SecureConnection
+from telegrad.rpc.transport.segments import SEGMENTS
+
+__all__ = ["Opening"]
+
+_TLS_ADVICE = (
+    "expected a peer with TLS 1.3 and a certificate of this cluster's authority that has not "
+    "expired (`telegrad keygen`)"
+)
+
+
+class Opening:
+    """One side's socket on its way to a Connection."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        address: str,
+        side: Side,
+        identity: Identity,
+        *,
+        deadline: float,
+        expect: str | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        """Open as `side`; `credentials` are given where the wire is TLS."""
+        sock.setblocking(False)
+        self._is_unix = sock.family == socket.AF_UNIX
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.address = address
+        self.deadline = deadline
+        self.waits_for_write = False
+        self.is_doubtful = False
+        """Whether the listener has either refused our certificate or ended: nobody can tell."""
+        self._side = side
+        self._identity = identity
+        self._expect = expect
+        self._credentials = credentials
+        self._fds: list[int] = []
+        self._channel: DescriptorChannel | None = None
+        self._handshake: Handshake | None = None
+        self.socket: socket.socket = sock
+        if credentials is not None:
+            context = credentials.server if side is Side.LISTENER else credentials.client
+            self.socket = context.wrap_socket(
+                sock, server_side=side is Side.LISTENER, do_handshake_on_connect=False
+            )
+
+    def step(self, now: float) -> Connection | None:
+        """Go on as far as possible; return the connection when it is there.
+
+        Raises AuthenticationFailed or ProtocolViolation when it can never be; then it is closed.
+        """
+        try:
+            return self._step(now)
+        except (PeerError, OSError) as error:
+            explained = self._explain(error)
+            self.close()
+            raise explained from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _explain(self, error: PeerError | OSError) -> PeerError:
+        """Return the error that says where, and what was expected."""
+        self.is_doubtful = self._was_hung_up_on_after_tls(error)
+        if self.is_doubtful:
+            return AuthenticationFailed(
+                f"{self.address}: the listener hung up at our certificate: {_TLS_ADVICE}"
+            )
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            return AuthenticationFailed(
+                f"{self.address}: TLS failed ({error.reason or error}): {_TLS_ADVICE}"
+            )
+        if isinstance(error, PeerError):
+            return type(error)(f"{self.address}: {error}")
+        # No Unix socket has TLS; there it is, as a rule, a worker that ended while we called.
+        doubt = (
+            "does it still run"
+            if self._is_unix
+            else "have both sides certificates (TELEGRAD_CREDENTIALS), or neither"
+        )
+        return ProtocolViolation(
+            f"{self.address}: the connection broke during the handshake ({error}): is it a worker, "
+            f"and {doubt}?"
+        )
+
+    def _was_hung_up_on_after_tls(self, error: PeerError | OSError) -> bool:
+        """Say whether a listener may have refused us before it spoke.
+
+        In TLS 1.3 the dialler is done first and learns of a refusal later, by an alert; but the
+        alert may be lost when the listener closes while our introduction is under way.
+        """
+        return (
+            isinstance(self.socket, ssl.SSLSocket)
+            and self._side is Side.DIALLER
+            and self._handshake is not None
+            and self._handshake.peer is None
+            and isinstance(error, ConnectionError | ssl.SSLEOFError)
+            and not isinstance(error, AuthenticationFailed)
+        )
+
+    def close(self) -> None:
+        """Close the socket and whatever came with it; may be called again."""
+        for fd in self._fds:
+            os.close(fd)
+        self._fds.clear()
+        if self._channel is not None:
+            self._channel.close()
+        self.socket.close()
+
+    def _step(self, now: float) -> Connection | None:
+        if self._handshake is None:
+            if not self._finish_tls(now):
+                return None
+            self._handshake = self._start_handshake()
+            self._perform(self._handshake.handle(Opened(), now))
+        while True:
+            data = self._read(self._handshake.wanted)
+            if data is None:
+                self._perform(self._handshake.handle(Elapsed(), now))
+                return None
+            event = Received(data) if data else Closed()
+            agreement = self._perform(self._handshake.handle(event, now))
+            if agreement is not None:
+                return self._finish(agreement)
+
+    def _finish_tls(self, now: float) -> bool:
+        if not isinstance(self.socket, ssl.SSLSocket):
+            return True
+        if now >= self.deadline:
+            raise AuthenticationFailed("the deadline of the handshake passed during that of TLS")
+        self.waits_for_write = False
+        try:
+            self.socket.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLWantWriteError:
+            self.waits_for_write = True
+            return False
+        return True
+
+    def _start_handshake(self) -> Handshake:
+        identity = self._identity
+        own = Introduction(
+            self._side,
+            identity.name,
+            identity.incarnation,
+            secrets.token_bytes(NONCE_BYTES),
+            identity.limits,
+            identity.segments and SEGMENTS and self._is_unix,
+        )
+        expect, digests = self._expect, (b"", b"")
+        if isinstance(self.socket, ssl.SSLSocket) and self._credentials is not None:
+            name = certified_name(self.socket)
+            if expect is not None and name != expect:
+                raise AuthenticationFailed(
+                    f"expected the certificate of {expect}, got that of {name}: is the address "
+                    "out of date?"
+                )
+            expect = name
+            ours, theirs = self._credentials.digest, certificate_digest(self.socket)
+            digests = (ours, theirs) if self._side is Side.DIALLER else (theirs, ours)
+        return Handshake(
+            own, identity.key, deadline=self.deadline, expect=expect, certificates=digests
+        )
+
+    def _perform(self, effects: list[Effect]) -> Agreement | None:
+        agreement = next((e.agreement for e in effects if isinstance(e, Established)), None)
+        for effect in effects:
+            match effect:
+                case Write(data):
+                    self._write(data, agreement is not None and agreement.segments)
+                case Failed(error):
+                    raise error
+                case Established():
+                    pass
+        return agreement
+
+    def _read(self, wanted: int) -> bytes | None:
+        """Return bytes, b"" at the end of the stream, None when there are none yet."""
+        try:
+            if not (self._is_unix and self._side is Side.DIALLER):
+                return self.socket.recv(wanted)
+            data, fds = receive_with_descriptors(self.socket, wanted)
+            self._fds += fds
+            return data
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return None
+
+    def _write(self, data: bytes, with_channel: bool) -> None:
+        """Send a message: it is far smaller than an empty socket's buffer, so it never waits."""
+        if with_channel:
+            self._channel, theirs = DescriptorChannel.pair()
+            with theirs:
+                sent = send_with_descriptors(self.socket, data, [theirs.fileno()])
+        else:
+            sent = self.socket.send(data)
+        if sent != len(data):
+            raise ProtocolViolation("the other side does not read: its socket's buffer is full")
+
+    def _finish(self, agreement: Agreement) -> Connection:
+        if isinstance(self.socket, ssl.SSLSocket):
+            return SecureConnection(self.socket, agreement, self.address)
+        if agreement.segments and self._side is Side.DIALLER:
+            if len(self._fds) != 1:
+                raise ProtocolViolation(
+                    f"expected one descriptor with the listener's proof, got {len(self._fds)}"
+                )
+            self._channel = DescriptorChannel(socket.socket(fileno=self._fds.pop()))
+        elif self._fds:
+            raise ProtocolViolation("expected no descriptors in the handshake, got some")
+        return PlainConnection(self.socket, agreement, self.address, self._channel)

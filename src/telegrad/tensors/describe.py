@@ -1,0 +1,28 @@
+"""What an error says of a value that is no Tensor: its type, and how it becomes one.
+
+Other libraries have a ``Tensor`` and a ``Parameter``, too, so the bare name of a type can mislead.
+Nothing here imports those libraries.
+"""
+
+from typing import Any, Final
+
+__all__ = ["kind_of", "way_in"]
+
+_PLAIN: Final = frozenset({"builtins", "numpy", "telegrad", "__main__"})
+"""Whose types need no more than their name."""
+
+
+def kind_of(value: Any) -> str:
+    """The name of a value's type, with its module where another library made it."""
+    kind = type(value)
+    return kind.__name__ if _library(kind) in _PLAIN else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def way_in(value: Any, usual: str = "telegrad.asarray") -> str:
+    """The function that makes a Tensor of a value: for PyTorch's, one that keeps the history."""
+    libraries = {_library(kind) for kind in type(value).__mro__}
+    return "telegrad.torch.from_torch" if "torch" in libraries else usual
+
+
+def _library(kind: type) -> str:
+    return kind.__module__.partition(".")[0]

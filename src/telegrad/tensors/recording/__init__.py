@@ -1,0 +1,1 @@
+"""What a call of a primitive leaves behind: modes, nodes, saved values, the fast paths."""

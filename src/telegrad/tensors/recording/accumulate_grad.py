@@ -1,0 +1,41 @@
+"""What stands for a leaf where the nodes of a graph are shown."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from telegrad.graph import Handle
+from telegrad.tensors.recording.hooked import hooks_of
+
+__all__ = ["AccumulateGrad"]
+
+
+class AccumulateGrad:
+    """A leaf as ``next_functions`` shows it: the place where its gradient accumulates."""
+
+    __slots__ = ("variable",)
+
+    metadata: ClassVar[None] = None
+
+    def __init__(self, variable: Any) -> None:
+        self.variable = variable
+
+    def name(self) -> str:
+        return "AccumulateGrad"
+
+    @property
+    def next_functions(self) -> tuple[()]:
+        return ()
+
+    def register_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Calls ``hook((), (gradient,))`` after the leaf has accumulated what came."""
+        return Handle(hooks_of(self.variable).after, hook)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> Handle:
+        """Calls ``hook((gradient,))`` before the leaf accumulates."""
+        return Handle(hooks_of(self.variable).before, hook)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AccumulateGrad) and other.variable is self.variable
+
+    def __hash__(self) -> int:
+        return hash(self.variable)

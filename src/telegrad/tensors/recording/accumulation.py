@@ -1,0 +1,74 @@
+"""How a leaf takes its gradient: into ``.grad``, summed with what is there.
+
+Two leaves never share a gradient's memory, though rules that pass a gradient on unchanged give the
+same array to several edges: an array is taken as it is only if nothing else refers to it.
+"""
+
+import threading
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from telegrad.arrays.ownership import HELD
+from telegrad.tensors.recording.hooked import run_accumulated
+from telegrad.tensors.recording.modes import Recording
+from telegrad.tensors.tensor import Tensor, history_of, wrap
+
+__all__ = ["accumulate", "own"]
+
+# Threads that share leaves add to the same .grad: one lock for each of 64 groups of leaves, which
+# are told apart by bits of their addresses; the lowest say little, since objects are aligned.
+# Reentrant: a finalizer that the collector runs meanwhile may run a pass itself.
+_LOCKS = tuple(threading.RLock() for _ in range(64))
+
+
+def own(gradient: Any, is_alone: bool) -> Any:
+    """A gradient that nothing else holds: itself where that is so, else a copy.
+
+    A Tensor's array is never written to while others hold it, so another Tensor around it will do.
+    """
+    if type(gradient) is not np.ndarray:
+        if isinstance(gradient, Tensor):
+            return wrap(gradient.array, history_of(gradient), gradient.tangents)
+        return np.array(gradient) if isinstance(gradient, np.generic) else gradient
+    base = gradient.base
+    if is_alone and base is not None:
+        # A view is alone if nobody but the view (and this local) knows its base.
+        flags = gradient.flags
+        is_alone = getrefcount(base) <= HELD and flags.forc and flags.writeable
+    return gradient if is_alone else gradient.copy()
+
+
+def accumulate(leaf: Tensor, gradient: Any, is_alone: bool) -> None:
+    """Adds a complete gradient to ``leaf.grad`` and runs the hooks that wait for that."""
+    with _LOCKS[id(leaf) >> 6 & 63]:
+        state = leaf.state or leaf.states()
+        while True:
+            old = state.grad
+            if old is None:
+                owned = own(gradient, is_alone)
+                new = owned if isinstance(owned, Tensor) else wrap(owned)
+            elif old.node is not None:
+                new = _added_to_recorded(old, gradient)
+            elif isinstance(gradient, Tensor):
+                new = old + gradient
+            elif old.tangents is None and type(old.array) is np.ndarray:
+                new = wrap(np.asarray(old.array + gradient))
+            else:
+                new = old + wrap(gradient)
+            # Else what was freed meanwhile, on this thread, has run a pass to the same leaf.
+            if state.grad is old:
+                state.grad = new
+                break
+    if state.hooks is not None:
+        run_accumulated(state.hooks, leaf, gradient)
+
+
+def _added_to_recorded(old: Tensor, gradient: Any) -> Tensor:
+    """The sum, recorded as the old gradient was, though this pass may not be."""
+    if type(gradient) is type(old.array) is np.ndarray and not old.is_leaf:
+        # By a constant the history does not change: a node for each pass would pile up.
+        return wrap(np.asarray(old.array + gradient), old.node, old.tangents)
+    with Recording(True):
+        return old + (gradient if isinstance(gradient, Tensor) else wrap(gradient))

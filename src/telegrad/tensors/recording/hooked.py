@@ -1,0 +1,235 @@
+"""How a node runs the hooks that hang on it. Users see Tensors; the engine may carry raw arrays.
+
+Tensor is reached at call time: a leaf has hooks, too.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from telegrad.errors import DTypeError, GradientError, ShapeError
+from telegrad.graph import Bundle, Cotangent, Handle, NodeHooks
+from telegrad.tensors import tensor
+from telegrad.tensors.describe import kind_of, way_in
+from telegrad.tensors.late_bound import lent
+from telegrad.tensors.shared import unshared
+
+__all__ = [
+    "Hooked",
+    "HookedStruct",
+    "hooks_of",
+    "run_accumulated",
+    "run_before",
+    "run_on_value",
+]
+
+
+class Hooked:
+    """Mixed into every kind of node that is no leaf; needs only a writable ``hooks``."""
+
+    __slots__ = ()
+
+    is_leaf: ClassVar[bool] = False
+    is_boundary: ClassVar[bool] = False
+
+    def release(self) -> None:
+        """Drops the saved values; many a node has none."""
+
+    def before_capture(self: Any, cotangent: Cotangent) -> Cotangent:
+        """Runs the hooks of the value; what they leave is the gradient that is asked for here."""
+        return run_on_value(self.hooks, cotangent)
+
+    def before_run(self: Any, cotangent: Cotangent) -> Cotangent:
+        """Runs the hooks of the node, which is about to run."""
+        return run_on_node(self.hooks, cotangent)
+
+    def after(
+        self: Any, contributions: Sequence[Cotangent | None], cotangent: Cotangent
+    ) -> Sequence[Cotangent | None]:
+        """Runs the hooks that see the gradients of the inputs and may replace them."""
+        places = self.input_places()
+        for hook in list(self.hooks.after.values()):
+            given = [None if p is None else contributions[p] for p in places]
+            shown = tuple(None if c is None else _shown(c) for c in given)
+            answer = hook(shown, _as_tuple(cotangent))
+            if answer is None:
+                continue
+            answer = answer if isinstance(answer, tuple) else (answer,)
+            if len(answer) != len(places):
+                raise GradientError(
+                    f"expected {len(places)} gradients from the hook {hook!r} of {self.name()}, "
+                    f"one for each input, got {len(answer)}; return None to change nothing"
+                )
+            contributions = [
+                None if answer[at] is None else _replaced(old, answer[at], hook)
+                for at, old in ((places.index(i), c) for i, c in enumerate(contributions))
+            ]
+        return contributions
+
+    def pass_by(self: Any, cotangent: Cotangent) -> None:
+        """Runs the hooks of the node where ``backward`` ends at it: no input wants a gradient."""
+        self.after((None,) * len(self.edges), self.before_run(cotangent))
+
+    def input_places(self: Any) -> list[int | None]:
+        """For each input, the place of its edge, or None where it needs no gradient."""
+        wanted = getattr(self, "wanted", None)
+        if wanted is None or len(wanted) != len(self.edges):
+            return list(range(len(self.edges)))
+        return [wanted.index(i) if i in wanted else None for i in self.inputs_shown()]
+
+    def inputs_shown(self: Any) -> Sequence[int]:
+        """The numbers of the inputs that hooks and ``next_functions`` show."""
+        return range(len(self.row.inputs))
+
+    def register_hook(self: Any, hook: Callable[..., Any]) -> Handle:
+        """Calls ``hook(gradients_of_inputs, gradients_of_outputs)`` after this node has run.
+
+        It may return a gradient for each input, None for those that are to get none.
+        """
+        return Handle(hooks_of(self).after, hook)
+
+    def register_prehook(self: Any, hook: Callable[..., Any]) -> Handle:
+        """Calls ``hook(gradients_of_outputs)`` before this node runs.
+
+        It may return a gradient for each output, None for zeros.
+        """
+        return Handle(hooks_of(self).before, hook)
+
+    def explain(self: Any, error: Exception) -> None:
+        """Adds to an error that came up in this node which operation it was."""
+        note = f"while the backward pass ran {self.name()}"
+        metadata = getattr(self, "metadata", None)
+        if metadata and "traceback" in metadata:
+            note += ", recorded at:\n" + "".join(metadata["traceback"])
+        error.add_note(note)
+
+    @property
+    def next_functions(self: Any) -> tuple[tuple[Any, int], ...]:
+        """For each input its node and which of that node's results it is; None without gradient."""
+        return tuple(
+            (None, 0) if p is None else self.edges[p].as_input() for p in self.input_places()
+        )
+
+    def as_function(self) -> Any:
+        """What ``grad_fn`` shows for a value of this node."""
+        return self
+
+    def as_input(self) -> tuple[Any, int]:
+        """What ``next_functions`` shows for a value of this node."""
+        return self, 0
+
+
+class HookedStruct(msgspec.Struct, Hooked, eq=False, kw_only=True, weakref=True):
+    """A node that is a struct: the fields that every such node has."""
+
+    hooks: NodeHooks | None = None
+    metadata: dict[str, Any] | None = None
+    """What users and ``detect_anomaly`` attach to a node."""
+
+
+def run_before(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
+    """Runs the tensor hooks, then the pre-hooks."""
+    return run_on_node(hooks, run_on_value(hooks, cotangent))
+
+
+def run_on_value(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
+    """Runs the tensor hooks."""
+    for hook in list(hooks.tensor.values()):
+        cotangent = _replaced(cotangent, hook(_shown(cotangent)), hook)
+    return cotangent
+
+
+def run_on_node(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
+    """Runs the pre-hooks."""
+    for hook in list(hooks.before.values()):
+        answer = hook(_as_tuple(cotangent))
+        if answer is not None:
+            cotangent = _from_tuple(cotangent, answer, hook)
+    return cotangent
+
+
+def run_accumulated(hooks: NodeHooks, leaf: Any, gradient: Cotangent) -> None:
+    """Runs the hooks of a leaf that has accumulated this gradient, then those of its node."""
+    for hook in list(hooks.accumulated.values()):
+        _expect_nothing(hook, hook(leaf))
+    for hook in list(hooks.after.values()):
+        _expect_nothing(hook, hook((), (_shown(gradient),)))
+
+
+def _expect_nothing(hook: Callable[..., Any], answer: Any) -> None:
+    # A leaf's node has no inputs, so a hook of it that gives back their gradients gives ().
+    if answer is not None and not (isinstance(answer, tuple) and not answer):
+        raise GradientError(
+            f"expected None from the hook {hook!r}, which runs when its leaf has accumulated, got "
+            f"{type(answer).__name__}; set .grad in it, or replace the gradient by register_hook"
+        )
+
+
+def hooks_of(node: Any) -> NodeHooks:
+    """The hooks of a node, made when first needed."""
+    if node.hooks is None:
+        node.hooks = NodeHooks()
+    hooks: NodeHooks = node.hooks
+    return hooks
+
+
+def _shown(cotangent: Cotangent) -> Any:
+    if type(cotangent) is Bundle or isinstance(cotangent, tensor.Tensor):
+        return cotangent
+    return tensor.wrap(cotangent)
+
+
+def _as_tuple(cotangent: Cotangent) -> tuple[Any, ...]:
+    if type(cotangent) is Bundle:
+        return tuple(None if c is None else _shown(c) for c in cotangent)
+    return (_shown(cotangent),)
+
+
+def _from_tuple(old: Cotangent, answer: Any, hook: Callable[..., Any]) -> Cotangent:
+    parts = answer if isinstance(answer, tuple) else (answer,)
+    expected = len(old) if type(old) is Bundle else 1
+    if len(parts) != expected:
+        raise GradientError(
+            f"expected {expected} gradients from the hook {hook!r}, one for each output, got "
+            f"{len(parts)}; return None to change nothing"
+        )
+    if type(old) is Bundle:
+        return Bundle(_given(o, p, hook) for o, p in zip(old, parts))
+    return _given(old, parts[0], hook)
+
+
+def _given(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
+    """What goes on after a pre-hook, of whose answers this is one: None stands for zeros."""
+    if new is None and old is not None:
+        new = lent.namespace.zeros_like(_shown(old))
+    return _replaced(old, new, hook)
+
+
+def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
+    """What goes on after a hook: its answer, raw where the pass was raw and nothing is lost."""
+    if new is None:
+        return old
+    if old is None:
+        raise GradientError(
+            f"expected None from the hook {hook!r} where no gradient came, got a "
+            f"{type(new).__name__}"
+        )
+    if not isinstance(new, tensor.Tensor):
+        raise DTypeError(
+            f"expected a Tensor or None from the hook {hook!r}, got {kind_of(new)}; wrap it "
+            f"with {way_in(new)}"
+        )
+    shown = _shown(old)
+    if new.shape != shown.shape:
+        raise ShapeError(
+            f"expected a gradient of shape {shown.shape} from the hook {hook!r}, got {new.shape}; "
+            "a hook may change values, not shapes"
+        )
+    if new.dtype != shown.dtype:
+        raise DTypeError(
+            f"expected a gradient of dtype {shown.dtype} from the hook {hook!r}, got {new.dtype}; "
+            f"convert it with .to({shown.dtype})"
+        )
+    new = unshared(new)
+    return new if isinstance(old, tensor.Tensor) or new.is_dual else new.array

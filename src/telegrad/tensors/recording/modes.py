@@ -1,0 +1,211 @@
+"""What is recorded right now: the one context variable that every operation reads.
+
+Per thread and per async task; a new thread starts with the default. Equal modes are the same
+object, so the hot path is one identity check against PLAIN.
+"""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, Self
+
+import msgspec
+
+from telegrad.tensors.recording.decorator import decorated
+
+__all__ = [
+    "MODE",
+    "PLAIN",
+    "QUIET",
+    "Mode",
+    "ModeScope",
+    "Recording",
+    "SetAtOnce",
+    "enable_grad",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "recording",
+    "set_grad_enabled",
+]
+
+
+class Mode(msgspec.Struct, frozen=True):
+    """How operations are recorded."""
+
+    recording: bool = True
+    inference: bool = False
+    pack: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
+    """(pack, unpack) for saved values; see ``autograd.graph.saved_tensors_hooks``."""
+    anomaly: bool = False
+    """Whether each node remembers the line that recorded it."""
+    check_nan: bool = False
+    """Whether a backward pass that starts here ends at the first NaN; ``detect_anomaly``."""
+
+
+PLAIN = Mode()
+"""The default: everything is recorded."""
+QUIET = Mode(recording=False)
+"""Under ``no_grad``, with nothing else switched on."""
+MODE: ContextVar[Mode] = ContextVar("telegrad.mode", default=PLAIN)
+
+
+def changed(mode: Mode, **changes: Any) -> Mode:
+    """`mode` with some fields replaced; the common modes are shared objects."""
+    new = msgspec.structs.replace(mode, **changes)
+    return PLAIN if new == PLAIN else QUIET if new == QUIET else new
+
+
+def recording(mode: Mode, is_on: bool) -> Mode:
+    """`mode` with recording on or off."""
+    if mode is PLAIN or mode is QUIET:
+        return PLAIN if is_on else QUIET
+    return changed(mode, recording=is_on)
+
+
+class ModeScope:
+    """Enters a mode and restores what was before; a context manager and a decorator."""
+
+    __slots__ = ("_before", "_changes")
+
+    def __init__(self, **changes: Any) -> None:
+        self._changes = changes
+        self._before: list[Mode] = []
+
+    def fresh(self) -> Self:
+        """The same scope, not entered: a decorated function may run in many threads at once."""
+        twin = object.__new__(type(self))
+        ModeScope.__init__(twin, **self._changes)
+        return twin
+
+    def _changed(self, mode: Mode) -> Mode:
+        return changed(mode, **self._changes)
+
+    def __enter__(self) -> Self:
+        before = MODE.get()
+        MODE.set(self._changed(before))
+        self._before.append(before)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        # Not by a token: a generator may be finished in another context than it began in.
+        MODE.set(self._before.pop())
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` as one that runs in this mode; generators and async functions too."""
+        return decorated(function, self.fresh)
+
+
+class _Bare(ModeScope):
+    """A scope that also decorates without parentheses: ``@no_grad``."""
+
+    __slots__ = ()
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        return object.__new__(cls) if function is None else cls()(function)
+
+
+class no_grad(_Bare):
+    """Records nothing inside: results are constants, whatever went in."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(recording=False)
+
+    def _changed(self, mode: Mode) -> Mode:
+        return recording(mode, False)
+
+
+class enable_grad(_Bare):
+    """Records again inside of ``no_grad``; inside of ``inference_mode`` it changes nothing."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(recording=True)
+
+    def _changed(self, mode: Mode) -> Mode:
+        return mode if mode.inference else super()._changed(mode)
+
+
+class inference_mode(ModeScope):
+    """Like ``no_grad``, and what is made inside can't be made to require grad later.
+
+    ``inference_mode(False)`` is the ordinary mode again, whatever was around it.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
+        return cls()(mode) if callable(mode) else object.__new__(cls)
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__(recording=not mode, inference=bool(mode))
+
+
+class Recording(ModeScope):
+    """Recording on or off, also inside of ``inference_mode``: how passes and transforms run."""
+
+    __slots__ = ()
+
+    def __init__(self, is_on: bool) -> None:
+        super().__init__(recording=is_on, inference=False)
+
+    def _changed(self, mode: Mode) -> Mode:
+        if mode.inference:
+            return super()._changed(mode)
+        return recording(mode, self._changes["recording"])
+
+
+class SetAtOnce(ModeScope):
+    """A scope whose constructor changes the mode; used in ``with``, it is back again at the end."""
+
+    __slots__ = ("_is_set",)
+
+    def __init__(self, **changes: Any) -> None:
+        super().__init__(**changes)
+        super().__enter__()
+        self._is_set = True
+
+    def fresh(self) -> Self:
+        twin = super().fresh()
+        twin._is_set = False
+        return twin
+
+    def __enter__(self) -> Self:
+        if self._is_set:
+            self._is_set = False
+            # Again: since the constructor, another mode may have been entered.
+            MODE.set(self._changed(MODE.get()))
+            return self
+        return super().__enter__()
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        # As a decorator it concerns the function alone: undo what the constructor did.
+        if self._is_set:
+            self._is_set = False
+            self.__exit__()
+        return super().__call__(function)
+
+
+class set_grad_enabled(SetAtOnce):
+    """Turns recording on or off; inside of ``inference_mode`` it changes nothing."""
+
+    __slots__ = ()
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__(recording=bool(mode))
+
+    def _changed(self, mode: Mode) -> Mode:
+        return mode if mode.inference else super()._changed(mode)
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations are recorded here and now."""
+    return MODE.get().recording
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether ``inference_mode`` is on here and now."""
+    return MODE.get().inference

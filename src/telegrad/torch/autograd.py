@@ -1,0 +1,169 @@
+"""What can stand in for ``torch.distributed.autograd``: the same names over telegrad's passes.
+
+Roots are scalars and errors are RuntimeErrors, as PyTorch has them; whoever wants more calls
+``telegrad.distributed.autograd``, which works in the same context.
+"""
+
+from typing import Any, cast
+
+import torch
+from telegrad.distributed import autograd
+from telegrad.distributed.autograd import _get_debug_info, _get_max_id, _init
+from telegrad.distributed.contexts.context import CURRENT
+from telegrad.errors import ContextError, PeerError, UsageError
+from telegrad.interop.torch.graph.view import RecvFunction, SendFunction
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.references.rref import RRef
+from telegrad.rpc.wire.functions import expose
+from telegrad.torch.rpc.failures import raise_as_torch
+
+__all__ = [
+    "DistAutogradContext",
+    "_get_debug_info",
+    "_get_max_id",
+    "_init",
+    "_is_valid_context",
+    "backward",
+    "backward_from_value",
+    "backward_on_owner",
+    "context",
+    "get_gradients",
+    "is_available",
+]
+
+
+def is_available() -> bool:
+    """Always."""
+    return True
+
+
+class context:
+    """Records the remote calls made inside; gives the id of a new context."""
+
+    def __enter__(self) -> int:
+        self.autograd_context = _new_context()
+        return self.autograd_context._context_id()
+
+    def __exit__(self, *exception: object) -> None:
+        _release_context(self.autograd_context._context_id())
+
+
+def backward(context_id: int, roots: list[torch.Tensor], retain_graph: bool = False) -> None:
+    """Runs the backward pass from scalar roots over all workers that took part."""
+    if not isinstance(context_id, int) or not isinstance(roots, (list, tuple)):
+        raise TypeError(
+            "backward(): incompatible function arguments: expected the id of a context and a list "
+            f"of tensors, got {type(context_id).__name__} and {type(roots).__name__}"
+        )
+    _check_roots(roots)
+    _find(context_id)
+    starts: Any = list(roots)
+    try:
+        autograd.backward(context_id, starts, retain_graph)
+    except (PeerError, UsageError) as error:
+        raise_as_torch(error)
+    except Exception as error:
+        # What a rule or a hook raised, on whichever worker.
+        raise RuntimeError(f"Error on Node {_node_of(error)}: {error}") from error
+
+
+def _check_roots(roots: Any) -> None:
+    if not roots:
+        raise RuntimeError("No tensors provided for gradient computation.")
+    for root in roots:
+        if not isinstance(root, torch.Tensor):
+            raise TypeError(
+                "backward(): incompatible function arguments: expected a list of tensors, got "
+                f"{type(root).__name__} among them"
+            )
+        if not root.requires_grad:
+            raise RuntimeError("requires_grad not set on root")
+        if root.numel() != 1:
+            raise RuntimeError(
+                f"a root of shape {tuple(root.shape)} is not a scalar, all roots need to be "
+                "scalar; telegrad.distributed.autograd.backward takes grad_tensors for others"
+            )
+        if root.grad_fn is None:
+            raise RuntimeError("a root does not have a valid gradient function: it is a leaf")
+
+
+def _node_of(error: BaseException) -> int:
+    """The id of the worker on which an error was raised, as its notes tell."""
+    here = current_worker()
+    for note in getattr(error, "__notes__", ()):
+        if note.startswith("raised on worker "):
+            name = note.removeprefix("raised on worker ").split("'")[1]
+            peer = here.peers.get(name)
+            if peer is not None:
+                return peer.info.id
+    return here.id
+
+
+def backward_from_value(value: Any, context_id: int, retain_graph: bool) -> None:
+    """Runs a pass from the value of a reference, on its owner; see ``RRef.backward``."""
+    if not isinstance(value, torch.Tensor):
+        raise RuntimeError("RRef should contain a tensor for .backward()")
+    if context_id == -1:
+        value.backward(retain_graph=retain_graph)  # type: ignore[no-untyped-call]
+    else:
+        backward(context_id, [value], retain_graph)
+
+
+@expose
+def backward_on_owner(reference: RRef, context_id: int, retain_graph: bool) -> None:
+    """``backward_from_value``, called on the owner by a user of the reference."""
+    backward_from_value(reference.local_value(), context_id, retain_graph)
+
+
+def get_gradients(context_id: int) -> dict[torch.Tensor, torch.Tensor]:
+    """The gradients of this worker's leaves in a context, by leaf."""
+    _find(context_id)
+    return cast(dict[torch.Tensor, torch.Tensor], autograd.get_gradients(context_id))
+
+
+class DistAutogradContext(autograd.DistAutogradContext):
+    """A context as PyTorch's users look at it, with torch's own nodes in the graph."""
+
+    def _send_functions(self) -> dict[int, Any]:
+        return {
+            number: SendFunction(node)
+            for number, node in sorted(super()._send_functions().items(), key=lambda item: item[0])
+        }
+
+    def _recv_functions(self) -> dict[int, Any]:
+        return {number: RecvFunction(node) for number, node in super()._recv_functions().items()}
+
+
+def _new_context() -> DistAutogradContext:
+    current = CURRENT.get()
+    if current is not None and not current.context.released:
+        raise ContextError(
+            "Already have an autograd context id for this thread: "
+            f"{current.context.id}; leave it before opening another"
+        )
+    return DistAutogradContext(autograd._new_context()._found)
+
+
+def _release_context(context_id: int) -> None:
+    _find(context_id)
+    autograd._release_context(context_id)
+
+
+def _retrieve_context(context_id: int) -> DistAutogradContext:
+    return DistAutogradContext(_find(context_id)._found)
+
+
+def _is_valid_context(context_id: int) -> bool:
+    _find(context_id)
+    return True
+
+
+def _current_context() -> DistAutogradContext:
+    return DistAutogradContext(autograd._current_context()._found)
+
+
+def _find(context_id: int) -> autograd.DistAutogradContext:
+    try:
+        return autograd._retrieve_context(context_id)
+    except ContextError as error:
+        raise ContextError(f"Could not find autograd context with id: {context_id}") from error

@@ -1,0 +1,94 @@
+"""The worker as programs see it that ask for PyTorch's agent."""
+
+from dataclasses import replace
+from typing import Any
+
+from telegrad.errors import NotInitialized
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.worker import Worker
+from telegrad.torch.rpc import constants
+from telegrad.torch.rpc.failures import as_torch_raises
+from telegrad.torch.rpc.options import TensorPipeRpcBackendOptions
+
+__all__ = [
+    "RpcAgent",
+    "TensorPipeAgent",
+    "get_rpc_timeout",
+    "reference_counts",
+    "set_rpc_timeout",
+]
+
+
+class RpcAgent:
+    """One worker's face; made anew whenever it is asked for."""
+
+    def __init__(self, worker: Worker, options: TensorPipeRpcBackendOptions) -> None:
+        self._worker = worker
+        self._options = options
+
+    @property
+    def is_static_group(self) -> bool:
+        """Always: a cluster's size is known when it begins."""
+        return True
+
+    def get_worker_info(self, who: str | int | WorkerInfo | None = None) -> WorkerInfo:
+        """Who a worker is; without a name, who this one is."""
+        if who is None:
+            return self._worker.info
+        with as_torch_raises():
+            return self._worker.find(who).info
+
+    def get_worker_infos(self) -> list[WorkerInfo]:
+        """Who everyone is."""
+        return [peer.info for peer in self._worker.peers.all()]
+
+    def get_debug_info(self) -> dict[str, str]:
+        """What the worker is doing, in words."""
+        paths = self._worker.peers.endpoints()
+        serving = sum(len(path.serving) for path in paths)
+        return {
+            "agent.num_pending_requests": str(serving),
+            "agent.num_idle_threads": "0",
+            "agent.thread_pool_size": str(self._options.num_worker_threads),
+            "agent.client_active_calls": str(sum(len(path.calls) for path in paths)),
+            "agent.server_active_calls": str(serving),
+        }
+
+    def _get_backend_options(self) -> TensorPipeRpcBackendOptions:
+        return self._options
+
+    def _get_device_map(self, to: WorkerInfo) -> dict[Any, Any]:
+        return self._options.device_maps.get(to.name, {})
+
+
+class TensorPipeAgent(RpcAgent):
+    """The agent of the only backend there is."""
+
+
+def get_rpc_timeout() -> float:
+    """The seconds after which a call fails that does not say."""
+    try:
+        return current_worker().options.rpc_timeout
+    except NotInitialized:
+        return constants.DEFAULT_RPC_TIMEOUT_SEC
+
+
+def set_rpc_timeout(seconds: float) -> None:
+    """Changes them, for calls from now on."""
+    with as_torch_raises():
+        worker = current_worker()
+        worker.options = replace(worker.options, rpc_timeout=float(seconds))
+
+
+def reference_counts() -> dict[str, str]:
+    """How many values others refer to, and what is on its way."""
+    with as_torch_raises():
+        references = current_worker().references
+    sharing, counts = references.sharing(), references.counts()
+    return {
+        "num_owner_rrefs": str(sharing["shared"]),
+        "num_forks": str(sharing["forks"]),
+        "num_pending_users": str(sharing["pending"]),
+        "num_pending_futures": str(counts["given"]),
+    }

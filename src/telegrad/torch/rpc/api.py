@@ -1,0 +1,94 @@
+"""Beginning and end: ``torch.distributed.rpc.api``."""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from telegrad.rpc import api
+from telegrad.rpc.names import WorkerInfo
+from telegrad.torch.rpc.agent import get_rpc_timeout
+from telegrad.torch.rpc.calls import (
+    _get_current_rpc_agent,
+    _is_current_rpc_agent_set,
+    _thread_local_var,
+    _wait_all,
+    current,
+    get_worker_info,
+    remote,
+    rpc_async,
+    rpc_sync,
+)
+from telegrad.torch.rpc.constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT
+from telegrad.torch.rpc.gather import all_gather as _all_gather
+from telegrad.torch.rpc.internal import _internal_rpc_pickler
+from telegrad.torch.rpc.rref import RRef
+
+__all__ = [
+    "DEFAULT_SHUTDOWN_TIMEOUT",
+    "UNSET_RPC_TIMEOUT",
+    "RRef",
+    "WorkerInfo",
+    "_get_current_rpc_agent",
+    "_is_current_rpc_agent_set",
+    "_thread_local_var",
+    "_wait_all",
+    "get_rpc_timeout",
+    "get_worker_info",
+    "remote",
+    "rpc_async",
+    "rpc_sync",
+    "shutdown",
+]
+
+_NO_END: Final = 1e8
+"""Seconds."""
+_default_pickler: Any = _internal_rpc_pickler
+_ignore_rref_leak = True
+"""Whether `shutdown` lets go of values that others still refer to without a word."""
+
+
+@contextlib.contextmanager
+def _use_rpc_pickler(rpc_pickler: Any) -> Iterator[None]:
+    """Names another pickler; telegrad's calls don't ask for one."""
+    global _default_pickler
+    _default_pickler = rpc_pickler
+    try:
+        yield
+    finally:
+        _default_pickler = _internal_rpc_pickler
+
+
+def _require_initialized(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which now says so when it is called before ``init_rpc``."""
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        current()
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def shutdown(graceful: bool = True, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
+    """Leaves the cluster; a graceful one when all have finished. A timeout of 0 means no end."""
+    current()
+    try:
+        if graceful:
+            _wait_all_workers(timeout)
+            _delete_all_user_and_unforked_owner_rrefs()
+    finally:
+        api.shutdown(graceful, timeout or _NO_END)
+
+
+def _wait_all_workers(timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
+    _all_gather(None, timeout=timeout)
+
+
+def _delete_all_user_and_unforked_owner_rrefs() -> None:
+    """Nothing to do: references go with their worker."""
+
+
+def _barrier(worker_names: Any) -> None:
+    """Returns when all of those workers have come here."""
+    _all_gather(None, worker_names)

@@ -1,0 +1,137 @@
+"""The calls of ``torch.distributed.rpc``, over the current worker.
+
+They take and give what users of PyTorch know: torch futures, RuntimeErrors, a timeout of -1 for
+the worker's own. What they do is telegrad's.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import torch
+from telegrad.errors import NotInitialized, PeerError
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.worker import Worker
+from telegrad.torch.rpc import constants
+from telegrad.torch.rpc.agent import TensorPipeAgent
+from telegrad.torch.rpc.failures import TRANSLATED, as_torch_raises, raise_as_torch
+from telegrad.torch.rpc.future import CallFuture, failed
+from telegrad.torch.rpc.handlers import prepared
+from telegrad.torch.rpc.options import TensorPipeRpcBackendOptions
+from telegrad.torch.rpc.rref import RRef
+
+__all__ = ["current", "get_worker_info", "options_of_worker", "remote", "rpc_async", "rpc_sync"]
+
+_UNSET: Final = constants.UNSET_RPC_TIMEOUT
+_thread_local_var = threading.local()
+options_of_worker: WeakKeyDictionary[Worker, TensorPipeRpcBackendOptions] = WeakKeyDictionary()
+
+
+def current() -> Worker:
+    """The worker that is meant here."""
+    try:
+        return current_worker()
+    except NotInitialized as error:
+        raise NotInitialized(
+            "RPC has not been initialized. Call telegrad.torch.rpc.init_rpc first."
+        ) from error
+
+
+def _is_current_rpc_agent_set() -> bool:
+    try:
+        current_worker()
+    except NotInitialized:
+        return False
+    return True
+
+
+def _get_current_rpc_agent() -> TensorPipeAgent:
+    worker = current()
+    options = options_of_worker.get(worker) or TensorPipeRpcBackendOptions()
+    return TensorPipeAgent(worker, options)
+
+
+def _find(worker: Worker, to: Any) -> str | WorkerInfo:
+    if type(to) is str and to in worker.peers.by_name:
+        return to
+    if isinstance(to, bool) or not isinstance(to, (str, int, WorkerInfo)):
+        raise ValueError(f"Cannot get WorkerInfo from name {to}")
+    with as_torch_raises():
+        return worker.find(to).info
+
+
+def get_worker_info(worker_name: str | int | None = None) -> WorkerInfo:
+    """Who a worker is; without a name, who this one is."""
+    worker = current()
+    if worker_name is None:
+        return worker.info
+    found = _find(worker, worker_name)
+    return worker.find(found).info
+
+
+def rpc_sync(
+    to: Any, func: Any, args: Any = None, kwargs: Any = None, timeout: float | None = _UNSET
+) -> Any:
+    """Runs `func(*args, **kwargs)` on worker `to` and returns its result."""
+    worker = current()
+    callee = _find(worker, to)
+    function, args, kwargs, said = prepared(func, args, kwargs)
+    # A call to oneself without a timeout of its own needs no other thread.
+    timeout = None if timeout is _UNSET else timeout
+    try:
+        return worker.outgoing.call(
+            callee, function, args, kwargs, timeout, waits=True, said=said
+        ).wait()
+    except TRANSLATED as error:
+        raise_as_torch(error)
+
+
+def rpc_async(
+    to: Any, func: Any, args: Any = None, kwargs: Any = None, timeout: float | None = _UNSET
+) -> CallFuture:
+    """Starts `func(*args, **kwargs)` on worker `to`; a torch future of its result."""
+    worker = current()
+    callee = _find(worker, to)
+    try:
+        with as_torch_raises():
+            function, args, kwargs, said = prepared(func, args, kwargs)
+            call = worker.outgoing.call(
+                callee, function, args, kwargs, timeout, waits=False, said=said
+            )
+            future = CallFuture(call)
+    except PeerError as error:
+        # A worker that can't be reached fails the call, not the calling.
+        future = failed(error)
+    if hasattr(_thread_local_var, "future_list"):
+        _thread_local_var.future_list.append(future)
+    return future
+
+
+def remote(
+    to: Any, func: Any, args: Any = None, kwargs: Any = None, timeout: float | None = _UNSET
+) -> RRef:
+    """Runs `func(*args, **kwargs)` on worker `to`; a reference to its result."""
+    worker = current()
+    callee = _find(worker, to)
+    with as_torch_raises():
+        function, args, kwargs, said = prepared(func, args, kwargs)
+        made = worker.outgoing.create(callee, function, args, kwargs, timeout, said)
+    assert isinstance(made, RRef), "a worker of this package's init_rpc"
+    made._patience = timeout
+    return made
+
+
+@contextlib.contextmanager
+def _wait_all() -> Iterator[None]:
+    """Waits, at its end, for all that ``rpc_async`` began inside of it."""
+    _thread_local_var.future_list = []
+    try:
+        yield
+    finally:
+        try:
+            torch.futures.wait_all(_thread_local_var.future_list)
+        finally:
+            del _thread_local_var.future_list

@@ -1,0 +1,127 @@
+"""The future of a call as a ``torch.futures.Future``.
+
+A program may wait for it here, hang callbacks on it, or give it to ``torch.futures.collect_all``,
+which looks at it from C++. Waiting goes to the call, whose worker may read sockets meanwhile; what
+C++ sees is settled by a callback of the call.
+
+Invariant: C++ never holds an exception that was raised. Its traceback would lead to whoever waits,
+who holds the future: a circle through memory that Python's collector can't see.
+"""
+
+import contextvars
+import copy
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from telegrad.rpc.calls.future import Future
+from telegrad.torch.rpc.failures import as_torch, raise_as_torch
+
+__all__ = ["CallFuture", "failed", "outcome_of"]
+
+_Torch: Any = torch.futures.Future
+
+
+class CallFuture(_Torch):  # type: ignore[misc]
+    """Settled when the future of telegrad that it is made from is."""
+
+    def __init__(self, call: Future[Any]) -> None:
+        super().__init__()
+        self._call = call
+        call.add_done_callback(self._settle)
+
+    def _settle(self, call: Future[Any]) -> None:
+        error = call.exception()
+        if error is None:
+            super().set_result(call.value())
+            return
+        _set_error(super(), as_torch(error))
+
+    def wait(self) -> Any:
+        """The value when it is there; raises the exception if it became one."""
+        try:
+            return self._call.wait()
+        except BaseException as error:
+            raise_as_torch(error)
+
+    def done(self) -> bool:
+        """Whether there is a value or an exception."""
+        return self._call.done()
+
+    def value(self) -> Any:
+        """The value of a future that is done, or raises its exception."""
+        try:
+            return self._call.value()
+        except BaseException as error:
+            raise_as_torch(error)
+
+    def set_result(self, result: Any) -> None:
+        """Refused: the call settles it."""
+        raise RuntimeError("Future can only be marked completed once: by the call that it is of")
+
+    def set_exception(self, result: Any) -> None:
+        """Refused as well, before torch's own would have changed how the value is looked at."""
+        self.set_result(result)
+
+    def then(self, callback: Any) -> Any:
+        """The future of `callback(self)`, run where this one is settled, in today's context."""
+        return super().then(_in_context(callback))
+
+    def add_done_callback(self, callback: Any) -> None:
+        """Calls `callback(self)` when this is done, in today's context."""
+        super().add_done_callback(_in_context(callback))
+
+
+def _in_context(callback: Any) -> Any:
+    if not callable(callback):
+        # C++ says what is wrong with it.
+        return callback
+    context = contextvars.copy_context()
+    return lambda done: context.run(callback, done)
+
+
+def _set_error(future: Any, error: BaseException) -> None:
+    """Settles a torch future with an exception that is made anew each time it is raised."""
+
+    def give(template: Any) -> Any:
+        raise _fresh(template)
+
+    future._set_unwrap_func(give)
+    future.set_result(_fresh(error))
+
+
+def _fresh(error: BaseException) -> BaseException:
+    """A copy without a traceback; a RuntimeError of the same words where it can't be copied."""
+    try:
+        made = copy.copy(error)
+        if type(made) is not type(error):
+            raise TypeError
+    except Exception:
+        made = RuntimeError(f"{type(error).__qualname__}: {error}")
+    for note in getattr(error, "__notes__", ()):
+        if note not in getattr(made, "__notes__", ()):
+            made.add_note(note)
+    return made.with_traceback(None)
+
+
+def failed(error: BaseException) -> CallFuture:
+    """A future that has failed already."""
+    call: Future[Any] = Future()
+    call.set_exception(error)
+    return CallFuture(call)
+
+
+def outcome_of(torch_future: Any) -> Future[Any]:
+    """A future of telegrad that is settled as the torch future is."""
+    if isinstance(torch_future, CallFuture):
+        return torch_future._call
+    outcome: Future[Any] = Future()
+
+    def settle(done: Any) -> None:
+        try:
+            outcome.set_result(done.value())
+        except Exception as error:
+            outcome.set_exception(error)
+
+    cast(Callable[[Any], None], torch_future.add_done_callback)(settle)
+    return outcome

@@ -1,0 +1,121 @@
+"""What runs on the callee for the calls that need more than their function.
+
+Marked functions return torch futures, TorchScript functions travel by name, and a proxy's method
+is known on the owner of its value alone. Those that run whatever they are told to are not exposed:
+strict workers don't serve them.
+"""
+
+from importlib import import_module
+from typing import Any
+
+import torch
+from telegrad.rpc.calls.future import Future
+from telegrad.rpc.calls.incoming import async_execution
+from telegrad.rpc.references.rref import RRef
+from telegrad.rpc.wire.functions import expose
+from telegrad.torch.rpc.functions import is_async
+from telegrad.torch.rpc.future import outcome_of
+
+__all__ = [
+    "call_method",
+    "is_builtin",
+    "prepared",
+    "run_async",
+    "run_builtin",
+    "run_script",
+    "type_on_owner",
+    "wait_for_value",
+]
+
+
+_Prepared = tuple[Any, tuple[Any, ...], dict[str, Any], str | None]
+
+
+def prepared(function: Any, args: Any, kwargs: Any) -> _Prepared:
+    """What is called over there for a function of the user's, and what errors call it."""
+    if not callable(function):
+        raise TypeError(f"function should be callable, got {type(function).__name__}")
+    args, kwargs = tuple(args or ()), dict(kwargs or {})
+    if is_async(function):
+        said = str(getattr(function, "__qualname__", function))
+        return run_async, (function, args, kwargs), {}, said
+    if is_builtin(function):
+        return run_builtin, (function.__name__, args, kwargs), {}, function.__name__
+    if isinstance(function, torch.jit.ScriptFunction):
+        name = str(function.qualified_name)
+        return run_script, (name, args, kwargs), {}, name.rpartition(".")[2]
+    return function, args, kwargs, args[1] if function is call_method else None
+
+
+def is_builtin(function: Any) -> bool:
+    """Whether a function is one of torch's own in C++, which know no module to be imported from."""
+    return (
+        getattr(function, "__module__", "") is None
+        and getattr(torch, function.__name__, None) is function
+    )
+
+
+def run_builtin(name: str, args: Any, kwargs: Any) -> Any:
+    """Runs a function of torch's own."""
+    function = getattr(torch, name)
+    if not is_builtin(function):
+        raise AttributeError(f"expected the name of a builtin function of torch, got {name!r}")
+    return function(*args, **kwargs)
+
+
+@async_execution
+def run_async(function: Any, args: Any, kwargs: Any) -> Future[Any]:
+    """Runs a marked function; the answer is the value of the torch future that it returns."""
+    return outcome_of(_checked(function(*args, **kwargs)))
+
+
+def run_script(qualified_name: str, args: Any, kwargs: Any) -> Any:
+    """Runs a TorchScript function, which does not travel, by the name it was defined under."""
+    path = qualified_name.removeprefix("__torch__.").split(".")
+    if len(path) == 1:
+        # TorchScript leaves out the name of the program itself.
+        path.insert(0, "__main__")
+    found: Any = None
+    for end in range(len(path) - 1, 0, -1):
+        try:
+            found = import_module(".".join(path[:end]))
+        except ModuleNotFoundError:
+            continue
+        for name in path[end:]:
+            found = getattr(found, name)
+        break
+    if found is None:
+        raise AttributeError(f"expected the TorchScript function {qualified_name} to be importable")
+    return found(*args, **kwargs)
+
+
+@async_execution
+def call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Future[Any]:
+    """Calls a method of a reference's value; a marked one answers with its future's value."""
+    method = getattr(reference.local_value(), name)
+    result = method(*args, **kwargs)
+    if is_async(method):
+        return outcome_of(_checked(result))
+    done: Future[Any] = Future()
+    done.set_result(result)
+    return done
+
+
+def type_on_owner(reference: RRef) -> type:
+    """The type of a reference's value."""
+    return type(reference.local_value())
+
+
+@expose
+def wait_for_value(reference: RRef) -> None:
+    """Returns when a reference's value is there."""
+    reference.local_value()
+
+
+def _checked(future: Any) -> Any:
+    if not isinstance(future, torch._C.Future):
+        raise RuntimeError(
+            "Functions decorated with @rpc.async_function must return a torch.futures.Future "
+            f"object, but got {type(future).__name__}"
+        )
+    return future

@@ -1,0 +1,93 @@
+"""How a process becomes a worker: ``init_rpc`` as PyTorch's programs call it."""
+
+from typing import Any
+
+# Now rather than when the first tensor comes: whoever imports this has PyTorch loaded.
+import telegrad.interop.torch.framework  # noqa: F401
+from telegrad.distributed.worker_autograd import equip
+from telegrad.rpc import api
+from telegrad.rpc.options import Options
+from telegrad.rpc.worker import Worker
+from telegrad.torch import autograd
+from telegrad.torch.rpc.agent import reference_counts
+from telegrad.torch.rpc.backend_registry import BackendType
+from telegrad.torch.rpc.calls import (
+    _get_current_rpc_agent,
+    _is_current_rpc_agent_set,
+    options_of_worker,
+)
+from telegrad.torch.rpc.failures import as_torch_raises
+from telegrad.torch.rpc.options import RpcBackendOptions, TensorPipeRpcBackendOptions
+from telegrad.torch.rpc.rendezvous import find_place
+from telegrad.torch.rpc.rref import RRef
+
+__all__ = ["_get_debug_info", "init_rpc", "is_available"]
+
+
+def is_available() -> bool:
+    """Always."""
+    return True
+
+
+def init_rpc(
+    name: str,
+    backend: BackendType | None = None,
+    rank: int = -1,
+    world_size: int | None = None,
+    rpc_backend_options: RpcBackendOptions | None = None,
+) -> None:
+    """Makes this process a worker of a cluster; returns when all workers are in.
+
+    Rank and size that are not given come from the URL in the options, or from RANK and WORLD_SIZE.
+    """
+    options = _checked(backend, rpc_backend_options)
+    if _is_current_rpc_agent_set():
+        raise RuntimeError("RPC is already initialized")
+    with as_torch_raises():
+        place = find_place(options.init_method, rank, world_size)
+        worker = api.init_rpc(
+            name,
+            rank=place.rank,
+            world_size=place.world_size,
+            options=_own(options),
+            meeting=place.meeting,
+            on_start=_begin,
+        )
+    options_of_worker[worker] = options
+
+
+def _own(options: TensorPipeRpcBackendOptions) -> Options:
+    """The options that mean something to telegrad."""
+    maps = {
+        to: {str(here): str(there) for here, there in device_map.items()}
+        for to, device_map in options.device_maps.items()
+    }
+    return Options(rpc_timeout=options.rpc_timeout, device_maps=maps)
+
+
+def _begin(worker: Worker) -> None:
+    equip(worker)
+    worker.references.handle_type = RRef
+
+
+def _checked(backend: Any, options: Any) -> TensorPipeRpcBackendOptions:
+    if backend is not None and not isinstance(backend, BackendType):
+        raise TypeError("Argument backend must be a member of BackendType")
+    if options is None:
+        return TensorPipeRpcBackendOptions()
+    if not isinstance(options, RpcBackendOptions):
+        raise TypeError("Argument rpc_backend_options must be an instance of RpcBackendOptions")
+    if isinstance(options, TensorPipeRpcBackendOptions):
+        return options
+    if backend is None:
+        raise TypeError(f"Could not infer backend for options {options}")
+    raise TypeError("`rpc_backend_options` must be a `TensorPipeRpcBackendOptions`")
+
+
+def _get_debug_info() -> dict[str, str | int]:
+    """What references, worker and distributed autograd are doing, in words."""
+    return {
+        **reference_counts(),
+        **_get_current_rpc_agent().get_debug_info(),
+        **autograd._get_debug_info(),
+    }

@@ -1,0 +1,184 @@
+"""References with the methods that users of ``torch.distributed.rpc.RRef`` know.
+
+A worker that ``init_rpc`` of this package made holds all its references by this type, those that
+arrive included.
+"""
+
+from typing import Any
+
+import torch
+from telegrad.errors import CallTimeout, NotInitialized, PeerError
+from telegrad.rpc.names import COUNTER_BITS, WorkerInfo, maker_of
+from telegrad.rpc.references import rref as plain
+from telegrad.rpc.references.rref import T_co
+from telegrad.torch.rpc import constants, handlers
+from telegrad.torch.rpc.failures import RpcTimeout, as_torch_raises
+from telegrad.torch.rpc.future import CallFuture, failed
+
+__all__ = ["RRef", "RRefProxy"]
+
+_UNSET = constants.UNSET_RPC_TIMEOUT
+_OF_COPIES = frozenset({"__deepcopy__", "__getstate__", "__setstate__"})
+"""What Python asks an object for that it copies or pickles: they are about the proxy itself."""
+
+
+class RRef(plain.RRef[T_co]):
+    """A handle. ``RRef(value)`` refers to a value of this worker."""
+
+    __slots__ = ("_creation", "_patience", "_type")
+
+    _creation: CallFuture
+    _patience: float | None
+    """The timeout that the creation of the value was given."""
+    _type: CallFuture
+
+    def __init__(self, value: T_co, type_hint: Any = None) -> None:
+        try:
+            super().__init__(value)
+        except NotInitialized as error:
+            raise NotInitialized(
+                "Current RPC agent is not set! Did you initialize the RPC framework, by calling "
+                "init_rpc?"
+            ) from error
+
+    def __str__(self) -> str:
+        if self._fork is None:
+            return f"OwnerRRef({_id_text(self._rref)})"
+        return f"UserRRef(RRefId = {_id_text(self._rref)}, ForkId = {_id_text(self._fork)})"
+
+    def __reduce__(self) -> Any:
+        raise RuntimeError(
+            "Can not pickle rref in python pickler, rref can only be pickled when using RPC"
+        )
+
+    def local_value(self) -> T_co:
+        """The value itself, on its owner."""
+        if self._fork is not None:
+            raise RuntimeError(
+                f"For {self}, can't call localValue() on user {_info_text(self._worker.info)}. "
+                f"Call it on owner {_info_text(self.owner())}"
+            )
+        with as_torch_raises():
+            return super().local_value()
+
+    def to_here(self, timeout: float | None = _UNSET) -> T_co:
+        """A copy of the value; on its owner, the value itself."""
+        if self._worker.closed:
+            raise NotInitialized(
+                f"{self} belongs to a worker that has shut down. Cannot call to_here() on it after "
+                "deletion."
+            )
+        seconds = self._worker.options.rpc_timeout if timeout in (None, _UNSET) else timeout
+        self._check_creation()
+        with as_torch_raises():
+            return super().to_here(seconds)
+
+    def backward(self, dist_autograd_ctx_id: int = -1, retain_graph: bool = False) -> None:
+        """Runs a backward pass from the value, on its owner."""
+        from telegrad.torch import autograd
+
+        if self._fork is None:
+            autograd.backward_from_value(self.local_value(), dist_autograd_ctx_id, retain_graph)
+            return
+        if dist_autograd_ctx_id == -1:
+            raise RuntimeError("User RRefs require 'dist_autograd_ctx_id' to be specified")
+        args = (self, dist_autograd_ctx_id, retain_graph)
+        with as_torch_raises():
+            self._worker.outgoing.call(
+                self.owner(),
+                autograd.backward_on_owner,
+                args,
+                None,
+                None,
+                waits=True,
+                said=f"backward of {self}",
+            ).wait()
+
+    def rpc_sync(self, timeout: float | None = _UNSET) -> "RRefProxy":  # type: ignore[override]
+        """The value's methods, run on its owner."""
+        return RRefProxy(self, "rpc_sync", timeout)
+
+    def rpc_async(self, timeout: float | None = _UNSET) -> "RRefProxy":  # type: ignore[override]
+        """The value's methods, run on its owner; they give futures."""
+        return RRefProxy(self, "rpc_async", timeout)
+
+    def remote(self, timeout: float | None = _UNSET) -> "RRefProxy":  # type: ignore[override]
+        """The value's methods, run on its owner; they give references to what they return."""
+        return RRefProxy(self, "remote", timeout)
+
+    def _get_type(self, timeout: float | None = _UNSET, blocking: bool = True) -> Any:
+        """The type of the value, or its future; asked for once."""
+        future: Any = getattr(self, "_type", None)
+        if future is None:
+            future = self._type = self._ask(handlers.type_on_owner, f"the type of {self}", timeout)
+        return future.wait() if blocking else future
+
+    def _ask(self, function: Any, said: str, timeout: float | None) -> CallFuture:
+        """Has a function run on the owner, for this reference; `said` is what errors call it."""
+        try:
+            self._check()
+            return CallFuture(
+                self._worker.outgoing.call(
+                    self.owner(), function, (self,), None, timeout, waits=False, said=said
+                )
+            )
+        except PeerError as error:
+            return failed(error)
+
+    def _get_future(self) -> "torch._C.Future[Any]":
+        """A future that is done when the value is there, within the time its creation was given."""
+        made: Any = getattr(self, "_creation", None)
+        if made is None:
+            timeout = getattr(self, "_patience", None)
+            made = self._creation = self._ask(
+                handlers.wait_for_value, f"the value of {self}", timeout
+            )
+        future: torch._C.Future[Any] = made
+        return future
+
+    def _check_creation(self) -> None:
+        """Raises if somebody has seen that the value did not come in time."""
+        made: Any = getattr(self, "_creation", None)
+        error = made._call.exception() if made is not None and made.done() else None
+        if isinstance(error, CallTimeout):
+            raise RpcTimeout(
+                f"RRef creation via rpc.remote() on {_info_text(self.owner())} timed out: {error}"
+            )
+
+
+class RRefProxy:
+    """The value's methods, called where the value is."""
+
+    __slots__ = ("rpc_timeout", "rref", "verb")
+
+    def __init__(self, rref: RRef, verb: str, timeout: float | None) -> None:
+        self.rref = rref
+        self.verb = verb
+        self.rpc_timeout = timeout
+
+    def __getattr__(self, name: str) -> Any:
+        # Not forwarding: the value is elsewhere, and a method's name is all that can be known.
+        if name in _OF_COPIES:
+            raise AttributeError(name)
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            from telegrad.torch.rpc import calls
+
+            verb = getattr(calls, self.verb)
+            if self.verb == "remote":
+                # Nobody waits for this call: what is wrong with it is said at once.
+                getattr(self.rref._get_type(self.rpc_timeout), name)
+            packed = (self.rref, name, args, kwargs)
+            return verb(self.rref.owner(), handlers.call_method, packed, None, self.rpc_timeout)
+
+        method.__name__ = name
+        return method
+
+
+def _id_text(number: int) -> str:
+    created_on, local_id = maker_of(number), number & ((1 << COUNTER_BITS) - 1)
+    return f"GloballyUniqueId(created_on={created_on}, local_id={local_id})"
+
+
+def _info_text(info: WorkerInfo) -> str:
+    return f"WorkerInfo(id={info.id}, name={info.name})"

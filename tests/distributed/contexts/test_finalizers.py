@@ -1,0 +1,163 @@
+"""What the collector frees may use contexts and levels itself, whichever lock is held then."""
+
+import gc
+
+import pytest
+from tests.distributed import handlers
+from tests.distributed.simulated import on_workers
+from tests.rpc.neighbours import neighbours
+from tests.rpc.test_finalizers import Cycle, Watched, in_time
+
+import telegrad as tg
+from telegrad.distributed import autograd, rpc
+from telegrad.distributed.contexts import context
+from telegrad.distributed.optim import parameter_lock
+from telegrad.distributed.passes import local_pass
+from telegrad.distributed.passes.coordinator import Carrier
+from telegrad.distributed.worker_autograd import autograd_of, equip
+from telegrad.errors import ContextError
+from telegrad.tensors.forward.levels import Level
+
+
+@pytest.mark.usefixtures("_collector")
+def test_the_collector_may_run_what_opens_the_same_context_while_it_is_being_opened():
+    with neighbours("a") as (a,):
+        equip(a)
+        context = autograd_of(a).recorder.contexts
+        found = []
+
+        def open_context():
+            found.append(context.open(5, None))
+
+        context._lock = Watched(context._lock, open_context)
+        assert in_time(open_context)
+        assert len(found) == 2
+        assert found[0] is found[1] is context.get(5)
+
+
+@pytest.mark.usefixtures("_collector")
+def test_the_collector_may_run_what_looks_at_the_gradients_while_another_does():
+    with neighbours("a") as (a,):
+        equip(a)
+        context = autograd_of(a).recorder.contexts.open(5, None)
+        found = []
+
+        def look():
+            found.append(context.settled_gradients())
+
+        context.lock = Watched(context.lock, look)
+        assert in_time(look)
+        assert found == [{}, {}]
+
+
+@pytest.mark.usefixtures("_collector")
+@pytest.mark.parametrize("shares", [True, False])
+def test_the_collector_may_run_what_mentions_the_same_level_while_it_is_being_entered(shares):
+    with neighbours("a") as (a,):
+        equip(a)
+        book = autograd_of(a).recorder.levels
+        level = Level()
+        found = []
+
+        def mention():
+            found.append(book.share(level, "b") if shares else book.meet([(7, *level.depth)])[0])
+
+        book._lock = Watched(book._lock, mention)
+        assert in_time(mention)
+        assert len(found) == 2
+        assert found[0] == found[1]
+        assert len(book) == 1
+        (level if shares else found[0]).close()
+        assert len(book) == 0
+
+
+def read_gradients_in(monkeypatch, owner, method, here, context_id, said):
+    """Read those of a worker once, as a finalizer would, when it is about to run the method."""
+    run = getattr(owner, method)
+    context = autograd_of(here).recorder.contexts.get(context_id)
+
+    def interrupted(self, *args):
+        is_here = self is context or getattr(self, "_worker", None) in (here, here.info)
+        if is_here and not said:
+            with pytest.raises(ContextError, match="would wait for itself") as error:
+                context.settled_gradients()
+            said.append(error)
+        return run(self, *args)
+
+    monkeypatch.setattr(owner, method, interrupted)
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [
+        (local_pass.Part, "_count"),
+        (local_pass.Part, "receive"),
+        (Carrier, "_carry"),
+        (context.Context, "add_gradients"),
+    ],
+)
+@pytest.mark.parametrize("worker", ["main", "b"])
+def test_a_finalizer_that_reads_gradients_of_the_pass_it_interrupts_is_refused(
+    owner, method, worker, monkeypatch
+):
+    @on_workers("main", "b")
+    def test(simulation):
+        said = []
+        x = tg.tensor([1.0, 2.0], requires_grad=True)
+        with autograd.context() as context_id:
+            y = rpc.rpc_sync("b", handlers.scale, (x,))
+            here = simulation.worker(worker)
+            read_gradients_in(monkeypatch, owner, method, here, context_id, said)
+            autograd.backward(context_id, [y.sum()])
+            assert x in autograd.get_gradients(context_id)
+            assert rpc.rpc_sync("b", handlers.gradient, (context_id,)) is not None
+        assert len(said) == 1
+
+    test()
+
+
+def test_a_pass_that_a_finalizer_runs_while_another_is_added_up_is_not_lost(monkeypatch):
+    with neighbours("a") as (a,):
+        equip(a)
+        context = autograd_of(a).recorder.contexts.open(5, None)
+        x, y = tg.tensor([1.0]), tg.tensor([2.0])
+        context.add_gradients({x: tg.tensor([1.0])})
+        add = context.added
+
+        def interrupted(*values):
+            monkeypatch.undo()
+            context.add_gradients({x: tg.tensor([10.0]), y: tg.tensor([20.0])})
+            return add(*values)
+
+        monkeypatch.setattr(context, "added", interrupted)
+        context.add_gradients({x: tg.tensor([100.0]), y: tg.tensor([200.0])})
+        found = context.settled_gradients()
+        assert found[x].tolist() == [111.0]
+        assert found[y].tolist() == [220.0]
+
+
+class Parameter:
+    """What can be referred to weakly."""
+
+
+@pytest.mark.usefixtures("_collector")
+def test_the_collector_may_run_what_steps_while_the_lock_of_another_parameter_is_made(monkeypatch):
+    stepped = []
+
+    def step(parameter):
+        with parameter_lock.alone_with([parameter]):
+            stepped.append(parameter)
+
+    class Watching(dict):
+        def get(self, key):
+            if not gc.isenabled():
+                Cycle(lambda: step(other))
+                self[0] = [[] for _ in range(100)]
+                gc.set_threshold(1)
+                gc.enable()
+            return super().get(key)
+
+    one, other = Parameter(), Parameter()
+    monkeypatch.setattr(parameter_lock, "_locks", Watching())
+    assert in_time(lambda: step(one))
+    assert stepped == [other, one]

@@ -1,0 +1,304 @@
+"""Ctrl-C may come at any moment: what others wait for still comes, and nothing is mixed up."""
+
+import contextlib
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+from tests.rpc import simulated
+from tests.rpc.neighbours import eventually, neighbours
+
+from telegrad.distributed import LocalCluster, rpc
+from telegrad.errors import WorkerLost
+from telegrad.rpc import api
+from telegrad.rpc.driver.pool import Pool
+from telegrad.rpc.membership.rendezvous import Meeting
+from telegrad.rpc.options import Options
+from telegrad.rpc.protocol.calls import Calls
+from telegrad.rpc.security.keys import ClusterKey
+from telegrad.rpc.transport.segments import SEGMENTS, SMALLEST_SEGMENT, Segment
+
+LARGE = np.ones(SMALLEST_SEGMENT // 8)
+
+
+@contextlib.contextmanager
+def interrupted_when(condition):
+    """Press Ctrl-C as soon as the condition is true, and expect that it gets through."""
+    is_felt = threading.Event()
+
+    def feel(*_):
+        if not is_felt.is_set():
+            is_felt.set()
+            raise KeyboardInterrupt
+
+    def press():
+        assert eventually(condition)
+        # Again, if need be: a signal that comes just before a system call does not end it.
+        while not is_felt.wait(0.05):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, feel)
+    thread = threading.Thread(target=press)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+GATE = threading.Event()
+
+
+def wait_for_gate():
+    assert GATE.wait(20)
+    return "open"
+
+
+@pytest.fixture(autouse=True)
+def _close_gate():
+    GATE.clear()
+
+
+def slices(x, first, last):
+    return x[first:last].copy()
+
+
+@pytest.mark.processes
+def test_a_call_that_was_interrupted_while_it_was_sent_does_not_spoil_the_next():
+    options = Options(lost_after=300.0, segments=False)
+    with LocalCluster(["victim"], options=options) as cluster:
+        rpc.rpc_sync("victim", simulated.who)
+        link = rpc.current_worker().peers.get("victim").outgoing
+        process = cluster.process("victim").pid
+        os.kill(process, signal.SIGSTOP)
+        try:
+            with interrupted_when(link._write.locked):
+                rpc.rpc_sync("victim", len, (np.ones(4 << 20),))
+        finally:
+            os.kill(process, signal.SIGCONT)
+        for i in range(3):
+            assert rpc.rpc_sync("victim", slices, (np.arange(20.0), i, i + 2)).tolist() == [
+                i,
+                i + 1,
+            ]
+
+
+@pytest.mark.skipif(not SEGMENTS, reason="this system has no sealed memory files")
+def test_descriptors_of_a_frame_that_was_interrupted_are_not_taken_for_those_of_the_next():
+    with neighbours("a", "b") as (a, _):
+        a.rpc_sync("b", simulated.who)
+        connection = a.peers.get("b").outgoing.connection
+        send = connection._send_many
+
+        def interrupted(*_):
+            connection._send_many = send
+            raise KeyboardInterrupt
+
+        # Between the descriptors, which go first, and the frame that names them.
+        connection._send_many = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            a.rpc_sync("b", slices, (LARGE * 7, 0, 1))
+        for i in range(3):
+            assert a.rpc_sync("b", slices, (LARGE * i, 0, 1)).tolist() == [i]
+
+
+@pytest.mark.skipif(not SEGMENTS, reason="this system has no sealed memory files")
+def test_shared_memory_that_was_being_filled_is_given_back(monkeypatch):
+    with neighbours("a", "b") as (a, _):
+        a.rpc_sync("b", simulated.who)
+        occupy = Segment.occupy
+
+        def interrupted(segment, nbytes):
+            occupy(segment, nbytes)
+            if nbytes > LARGE.nbytes:
+                segment.view = None  # filling it fails
+
+        monkeypatch.setattr(Segment, "occupy", interrupted)
+        with pytest.raises(TypeError):
+            a.rpc_sync("b", len, ([LARGE, np.ones(LARGE.size + 1)],))
+        pool = a.host.segment_pool
+        assert len(pool._free()) == len(pool) == 2
+
+
+def receiving_in_parts(reader, after_the_first):
+    """Let nothing more come after the first part of a large frame until this was called."""
+    connection, before = reader._connection, reader.pieces
+    receive = connection.recv_into_nowait
+
+    def once(view):
+        if reader.pieces > before:
+            connection.recv_into_nowait = receive
+            after_the_first()
+        return receive(view[: 1 << 16])
+
+    connection.recv_into_nowait = once
+
+
+def test_an_answer_whose_reader_was_interrupted_is_read_on_by_the_next():
+    with neighbours("a", "b", options=Options(segments=False, spin=0.0)) as (a, _):
+        a.rpc_sync("b", simulated.who)
+        reader = a.peers.get("b").outgoing._reader
+        readable = reader._readable
+
+        def nothing_is_there():
+            reader._readable = interrupted
+            raise BlockingIOError
+
+        def interrupted(_):
+            reader._readable = readable
+            raise KeyboardInterrupt
+
+        receiving_in_parts(reader, nothing_is_there)
+        large = a.rpc_async("b", np.arange, (1 << 20,))
+        with pytest.raises(KeyboardInterrupt):
+            large.wait()
+        assert a.rpc_sync("b", simulated.who) == "b"
+        assert (large.wait() == np.arange(1 << 20)).all()
+        assert a.peers.get("b").lost is None
+
+
+def test_an_answer_of_which_an_interrupt_took_a_part_is_lost_and_not_read_on():
+    """Nobody knows how many bytes came: what follows would be taken for them."""
+    with neighbours("a", "b", options=Options(segments=False, spin=0.0)) as (a, _):
+        a.rpc_sync("b", simulated.who)
+        reader = a.peers.get("b").outgoing._reader
+
+        def take_some():
+            reader._connection.recv_into_nowait(memoryview(bytearray(1 << 10)))
+            raise KeyboardInterrupt
+
+        receiving_in_parts(reader, take_some)
+        large = a.rpc_async("b", np.arange, (1 << 20,))
+        with pytest.raises(KeyboardInterrupt):
+            large.wait()
+        with pytest.raises(WorkerLost, match="reading was interrupted"):
+            large.wait()
+        assert a.rpc_sync("b", simulated.who) == "b"
+
+
+def raising_once(error, function, *, after=False):
+    """The function, which the first time is interrupted before it begins, or when it is done."""
+    left = [error]
+
+    def interrupted(*args):
+        if after:
+            function(*args)
+        if left:
+            raise left.pop()
+        return function(*args)
+
+    return interrupted
+
+
+def called(worker, function):
+    """A call whose answer is read by none but the thread that waits for it."""
+    return worker.outgoing.call("b", function, (), None, None, waits=True)
+
+
+@pytest.mark.parametrize("signal_raises", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("others", [False, True])
+def test_an_answer_that_was_read_but_not_received_is_left_to_the_next(signal_raises, others):
+    with neighbours("a", "b", options=Options(rpc_timeout=0)) as (a, _):
+        a.rpc_sync("b", simulated.who)
+        a.receive = raising_once(signal_raises, a.receive)
+        call = called(a, simulated.who)
+        with pytest.raises(signal_raises):
+            call.wait()
+        if others:
+            assert a.rpc_sync("b", simulated.who) == "b"
+        assert eventually(call.done)
+        assert call.wait() == "b"
+
+
+def test_ctrl_c_within_the_answer_to_somebody_elses_call_gets_through(monkeypatch):
+    with neighbours("a", "b", options=Options(rpc_timeout=0)) as (a, _):
+        a.rpc_sync("b", simulated.who)
+        open_result = raising_once(KeyboardInterrupt, a.codec.open_result)
+        monkeypatch.setattr(a.codec, "open_result", open_result)
+        mine, other = called(a, wait_for_gate), called(a, simulated.who)
+        with pytest.raises(KeyboardInterrupt):
+            mine.wait(5)
+        assert isinstance(other.exception(), KeyboardInterrupt)
+        GATE.set()
+        assert mine.wait() == "open"
+
+
+def test_a_call_that_was_closed_when_ctrl_c_came_is_settled_all_the_same(monkeypatch):
+    with neighbours("a", "b", options=Options(rpc_timeout=0)) as (a, _):
+        a.rpc_sync("b", simulated.who)
+        finish = raising_once(KeyboardInterrupt, Calls.finish, after=True)
+        monkeypatch.setattr(Calls, "finish", finish)
+        call = called(a, simulated.who)
+        with pytest.raises(KeyboardInterrupt):
+            call.wait()
+        assert eventually(call.done)
+
+
+def test_whoever_waits_besides_a_thread_that_was_interrupted_gets_the_lead():
+    with neighbours("a", "b", options=Options(rpc_timeout=0)) as (a, _):
+        a.rpc_sync("b", simulated.who)
+        link = a.peers.get("b").outgoing
+        calls = [a.rpc_async("b", wait_for_gate) for _ in range(2)]
+        # As if another thread did.
+        assert link._lead.setdefault(None, -1) == -1
+        with interrupted_when(lambda: len(link._followers) == 1):
+            calls[0].wait()
+        assert not link._followers
+        assert not link._waiting
+        waiting = threading.Thread(target=calls[1].wait)
+        waiting.start()
+        assert eventually(lambda: len(link._followers) == 1)
+        link.give_up_lead()
+        GATE.set()
+        waiting.join(10)
+        assert not waiting.is_alive()
+
+
+def test_three_threads_may_wait_for_one_future():
+    with neighbours("a", "b") as (a, _):
+        call = a.rpc_async("b", wait_for_gate)
+        link = a.peers.get("b").outgoing
+        values = []
+        threads = [threading.Thread(target=lambda: values.append(call.wait())) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        assert eventually(lambda: len(link._followers) == 2)
+        GATE.set()
+        for thread in threads:
+            thread.join(20)
+        assert values == ["open"] * 3
+
+
+@pytest.mark.processes
+def test_a_cluster_whose_end_was_interrupted_leaves_no_process_and_no_directory():
+    with LocalCluster(["stuck"]) as cluster:
+        process, worker = cluster.process("stuck"), cluster.worker
+        directory = cluster._directory.path
+        os.kill(process.pid, signal.SIGSTOP)
+        with interrupted_when(lambda: worker.closed and not worker.host.monitor._thread.is_alive()):
+            cluster.close()
+        assert process.returncode == -signal.SIGKILL
+        assert not os.path.exists(directory)
+
+
+def test_a_shutdown_that_was_interrupted_leaves_no_directory(monkeypatch):
+    meeting = Meeting("tcp://127.0.0.1:0", ClusterKey.fresh(), None)
+    api.init_rpc("alone", rank=0, world_size=1, meeting=meeting)
+    directory = api._membership._directory.path
+    close = Pool.close
+
+    def interrupted(pool, timeout):
+        close(pool, timeout)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Pool, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        api.shutdown()
+    assert not os.path.exists(directory)
+    monkeypatch.undo()
+    api.init_rpc("again", rank=0, world_size=1, meeting=meeting)
+    api.shutdown()

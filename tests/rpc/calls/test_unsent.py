@@ -1,0 +1,60 @@
+"""What was not sent after all leaves nothing behind, and spoils nothing that is sent after it."""
+
+import numpy as np
+import pytest
+from tests.rpc import simulated
+from tests.rpc.neighbours import eventually, neighbours
+
+from telegrad.errors import UsageError
+from telegrad.rpc.transport.connection import Unsent
+from telegrad.rpc.transport.segments import SEGMENTS, SMALLEST_SEGMENT
+from telegrad.rpc.wire.frames import CALL
+
+shares_memory = pytest.mark.skipif(not SEGMENTS, reason="this system has no sealed memory files")
+
+LARGE = np.ones(SMALLEST_SEGMENT // 8)
+
+
+def all_free(worker):
+    pool = worker.host.segment_pool
+    return len(pool._free()) == len(pool) > 0
+
+
+@shares_memory
+def test_too_many_arrays_for_one_message_are_an_error_that_takes_no_shared_memory():
+    with neighbours("a", "b") as (a, _):
+        a.rpc_sync("b", simulated.who)
+        with pytest.raises(UsageError, match=r"65538 buffers .* the 65535 of one message: join"):
+            a.rpc_sync("b", len, ([LARGE, *np.ones((1 << 16, 1))],))
+        assert all_free(a)
+        assert a.rpc_sync("b", len, ([LARGE, *np.ones((1 << 15, 1))],)) == 1 + (1 << 15)
+        assert a.peers.get("b").lost is None
+        assert eventually(lambda: all_free(a))
+
+
+def test_a_frame_whose_rest_nobody_can_send_ends_the_connection_and_not_all_others():
+    with neighbours("a", "b") as (a, _):
+        a.rpc_sync("b", simulated.who)
+        link, start = a.peers.get("b").outgoing, a.host.start
+
+        def fail(task):
+            a.host.start = start
+            raise RuntimeError("can't start new thread")
+
+        link.connection.send_small = lambda *_: Unsent([memoryview(b"rest")], True)
+        a.host.start = fail
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            a.rpc_sync("b", simulated.who)
+        assert not link._write.locked()
+        assert a.rpc_sync("b", simulated.who) == "b"
+
+
+@shares_memory
+def test_large_arrays_for_a_path_that_was_lost_meanwhile_leave_no_shared_memory():
+    with neighbours("a", "b") as (a, _):
+        a.rpc_sync("b", simulated.who)
+        link = a.peers.get("b").outgoing
+        a.endpoint_lost(link, ConnectionError("cut"))
+        with pytest.raises(ConnectionError, match="closed"):
+            link.send(CALL, 0, 1, 0, b"", [memoryview(LARGE).cast("B")])
+        assert len(a.host.segment_pool) == 0

@@ -1,0 +1,126 @@
+"""A link on which nothing passes any more although nobody closed it, over TCP and over TLS.
+
+And two that look like one: a link that is slow, and one over which nobody has anything to say.
+"""
+
+import contextlib
+import time
+
+import numpy as np
+import pytest
+from tests.rpc import simulated
+from tests.rpc.connected import mint_cluster
+from tests.rpc.neighbours import eventually, neighbours
+from tests.rpc.proxy import Proxy
+
+from telegrad.errors import CallTimeout, WorkerLost
+from telegrad.rpc.options import Options
+from telegrad.rpc.security.keys import ClusterKey
+from telegrad.rpc.startup import start_worker
+from telegrad.rpc.transport.address import parse_address
+
+
+@contextlib.contextmanager
+def through_proxy(scheme, directory, **options):
+    """Yield (caller, callee, proxy): the caller's connections go through the proxy."""
+    chosen = Options(unix_sockets=False, **options)
+    key, credentials = ClusterKey.fresh(), {"a": None, "b": None}
+    if scheme == "tls":
+        who = mint_cluster(directory / "cluster", "a", "b")
+        key, credentials = who["a"].key, {name: who[name].credentials for name in who}
+    workers = []
+    try:
+        for number, name in enumerate("ab"):
+            address = f"{scheme}://127.0.0.1:0"
+            workers.append(start_worker(name, number, address, key, chosen, credentials[name]))
+        a, b = workers
+        there = parse_address(b.address)
+        with Proxy((there.host, there.port)) as proxy:
+            a.add_peer(b.info, f"{scheme}://127.0.0.1:{proxy.port}")
+            b.add_peer(a.info, a.address)
+            yield a, b, proxy
+    finally:
+        for worker in workers:
+            worker.close()
+
+
+@pytest.fixture(params=["tcp", "tls"])
+def scheme(request):
+    return request.param
+
+
+def test_calls_over_a_half_open_link_fail_by_heartbeat_and_work_again_when_it_heals(
+    scheme, tmp_path
+):
+    with through_proxy(scheme, tmp_path, lost_after=0.5) as (a, b, proxy):
+        lost = []
+        b.on_worker_lost(lambda who, error: lost.append((who.name, str(error))))
+        assert a.rpc_sync("b", simulated.who) == "b"
+        open_call = a.rpc_async("b", simulated.never)
+        proxy.cut()
+        with pytest.raises(WorkerLost, match="worker 'b' was lost: nothing was heard for"):
+            a.rpc_sync("b", simulated.who)
+        with pytest.raises(WorkerLost, match="worker 'b'"):
+            open_call.wait()
+        # The callee finds out as well, by itself: what the caller held there can go.
+        assert eventually(lambda: bool(lost))
+        assert lost[0][0] == "a"
+        assert "nothing was heard for" in lost[0][1]
+        proxy.heal()
+        assert eventually(lambda: _answers(a))
+
+
+def _answers(worker):
+    try:
+        return worker.rpc_sync("b", simulated.who, timeout=2) == "b"
+    except (WorkerLost, CallTimeout):
+        return False
+
+
+def test_a_calls_own_deadline_comes_first_where_it_is_shorter(scheme, tmp_path):
+    with through_proxy(scheme, tmp_path, lost_after=300.0) as (a, _, proxy):
+        assert a.rpc_sync("b", simulated.who) == "b"
+        proxy.cut()
+        with pytest.raises(CallTimeout, match="did not answer 'who'"):
+            a.rpc_sync("b", simulated.who, timeout=0.2)
+        # More than all buffers on the way hold, so that the send itself gets stuck.
+        large = np.ones(16 << 17)
+        with pytest.raises(CallTimeout, match="did not answer 'len'"):
+            a.rpc_sync("b", len, (large,), timeout=0.4)
+        with pytest.raises(CallTimeout, match="did not take 'who'"):
+            a.rpc_sync("b", simulated.who, timeout=0.2)
+        proxy.heal()
+        assert a.rpc_sync("b", simulated.who) == "b"
+        assert a.rpc_sync("b", len, (large,)) == 16 << 17
+
+
+def test_dialling_into_a_half_open_link_fails_in_time(scheme, tmp_path):
+    with through_proxy(scheme, tmp_path, lost_after=0.5) as (a, _, proxy):
+        proxy.cut()
+        with pytest.raises(WorkerLost, match="worker 'b' was lost"):
+            a.rpc_sync("b", simulated.who)
+        proxy.heal()
+        assert eventually(lambda: _answers(a))
+
+
+def test_a_slow_link_is_not_taken_for_a_dead_one(scheme, tmp_path):
+    with through_proxy(scheme, tmp_path, lost_after=0.4) as (a, _, proxy):
+        assert a.rpc_sync("b", simulated.who) == "b"
+        # 2 MB take more than half a second: no frame ends for longer than the peer may be silent.
+        proxy.slow_down(0.02)
+        assert a.rpc_sync("b", len, (np.ones(2 << 17),)) == 2 << 17
+
+
+def test_idle_workers_are_not_taken_for_lost():
+    lost = []
+    # In one process, which stops for all at once where it does not get the processor: that is held
+    # against nobody.
+    with neighbours("a", "busy", "idle", options=Options(lost_after=0.4)) as workers:
+        for worker in workers:
+            worker.on_worker_lost(lambda who, error: lost.append((who.name, str(error))))
+        a = workers[0]
+        assert a.rpc_sync("idle", simulated.who) == "idle"
+        # Several times as long as the others need to be given up.
+        a.rpc_sync("busy", time.sleep, (1.5,))
+        assert lost == []
+        assert a.rpc_sync("idle", simulated.who) == "idle"

@@ -1,0 +1,136 @@
+"""Workers that met at rank 0, and lose and find each other again before they leave."""
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+import pytest
+from tests.rpc import simulated
+from tests.rpc.connected import PATIENCE
+from tests.rpc.neighbours import eventually
+
+from telegrad.errors import UsageError
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.membership.membership import Membership
+from telegrad.rpc.membership.rendezvous import Meeting
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.options import Options
+from telegrad.rpc.security.keys import ClusterKey
+from telegrad.rpc.transport import PrivateDirectory
+
+
+def incarnation():
+    return current_worker().info.incarnation
+
+
+@contextlib.contextmanager
+def members(*names):
+    """Yield the memberships of a cluster in one process, rank 0's first, and threads to use."""
+    with PrivateDirectory.make() as directory, ThreadPoolExecutor() as threads:
+        meeting = Meeting(directory.socket_address("meeting"), ClusterKey.fresh())
+        joining = [
+            threads.submit(Membership, name, rank, len(names), Options(), meeting, lambda _: None)
+            for rank, name in enumerate(names)
+        ]
+        with contextlib.ExitStack() as stack:
+            joined = [each.result(PATIENCE) for each in joining]
+            for member in joined:
+                stack.callback(member.close)
+            yield threads, *joined
+
+
+def start_again(threads, rank_0):
+    """Return the membership of another worker named b, in the place of the one before."""
+    meeting = Meeting(rank_0._rendezvous.address, rank_0.worker.host.identity.key)
+    joining = threads.submit(Membership, "b", 1, 2, Options(), meeting, lambda _: None)
+    return joining.result(PATIENCE)
+
+
+def test_rank_0_waits_for_a_worker_that_it_lost_and_met_again():
+    with members("a", "b") as (threads, a, b):
+        assert a.worker.rpc_sync("b", simulated.who) == "b"
+        a.worker.endpoint_lost(a.worker.peers.get("b").outgoing, ConnectionError("silence"))
+        assert eventually(lambda: b.worker.peers.get("a").lost is not None)
+        assert b.worker.rpc_sync("a", simulated.who) == "a"
+        leaving = threads.submit(a.leave, PATIENCE)
+        assert eventually(lambda: bool(a._leaving._tokens) or leaving.done())
+        assert b.worker.rpc_sync("a", simulated.who) == "a"
+        assert not leaving.done(), "b still works, and calls a"
+        b.leave(PATIENCE)
+        leaving.result(PATIENCE)
+
+
+def test_rank_0_waits_for_a_worker_that_was_started_again_and_has_not_met_it_yet():
+    with members("a", "b") as (threads, a, b):
+        assert a.worker.rpc_sync("b", simulated.who) == "b"
+        b.close()
+        assert eventually(lambda: "b" in a._leaving._lost)
+        after = start_again(threads, a)
+        try:
+            assert eventually(lambda: "b" not in a._leaving._lost)
+            leaving = threads.submit(a.leave, PATIENCE)
+            assert eventually(lambda: bool(a._leaving._tokens) or leaving.done())
+            assert not leaving.done(), "b has not reported"
+            after.leave(PATIENCE)
+            leaving.result(PATIENCE)
+        finally:
+            after.close()
+
+
+def test_the_meeting_place_is_closed_before_anyone_is_told_to_go():
+    with members("a", "b") as (threads, a, b):
+        leaving = threads.submit(a.leave, PATIENCE)
+        b.leave(PATIENCE)
+        assert a._rendezvous._closed
+        leaving.result(PATIENCE)
+
+
+def test_a_worker_that_stays_lost_is_not_waited_for():
+    with members("a", "b") as (threads, a, b):
+        assert a.worker.rpc_sync("b", simulated.who) == "b"
+        b.close()
+        assert eventually(lambda: a.worker.peers.get("b").lost is not None)
+        threads.submit(a.leave, 10 * PATIENCE).result(PATIENCE)
+
+
+def test_the_list_of_those_who_met_does_not_bring_back_one_that_was_started_again(monkeypatch):
+    meet = Membership._meet
+    news = WorkerInfo("a", 0, 1), "unix:///tmp/new"
+
+    def meet_late(self, *args):
+        """Hear that rank 0 has been started again, then who had met."""
+        found = meet(self, *args)
+        if self.worker.name == "b":
+            self.worker.add_peer(*news)
+        return found
+
+    monkeypatch.setattr(Membership, "_meet", meet_late)
+    with members("a", "b") as (_, _, b):
+        known = b.worker.peers.get("a")
+        assert (known.info, known.address) == news
+
+
+def test_a_second_job_does_not_displace_a_worker_that_lives_but_one_that_ended():
+    with members("a", "b") as (threads, a, b):
+        under_way = a.worker.rpc_async("b", simulated.never)
+        with pytest.raises(UsageError, match=r"worker named 'b' already .* and it lives"):
+            start_again(threads, a)
+        assert a.worker.rpc_sync("b", simulated.who) == "b"
+        assert not under_way.done(), "nothing was lost"
+        b.close()
+        after = start_again(threads, a)
+        try:
+            # The newcomer is told that it is in before the others are.
+            assert eventually(lambda: a.worker.peers.get("b").info == after.worker.info)
+            assert a.worker.rpc_sync("b", incarnation) == after.worker.info.incarnation
+        finally:
+            after.close()
+
+
+def test_another_at_the_address_of_one_that_ended_is_not_taken_for_it():
+    with members("a", "b") as (_, a, b):
+        (joined,) = (each for each in a.members if each.name == "b")
+        assert a._is_alive(joined)
+        assert not a._is_alive(msgspec.structs.replace(joined, incarnation=1))
+        b.close()
+        assert not a._is_alive(joined)
