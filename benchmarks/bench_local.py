@@ -6,10 +6,10 @@ between. HIPS autograd has no tensors: it differentiates functions of plain arra
 
 import autograd.numpy as anp
 import numpy as np
+import torch
 
 import autograd as hips
 import telegrad as tg
-import torch
 from benchmarks.local_higher_order import of_attention, of_the_mlp
 from benchmarks.local_processes import import_time, memory
 from benchmarks.networks import attend, attention_data, network, weights

@@ -6,9 +6,9 @@ defaults and beside the fastest option that PyTorch has for each.
 """
 
 import numpy as np
+import torch
 
 import telegrad as tg
-import torch
 from benchmarks import transformer
 from benchmarks.tables import Table
 from telegrad import nn, optim

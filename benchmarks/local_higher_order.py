@@ -7,11 +7,11 @@ both are shown, each beside the same way in telegrad. HIPS autograd has one way 
 
 import autograd.numpy as anp
 import numpy as np
+import torch
 from torch.autograd import forward_ad as torch_forward
 
 import autograd as hips
 import telegrad as tg
-import torch
 from benchmarks.goals import Goal
 from benchmarks.measuring import sample_in_turns
 from benchmarks.networks import attend, attention_data, network, weights

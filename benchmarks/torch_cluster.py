@@ -22,9 +22,8 @@ _THREADS = 32
 
 
 def _join(names: Sequence[str], rank: int, port: int) -> None:
-    from torch.distributed import rpc
-
     import torch
+    from torch.distributed import rpc
 
     torch.set_num_threads(1)
     rpc.init_rpc(  # type: ignore[no-untyped-call]

@@ -11,10 +11,11 @@ import argparse
 import sys
 
 import torch
+from torch import nn
+
 from telegrad.data import digits
 from telegrad.distributed import LocalCluster, RemoteModule, autograd, rpc
 from telegrad.distributed.optim import DistributedOptimizer
-from torch import nn
 
 BATCH, PIECES = 96, 3
 OPTIMIZER = {"lr": 0.5, "momentum": 0.5}

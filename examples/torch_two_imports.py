@@ -11,15 +11,15 @@ import argparse
 import os
 import socket
 
+import torch
 import torch.multiprocessing as mp
+from torch import nn
 
 # These three lines said torch.distributed.autograd, torch.distributed.rpc and
 # torch.distributed.optim.
 import telegrad.torch.autograd as dist_autograd
 import telegrad.torch.rpc as rpc
-import torch
 from telegrad.torch.optim import DistributedOptimizer
-from torch import nn
 
 WORLD = ["server", "trainer0", "trainer1"]
 

@@ -16,7 +16,7 @@ import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.distributed.tools.chrome_trace import chrome_trace
 from telegrad.distributed.tools.event_log import Event, Recording
-from telegrad.distributed.tools.remote_profile import Watch
+from telegrad.distributed.tools.remote_profile import RemoteProfile
 from telegrad.errors import CallTimeout, UsageError, WorkerLost
 from telegrad.profiler import profile
 
@@ -305,7 +305,7 @@ def test_a_handler_that_still_runs_when_the_profile_ends_is_recorded_up_to_then(
         assert gate.wait(20)
 
     with neighbours("a", "b") as (a, b):
-        there, watch = Recording(b), Watch(a)
+        there, watch = Recording(b), RemoteProfile(a)
         b.register_service("answers first", answer_first)
         watch.start(["b"])
         a.ask_service("b", "answers first")

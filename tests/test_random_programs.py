@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.random_programs.libraries import PYTORCH, TELEGRAD
@@ -17,7 +18,6 @@ from tests.random_programs.program import CASES, STARTS, Case, Step, run
 from tests.rules.samples import SAMPLES
 
 import telegrad
-import torch
 from telegrad.autograd import functional
 
 # PyTorch warns of samples without degrees of freedom, whose variance is NaN in both.

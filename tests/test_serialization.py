@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import telegrad as tg
-import torch
 from telegrad import nn
 from telegrad.autograd import forward_ad
 from telegrad.errors import GradientError, UsageError

@@ -13,7 +13,7 @@ import msgspec
 
 from telegrad.distributed.tools.chrome_trace import chrome_trace
 from telegrad.distributed.tools.event_log import Event
-from telegrad.distributed.tools.remote_profile import Watch
+from telegrad.distributed.tools.remote_profile import RemoteProfile
 from telegrad.distributed.worker_autograd import autograd_of
 from telegrad.errors import UsageError
 from telegrad.rpc.current import current_worker
@@ -27,7 +27,7 @@ class profile:
     def __init__(self) -> None:
         self.events: dict[str, list[Event]] = {}
         """By worker, with times of this worker's clock."""
-        self._watch: Watch | None = None
+        self._watch: RemoteProfile | None = None
 
     def __enter__(self) -> "profile":
         if self._watch is not None:
@@ -37,7 +37,7 @@ class profile:
         recording.check_off()
         # One that is lost has nothing to tell.
         others = [peer.info.name for peer in worker.peers.all() if peer.info.name != worker.name]
-        watch = Watch(worker)
+        watch = RemoteProfile(worker)
         watch.start(others)
         recording.start()
         self._watch = watch

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 import telegrad
-import torch
 
 __all__ = ["agree", "constant", "fails", "leaf"]
 

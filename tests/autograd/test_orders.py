@@ -4,10 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 from tests.autograd.beside_torch import agree, constant
 
 import telegrad as tg
-import torch
 from telegrad.autograd import functional as F
 
 MIXTURES = list(itertools.product(["forward", "reverse"], repeat=3))

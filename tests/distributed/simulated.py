@@ -6,7 +6,7 @@ import inspect
 
 from tests.distributed import handlers
 
-from telegrad.distributed.worker_autograd import equip
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.rpc.wire.frames import ACK, HELLO
 from telegrad.testing.simulation import Faults, Simulation
 
@@ -30,7 +30,7 @@ def on_workers(*names, seed=0, faults=SLOW, options=None):
         @functools.wraps(test)
         def run(**arguments):
             with Simulation(
-                names, seed=seed, faults=faults, options=options, equip=equip
+                names, seed=seed, faults=faults, options=options, on_start=attach_autograd
             ) as simulation:
                 if "simulation" in given.parameters:
                     arguments["simulation"] = simulation

@@ -5,7 +5,7 @@ import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.distributed.worker_autograd import autograd_of, equip
+from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
 from telegrad.rpc.wire.frames import CALL, NOTICE
 
 
@@ -30,7 +30,7 @@ def notice(context_id, service, *rest):
 def test_the_loss_of_a_worker_is_told_after_forged_ids(make, forged):
     with neighbours("a", "b", "c") as (a, b, c):
         for worker in (a, b, c):
-            equip(worker)
+            attach_autograd(worker)
         told = []
         b.on_worker_lost(lambda who, why: told.append(who.name))
         context = autograd_of(b).recorder.contexts.open(a.next_id(), a.info)

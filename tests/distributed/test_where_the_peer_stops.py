@@ -15,7 +15,7 @@ from tests.rpc.neighbours import eventually, neighbours
 import telegrad as tg
 from telegrad.autograd import forward_ad
 from telegrad.distributed import LocalCluster, autograd, rpc
-from telegrad.distributed.worker_autograd import equip
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import WorkerLost
 from telegrad.nn.parameter import Parameter
 from telegrad.rpc.current import set_default_worker
@@ -153,7 +153,7 @@ def _descend(rref):
 def test_many_workers_live_in_one_process(x):
     with neighbours("a", "b", "c") as workers:
         for worker in workers:
-            equip(worker)
+            attach_autograd(worker)
         before = set_default_worker(workers[0])
         try:
             with autograd.context() as context_id:

@@ -7,9 +7,9 @@ import array_api_strict
 import numpy as np
 import pytest
 import scipy.special
+import torch
 
 import telegrad as tg
-import torch
 from telegrad.arrays.numpy import attention, gelu
 from telegrad.arrays.numpy.powers import quickest_power
 from telegrad.arrays.numpy.rows import add_to_rows, column_sums, row_dots, row_sums

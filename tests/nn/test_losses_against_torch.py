@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.nn.twins import assert_close, assert_twins, to_ours, to_theirs
 
 import telegrad as tg
-import torch
 from telegrad import nn
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import telegrad as tg
-import torch
 from telegrad import nn
 from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.graph import hooks

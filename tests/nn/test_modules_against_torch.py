@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.nn.twins import assert_close, assert_twins, paired, to_ours, to_theirs
 
 import telegrad as tg
-import torch
 from telegrad import nn
 
 RNG = np.random.default_rng(5)

@@ -6,9 +6,9 @@ from typing import Any
 import array_api_strict
 import numpy as np
 import pytest
+import torch
 
 import telegrad as tg
-import torch
 from telegrad import nn, optim
 from telegrad.errors import GradientError, ShapeError, UsageError
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 import telegrad as tg
-import torch
 
 __all__ = ["assert_close", "assert_twins", "paired", "to_ours", "to_theirs"]
 

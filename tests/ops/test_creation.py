@@ -8,9 +8,9 @@ from typing import Any
 import array_api_strict
 import numpy as np
 import pytest
+import torch
 
 import telegrad as tg
-import torch
 from telegrad import nn
 from telegrad.errors import DeviceError, DTypeError, SavedValueChanged, ShapeError
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.ops.twins import assert_twins, complexes, normals
 
 import telegrad as tg
-import torch
 from telegrad.errors import DTypeError, ShapeError, UsageError
 
 inf, nan = float("inf"), float("nan")

@@ -5,10 +5,10 @@ from typing import Any
 import array_api_strict
 import numpy as np
 import pytest
+import torch
 from tests.ops.twins import assert_twins, complexes, normals
 
 import telegrad as tg
-import torch
 from telegrad.errors import DTypeError, GradientError, ShapeError
 
 X = np.arange(24.0).reshape(2, 3, 4)

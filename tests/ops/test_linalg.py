@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.ops.twins import complexes, normals
 
 import telegrad as tg
-import torch
 from telegrad.arrays.backend import NUMPY
 from telegrad.autograd import grad
 from telegrad.autograd.functional import jvp

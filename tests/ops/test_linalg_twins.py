@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.ops.twins import assert_twins, complexes, normals
 
 import telegrad as tg
-import torch
 
 REAL_AND_COMPLEX = pytest.mark.parametrize("draw", [normals, complexes])
 SHAPES = pytest.mark.parametrize("shape", [(2, 4, 3), (2, 3, 3), (3, 5), (0, 3, 2)])

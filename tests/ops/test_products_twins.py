@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
+import torch
 from tests.ops.twins import assert_twins, complexes, normals
 
 import telegrad as tg
-import torch
 
 REAL_AND_COMPLEX = pytest.mark.parametrize("draw", [normals, complexes])
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 from tests.ops.twins import assert_twins, complexes, normals
 
 import telegrad as tg
-import torch
 from telegrad.errors import DTypeError, ShapeError
 
 INDICES = np.asarray([[0, 2, 2], [1, 1, 0]])

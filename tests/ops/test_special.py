@@ -8,10 +8,10 @@ import array_api_strict
 import numpy as np
 import pytest
 import scipy.special
+import torch
 from tests.ops.twins import assert_twins, complexes, normals
 
 import telegrad as tg
-import torch
 from telegrad.errors import DTypeError, UsageError
 from telegrad.testing import gradient_check
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.ops.twins import assert_twins, complexes, normals
 
 import telegrad as tg
-import torch
 from telegrad.errors import ShapeError, UsageError
 from telegrad.testing import gradient_check
 

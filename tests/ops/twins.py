@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 import telegrad as tg
-import torch
 from telegrad.autograd.functional import jvp
 
 __all__ = ["assert_twins", "complexes", "normals"]

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.optim.cases import CASES, STEADY, SWINGING, Case
 
 import telegrad as tg
-import torch
 from telegrad import nn, optim
 
 STEPS = 50

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import telegrad as tg
-import torch
 from telegrad import nn, optim
 from telegrad.errors import DTypeError, ShapeError, UsageError
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.optim.cases import CASES
 
 import telegrad as tg
-import torch
 from telegrad import nn, optim
 
 

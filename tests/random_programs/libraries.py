@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from tests.random_programs.program import Case, Library
 from tests.rules.samples import SAMPLES
 from tests.rules.table import TABLE
 
 import telegrad
-import torch
 from telegrad.tensors import apply
 
 __all__ = ["PYTORCH", "TELEGRAD"]

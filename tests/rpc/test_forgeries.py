@@ -8,7 +8,7 @@ import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.distributed.worker_autograd import equip
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.membership.membership import Membership
 from telegrad.rpc.membership.rendezvous import Meeting
@@ -99,7 +99,7 @@ NONSENSE = [
 @pytest.mark.parametrize(("service", "header"), NONSENSE)
 def test_a_notice_that_no_worker_sends_ends_the_connection(trio, caplog, service, header):
     a, b, c = trio
-    equip(b)
+    attach_autograd(b)
     a.notify_service("b", service, header)
     assert eventually(lambda: "a malformed notice came" in caplog.text)
     assert eventually(lambda: a.peers.get("b").outgoing is None)

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import torch
 
 import telegrad
-import torch
 
 INF = np.inf
 TINY = 1e-300

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import telegrad
-import torch
 
 SIDE = 160
 """SIDE * SIDE is more than any threshold in ``arrays/numpy_*.py``."""

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import telegrad as tg
-import torch
 from telegrad.autograd import forward_ad
 from telegrad.errors import DTypeError, ShapeError
 

@@ -3,10 +3,10 @@
 from functools import partial
 
 import pytest
+import torch
 from tests.distributed.simulated import on_workers
 from tests.interop.torch import handlers as handlers
 
-import torch
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.distributed.optim import DistributedOptimizer
 from telegrad.distributed.remote_module import RemoteModule

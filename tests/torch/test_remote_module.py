@@ -7,14 +7,14 @@ modules inside of others, and what is said of mistakes.
 import pickle
 
 import pytest
+import torch
+from torch import nn
 
 import telegrad.torch.autograd as dist_autograd
 import telegrad.torch.rpc as rpc
-import torch
 from telegrad.errors import NotInitialized, UnknownWorker
 from telegrad.torch.nn import RemoteModule
 from telegrad.torch.optim import DistributedOptimizer
-from torch import nn
 
 
 class Gate(nn.Module):

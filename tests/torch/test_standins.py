@@ -11,12 +11,12 @@ import threading
 import weakref
 
 import pytest
+import torch
 from tests.rpc.connected import mint_cluster
 from tests.rpc.neighbours import eventually
 
 import telegrad.torch.autograd as dist_autograd
 import telegrad.torch.rpc as rpc
-import torch
 from telegrad.errors import CallTimeout, Refused, UnknownWorker, UsageError, WorkerLost
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.security.keys import ClusterKey

@@ -12,11 +12,11 @@ from typing import Any
 
 from telegrad.autograd.roots import checked_roots, listed
 from telegrad.distributed import frameworks
-from telegrad.distributed.contexts.context import AFTER, CURRENT, Context, Place
-from telegrad.distributed.passes.local_pass import Part
+from telegrad.distributed.contexts.context import BACKWARD_PHASE, CURRENT, Context, ProgramPoint
+from telegrad.distributed.passes.local_pass import LocalPass
 from telegrad.distributed.tools.gradient_summary import gradients
 from telegrad.distributed.tools.graph_drawing import draw
-from telegrad.distributed.worker_autograd import Autograd, autograd_of
+from telegrad.distributed.worker_autograd import WorkerAutograd, autograd_of
 from telegrad.errors import ContextError, DTypeError, GradientError, UsageError
 from telegrad.rpc.calls.call import Call
 from telegrad.rpc.current import current_worker
@@ -115,7 +115,7 @@ def backward(
     )
 
 
-def _keep_captured(part: Part) -> None:
+def _keep_captured(part: LocalPass) -> None:
     for x, gradient in part.captured.items():
         part.stage(x, gradient)
 
@@ -163,7 +163,7 @@ def grad(
     _make_known([x for x in chosen if isinstance(x, RRef)])
     results: list[Any] = []
 
-    def collect(part: Part) -> None:
+    def collect(part: LocalPass) -> None:
         how = (as_rrefs, materialize_grads, create_graph)
         results.extend(_collected(found, part, chosen, targets, how))
 
@@ -209,14 +209,16 @@ def _targets_of(inputs: list[Any]) -> tuple[dict[Any, int], list[tuple[int, int]
 
 def _collected(
     context: Context,
-    part: Part,
+    part: LocalPass,
     inputs: list[Any],
     targets: dict[Any, int],
     how: tuple[bool, bool, bool],
 ) -> list[Any]:
     """What a pass captured for each input; `how` is for ``_captured_here``."""
-    # After the calls that hooks of the pass made: see `Part`.
-    token = CURRENT.set(Place(context, (AFTER, *part.plan.path, AFTER + 2)))
+    # After the calls that hooks of the pass made: see `LocalPass`.
+    token = CURRENT.set(
+        ProgramPoint(context, (BACKWARD_PHASE, *part.plan.path, BACKWARD_PHASE + 2))
+    )
     # In whatever mode the caller is, the owners are told the context, and a recorded gradient comes
     # with its history.
     scope: AbstractContextManager[Any] = Recording(True)
@@ -299,11 +301,11 @@ def _backward_here(reference: RRef, context_id: int, retain_graph: bool) -> None
         backward(context_id, [value], retain_graph)
 
 
-def _here() -> Autograd:
+def _here() -> WorkerAutograd:
     return autograd_of(current_worker())
 
 
-def _live(context_id: int, here: Autograd | None = None) -> Context:
+def _live(context_id: int, here: WorkerAutograd | None = None) -> Context:
     if not isinstance(context_id, int):
         raise ContextError(
             f"expected the id of a context, an int, got {type(context_id).__name__}: hand over "
@@ -312,7 +314,7 @@ def _live(context_id: int, here: Autograd | None = None) -> Context:
     return (here or _here()).recorder.contexts.get(context_id)
 
 
-def _enter_new(here: Autograd) -> tuple[Context, Token[Place | None]]:
+def _enter_new(here: WorkerAutograd) -> tuple[Context, Token[ProgramPoint | None]]:
     current = CURRENT.get()
     if current is not None and not current.context.released:
         raise ContextError(
@@ -321,7 +323,7 @@ def _enter_new(here: Autograd) -> tuple[Context, Token[Place | None]]:
         )
     recorder = here.recorder
     made = recorder.contexts.open(recorder.worker.next_id(), None)
-    return made, CURRENT.set(Place(made, ()))
+    return made, CURRENT.set(ProgramPoint(made, ()))
 
 
 # The names that users of PyTorch's distributed autograd know.

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 from telegrad.autograd.roots import node_of
-from telegrad.distributed.contexts.dual_levels import LevelBook
+from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.errors import DTypeError, UsageError
 from telegrad.rpc.wire import kinds
 from telegrad.rpc.worker import Worker
@@ -67,7 +67,7 @@ class Framework(Protocol):
     def joined(self, value: Any, stand_in: Tensor) -> Any:
         """The value, as computed from the stand-in."""
 
-    def carry(self, values: list[Any], worker: Worker, book: LevelBook, to: str) -> None:
+    def carry(self, values: list[Any], worker: Worker, book: LevelRegistry, to: str) -> None:
         """Replaces those of its values that have tangents or devices by what travels to `to`."""
 
     def is_recording(self) -> bool:

@@ -6,7 +6,7 @@ process's own, made by `init_rpc` or `LocalCluster`.
 
 import typing as _typing
 
-from telegrad.distributed.worker_autograd import equip
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.rpc import api
 from telegrad.rpc.api import get_worker_info, remote, rpc_async, rpc_sync, shutdown
 from telegrad.rpc.calls.future import Future, collect_all, wait_all
@@ -57,7 +57,9 @@ def init_rpc(
     """
     if unknown:
         raise _unexpected("init_rpc", unknown)
-    return api.init_rpc(name, rank=rank, world_size=world_size, options=options, on_start=equip)
+    return api.init_rpc(
+        name, rank=rank, world_size=world_size, options=options, on_start=attach_autograd
+    )
 
 
 _NAMES = {

@@ -1,7 +1,7 @@
 """What every worker gets when it starts: the one place where higher layers are attached to RPC.
 
 Whatever starts a worker (init_rpc, LocalCluster and its children, the simulated cluster) calls
-`equip` before the first call can come.
+`attach_autograd` before the first call can come.
 """
 
 from functools import partial
@@ -15,12 +15,12 @@ from telegrad.distributed.contexts.recomputation import apart
 from telegrad.distributed.contexts.recorder import Recorder
 from telegrad.distributed.passes.coordinator import Carrier
 from telegrad.distributed.passes.start import Runner
-from telegrad.distributed.tools.event_log import Recording
+from telegrad.distributed.tools.event_log import EventLog
 from telegrad.errors import UsageError
 from telegrad.rpc.wire import kinds
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Autograd", "autograd_of", "equip"]
+__all__ = ["WorkerAutograd", "attach_autograd", "autograd_of"]
 
 
 FRAMEWORKS: Final = {"torch": "telegrad.interop.torch.framework"}
@@ -28,17 +28,17 @@ FRAMEWORKS: Final = {"torch": "telegrad.interop.torch.framework"}
 in a higher layer."""
 
 
-class Autograd(NamedTuple):
+class WorkerAutograd(NamedTuple):
     """Distributed autograd on one worker."""
 
     recorder: Recorder
     carrier: Carrier
     leases: Leases
     runner: Runner
-    recording: Recording
+    recording: EventLog
 
 
-def equip(worker: Worker) -> None:
+def attach_autograd(worker: Worker) -> None:
     """Attach the layers above RPC to a new worker."""
     tensor_kind.register()
     SecondRun.scope = apart
@@ -48,17 +48,19 @@ def equip(worker: Worker) -> None:
     carrier = Carrier(recorder)
     runner = Runner(worker, carrier)
     recorder.contexts.take_over = runner.take_over
-    recorder.autograd = Autograd(recorder, carrier, Leases(recorder), runner, Recording(worker))
+    recorder.autograd = WorkerAutograd(
+        recorder, carrier, Leases(recorder), runner, EventLog(worker)
+    )
     worker.install(recorder)
 
 
-def autograd_of(worker: Worker) -> Autograd:
-    """What `equip` attached to a worker."""
+def autograd_of(worker: Worker) -> WorkerAutograd:
+    """What `attach_autograd` attached to a worker."""
     recorder = worker.interceptor
     if not isinstance(recorder, Recorder):
         raise UsageError(
             f"worker {worker.name!r} was started without distributed autograd: start it with "
             "init_rpc or LocalCluster"
         )
-    attached: Autograd = recorder.autograd
+    attached: WorkerAutograd = recorder.autograd
     return attached

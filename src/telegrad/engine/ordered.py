@@ -96,7 +96,7 @@ class Sum:
         return self.position == len(self.expected)
 
 
-class Crew(Protocol):
+class RegionPool(Protocol):
     """Runs nodes for a task, some of them on other threads; in passes that are not recorded."""
 
     def run(self, node: Any, cotangent: Cotangent) -> Any:
@@ -125,7 +125,7 @@ class OrderedTask(msgspec.Struct, eq=False):
     """Called with each node that has run and its contributions."""
     joined: dict[Any, Sequence[Any]] = {}
     """Boundaries that this pass goes on behind, with the edges they have in it."""
-    crew: Crew | None = None
+    crew: RegionPool | None = None
     """Runs nodes side by side; None: they run on this thread, one by one."""
     captures: bool = False
     """Whether gradients of leaves are asked for, not accumulated: their nodes don't run."""

@@ -7,6 +7,7 @@ Roots are scalars and errors are RuntimeErrors, as PyTorch has them; whoever wan
 from typing import Any, cast
 
 import torch
+
 from telegrad.distributed import autograd
 from telegrad.distributed.autograd import _get_debug_info, _get_max_id, _init
 from telegrad.distributed.contexts.context import CURRENT

@@ -9,12 +9,12 @@ its parameters are had as references, by ``remote_parameters``.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
+import torch
+from torch import nn
 from torch.distributed.remote_device import _remote_device
 
-import torch
 from telegrad.errors import NotInitialized
 from telegrad.torch import rpc as rpc
-from torch import nn
 
 __all__ = ["RemoteModule"]
 

@@ -11,7 +11,7 @@ from tests.distributed.simulated import IN_ORDER, on_workers
 
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
-from telegrad.distributed.passes.local_pass import Part
+from telegrad.distributed.passes.local_pass import LocalPass
 from telegrad.distributed.worker_autograd import autograd_of
 from telegrad.errors import ContextError
 
@@ -324,8 +324,8 @@ def test_a_message_that_is_recorded_while_a_pass_is_settled_does_no_harm(monkeyp
         finally:
             part.context.sends.pop(-1)
 
-    forget = Part._forget_spent
-    monkeypatch.setattr(Part, "_forget_spent", forget_spent)
+    forget = LocalPass._forget_spent
+    monkeypatch.setattr(LocalPass, "_forget_spent", forget_spent)
 
     @on_workers("main", "b")
     def test():

@@ -14,7 +14,7 @@ from telegrad.distributed.contexts import context
 from telegrad.distributed.optim import parameter_lock
 from telegrad.distributed.passes import local_pass
 from telegrad.distributed.passes.coordinator import Carrier
-from telegrad.distributed.worker_autograd import autograd_of, equip
+from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
 from telegrad.errors import ContextError
 from telegrad.tensors.forward.levels import Level
 
@@ -22,7 +22,7 @@ from telegrad.tensors.forward.levels import Level
 @pytest.mark.usefixtures("_collector")
 def test_the_collector_may_run_what_opens_the_same_context_while_it_is_being_opened():
     with neighbours("a") as (a,):
-        equip(a)
+        attach_autograd(a)
         context = autograd_of(a).recorder.contexts
         found = []
 
@@ -38,7 +38,7 @@ def test_the_collector_may_run_what_opens_the_same_context_while_it_is_being_ope
 @pytest.mark.usefixtures("_collector")
 def test_the_collector_may_run_what_looks_at_the_gradients_while_another_does():
     with neighbours("a") as (a,):
-        equip(a)
+        attach_autograd(a)
         context = autograd_of(a).recorder.contexts.open(5, None)
         found = []
 
@@ -54,7 +54,7 @@ def test_the_collector_may_run_what_looks_at_the_gradients_while_another_does():
 @pytest.mark.parametrize("shares", [True, False])
 def test_the_collector_may_run_what_mentions_the_same_level_while_it_is_being_entered(shares):
     with neighbours("a") as (a,):
-        equip(a)
+        attach_autograd(a)
         book = autograd_of(a).recorder.levels
         level = Level()
         found = []
@@ -90,8 +90,8 @@ def read_gradients_in(monkeypatch, owner, method, here, context_id, said):
 @pytest.mark.parametrize(
     ("owner", "method"),
     [
-        (local_pass.Part, "_count"),
-        (local_pass.Part, "receive"),
+        (local_pass.LocalPass, "_count"),
+        (local_pass.LocalPass, "receive"),
         (Carrier, "_carry"),
         (context.Context, "add_gradients"),
     ],
@@ -118,7 +118,7 @@ def test_a_finalizer_that_reads_gradients_of_the_pass_it_interrupts_is_refused(
 
 def test_a_pass_that_a_finalizer_runs_while_another_is_added_up_is_not_lost(monkeypatch):
     with neighbours("a") as (a,):
-        equip(a)
+        attach_autograd(a)
         context = autograd_of(a).recorder.contexts.open(5, None)
         x, y = tg.tensor([1.0]), tg.tensor([2.0])
         context.add_gradients({x: tg.tensor([1.0])})

@@ -13,10 +13,10 @@ from tests.distributed.simulated import IN_ORDER, frames_sent, on_workers
 import telegrad as tg
 from telegrad.autograd import forward_ad
 from telegrad.distributed import autograd, rpc
-from telegrad.distributed.contexts.context import CURRENT, Place
+from telegrad.distributed.contexts.context import CURRENT, ProgramPoint
 from telegrad.distributed.passes.coordinator import Carrier
-from telegrad.distributed.passes.gradient_codec import Parcels
-from telegrad.distributed.worker_autograd import autograd_of, equip
+from telegrad.distributed.passes.gradient_codec import GradientCodec
+from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
 from telegrad.errors import ContextError, PassAborted, WorkerLost
 from telegrad.rpc.calls.future import Future
 from telegrad.testing.simulation import Simulation
@@ -26,7 +26,7 @@ NAMES = ("main", "b", "c", "d")
 
 @pytest.fixture
 def simulation():
-    with Simulation(NAMES, seed=1, equip=equip) as simulation:
+    with Simulation(NAMES, seed=1, on_start=attach_autograd) as simulation:
         yield simulation
 
 
@@ -254,7 +254,7 @@ def test_a_pass_and_who_waits_for_it_are_told_that_the_context_was_released(simu
         asked.wait()
 
 
-@pytest.mark.parametrize("step", [(Carrier, "_new_part"), (Parcels, "unpack")])
+@pytest.mark.parametrize("step", [(Carrier, "_new_part"), (GradientCodec, "unpack")])
 def test_a_part_that_begins_as_its_context_is_released_says_so_and_is_not_kept(step, monkeypatch):
     found, before = [], getattr(*step)
 
@@ -293,7 +293,7 @@ def slow_in_backward(seconds, value):
 def test_a_call_does_not_bring_a_context_back_to_a_home_that_started_anew(simulation):
     def call_back():
         (context,) = autograd_of(rpc.current_worker()).recorder.contexts.all()
-        place = CURRENT.set(Place(context, (1,)))
+        place = CURRENT.set(ProgramPoint(context, (1,)))
         try:
             with pytest.raises(ContextError, match="never used here or is released"):
                 rpc.rpc_sync("main", handlers.scale, (x(),))

@@ -6,7 +6,7 @@ import pytest
 from tests.rpc.neighbours import neighbours
 
 from telegrad.distributed.contexts import dual_levels, leases
-from telegrad.distributed.worker_autograd import equip
+from telegrad.distributed.worker_autograd import attach_autograd
 
 ANSWERS = {leases.HELD: leases.RELEASE, dual_levels.HELD: dual_levels.CLOSED}
 
@@ -15,8 +15,8 @@ ANSWERS = {leases.HELD: leases.RELEASE, dual_levels.HELD: dual_levels.CLOSED}
 def test_an_answer_to_who_must_be_dialled_keeps_nobody_waiting(service, monkeypatch):
     may_dial = threading.Event()
     with neighbours("a", "b") as (a, b):
-        equip(a)
-        equip(b)
+        attach_autograd(a)
+        attach_autograd(b)
         dial = a.host.dial
 
         def dial_late(*arguments):

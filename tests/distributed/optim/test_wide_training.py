@@ -25,7 +25,7 @@ from telegrad import optim
 from telegrad.autograd import forward_ad
 from telegrad.distributed import autograd
 from telegrad.distributed.optim import DistributedOptimizer
-from telegrad.distributed.worker_autograd import equip
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.testing.simulation import Simulation
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -70,7 +70,7 @@ def several_trainers(seed):
     placement = random_placement(seed)
     with (
         There(f"{seed}", seed, placement) as shared,
-        Simulation(WORKERS, seed=seed, faults=SLOW, equip=equip) as simulation,
+        Simulation(WORKERS, seed=seed, faults=SLOW, on_start=attach_autograd) as simulation,
     ):
         before = {name: numbers(x) for name, x in shared.parameters.items()}
 

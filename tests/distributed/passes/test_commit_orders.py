@@ -13,7 +13,7 @@ from tests.distributed.soak import amount
 
 from telegrad.distributed.contexts.context import Contexts
 from telegrad.distributed.contexts.leases import Leases
-from telegrad.distributed.passes.commit import SETTLE, UNSETTLED, Settling
+from telegrad.distributed.passes.commit import SETTLE, UNSETTLED, PassCommit
 from telegrad.rpc.names import WorkerInfo
 
 WORKERS = {name: WorkerInfo(name, number, 1) for number, name in enumerate("hrxyz", start=1)}
@@ -33,7 +33,7 @@ ALL_WORDS = 9
 """As many as any root has."""
 
 
-class Part:
+class LocalPass:
     outcome = None
 
     def settle(self, succeeded, why=None):
@@ -52,7 +52,7 @@ class Node:
         self.peers = SimpleNamespace(get=self.peer)
         self.contexts = Contexts(name)
         self.part = None
-        self.settling = Settling(self)
+        self.settling = PassCommit(self)
         self.autograd = SimpleNamespace(leases=Leases(self))
 
     def register_service(self, name, handler, inline):
@@ -121,7 +121,7 @@ class World:
             self.nodes[callee].contexts.open(CONTEXT, WORKERS[caller])
             self.nodes[caller].context.meet(WORKERS[callee])
         for name in partners:
-            self.nodes[name].part = self.nodes[name].context.passes[PASS] = Part()
+            self.nodes[name].part = self.nodes[name].context.passes[PASS] = LocalPass()
         root = self.nodes["r"]
         root.settling.settle_everywhere(root.context, PASS, partners, succeeded)
 
@@ -299,6 +299,6 @@ def test_a_root_that_does_not_know_a_pass_says_that_it_failed(context_id, pass_i
 def test_a_root_whose_pass_still_runs_does_not_say_how_it_ended():
     world = World("all", True, "")
     root, told = world.nodes["r"], len(world.mail["r", "h"])
-    root.context.passes[PASS + 1] = Part()
+    root.context.passes[PASS + 1] = LocalPass()
     root.services[UNSETTLED](SimpleNamespace(header=[CONTEXT, PASS + 1], frm=WORKERS["h"]))
     assert len(world.mail["r", "h"]) == told

@@ -11,7 +11,7 @@ from tests.distributed.simulated import IN_ORDER, on_workers
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
 from telegrad.distributed.passes.coordinator import GRADIENTS
-from telegrad.distributed.passes.local_pass import Plan
+from telegrad.distributed.passes.local_pass import PassPlan
 from telegrad.distributed.worker_autograd import autograd_of
 from telegrad.errors import (
     AnomalyError,
@@ -239,7 +239,7 @@ def test_a_message_of_a_pass_that_has_ended_is_refused_and_makes_no_new_part(suc
             assert not succeeded
         here = rpc.current_worker()
         (pass_id,) = autograd_of(here).recorder.contexts.get(context_id).settled
-        plan = Plan(context_id, pass_id, (1,), True, False, None)
+        plan = PassPlan(context_id, pass_id, (1,), True, False, None)
         with pytest.raises(PassAborted, match="has ended already"):
             here.ask_service("b", GRADIENTS, [here.next_id(), [plan, []]])
         assert rpc.rpc_sync("b", handlers.leftovers)["passes"] == 0

@@ -7,7 +7,7 @@ from tests.distributed import programs
 from tests.distributed.passes.test_random_programs import WORKERS, alone, same_bits
 from tests.distributed.soak import amount
 
-from telegrad.distributed.worker_autograd import autograd_of, equip
+from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
 from telegrad.errors import ContextError, PeerError
 from telegrad.rpc.options import Options
 from telegrad.testing.simulation import Faults, Simulation
@@ -22,7 +22,9 @@ def run_badly(seed, schedule, faults, disturb=None, placement=None):
     """Runs a program under faults; the gradients or the error, once nothing is left."""
     placement = placement or programs.random_placement(random.Random(schedule), WORKERS)
     run = programs.Run(f"bad {seed} {schedule}", placement, seed)
-    simulation = Simulation(WORKERS, seed=schedule, faults=faults, options=OPTIONS, equip=equip)
+    simulation = Simulation(
+        WORKERS, seed=schedule, faults=faults, options=OPTIONS, on_start=attach_autograd
+    )
     try:
         with simulation:
             if disturb is not None:

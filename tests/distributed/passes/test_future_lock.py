@@ -4,13 +4,13 @@ import threading
 
 import pytest
 
-from telegrad.distributed.passes.future_lock import Turns
+from telegrad.distributed.passes.future_lock import FutureLock
 from telegrad.errors import CallTimeout
 from telegrad.rpc.calls.future import Future
 
 
 def test_many_threads_have_one_turn_at_a_time_and_all_have_theirs():
-    turns, inside, most, had = Turns(), [], [], []
+    turns, inside, most, had = FutureLock(), [], [], []
 
     def take_many():
         for _ in range(300):
@@ -30,7 +30,7 @@ def test_many_threads_have_one_turn_at_a_time_and_all_have_theirs():
 
 
 def test_whoever_gives_up_waiting_leaves_its_turn_to_the_next(monkeypatch):
-    turns = Turns()
+    turns = FutureLock()
     wait = Future.wait
     entered = threading.Event()
 
@@ -57,7 +57,7 @@ def test_whoever_gives_up_waiting_leaves_its_turn_to_the_next(monkeypatch):
 
 
 def test_a_turn_that_came_as_its_thread_gave_up_goes_on_to_the_next(monkeypatch):
-    turns = Turns()
+    turns = FutureLock()
 
     def leave_then_give_up(self, timeout=None):
         turns.__exit__()
@@ -73,7 +73,7 @@ def test_a_turn_that_came_as_its_thread_gave_up_goes_on_to_the_next(monkeypatch)
 
 
 def test_whoever_waits_when_all_has_ended_gets_the_error_though_nobody_has_the_turn():
-    turns, errors, waits = Turns(), [], threading.Event()
+    turns, errors, waits = FutureLock(), [], threading.Event()
     # As Ctrl-C may leave it.
     turns._turn.acquire()
 

@@ -9,7 +9,7 @@ from tests.distributed import programs
 from tests.distributed.soak import amount
 
 from telegrad.distributed.passes import local_pass
-from telegrad.distributed.worker_autograd import autograd_of, equip
+from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
 from telegrad.engine import OrderedTask
 from telegrad.testing.simulation import Faults, Simulation
 
@@ -20,7 +20,9 @@ SLOW = Faults(shortest=0.0001, longest=0.05, reorder=True)
 def run_once(seed, placement, schedule, faults=SLOW, **options):
     run = programs.Run(f"{seed} {schedule}", placement, seed)
     try:
-        with Simulation(WORKERS, seed=schedule, faults=faults, equip=equip) as simulation:
+        with Simulation(
+            WORKERS, seed=schedule, faults=faults, on_start=attach_autograd
+        ) as simulation:
             program = programs.program_of(seed)
             found = programs.distributed_gradients(simulation, "w0", run, seed, program, **options)
             simulation.settle(5)

@@ -12,7 +12,7 @@ from tests.distributed.soak import amount
 
 import telegrad as tg
 from telegrad.distributed import autograd
-from telegrad.distributed.worker_autograd import autograd_of, equip
+from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
 from telegrad.testing.simulation import Simulation
 
 
@@ -79,7 +79,9 @@ def distributed(seed, placement, schedule):
                 found.update(worker.rpc_sync(name, programs.collect, args))
 
     try:
-        with Simulation(WORKERS, seed=schedule, faults=SLOW, equip=equip) as simulation:
+        with Simulation(
+            WORKERS, seed=schedule, faults=SLOW, on_start=attach_autograd
+        ) as simulation:
             simulation.run("w0", main)
             simulation.settle(5)
             for name in WORKERS:

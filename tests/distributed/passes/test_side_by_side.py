@@ -9,8 +9,8 @@ from tests.distributed.simulated import on_workers
 
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
-from telegrad.distributed.passes.local_pass import Part
-from telegrad.distributed.passes.request import Question, Questions
+from telegrad.distributed.passes.local_pass import LocalPass
+from telegrad.distributed.passes.request import PassRequest, PassRequests
 from telegrad.errors import CallTimeout
 from telegrad.rpc.calls.future import Future
 
@@ -100,17 +100,17 @@ def test_what_leaves_is_not_kept_by_what_runs_here():
 def test_whoever_is_to_wait_for_its_answer_at_once_does_so_whoever_pauses_the_part(monkeypatch):
     """Nobody else would read the answer."""
     did, looks = [], count()
-    ask, go_on, wait = Questions.ask, Part.go_on, Question.wait
+    ask, go_on, wait = PassRequests.ask, LocalPass.go_on, PassRequest.wait
 
     def asked(self, to, *args, waits=False):
         did.append(f"asked {to}, waits" if waits else f"asked {to}")
         return ask(self, to, *args, waits=waits)
 
-    monkeypatch.setattr(Questions, "ask", asked)
-    monkeypatch.setattr(Question, "wait", lambda self: (did.append("waited"), wait(self))[1])
-    monkeypatch.setattr(Part, "go_on", lambda self: (did.append("went on"), go_on(self))[1])
+    monkeypatch.setattr(PassRequests, "ask", asked)
+    monkeypatch.setattr(PassRequest, "wait", lambda self: (did.append("waited"), wait(self))[1])
+    monkeypatch.setattr(LocalPass, "go_on", lambda self: (did.append("went on"), go_on(self))[1])
     # As if another thread paused it again and again.
-    monkeypatch.setattr(Part, "is_paused", property(lambda self: next(looks) % 2 == 1))
+    monkeypatch.setattr(LocalPass, "is_paused", property(lambda self: next(looks) % 2 == 1))
     x = tg.tensor([1.0, 2.0], requires_grad=True)
     with autograd.context() as context_id:
         autograd.backward(context_id, [rpc.rpc_sync("b", handlers.scale, (x,)).sum()])

@@ -29,7 +29,7 @@ from tests.distributed.worlds import PLACES, SHAPES, Here, There, numbers
 import telegrad as tg
 from telegrad.autograd import forward_ad
 from telegrad.distributed import autograd
-from telegrad.distributed.worker_autograd import equip
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import ContextError, GraphFreedError, PeerError
 from telegrad.rpc.current import current_worker
 from telegrad.testing.simulation import Faults, Simulation
@@ -222,7 +222,9 @@ def apart(
     workers=WORKERS,
 ):
     """What is found on workers; or the typed error, if the question ended in one."""
-    simulation = Simulation(workers, seed=schedule, faults=faults, options=options, equip=equip)
+    simulation = Simulation(
+        workers, seed=schedule, faults=faults, options=options, on_start=attach_autograd
+    )
     with There(f"{seed} {schedule}", seed, placement) as world, simulation:
         if disturb is not None:
             disturb(simulation)
@@ -329,7 +331,7 @@ def all_at_once(program, seed, placement, questions):
     found = {}
     with (
         There(f"{seed} first", seed, placement) as first,
-        Simulation(WORKERS, seed=seed, faults=SLOW, equip=equip) as simulation,
+        Simulation(WORKERS, seed=seed, faults=SLOW, on_start=attach_autograd) as simulation,
     ):
 
         def main(number):

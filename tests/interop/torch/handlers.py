@@ -5,8 +5,9 @@ Parameters belong to a worker: several workers may live in one process.
 
 import weakref
 
-import telegrad as tg
 import torch
+
+import telegrad as tg
 from telegrad.distributed import autograd, rpc
 from telegrad.torch import from_torch, to_torch
 

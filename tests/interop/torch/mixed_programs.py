@@ -6,10 +6,10 @@ a dimension.
 """
 
 import numpy as np
+import torch
 from tests.distributed import handlers
 
 import telegrad as tg
-import torch
 from telegrad.distributed import autograd
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.wire.functions import expose

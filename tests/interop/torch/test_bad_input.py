@@ -6,11 +6,11 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+import torch
 from tests.distributed.simulated import on_workers
 from tests.interop.torch import handlers as handlers
 
 import telegrad as tg
-import torch
 from telegrad.distributed import autograd, rpc
 from telegrad.distributed.optim import DistributedOptimizer
 from telegrad.errors import (

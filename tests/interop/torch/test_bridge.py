@@ -9,9 +9,9 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+import torch
 
 import telegrad as tg
-import torch
 from telegrad.errors import (
     AnomalyError,
     DeviceError,

@@ -1,11 +1,11 @@
 """With chosen inputs, what of PyTorch's graph leads to none of them does not run."""
 
 import pytest
+import torch
 from tests.distributed.simulated import frames_sent, on_workers
 from tests.interop.torch import handlers as handlers
 
 import telegrad as tg
-import torch
 from telegrad.distributed import autograd, rpc
 from telegrad.torch import from_torch, to_torch
 

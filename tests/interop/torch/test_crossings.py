@@ -3,9 +3,9 @@
 import random
 
 import pytest
+import torch
 
 import telegrad as tg
-import torch
 from telegrad.torch import from_torch, to_torch
 
 VALUES = ([0.5, -0.25], [1.5, 0.75], [-0.5, 1.25], [0.25, 0.5])

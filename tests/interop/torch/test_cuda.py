@@ -1,11 +1,11 @@
 """CUDA tensors over calls and passes: the device they arrive on, and where gradients return to."""
 
 import pytest
+import torch
 from tests.distributed.simulated import IN_ORDER, on_workers
 from tests.interop.torch import handlers as handlers
 from torch.autograd import forward_ad
 
-import torch
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.distributed.optim import DistributedOptimizer
 from telegrad.errors import DeviceError, SavedValueChanged

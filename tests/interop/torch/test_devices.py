@@ -1,8 +1,8 @@
 """Which device a tensor goes to, as far as a machine without one can tell."""
 
+import torch
 from tests.distributed.simulated import frames_sent, on_workers
 
-import torch
 from telegrad.distributed import autograd, rpc
 from telegrad.interop.torch import framework
 from telegrad.interop.torch.values import devices

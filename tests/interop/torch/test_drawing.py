@@ -1,10 +1,10 @@
 """The picture of a context whose graph leads through PyTorch's."""
 
 import pytest
+import torch
 from tests.distributed.simulated import on_workers
 from tests.interop.torch import handlers as handlers
 
-import torch
 from telegrad.distributed import autograd, rpc
 from telegrad.errors import GradientError
 

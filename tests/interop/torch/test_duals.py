@@ -4,11 +4,11 @@ import gc
 import os
 
 import pytest
+import torch
 from tests.distributed.simulated import IN_ORDER, on_workers
 from tests.interop.torch import handlers as handlers
 from torch.autograd import forward_ad
 
-import torch
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.errors import LevelError
 from telegrad.interop.torch.values import duals, levels

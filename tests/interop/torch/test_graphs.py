@@ -6,11 +6,11 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 from tests.distributed.simulated import on_workers
 from tests.interop.torch import handlers as handlers
 from torch.utils.checkpoint import checkpoint
 
-import torch
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.torch import from_torch, to_torch
 

@@ -1,11 +1,11 @@
 """Hooks of torch tensors and leaves in a distributed pass: how often they run, and on what."""
 
 import pytest
+import torch
 from tests.distributed.simulated import on_workers
 from tests.interop.torch import handlers as handlers
 from torch.autograd.graph import get_gradient_edge
 
-import torch
 from telegrad.distributed import autograd, rpc
 from telegrad.torch import from_torch
 

@@ -1,10 +1,10 @@
 """Torch tensors as inputs of a distributed pass: leaves, and tensors inside of a graph."""
 
 import pytest
+import torch
 from tests.distributed.simulated import on_workers
 from tests.interop.torch import handlers as handlers
 
-import torch
 from telegrad.distributed import autograd, rpc
 from telegrad.errors import GradientError
 

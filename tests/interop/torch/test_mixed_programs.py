@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+import torch
 from tests.distributed import handlers
 from tests.distributed.soak import amount
 from tests.interop.torch.mixed_programs import (
@@ -19,9 +20,8 @@ from tests.interop.torch.mixed_programs import (
 )
 
 import telegrad as tg
-import torch
 from telegrad.distributed import autograd
-from telegrad.distributed.worker_autograd import equip
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import GradientError
 from telegrad.testing.simulation import Faults, Simulation
 
@@ -170,7 +170,7 @@ def apart(question, program, seed, schedule):
     placement = {place: "w0" if place == "p0" else rng.choice(WORKERS) for place in PLACES}
     with (
         There(f"{seed} {schedule}", seed, placement) as world,
-        Simulation(WORKERS, seed=schedule, faults=SLOW, equip=equip) as simulation,
+        Simulation(WORKERS, seed=schedule, faults=SLOW, on_start=attach_autograd) as simulation,
     ):
 
         def main():

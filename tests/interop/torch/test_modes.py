@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import msgspec
 import numpy as np
 import pytest
+import torch
 from tests.distributed.handlers import has_context
 from tests.distributed.simulated import on_workers
 from tests.interop.torch import handlers as handlers
@@ -15,9 +16,8 @@ from torch._functorch.eager_transforms import grad_increment_nesting
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import telegrad as tg
-import torch
 from telegrad.distributed import LocalCluster, autograd, rpc
-from telegrad.distributed.worker_autograd import equip
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.interop.torch import framework
 from telegrad.interop.torch.modes import is_ordinary, ordinarily, run_ordinarily
 from telegrad.interop.torch.values import tensors
@@ -272,8 +272,8 @@ def test_what_is_no_part_of_a_function_transform_travels_inside_of_it(dtype):
 def calling():
     """Two workers over sockets, the first of them current: who waits for an answer reads it."""
     with neighbours("a", "b") as (a, b):
-        equip(a)
-        equip(b)
+        attach_autograd(a)
+        attach_autograd(b)
         set_default_worker(a)
         yield
         set_default_worker(None)

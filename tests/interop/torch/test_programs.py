@@ -3,12 +3,12 @@
 import random
 
 import pytest
+import torch
 from tests.distributed.simulated import on_workers
 from tests.interop.torch import handlers as handlers
 from torch.autograd import forward_ad
 
 import telegrad as tg
-import torch
 from telegrad.distributed import autograd, rpc
 from telegrad.torch import from_torch, to_torch
 

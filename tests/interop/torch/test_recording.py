@@ -5,11 +5,11 @@ import itertools
 from functools import partial
 
 import pytest
+import torch
 from tests.distributed.simulated import IN_ORDER, on_workers
 from tests.interop.torch import handlers as handlers
 
 import telegrad as tg
-import torch
 from telegrad.distributed import autograd, rpc
 from telegrad.errors import (
     ContextError,

@@ -9,17 +9,17 @@ import copy
 import pickle
 
 import pytest
+import torch
+from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import telegrad as tg
 import telegrad.torch.autograd as dist_autograd
 import telegrad.torch.rpc as rpc
-import torch
 from telegrad.errors import GradientError
 from telegrad.interop.torch.graph import replicas
 from telegrad.torch import from_torch
 from telegrad.torch.optim import DistributedOptimizer
-from torch import distributed, nn
 
 
 @pytest.fixture(autouse=True, scope="module")

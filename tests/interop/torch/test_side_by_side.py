@@ -1,11 +1,11 @@
 """Pieces of PyTorch's graph in one part of a pass run at the same time where that is worth it."""
 
 import pytest
+import torch
 from tests.distributed.simulated import on_workers
 from tests.interop.torch import handlers as handlers
 from tests.interop.torch import test_programs as programs
 
-import torch
 from telegrad.distributed import autograd, rpc
 from telegrad.distributed.passes import region_pool
 from telegrad.interop.torch.framework import Torch
@@ -18,9 +18,9 @@ def eager(monkeypatch):
     monkeypatch.setattr(region_pool, "_LONG", 0.0)
     monkeypatch.setattr(Torch, "at_once", lambda self: 3)
     on_threads = []
-    run = region_pool.Crew._run_on_thread
+    run = region_pool.RegionPool._run_on_thread
     monkeypatch.setattr(
-        region_pool.Crew,
+        region_pool.RegionPool,
         "_run_on_thread",
         lambda self, node, g: (on_threads.append(node), run(self, node, g)),
     )
@@ -76,7 +76,9 @@ def test_micro_batches_of_one_message_run_side_by_side(eager):
 def test_pieces_that_take_no_time_run_where_they_are(monkeypatch):
     monkeypatch.setattr(Torch, "at_once", lambda self: 3)
     monkeypatch.setattr(
-        region_pool.Crew, "_run_on_thread", lambda *_: pytest.fail("a short piece got a thread")
+        region_pool.RegionPool,
+        "_run_on_thread",
+        lambda *_: pytest.fail("a short piece got a thread"),
     )
     on_workers("main", "b")(lambda: gradients_of([False] * 3))()
 

@@ -4,10 +4,10 @@ import threading
 
 import numpy as np
 import pytest
+import torch
 from tests.distributed.simulated import on_workers
 from tests.interop.torch import handlers as handlers
 
-import torch
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.errors import ProtocolViolation, Unserializable, UsageError
 from telegrad.interop.torch.values import tensors

@@ -12,16 +12,16 @@ from telegrad.rpc.protocol.reference_table import (
     CONFIRM,
     DELETE,
     Held,
+    ReferenceState,
     ReferenceTable,
     Send,
-    State,
 )
 
 
 def owner_with_user():
     owner, user = ReferenceTable("owner"), ReferenceTable("user")
     owner.create(1, "user")
-    user.held[1] = Held(1, 1, "owner", None, State.CONFIRMED)
+    user.held[1] = Held(1, 1, "owner", None, ReferenceState.CONFIRMED)
     return owner, user
 
 
@@ -102,7 +102,7 @@ def test_the_loss_of_the_owner_makes_references_say_so():
     _, user = owner_with_user()
     why = ConnectionError("gone")
     assert user.peer_lost("owner", why) == []
-    assert user.held[1].state is State.GONE
+    assert user.held[1].state is ReferenceState.GONE
     assert user.held[1].why_gone is why
     # The owner, if it is back, may have counted it since.
     assert user.release(1) == [Send("owner", (DELETE, 1, 1))]
@@ -137,7 +137,7 @@ def test_a_fork_that_was_given_up_stays_gone_when_its_owner_confirms_it():
     assert child.peer_lost("owner", ConnectionError("gone")) == [Send("user", (CHILD, 9))]
     (confirm,) = owner.handle("child", add.message)
     assert child.handle("owner", confirm.message) == []
-    assert child.held[9].state is State.GONE
+    assert child.held[9].state is ReferenceState.GONE
     assert child.release(9) == [Send("owner", (DELETE, 1, 9))]
 
 
@@ -162,7 +162,7 @@ def test_a_fork_of_an_unknown_value_is_told_so():
     child.arrived(5, 9, "owner", "user")
     (confirm,) = owner.handle("child", (ADD, 5, 9, False))
     child.handle("owner", confirm.message)
-    assert child.held[9].state is State.GONE
+    assert child.held[9].state is ReferenceState.GONE
 
 
 def test_a_fork_that_comes_home_when_its_value_is_gone_does_not_bring_it_back():
@@ -256,7 +256,7 @@ def test_whatever_the_order_of_messages_the_value_goes_with_its_last_holder(seed
     dice = random.Random(seed)
     tables = {name: ReferenceTable(name) for name in ("owner", "a", "b", "c")}
     tables["owner"].create(0, "a")
-    tables["a"].held[0] = Held(0, 0, "owner", None, State.CONFIRMED)
+    tables["a"].held[0] = Held(0, 0, "owner", None, ReferenceState.CONFIRMED)
     holders = [("a", 0)]
     numbers = iter(range(1, 1000))
     mail: list[tuple[str, str, object]] = []

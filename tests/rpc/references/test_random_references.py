@@ -57,7 +57,7 @@ class Hunt:
         )
         options = Options(rpc_timeout=self.dice.choice([0.05, 0.5, 5.0]), lost_after=20.0)
         self.simulation = Simulation(
-            NAMES, seed=seed, faults=self.faults, options=options, equip=self._watch
+            NAMES, seed=seed, faults=self.faults, options=options, on_start=self._watch
         )
 
     def _watch(self, worker):

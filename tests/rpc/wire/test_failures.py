@@ -115,7 +115,7 @@ def leave(kind):
     raise kind("as it was unpickled")
 
 
-class Leaving:
+class TerminationDetector:
     def __init__(self, kind):
         self.kind = kind
 
@@ -125,9 +125,9 @@ class Leaving:
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
 def test_an_exception_that_would_end_a_program_as_it_is_unpickled_gets_through(kind):
-    back = there_and_back(ValueError(Leaving(kind)))
+    back = there_and_back(ValueError(TerminationDetector(kind)))
     assert type(back) is ValueError
-    assert "Leaving object" in str(back)
+    assert "TerminationDetector object" in str(back)
 
 
 class Mute(Exception):

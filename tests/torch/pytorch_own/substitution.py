@@ -12,12 +12,12 @@ import types
 import unittest
 from typing import Any
 
+import torch
 import torch.distributed
 
 import telegrad.torch.autograd
 import telegrad.torch.optim
 import telegrad.torch.rpc as rpc
-import torch
 from telegrad.torch import nn
 from telegrad.torch.rpc import options
 

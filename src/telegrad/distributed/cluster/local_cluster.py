@@ -18,8 +18,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from telegrad.distributed.cluster.worker_process import Directory, Line, Plan
-from telegrad.distributed.worker_autograd import equip
+from telegrad.distributed.cluster.worker_process import Directory, Line, WorkerSpec
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import UnknownWorker, UsageError, WorkerLost
 from telegrad.rpc.current import default_worker, set_default_worker
 from telegrad.rpc.membership.environment import THREADS, threads_each
@@ -162,7 +162,7 @@ class LocalCluster:
             self._spawn(name)
         for number, name in enumerate(self._names, 1):
             self._children[name].send(
-                Plan(
+                WorkerSpec(
                     name,
                     number,
                     self._address(name),
@@ -176,7 +176,7 @@ class LocalCluster:
             )
         worker = start_worker(self._me, 0, self._address(self._me), key, self._options)
         self._worker = worker
-        equip(worker)
+        attach_autograd(worker)
         self._introduce(worker, end)
         self._before = set_default_worker(worker)
         _running.add(self)

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from telegrad.distributed.worker_autograd import equip
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.rpc.current import set_default_worker
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
@@ -26,14 +26,14 @@ from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.startup import start_worker
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Directory", "Line", "Plan", "main"]
+__all__ = ["Directory", "Line", "WorkerSpec", "main"]
 
 _PR_SET_PDEATHSIG: Final = 1  # From <sys/prctl.h>.
 _GRACE: Final = 2.0  # Seconds from the end of the socket to that of the process, at most.
 _SWITCH_INTERVAL: Final = 0.0005  # Seconds; Python's own is ten times as long.
 
 
-class Plan(msgspec.Struct):
+class WorkerSpec(msgspec.Struct):
     """What a child is to be."""
 
     name: str
@@ -93,13 +93,13 @@ def main(fd: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = Line(socket.socket(fileno=fd))
     try:
-        plan: Plan = line.receive(Plan)
+        plan: WorkerSpec = line.receive(WorkerSpec)
         if plan.parent is not None:
             _die_with_parent(plan.parent)
         for module in plan.imports:
             importlib.import_module(module)
         worker = start_worker(plan.name, plan.id, plan.address, ClusterKey(plan.key), plan.options)
-        equip(worker)
+        attach_autograd(worker)
         set_default_worker(worker)
         line.send((worker.address, worker.info.incarnation))
         directory: Directory = line.receive(Directory)

@@ -24,9 +24,9 @@ from telegrad.graph import added
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.tensors import Tensor
 
-__all__ = ["AFTER", "CURRENT", "SERVED", "Context", "Contexts", "Place"]
+__all__ = ["BACKWARD_PHASE", "CURRENT", "ENCLOSING_PASSES", "Context", "Contexts", "ProgramPoint"]
 
-AFTER: Final = 1 << 62
+BACKWARD_PHASE: Final = 1 << 62
 """Begins the paths that come after the whole forward program, those of a pass: larger than the
 ordinal of any call."""
 
@@ -106,7 +106,7 @@ class Context(msgspec.Struct, eq=False):
     def settled_gradients(self) -> GradientMap:
         """The gradients, once every pass that this worker has a part in has ended."""
         for part in list(self.passes.values()):
-            if part.plan.pass_id in SERVED.get():
+            if part.plan.pass_id in ENCLOSING_PASSES.get():
                 raise ContextError(
                     f"expected gradients to be read after the backward pass of context {self.id}, "
                     "got it in a hook of that pass, in what a hook called or in a finalizer that "
@@ -118,7 +118,7 @@ class Context(msgspec.Struct, eq=False):
             return GradientMap(self.gradients)
 
 
-class Place(msgspec.Struct, eq=False):
+class ProgramPoint(msgspec.Struct, eq=False):
     """Where in the program this thread is: the context, and the calls that led here."""
 
     context: Context
@@ -131,8 +131,8 @@ class Place(msgspec.Struct, eq=False):
         return (*self.path, self._next)
 
 
-CURRENT: ContextVar[Place | None] = ContextVar("telegrad.context", default=None)
-SERVED: ContextVar[tuple[int, ...]] = ContextVar("telegrad.passes", default=())
+CURRENT: ContextVar[ProgramPoint | None] = ContextVar("telegrad.context", default=None)
+ENCLOSING_PASSES: ContextVar[tuple[int, ...]] = ContextVar("telegrad.passes", default=())
 """The ids of the passes that wait for what runs here: passes that run here, and those whose hooks
 or rules called this handler. What runs here must not wait for the end of those passes."""
 

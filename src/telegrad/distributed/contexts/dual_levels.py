@@ -25,7 +25,7 @@ from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.worker import Worker
 from telegrad.tensors.forward.levels import Level
 
-__all__ = ["LevelBook", "Mention", "are_one"]
+__all__ = ["LevelRegistry", "Mention", "are_one"]
 
 Mention = Sequence[int]
 """A level's id, and the two parts of its depth."""
@@ -33,11 +33,11 @@ Mention = Sequence[int]
 CLOSED: Final = "autograd.level_closed"
 HELD: Final = "autograd.level_held"
 _REMEMBERED: Final = 4096  # How many ids of closed levels, and of given up ones, are kept.
-_books: "weakref.WeakSet[LevelBook]" = weakref.WeakSet()
+_books: "weakref.WeakSet[LevelRegistry]" = weakref.WeakSet()
 """All books of this process, for `are_one`: a framework may have one level for all its workers."""
 
 
-class LevelBook:
+class LevelRegistry:
     """The levels that one worker shares with others: its own, and shadows of theirs."""
 
     def __init__(self, worker: Worker) -> None:

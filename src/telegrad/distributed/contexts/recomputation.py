@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from telegrad.distributed.contexts.context import CURRENT, Place
+from telegrad.distributed.contexts.context import CURRENT, ProgramPoint
 from telegrad.rpc.current import current_worker
 
 __all__ = ["apart"]
@@ -24,7 +24,7 @@ def apart() -> Iterator[None]:
     worker = current_worker()
     recorder: Any = worker.interceptor  # A Recorder: there is a context.
     made = recorder.contexts.open(worker.next_id(), None)
-    token = CURRENT.set(Place(made, ()))
+    token = CURRENT.set(ProgramPoint(made, ()))
     try:
         yield
     finally:

@@ -18,8 +18,14 @@ from typing import Any, Final
 
 from telegrad.autograd.functional.variables import VARIABLES, depend_on_variables
 from telegrad.distributed import frameworks
-from telegrad.distributed.contexts.context import CURRENT, SERVED, Context, Contexts, Place
-from telegrad.distributed.contexts.dual_levels import LevelBook
+from telegrad.distributed.contexts.context import (
+    CURRENT,
+    ENCLOSING_PASSES,
+    Context,
+    Contexts,
+    ProgramPoint,
+)
+from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.message_nodes import Path, RecvNode, SendNode
 from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten, held
 from telegrad.errors import ContextError
@@ -47,16 +53,16 @@ class Recorder:
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.contexts = Contexts(worker.name)
-        self.levels = LevelBook(worker)
+        self.levels = LevelRegistry(worker)
         self.autograd: Any = None
-        """What `equip` attached together with this recorder."""
+        """What `attach_autograd` attached together with this recorder."""
 
     # The caller's side.
 
     def outgoing_call(self, to: WorkerInfo, values: list[Any]) -> Any:
         place = CURRENT.get()
         levels = LEVELS.get()
-        served = SERVED.get()
+        served = ENCLOSING_PASSES.get()
         is_recording = MODE.get().recording
         if not frameworks.known:
             # A framework that the program has imported is loaded before a value of it is met: its
@@ -141,7 +147,7 @@ class Recorder:
         if open_levels:
             LEVELS.set(tuple([level for level in open_levels if level is not None]))
         if served:
-            SERVED.set(tuple(served))
+            ENCLOSING_PASSES.set(tuple(served))
         if context_id in (NO_CONTEXT, NO_GRAD):
             return
         if maker_of(context_id) == self.worker.id:
@@ -154,7 +160,7 @@ class Recorder:
         path = tuple(path)
         if message_id:
             self._take(context, frm.name, message_id, values, slots, path, duals)
-        CURRENT.set(Place(context, path))
+        CURRENT.set(ProgramPoint(context, path))
 
     def outgoing_result(self, to: WorkerInfo, values: list[Any]) -> Any:
         place = CURRENT.get()

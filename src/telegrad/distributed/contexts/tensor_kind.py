@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from telegrad.distributed.contexts.dual_levels import LevelBook
+from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.message_nodes import CutNode
 from telegrad.errors import Unserializable
 from telegrad.graph import next_key
@@ -42,13 +42,13 @@ class CarriedDual:
         self.history = history
 
     @classmethod
-    def of(cls, tensor: Tensor, book: LevelBook, to: str) -> "CarriedDual":
+    def of(cls, tensor: Tensor, book: LevelRegistry, to: str) -> "CarriedDual":
         """The form in which a dual tensor, one that is held, leaves for `to`."""
         arrays = [tensor.array]
         facts = book.facts_of(tensor.tangents, to, arrays)
         return cls([np.asarray(a) for a in arrays], facts, _history_of(tensor))
 
-    def arrive(self, book: LevelBook) -> Tensor:
+    def arrive(self, book: LevelRegistry) -> Tensor:
         """The dual tensor, its tangents at this worker's levels."""
         self.came: list[Tensor] = []
         tensor = rebuilt(iter(self.arrays), self.facts, book, self.came)
@@ -63,7 +63,7 @@ class CarriedDual:
 def rebuilt(
     rest: Iterator[Any],
     facts: list[Any] | None,
-    book: LevelBook,
+    book: LevelRegistry,
     came: list[Tensor] | None = None,
 ) -> Tensor:
     """A tensor from the arrays that are next, with tangents as `facts` says.

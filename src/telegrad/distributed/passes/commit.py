@@ -20,14 +20,14 @@ from typing import Any, Final
 
 from msgspec import convert
 
-from telegrad.distributed.contexts.context import SERVED, Context
+from telegrad.distributed.contexts.context import ENCLOSING_PASSES, Context
 from telegrad.distributed.contexts.recorder import Recorder
 from telegrad.distributed.notices import pass_on, tell
-from telegrad.distributed.passes.local_pass import Part
+from telegrad.distributed.passes.local_pass import LocalPass
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo, maker_of
 
-__all__ = ["Settling"]
+__all__ = ["PassCommit"]
 
 SETTLE: Final = "autograd.settle"
 UNSETTLED: Final = "autograd.unsettled"
@@ -37,7 +37,7 @@ _Settled = tuple[int, int, bool, list[str | int]]
 _Unsettled = tuple[int, int]
 
 
-class Settling:
+class PassCommit:
     """One worker's end of it."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -106,10 +106,10 @@ class Settling:
             if pass_id in context.settled:
                 return False
             context.settled[pass_id] = succeeded
-            part: Part | None = context.passes.get(pass_id)
+            part: LocalPass | None = context.passes.get(pass_id)
         if part is not None:
             # Also where another worker's pass is settled, by whichever thread hears of it.
-            served = SERVED.set((*SERVED.get(), pass_id))
+            served = ENCLOSING_PASSES.set((*ENCLOSING_PASSES.get(), pass_id))
             try:
                 part.settle(succeeded)
             except BaseException:
@@ -118,7 +118,7 @@ class Settling:
                 part.settle(False)
                 raise
             finally:
-                SERVED.reset(served)
+                ENCLOSING_PASSES.reset(served)
                 context.passes.pop(pass_id, None)
         return True
 

@@ -18,15 +18,15 @@ from typing import Any, Final
 import msgspec
 
 from telegrad.distributed import frameworks
-from telegrad.distributed.contexts.context import SERVED, Context
+from telegrad.distributed.contexts.context import ENCLOSING_PASSES, Context
 from telegrad.distributed.contexts.leases import RELEASED
 from telegrad.distributed.contexts.recorder import Recorder
-from telegrad.distributed.passes.commit import Settling
-from telegrad.distributed.passes.gradient_codec import Parcels
-from telegrad.distributed.passes.local_pass import Departure, Departures, Part, Plan
+from telegrad.distributed.passes.commit import PassCommit
+from telegrad.distributed.passes.gradient_codec import GradientCodec
+from telegrad.distributed.passes.local_pass import Departure, Departures, LocalPass, PassPlan
 from telegrad.distributed.passes.region_pool import Pace
 from telegrad.distributed.passes.report import Report
-from telegrad.distributed.passes.request import Question, Questions
+from telegrad.distributed.passes.request import PassRequest, PassRequests
 from telegrad.errors import GradientError, InternalError, PassAborted
 from telegrad.rpc.calls.service import ServiceRequest
 
@@ -46,9 +46,9 @@ class Carrier:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._worker = worker = recorder.worker
-        self._questions = Questions(worker)
-        self._parcels = Parcels(recorder)
-        self._settling = Settling(recorder)
+        self._questions = PassRequests(worker)
+        self._parcels = GradientCodec(recorder)
+        self._settling = PassCommit(recorder)
         self._pace = Pace()
         worker.register_service(GRADIENTS, self._work_on(self._on_gradients))
         worker.register_service(SEARCH, self._work_on(self._on_search))
@@ -60,10 +60,10 @@ class Carrier:
         self,
         context: Context,
         roots: dict[Any, Any],
-        plan: Plan,
+        plan: PassPlan,
         targets: dict[Any, Any] | None,
         mode: str,
-        finish: Callable[[Part], None] | None,
+        finish: Callable[[LocalPass], None] | None,
     ) -> None:
         """Runs a pass to its end everywhere; `finish` is called before it is settled."""
         part = self._new_part(context, plan)
@@ -85,7 +85,7 @@ class Carrier:
             raise
         self._settling.settle_everywhere(context, plan.pass_id, report.workers, True)
 
-    def _correct(self, part: Part, waiting: list[str], report: Report) -> None:
+    def _correct(self, part: LocalPass, waiting: list[str], report: Report) -> None:
         """Step 6: finds what is live, everywhere; only then runs on from the waiting nodes."""
         self._find_live(part, waiting, report)
         own = self._worker.name
@@ -95,14 +95,14 @@ class Carrier:
         if report.who_waits():
             raise InternalError(f"nodes still wait after the correction: {report.waiting}")
 
-    def _find_live(self, part: Part, waiting: list[str], report: Report) -> None:
+    def _find_live(self, part: LocalPass, waiting: list[str], report: Report) -> None:
         """Step 6, the search: every worker with waiting nodes marks what those reach."""
         own = self._worker.name
         body = [part.plan, None]
         questions = [self._questions.ask(x, SEARCH, body) for x in waiting if x != own]
         self._search(part, None, report, None, questions)
 
-    def _unused_calls(self, part: Part, waiting: list[str], report: Report) -> GradientError:
+    def _unused_calls(self, part: LocalPass, waiting: list[str], report: Report) -> GradientError:
         # After the search: a send that is live was used, and only waits for another one.
         self._find_live(part, waiting, report)
         plan, own = part.plan, self._worker.name
@@ -125,11 +125,11 @@ class Carrier:
 
     def _carry(
         self,
-        part: Part,
+        part: LocalPass,
         run: Callable[[], tuple[Departures, int]],
         report: Report,
         asker: str | None,
-        questions: list[Question],
+        questions: list[PassRequest],
     ) -> list[Departure]:
         """Runs, sends what leaves, runs what comes back, until nothing is under way.
 
@@ -172,7 +172,7 @@ class Carrier:
                 if change:
                     report.change(own, change)
 
-    def _send(self, part: Part, to: str, group: list[Departure], waits: bool) -> Question:
+    def _send(self, part: LocalPass, to: str, group: list[Departure], waits: bool) -> PassRequest:
         entries, arrays = self._parcels.pack(part, to, group)
         body = [part.plan, entries]
         question = self._questions.ask(to, GRADIENTS, body, arrays, waits=waits)
@@ -181,11 +181,11 @@ class Carrier:
 
     def _search(
         self,
-        part: Part,
+        part: LocalPass,
         message_ids: list[int] | None,
         report: Report,
         asker: str | None,
-        questions: list[Question],
+        questions: list[PassRequest],
     ) -> list[int]:
         """Marks what is live here, and asks the other end of each boundary to do the same.
 
@@ -213,13 +213,13 @@ class Carrier:
 
     # What others ask.
 
-    def _part(self, raw_plan: Any) -> Part:
+    def _part(self, raw_plan: Any) -> LocalPass:
         """This worker's part, made on first contact."""
-        plan = msgspec.convert(raw_plan, Plan)
+        plan = msgspec.convert(raw_plan, PassPlan)
         # For good: the handler of a question has contextvars of its own.
-        SERVED.set((*plan.served, plan.pass_id))
+        ENCLOSING_PASSES.set((*plan.served, plan.pass_id))
         context = self._recorder.contexts.get(plan.context_id)
-        part: Part | None = context.passes.get(plan.pass_id)
+        part: LocalPass | None = context.passes.get(plan.pass_id)
         if part is None:
             part = self._new_part(context, plan)
             if plan.targets:
@@ -230,15 +230,15 @@ class Carrier:
                 raise PassAborted(f"pass {plan.pass_id} of context {context.id} {RELEASED}")
             if plan.pass_id in context.settled:
                 raise PassAborted(f"pass {plan.pass_id} of context {context.id} has ended already")
-            first: Part = context.passes.setdefault(plan.pass_id, part)
+            first: LocalPass = context.passes.setdefault(plan.pass_id, part)
         return first
 
-    def _new_part(self, context: Context, plan: Plan) -> Part:
+    def _new_part(self, context: Context, plan: PassPlan) -> LocalPass:
         observer = self._worker.observer
         watch = None if observer is None else observer.running
-        return Part(context, plan, self._worker.info, self._worker.host, self._pace, watch)
+        return LocalPass(context, plan, self._worker.info, self._worker.host, self._pace, watch)
 
-    def _find_targets(self, part: Part, targets: list[tuple[int, int]]) -> None:
+    def _find_targets(self, part: LocalPass, targets: list[tuple[int, int]]) -> None:
         for owner, reference in targets:
             if owner == self._worker.id:
                 value = self._worker.references.value(reference).wait(self._questions.patience)
@@ -275,8 +275,8 @@ class Carrier:
         request.reply([report.waiting, list(report.workers), riding])
 
     def _on_unused(self, request: ServiceRequest) -> None:
-        request.reply(self._list_unused(msgspec.convert(request.header, Plan)))
+        request.reply(self._list_unused(msgspec.convert(request.header, PassPlan)))
 
-    def _list_unused(self, plan: Plan) -> list[list[Any]]:
+    def _list_unused(self, plan: PassPlan) -> list[list[Any]]:
         part = self._recorder.contexts.get(plan.context_id).passes[plan.pass_id]
         return [[send.message_id, send.peer] for send in part.unused()]

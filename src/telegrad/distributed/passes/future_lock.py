@@ -11,10 +11,10 @@ import msgspec
 
 from telegrad.rpc.calls.future import Future
 
-__all__ = ["Turns"]
+__all__ = ["FutureLock"]
 
 
-class Turns(msgspec.Struct, eq=False):
+class FutureLock(msgspec.Struct, eq=False):
     """One at a time; those who have to wait, in the order in which they came.
 
     Used in a ``with`` statement.

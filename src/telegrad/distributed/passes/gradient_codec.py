@@ -1,10 +1,10 @@
 """Gradients on the wire: what leaves for one worker, packed together.
 
 For each message there is an entry ``[message id, how many tensors it had, which of them have a
-gradient, their tangents, what the recorder adds]``; the raw arrays travel beside the entries. In a
-recorded pass gradients are values with a history: they leave and arrive as messages of their own,
-so a further pass goes back over the same wires. Their path is ``AFTER``, the path of the pass, the
-path of the message they answer.
+gradient, their tangents, what the recorder adds]``; the raw arrays are sent beside the entries. In
+a recorded pass gradients are values with a history: they leave and arrive as messages of their own,
+so a further pass goes back over the same wires. Their path is ``BACKWARD_PHASE``, the path of the
+pass, the path of the message they answer.
 
 A forward-mode level may close at any time, on one worker sooner than on another, and takes its
 tangents off everything. What counts is how a gradient was when it was packed: its tangents keep
@@ -17,23 +17,23 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.distributed.contexts.context import AFTER
+from telegrad.distributed.contexts.context import BACKWARD_PHASE
 from telegrad.distributed.contexts.recorder import Recorder
 from telegrad.distributed.contexts.tensor_kind import CarriedDual, held
-from telegrad.distributed.passes.local_pass import Departure, Feed, Part
+from telegrad.distributed.passes.local_pass import Departure, Feed, LocalPass
 from telegrad.tensors import Tensor, wrap
 
-__all__ = ["Parcels"]
+__all__ = ["GradientCodec"]
 
 
-class Parcels:
+class GradientCodec:
     """Packs and unpacks for one worker."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
     def pack(
-        self, part: Part, to: str, group: Sequence[Departure]
+        self, part: LocalPass, to: str, group: Sequence[Departure]
     ) -> tuple[list[list[Any]], list[Any]]:
         """The entries for these departures, and their arrays."""
         entries: list[list[Any]] = []
@@ -56,12 +56,12 @@ class Parcels:
                     facts[place] = self._recorder.levels.facts_of(value.tangents, to, arrays)
                 values.append(value)
             if part.plan.recorded:
-                path = (AFTER, *part.plan.path, *recv.path)
+                path = (BACKWARD_PHASE, *part.plan.path, *recv.path)
                 extra = self._recorder.give(part.context, to, values, path)
             entries.append([recv.message_id, len(parts), places, facts, extra])
         return entries, arrays
 
-    def unpack(self, part: Part, entries: list[list[Any]], arrays: list[Any]) -> list[Feed]:
+    def unpack(self, part: LocalPass, entries: list[list[Any]], arrays: list[Any]) -> list[Feed]:
         """The gradients of each message."""
         feeds: list[Feed] = []
         rest = iter(arrays)

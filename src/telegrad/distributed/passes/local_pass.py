@@ -24,10 +24,10 @@ import msgspec
 
 from telegrad.autograd.anomaly import refuse_nan
 from telegrad.distributed import frameworks
-from telegrad.distributed.contexts.context import AFTER, CURRENT, Context, Place
+from telegrad.distributed.contexts.context import BACKWARD_PHASE, CURRENT, Context, ProgramPoint
 from telegrad.distributed.contexts.message_nodes import Path, RecvNode, SendNode
-from telegrad.distributed.passes.future_lock import Turns
-from telegrad.distributed.passes.region_pool import Crew, Pace
+from telegrad.distributed.passes.future_lock import FutureLock
+from telegrad.distributed.passes.region_pool import Pace, RegionPool
 from telegrad.engine import OrderedTask, keep_retained
 from telegrad.errors import GradientError, GraphFreedError, PassAborted, WorkerLost
 from telegrad.graph import Bundle
@@ -38,7 +38,7 @@ from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.recording.accumulation import own
 from telegrad.tensors.recording.modes import MODE, recording
 
-__all__ = ["Departure", "Departures", "Part", "Plan"]
+__all__ = ["Departure", "Departures", "LocalPass", "PassPlan"]
 
 Feed = tuple[int, Sequence[Any]]
 """A message id and a gradient for each tensor of that message, None where there is none."""
@@ -55,7 +55,7 @@ _LONGEST: Final = 0.0005
 _AT_ONCE: Final = 8
 
 
-class Plan(msgspec.Struct, array_like=True, frozen=True):
+class PassPlan(msgspec.Struct, array_like=True, frozen=True):
     """What every worker in a pass is told about it."""
 
     context_id: int
@@ -81,11 +81,11 @@ Departures = dict[str, list[Departure]]
 """What leaves a part, by the worker it is for."""
 
 
-class Part(msgspec.Struct, eq=False):
+class LocalPass(msgspec.Struct, eq=False):
     """This worker's state in one pass."""
 
     context: Context
-    plan: Plan
+    plan: PassPlan
     _worker: WorkerInfo
     _host: Host
     _pace: Pace
@@ -98,8 +98,8 @@ class Part(msgspec.Struct, eq=False):
     """The answers to the questions that were asked last."""
     _wanted: dict[int, int] = {}
     """References whose gradient was asked for, with the one under which it is captured."""
-    _turns: Turns = msgspec.field(default_factory=Turns)
-    _crew: Crew | None = None
+    _turns: FutureLock = msgspec.field(default_factory=FutureLock)
+    _crew: RegionPool | None = None
     _departures: Departures = {}
     _kept: list[Callable[[], None]] = []
     """Takes back, one by one, the gradients that values retained in this pass."""
@@ -116,13 +116,15 @@ class Part(msgspec.Struct, eq=False):
     _ended: Future[None] | None = None
     _is_over: bool = False
     # Made by __post_init__ of the others.
-    _place: Place = None  # type: ignore[assignment]
+    _place: ProgramPoint = None  # type: ignore[assignment]
     """The place of calls that hooks and rules make: after all gradients of the pass."""
     _task: OrderedTask = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         plan = self.plan
-        self._place = Place(self.context, (AFTER, *plan.path, AFTER + 1, self._worker.id))
+        self._place = ProgramPoint(
+            self.context, (BACKWARD_PHASE, *plan.path, BACKWARD_PHASE + 1, self._worker.id)
+        )
         self._task = OrderedTask(
             self._deliver,
             self._depart,
@@ -181,7 +183,9 @@ class Part(msgspec.Struct, eq=False):
         if len(pieces) > 1 and not self.plan.recorded and all(each.is_apart for each in pieces):
             at_once = frameworks.known[0].at_once()
             if at_once > 1:
-                self._crew = self._task.crew = Crew(self._host, self._pace, set(pieces), at_once)
+                self._crew = self._task.crew = RegionPool(
+                    self._host, self._pace, set(pieces), at_once
+                )
 
     def _is_goal(self, node: Any) -> bool:
         """Whether a node is an input, or a recv node behind which there may be one."""

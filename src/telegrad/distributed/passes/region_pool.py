@@ -19,7 +19,7 @@ from telegrad.graph import Cotangent
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.host import Host
 
-__all__ = ["Crew", "Pace"]
+__all__ = ["Pace", "RegionPool"]
 
 # Seconds from which on a piece is worth a thread.
 _LONG: Final = 0.001
@@ -34,7 +34,7 @@ class Pace:
         self.is_long = False
 
 
-class Crew:
+class RegionPool:
     """Runs some of the nodes of one part of a pass, at most so many at a time."""
 
     def __init__(self, host: Host, pace: Pace, nodes: Container[Any], most: int) -> None:

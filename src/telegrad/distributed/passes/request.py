@@ -24,7 +24,7 @@ from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Question", "Questions"]
+__all__ = ["PassRequest", "PassRequests"]
 
 WORKING: Final = "autograd.working"
 _AGES: Final = 30 * 24 * 3600.0  # Seconds; it stands for no deadline.
@@ -33,10 +33,10 @@ _AGES: Final = 30 * 24 * 3600.0  # Seconds; it stands for no deadline.
 _MOMENT: Final = 0.02
 
 
-class Question(msgspec.Struct, eq=False):
+class PassRequest(msgspec.Struct, eq=False):
     """A question that was asked and not answered yet."""
 
-    _asked_by: "Questions"
+    _asked_by: "PassRequests"
     answer: Call
     """Settled when the answer has been read."""
     _number: int
@@ -69,7 +69,7 @@ class Question(msgspec.Struct, eq=False):
         ) from None
 
 
-class Questions:
+class PassRequests:
     """One worker's: those it asked, and those it works on."""
 
     def __init__(self, worker: Worker) -> None:
@@ -91,16 +91,16 @@ class Questions:
         arrays: Any = (),
         *,
         waits: bool = False,
-    ) -> Question:
+    ) -> PassRequest:
         """Asks. `waits`: this thread will wait for the answer at once, which is cheaper."""
         number = self._worker.next_id()
         deadline = self._worker.host.now() + _AGES
         call = self._worker.outgoing.service(
             to, service, [number, body], arrays, deadline, waits=waits
         )
-        return Question(self, call, number)
+        return PassRequest(self, call, number)
 
-    def take_next(self, asked: list[Question]) -> Question:
+    def take_next(self, asked: list[PassRequest]) -> PassRequest:
         """Takes the question to wait for next out of the list: an answered one, or the first."""
         if len(asked) == 1:
             return asked.pop()
@@ -113,7 +113,7 @@ class Questions:
         asked.remove(following)
         return following
 
-    def _first_answered(self, asked: list[Question]) -> Question:
+    def _first_answered(self, asked: list[PassRequest]) -> PassRequest:
         """Waits for any of them; of several, one that failed."""
         some: Future[None] = Future()
         tell = Quick(lambda _: some._settle(None, None))
@@ -136,7 +136,7 @@ class Questions:
             for question in asked:
                 question.answer._forget_callback(tell)
 
-    def _wait(self, future: Future[Any], timeout: float | None, question: Question) -> None:
+    def _wait(self, future: Future[Any], timeout: float | None, question: PassRequest) -> None:
         """Waits for the future or the time; to those who watch, it is the question's wait."""
         observer = self._worker.observer
         with nullcontext() if observer is None else observer.waiting(question.answer):

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from telegrad.distributed import frameworks
-from telegrad.distributed.contexts.context import AFTER, CURRENT, SERVED, Context
+from telegrad.distributed.contexts.context import BACKWARD_PHASE, CURRENT, ENCLOSING_PASSES, Context
 from telegrad.distributed.contexts.message_nodes import Path
 from telegrad.distributed.passes.coordinator import Carrier
-from telegrad.distributed.passes.local_pass import Part, Plan
+from telegrad.distributed.passes.local_pass import LocalPass, PassPlan
 from telegrad.engine import are_captured
 from telegrad.errors import GradientError, UsageError
 from telegrad.rpc.worker import Worker
@@ -42,19 +42,19 @@ class Runner:
         remote_targets: Sequence[tuple[int, int]] = (),
         captures: bool = False,
         mode: str = "smart",
-        finish: Callable[[Part], None] | None = None,
+        finish: Callable[[LocalPass], None] | None = None,
     ) -> None:
         """Runs a pass and returns when it has ended everywhere; with targets, only they count."""
         if mode not in MODES:
             raise UsageError(f"expected a mode of {' or '.join(MODES)}, got {mode!r}")
-        served = SERVED.get()
+        served = ENCLOSING_PASSES.get()
         if len(served) >= _DEEPEST:
             raise RecursionError(
                 f"expected at most {_DEEPEST} passes that hooks and rules start one for the other, "
                 "got one more: does a rule start a pass that reaches the same rule again? Let it "
                 "differentiate what it detached, or computed again"
             )
-        plan = Plan(
+        plan = PassPlan(
             context.id,
             self._worker.next_id(),
             self._next_path(context),
@@ -66,7 +66,7 @@ class Runner:
             captures,
         )
         observer = self._worker.observer
-        token = SERVED.set((*served, plan.pass_id))
+        token = ENCLOSING_PASSES.set((*served, plan.pass_id))
         try:
             if observer is None:
                 self._carrier.run(context, roots, plan, targets, mode, finish)
@@ -74,7 +74,7 @@ class Runner:
             with observer.running(PASS_NAME, context.id):
                 self._carrier.run(context, roots, plan, targets, mode, finish)
         finally:
-            SERVED.reset(token)
+            ENCLOSING_PASSES.reset(token)
 
     def _next_path(self, context: Context) -> Path:
         """The place in the program of a pass that starts now.
@@ -88,7 +88,7 @@ class Runner:
         # A thread that was given the id alone: it has no defined order among the others.
         with context.lock:
             context.pass_count += 1
-            return (AFTER - 1, self._worker.id, context.pass_count)
+            return (BACKWARD_PHASE - 1, self._worker.id, context.pass_count)
 
     def take_over(
         self,
@@ -107,7 +107,7 @@ class Runner:
         """
         here: dict[Tensor, Tensor] = {}
 
-        def finish(part: Part) -> None:
+        def finish(part: LocalPass) -> None:
             if part.has_lent:
                 raise GradientError(
                     "expected leaves whose gradients are known when the pass ends, got some that "

@@ -20,7 +20,7 @@ from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
 
-__all__ = ["CLOCK", "COLLECT", "START", "Event", "Recording"]
+__all__ = ["CLOCK", "COLLECT", "START", "Event", "EventLog"]
 
 START: Final = "profiler.start"
 CLOCK: Final = "profiler.clock"
@@ -51,7 +51,7 @@ class Event(msgspec.Struct, array_like=True):
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Recording:
+class EventLog:
     """One worker's events; an Observer of that worker while it is on."""
 
     def __init__(self, worker: Worker) -> None:

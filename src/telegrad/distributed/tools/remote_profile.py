@@ -18,12 +18,12 @@ from telegrad.rpc.calls.call import Call
 from telegrad.rpc.calls.future import Quick
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Watch"]
+__all__ = ["RemoteProfile"]
 
 _decode = msgspec.msgpack.Decoder(list[Event]).decode
 
 
-class Watch:
+class RemoteProfile:
     """What one profile has of other workers."""
 
     def __init__(self, worker: Worker) -> None:

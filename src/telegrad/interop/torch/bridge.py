@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
+import torch
 import torch.utils.dlpack
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-import torch
 from telegrad.arrays.ownership import HELD
 from telegrad.autograd.anomaly import refuse_nan
 from telegrad.engine import GraphTask, keep_retained

@@ -10,10 +10,10 @@ from functools import cache
 from typing import Any, Final, cast
 
 import numpy as np
-
 import torch
+
 from telegrad.distributed import frameworks
-from telegrad.distributed.contexts.dual_levels import LevelBook
+from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.tensor_kind import flatten
 from telegrad.errors import DTypeError, GradientError
 from telegrad.interop.torch.bridge import Crossing, entry_of, from_torch, join
@@ -82,7 +82,7 @@ class Torch:
         ]
         return make_dual(*made)
 
-    def carry(self, values: list[Any], worker: Worker, book: LevelBook, to: str) -> None:
+    def carry(self, values: list[Any], worker: Worker, book: LevelRegistry, to: str) -> None:
         if _is_cuda_in_use():
             devices.carry(values, worker, to)
         if is_open():

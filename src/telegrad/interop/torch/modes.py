@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final, TypeVar
 
+import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils import _python_dispatch
-
-import torch
 
 __all__ = ["is_ordinary", "is_recording", "ordinarily", "run_ordinarily"]
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.driver.admission import Admission
-from telegrad.rpc.driver.shared_buffers import Sharing
+from telegrad.rpc.driver.shared_buffers import SharedBuffers
 from telegrad.rpc.driver.spin import Spinning
 from telegrad.rpc.protocol.budget import COUNTED_FROM
 from telegrad.rpc.transport.connection import Connection
@@ -62,7 +62,7 @@ class FrameReader:
         self,
         connection: Connection,
         spinning: Spinning,
-        sharing: Sharing | None = None,
+        sharing: SharedBuffers | None = None,
         admission: Admission | None = None,
     ) -> None:
         self._connection = connection

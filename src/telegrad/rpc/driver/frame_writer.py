@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from telegrad.errors import UsageError
 from telegrad.rpc.driver.processes import has_ended
-from telegrad.rpc.driver.shared_buffers import Sharing
+from telegrad.rpc.driver.shared_buffers import SharedBuffers
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.transport.connection import Connection, Unsent
@@ -28,7 +28,7 @@ from telegrad.rpc.wire.frames import NOTICE, PING, PLACED, PREFIX, Buffer, pack
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
 
-__all__ = ["Outlet"]
+__all__ = ["FrameWriter"]
 
 # Bytes; a header up to this size goes out in one piece with its prefix.
 _SMALL_HEADER: Final = 32 << 10
@@ -36,7 +36,7 @@ _SMALL_HEADER: Final = 32 << 10
 _LONGEST_TURN: Final = 1.0
 
 
-class Outlet(Endpoint):
+class FrameWriter(Endpoint):
     """The writing half of a link; `Link` adds reading."""
 
     may_block = True
@@ -44,7 +44,7 @@ class Outlet(Endpoint):
     def __init__(self, host: "SocketHost", connection: Connection, peer: WorkerInfo) -> None:
         super().__init__(peer, connection.limits, host.now(), host.options.lost_after)
         self.connection = connection
-        self.sharing = Sharing(connection, host.segment_pool, host.segment_map)
+        self.sharing = SharedBuffers(connection, host.segment_pool, host.segment_map)
         self._host = host
         self._write = _thread.allocate_lock()
         # The thread that holds it; 0 for none, or for one that sends the rest of a frame.

@@ -38,7 +38,7 @@ from telegrad.errors import ProtocolViolation, UsageError, WorkerLost
 from telegrad.rpc.calls.future import Future, wake
 from telegrad.rpc.driver.admission import Admission
 from telegrad.rpc.driver.frame_reader import FrameReader
-from telegrad.rpc.driver.frame_writer import Outlet
+from telegrad.rpc.driver.frame_writer import FrameWriter
 from telegrad.rpc.driver.spin import Spinning
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.transport.connection import Connection
@@ -83,7 +83,7 @@ class _Serving(threading.local):
 serving = _Serving()
 
 
-class Link(Outlet):
+class Link(FrameWriter):
     """A connection of the socket driver. `served`: the peer sends its requests on it."""
 
     def __init__(

@@ -18,7 +18,7 @@ from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.driver.host import SocketHost
 from telegrad.rpc.membership.rendezvous import Joining, Meeting, Rendezvous, join
-from telegrad.rpc.membership.termination import Leaving, Round
+from telegrad.rpc.membership.termination import Round, TerminationDetector
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.startup import start_worker
@@ -59,7 +59,7 @@ class Membership:
         # Reentrant: what the collector frees meanwhile may find out that a worker was lost.
         self._lock = threading.RLock()
         # Before the members are known: a quick worker may leave while rank 0 still counts them.
-        self._leaving = Leaving(size)
+        self._leaving = TerminationDetector(size)
         self._scripts: set[str] = set()
         self._names: Names = NO_NAMES
         if credentials is not None:

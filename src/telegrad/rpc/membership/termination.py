@@ -15,7 +15,7 @@ Pure state; a caller serialises.
 
 from typing import Any, NamedTuple
 
-__all__ = ["Leaving", "Round"]
+__all__ = ["Round", "TerminationDetector"]
 
 
 class Round(NamedTuple):
@@ -25,7 +25,7 @@ class Round(NamedTuple):
     tokens: list[Any]
 
 
-class Leaving:
+class TerminationDetector:
     """Rank 0's count of those who want to go."""
 
     def __init__(self, size: int) -> None:

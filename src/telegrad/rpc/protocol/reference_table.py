@@ -42,9 +42,9 @@ __all__ = [
     "DELETE",
     "Held",
     "Owned",
+    "ReferenceState",
     "ReferenceTable",
     "Send",
-    "State",
 ]
 
 ADD: Final = "add"
@@ -55,7 +55,7 @@ AWAITED: Final = "awaited"
 ABANDONED: Final = "abandoned"
 
 
-class State(enum.Enum):
+class ReferenceState(enum.Enum):
     """What a user knows of its fork."""
 
     PENDING = "the owner has not confirmed it"
@@ -80,7 +80,7 @@ class Held(msgspec.Struct):
     fork: int
     owner: str
     parent: str | None
-    state: State
+    state: ReferenceState
     is_early: bool = False
     children: int = 0
     is_released: bool = False
@@ -182,19 +182,19 @@ class ReferenceTable:
 
     def ask(self, rref: int, owner: str) -> None:
         """The owner is about to be asked for a value: its first fork, of the same number."""
-        self.held[rref] = Held(rref, rref, owner, None, State.PENDING, is_early=True)
+        self.held[rref] = Held(rref, rref, owner, None, ReferenceState.PENDING, is_early=True)
 
     def is_early(self, fork: int | None) -> bool:
         """Say whether the value of a fork may not have been created yet."""
         entry = None if fork is None else self.held.get(fork)
-        return entry is not None and entry.is_early and entry.state is State.PENDING
+        return entry is not None and entry.is_early and entry.state is ReferenceState.PENDING
 
     def confirmed(self, fork: int, error: BaseException | None) -> list[Send]:
         """The owner counts the fork, or it is gone."""
         entry = self.held.get(fork)
-        if entry is None or entry.state is not State.PENDING:
+        if entry is None or entry.state is not ReferenceState.PENDING:
             return []
-        entry.state = State.CONFIRMED if error is None else State.GONE
+        entry.state = ReferenceState.CONFIRMED if error is None else ReferenceState.GONE
         entry.why_gone = error
         effects = []
         if entry.parent is not None:
@@ -212,7 +212,7 @@ class ReferenceTable:
         return self._delete_if_due(entry)
 
     def _delete_if_due(self, entry: Held) -> list[Send]:
-        if not entry.is_released or entry.children or entry.state is State.PENDING:
+        if not entry.is_released or entry.children or entry.state is ReferenceState.PENDING:
             return []
         # Why it is gone may be an error whose traceback holds anything.
         self.freed.append(self.held.pop(entry.fork))
@@ -251,9 +251,9 @@ class ReferenceTable:
     ) -> list[Send]:
         """A fork came from `parent`, for this worker, which does not own the value."""
         if parent == owner:
-            self.held[fork] = Held(rref, fork, owner, None, State.CONFIRMED)
+            self.held[fork] = Held(rref, fork, owner, None, ReferenceState.CONFIRMED)
             return [Send(parent, (CHILD, fork))]
-        self.held[fork] = Held(rref, fork, owner, parent, State.PENDING, is_early)
+        self.held[fork] = Held(rref, fork, owner, parent, ReferenceState.PENDING, is_early)
         return [Send(owner, (ADD, rref, fork, is_early))]
 
     def came_home(self, rref: int, fork: int, parent: str, is_early: bool = False) -> list[Send]:
@@ -295,7 +295,7 @@ class ReferenceTable:
 
     def _is_awaited(self, owner: str, rref: int) -> list[Send]:
         held = self.held.get(rref)
-        if held is None or held.state is State.GONE:
+        if held is None or held.state is ReferenceState.GONE:
             return [_abandoned(owner, rref, None if held is None else held.why_gone)]
         held.is_awaited = True
         return []
@@ -311,12 +311,12 @@ class ReferenceTable:
             self._free_if_unused(rref)
         for fork, held in list(self.held.items()):
             if held.owner == name:
-                if held.state is State.PENDING:
+                if held.state is ReferenceState.PENDING:
                     # Of a creation, its call tells whether it failed: it may go by another path.
                     if fork != held.rref:
                         effects += self.confirmed(fork, error)
                 else:
-                    held.state, held.why_gone = State.GONE, error
+                    held.state, held.why_gone = ReferenceState.GONE, error
                     effects += self._delete_if_due(held)
             elif held.parent == name:
                 held.parent = None

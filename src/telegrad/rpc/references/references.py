@@ -32,9 +32,9 @@ from telegrad.rpc.protocol.reference_table import (
     CHILD,
     DELETE,
     Held,
+    ReferenceState,
     ReferenceTable,
     Send,
-    State,
 )
 from telegrad.rpc.references.rref import RRef
 
@@ -193,7 +193,7 @@ class References:
         with self._lock:
             shared = [len(entry.users) for entry in self._table.owned.values() if entry.users]
             held = self._table.held.values()
-            pending = sum(each.state is State.PENDING for each in held)
+            pending = sum(each.state is ReferenceState.PENDING for each in held)
             return {"shared": len(shared), "forks": sum(shared), "pending": pending}
 
     # Travelling.
@@ -210,7 +210,7 @@ class References:
                     f"{reference!r} can't be passed on: worker {endpoint.peer.name!r} was lost"
                 )
             held = None if reference._fork is None else self._table.held.get(reference._fork)
-            if held is not None and held.state is State.GONE:
+            if held is not None and held.state is ReferenceState.GONE:
                 raise WorkerLost(f"{reference!r} can't be passed on: {held.why_gone}")
             if held is None and reference._rref not in self._table.owned:
                 raise WorkerLost(f"{reference!r} can't be passed on: its value is gone")

@@ -16,7 +16,7 @@ from telegrad.rpc.calls.future import Future, Quick
 from telegrad.rpc.calls.incoming import async_execution, is_async_execution
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.names import WorkerInfo
-from telegrad.rpc.protocol.reference_table import State
+from telegrad.rpc.protocol.reference_table import ReferenceState
 from telegrad.rpc.wire.functions import check_exposed_method, expose
 from telegrad.rpc.wire.slots import Reference
 
@@ -93,7 +93,7 @@ class RRef(Reference, Generic[T_co]):
         if self._fork is None:
             return True
         held = self._worker.references.held(self._fork)
-        return held is not None and held.state is State.CONFIRMED
+        return held is not None and held.state is ReferenceState.CONFIRMED
 
     def local_value(self) -> T_co:
         """Return the value itself, on its owner, waiting for it if it is being computed."""
@@ -142,7 +142,7 @@ class RRef(Reference, Generic[T_co]):
     def _check(self) -> None:
         """Raise if the owner is known to be gone, or to be another than the one that was."""
         held = None if self._fork is None else self._worker.references.held(self._fork)
-        if held is not None and held.state is State.GONE:
+        if held is not None and held.state is ReferenceState.GONE:
             why = held.why_gone
             if why is not None and not isinstance(why, WorkerLost):
                 raise _again(why)

@@ -40,11 +40,11 @@ class Simulation:
         seed: int,
         faults: Faults | None = None,
         options: Options | None = None,
-        equip: Callable[[Worker], object] | None = None,
+        on_start: Callable[[Worker], object] | None = None,
     ) -> None:
-        """Make workers with ids in the order of the names; `equip` is called for each.
+        """Make workers with ids in the order of the names; `on_start` is called for each.
 
-        With `telegrad.distributed.worker_autograd.equip` they have distributed autograd.
+        With `telegrad.distributed.worker_autograd.attach_autograd` they have distributed autograd.
         """
         self.seed = seed
         self.faults = faults or Faults()
@@ -60,7 +60,7 @@ class Simulation:
         self._dead: list[SimulatedHost] = []
         self._lives = 0
         self._options = options or Options()
-        self._equip = equip
+        self._on_start = on_start
         self._ids = {name: number for number, name in enumerate(names)}
         for name in names:
             self._begin(name)
@@ -76,8 +76,8 @@ class Simulation:
                 if other.worker.peers.get(name) is None:
                     other.worker.add_peer(info, worker.address)
         self.hosts[name] = host
-        if self._equip is not None:
-            self._equip(worker)
+        if self._on_start is not None:
+            self._on_start(worker)
         return worker
 
     def __enter__(self) -> "Simulation":

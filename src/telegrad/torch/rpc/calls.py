@@ -11,6 +11,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import torch
+
 from telegrad.errors import NotInitialized, PeerError
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.names import WorkerInfo

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import torch
+
 from telegrad.rpc.calls.future import Future
 from telegrad.torch.rpc.failures import as_torch, raise_as_torch
 

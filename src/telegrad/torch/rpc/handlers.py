@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import torch
+
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.incoming import async_execution
 from telegrad.rpc.references.rref import RRef

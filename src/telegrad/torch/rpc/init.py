@@ -4,7 +4,7 @@ from typing import Any
 
 # Now rather than when the first tensor comes: whoever imports this has PyTorch loaded.
 import telegrad.interop.torch.framework  # noqa: F401
-from telegrad.distributed.worker_autograd import equip
+from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.rpc import api
 from telegrad.rpc.options import Options
 from telegrad.rpc.worker import Worker
@@ -66,7 +66,7 @@ def _own(options: TensorPipeRpcBackendOptions) -> Options:
 
 
 def _begin(worker: Worker) -> None:
-    equip(worker)
+    attach_autograd(worker)
     worker.references.handle_type = RRef
 
 

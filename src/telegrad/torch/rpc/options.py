@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+
 from telegrad.torch.rpc import constants
 
 __all__ = ["RpcBackendOptions", "TensorPipeRpcBackendOptions"]

@@ -25,13 +25,13 @@ from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.transport import Address
 from telegrad.rpc.transport.directory import check_private_directory, remove_abandoned_socket
 
-__all__ = ["Place", "find_place", "user_directory", "users_key"]
+__all__ = ["MeetingPlace", "find_place", "user_directory", "users_key"]
 
 _KEY = "user.key"
 _DAY = 86400.0
 
 
-class Place(NamedTuple):
+class MeetingPlace(NamedTuple):
     """Where to meet, as whom, and how many there are."""
 
     meeting: Meeting
@@ -39,7 +39,7 @@ class Place(NamedTuple):
     world_size: int
 
 
-def find_place(init_method: str, rank: int, world_size: int | None) -> Place:
+def find_place(init_method: str, rank: int, world_size: int | None) -> MeetingPlace:
     """What a URL, with the arguments beside it, says."""
     url = urlsplit(init_method)
     if url.scheme not in ("env", "tcp", "file"):
@@ -52,16 +52,16 @@ def find_place(init_method: str, rank: int, world_size: int | None) -> Place:
     own_rank = rank if rank >= 0 else _number(url.scheme, asked, "rank")
     size = world_size if world_size else _number(url.scheme, asked, "world_size")
     if url.scheme == "file":
-        return Place(_meeting_by_path(url.path), own_rank, size)
+        return MeetingPlace(_meeting_by_path(url.path), own_rank, size)
     if url.scheme == "tcp":
         if url.hostname is None or url.port is None:
             raise ValueError(f"expected tcp://host:port as init_method, got {init_method!r}")
-        return Place(_meeting_at(url.hostname, url.port), own_rank, size)
+        return MeetingPlace(_meeting_at(url.hostname, url.port), own_rank, size)
     host = os.environ.get(environment.MASTER_ADDR, "127.0.0.1")
     port = os.environ.get(environment.MASTER_PORT)
     if port is None:
         raise ValueError(f"environment variable {environment.MASTER_PORT} expected, but not set")
-    return Place(_meeting_at(host, int(port)), own_rank, size)
+    return MeetingPlace(_meeting_at(host, int(port)), own_rank, size)
 
 
 def _number(scheme: str, asked: dict[str, str], name: str) -> int:

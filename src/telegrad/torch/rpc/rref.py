@@ -7,6 +7,7 @@ arrive included.
 from typing import Any
 
 import torch
+
 from telegrad.errors import CallTimeout, NotInitialized, PeerError
 from telegrad.rpc.names import COUNTER_BITS, WorkerInfo, maker_of
 from telegrad.rpc.references import rref as plain

@@ -16,9 +16,9 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 from torch.utils.hooks import RemovableHandle
 
-import torch
 from telegrad.distributed.optim.parameter_lock import alone_with
 from telegrad.graph import added
 from telegrad.interop.torch.bridge import accumulator_of

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import msgspec
+import torch
 from torch.autograd.graph import GradientEdge
 
-import torch
 from telegrad.graph import Cotangent
 from telegrad.interop.torch.bridge import Crossing, accumulator_of, from_torch
 from telegrad.interop.torch.values.arrays import CPU, raw
@@ -25,12 +25,12 @@ from telegrad.tensors.forward.levels import Tangents
 from telegrad.tensors.recording.hooked import Hooked
 from telegrad.tensors.recording.op_node import OutputNode
 
-__all__ = ["ENGINE", "End", "Landing", "Leaf", "Place", "Slot", "Tap", "WantedLeaf", "over"]
+__all__ = ["ENGINE", "End", "Landing", "Leaf", "Slot", "Tap", "TorchEdge", "WantedLeaf", "over"]
 
 ENGINE: Any = torch.autograd.Variable._execution_engine
 """PyTorch's own."""
 
-Place = tuple[Any, int]
+TorchEdge = tuple[Any, int]
 """A node of PyTorch's and which of its results."""
 
 Slot = tuple[Any, int, int]
@@ -60,7 +60,7 @@ def _taken_over(cotangent: torch.Tensor, recorded: bool) -> Any:
         return from_torch(plain.float() if plain.dtype is torch.bfloat16 else plain)
 
 
-def _with_hooks(place: Place, cotangent: torch.Tensor, recorded: bool) -> torch.Tensor:
+def _with_hooks(place: TorchEdge, cotangent: torch.Tensor, recorded: bool) -> torch.Tensor:
     """A complete cotangent as the hooks of its tensor leave it."""
     edge = GradientEdge(*place)
     # Not torch.autograd.grad: before PyTorch 2.13 its checks fail at nodes that Python defines.
@@ -93,7 +93,7 @@ class End(msgspec.Struct, eq=False, kw_only=True):
         elif self.source != id(source):
             self.is_shared = True
 
-    def slot(self, place: Place) -> Slot:
+    def slot(self, place: TorchEdge) -> Slot:
         """Where a region that leads here has its cotangent go."""
         return self, 0, 1
 
@@ -156,7 +156,7 @@ class Tap(End, eq=False):
     """A tensor inside of PyTorch's graph whose gradient was asked for; equal by its place."""
 
     value: torch.Tensor
-    place: Place
+    place: TorchEdge
 
     edges: ClassVar[tuple[Any, ...]] = ()
     key: ClassVar[int] = -1
@@ -193,7 +193,7 @@ class Landing(End, Hooked, eq=False):
     def name(self) -> str:
         return "ToTorchBackward"
 
-    def slot(self, place: Place) -> Slot:
+    def slot(self, place: TorchEdge) -> Slot:
         crossing = self.crossing
         if self.is_shared or self.tap is not None or not crossing.is_of_message:
             # A value that goes over twice has two landings, and what comes there has to be summed.

@@ -11,12 +11,13 @@ from sys import getrefcount
 from typing import Any
 
 import torch
+
 from telegrad.graph import added
 from telegrad.interop.torch.bridge import REGIONS_RUNNING
 from telegrad.interop.torch.graph.accumulation import hang
-from telegrad.interop.torch.graph.ends import Place
+from telegrad.interop.torch.graph.ends import TorchEdge
 
-__all__ = ["Taking"]
+__all__ = ["ExitCapture"]
 
 _CURRENT = "telegrad.region"
 
@@ -53,22 +54,22 @@ def _current() -> Any:
     return torch._C._get_obj_in_tls(_CURRENT) if torch._C._is_key_in_tls(_CURRENT) else None
 
 
-class Taking:
+class ExitCapture:
     """One run of a region; entered around it."""
 
     def __init__(
         self,
-        starts: Iterable[Place],
-        exits: Mapping[Place, list[tuple[Any, int]]],
-        taps: Iterable[Place],
+        starts: Iterable[TorchEdge],
+        exits: Mapping[TorchEdge, list[tuple[Any, int]]],
+        taps: Iterable[TorchEdge],
     ) -> None:
-        self.taken: dict[Place, torch.Tensor] = {}
+        self.taken: dict[TorchEdge, torch.Tensor] = {}
         """The cotangents on the edges to each place outside, summed."""
-        self.tapped: dict[Place, torch.Tensor] = {}
+        self.tapped: dict[TorchEdge, torch.Tensor] = {}
         """The whole cotangents of places where the region begins."""
         self._starts = {node: None for node, _ in starts}
         self._taps = list(taps)
-        self._exits: dict[Any, list[tuple[int, Place]]] = {}
+        self._exits: dict[Any, list[tuple[int, TorchEdge]]] = {}
         for place, edges in exits.items():
             for node, which in edges:
                 self._exits.setdefault(node, []).append((which, place))
@@ -105,14 +106,14 @@ class Taking:
         # A pass within this one, by a hook, works for the same thread but has another id.
         return self._task is not None and torch._C._current_graph_task_id() == self._task
 
-    def _tap(self, place: Place, cotangents: Any) -> None:
+    def _tap(self, place: TorchEdge, cotangents: Any) -> None:
         """Notes the whole cotangent of a place, as the hooks of its tensor left it."""
         if self._is_current():
             cotangent = cotangents[place[1]]
             if cotangent is not None:
                 self.tapped[place] = cotangent
 
-    def _take(self, edges: list[tuple[int, Place]], contributions: Any, cotangents: Any) -> Any:
+    def _take(self, edges: list[tuple[int, TorchEdge]], contributions: Any, cotangents: Any) -> Any:
         """Notes the cotangents that a node gives to the places outside, and gives zeros instead."""
         if not self._is_current():
             return None

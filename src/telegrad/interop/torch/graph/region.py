@@ -22,13 +22,13 @@ from itertools import compress, starmap
 from typing import Any, ClassVar
 
 import msgspec
+import torch
 from torch.autograd.graph import GradientEdge
 
-import torch
 from telegrad.errors import GraphFreedError, SavedValueChanged
 from telegrad.graph import Bundle, Cotangent
-from telegrad.interop.torch.graph.ends import ENGINE, Place, Slot, Tap, over
-from telegrad.interop.torch.graph.exit_capture import Taking
+from telegrad.interop.torch.graph.ends import ENGINE, Slot, Tap, TorchEdge, over
+from telegrad.interop.torch.graph.exit_capture import ExitCapture
 from telegrad.tensors.recording.hooked import Hooked
 from telegrad.tensors.recording.modes import MODE, PLAIN, QUIET, Recording
 
@@ -43,9 +43,9 @@ class Region(msgspec.Struct, Hooked, eq=False):
 
     key: int
     keep_graph: bool = False
-    places: dict[Place, int] = {}
+    places: dict[TorchEdge, int] = {}
     """The edges into it, with their places in the Bundle."""
-    exits: dict[Place, Any] = {}
+    exits: dict[TorchEdge, Any] = {}
     """For each place outside that an edge out of it leads to, the region or end there."""
     edges: tuple[Any, ...] = ()
     """For the engine: those regions and ends; behind a landing of its own, telegrad's node."""
@@ -53,7 +53,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
     """For each exit, its edge and where in that one's cotangent it belongs."""
     taps: list[Tap] = []
     """The taps beside edges into it."""
-    taken: dict[Place, list[tuple[Any, int]]] = {}
+    taken: dict[TorchEdge, list[tuple[Any, int]]] = {}
     """Those exits whose cotangents are taken by hooks, see the note EXITS: the nodes inside, and
     which edge of each."""
     goes_on: bool = False
@@ -73,11 +73,11 @@ class Region(msgspec.Struct, Hooked, eq=False):
         # One that goes on has all its exits taken.
         return not (self.taken or self.taps)
 
-    def lead_in(self, place: Place) -> None:
+    def lead_in(self, place: TorchEdge) -> None:
         """Notes an edge into the region."""
         self.places.setdefault(place, len(self.places))
 
-    def slot(self, place: Place) -> Slot:
+    def slot(self, place: TorchEdge) -> Slot:
         """Where a region that leads in at this place has its cotangent go."""
         return self, self.places[place], len(self.places)
 
@@ -132,7 +132,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
             places, given = zip(*there)
         if self.is_apart:
             return self._contributions(self._captured(places, given, recorded), given, recorded)
-        taking = Taking(self.places, self.taken, [tap.place for tap in self.taps])
+        taking = ExitCapture(self.places, self.taken, [tap.place for tap in self.taps])
         with taking:
             captured = self._captured(places, given, recorded)
         results = [
@@ -146,7 +146,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
         ]
 
     def _captured(
-        self, places: tuple[Place, ...], given: tuple[Any, ...], recorded: bool
+        self, places: tuple[TorchEdge, ...], given: tuple[Any, ...], recorded: bool
     ) -> Sequence[Any]:
         """What PyTorch captures at each exit."""
         try:

@@ -13,10 +13,10 @@ from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
+import torch
 from torch.nn.modules.module import register_module_module_registration_hook
 from torch.nn.parallel import DistributedDataParallel
 
-import torch
 from telegrad.distributed.optim.parameter_lock import alone_with
 from telegrad.errors import GradientError
 from telegrad.interop.torch.bridge import accumulator_of

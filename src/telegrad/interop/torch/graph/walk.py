@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
-
 import torch
+
 from telegrad.graph import next_key
 from telegrad.interop.torch.bridge import Entry, ToTorch, accumulator_of
-from telegrad.interop.torch.graph.ends import Landing, Leaf, Place, Tap, WantedLeaf
+from telegrad.interop.torch.graph.ends import Landing, Leaf, Tap, TorchEdge, WantedLeaf
 from telegrad.interop.torch.graph.region import Region
 from telegrad.interop.torch.modes import run_ordinarily
 
@@ -50,7 +50,7 @@ class Walk(msgspec.Struct, eq=False):
     """The edge of each entry: to an end, or to the region of what its group reaches."""
     regions: dict[Any, Region] = {}
     """By group, what it reaches."""
-    following: dict[Any, Sequence[Place]] = {}
+    following: dict[Any, Sequence[TorchEdge]] = {}
     """For each inner node of PyTorch's, where its edges lead; None for a node: nowhere."""
     region_of: dict[Any, Region] = {}
     """For each inner node, the region of the group that reached it first."""

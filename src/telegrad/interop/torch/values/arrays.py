@@ -8,7 +8,6 @@ is given out is complete.
 from typing import Any
 
 import numpy as np
-
 import torch
 
 __all__ = ["CPU", "is_transformed", "raw", "tensor_over"]

@@ -12,8 +12,8 @@ import weakref
 from typing import Any
 
 import msgspec
-
 import torch
+
 from telegrad.distributed.contexts.context import CURRENT
 from telegrad.errors import DeviceError
 from telegrad.interop.torch.values import tensors

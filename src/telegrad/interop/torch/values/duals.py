@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from telegrad.distributed.contexts.dual_levels import LevelBook, Mention
+
+from telegrad.distributed.contexts.dual_levels import LevelRegistry, Mention
 from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten
 from telegrad.interop.torch.values import tensors
 from telegrad.interop.torch.values.devices import Placed
@@ -33,7 +34,7 @@ class CarriedTorchDual(CarriedDual):
         self.tangent = tangent
         self.mention = mention
 
-    def arrive(self, book: LevelBook) -> Any:
+    def arrive(self, book: LevelRegistry) -> Any:
         """The dual tensor; the primal alone if the level has closed meanwhile."""
         (level,) = book.meet([self.mention])
         if level is None:
@@ -47,7 +48,7 @@ class CarriedTorchDual(CarriedDual):
         return found if len(found) == 2 else [arrived, wrap(None)]
 
 
-def carry(values: list[Any], book: LevelBook, to: str) -> None:
+def carry(values: list[Any], book: LevelRegistry, to: str) -> None:
     """Replaces dual torch tensors by what travels."""
     for i, value in enumerate(values):
         device, tensor = None, value

@@ -14,9 +14,9 @@ import weakref
 from typing import Any
 
 import numpy as np
+import torch
 from torch.autograd import forward_ad
 
-import torch
 from telegrad.distributed.contexts.dual_levels import are_one
 from telegrad.errors import LevelError
 from telegrad.interop.torch.values.arrays import CPU

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-
 import torch
+
 from telegrad.errors import DeviceError, ProtocolViolation, Unserializable
 from telegrad.interop.torch.modes import run_ordinarily
 from telegrad.interop.torch.values.arrays import CPU, is_transformed
