@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
+from telegrad.distributed.current import autograd_of
 from telegrad.distributed.tools.chrome_trace import chrome_trace
 from telegrad.distributed.tools.event_log import Event
 from telegrad.distributed.tools.remote_profile import RemoteProfile
-from telegrad.distributed.worker_autograd import autograd_of
 from telegrad.errors import UsageError
 from telegrad.rpc.current import current_worker
 
@@ -33,7 +33,7 @@ class profile:
         if self._watch is not None:
             raise UsageError("expected a fresh profile, got one that was used: make another")
         worker = current_worker()
-        recording = autograd_of(worker).recording
+        recording = autograd_of(worker).event_log
         recording.check_off()
         # One that is lost has nothing to tell.
         others = [peer.info.name for peer in worker.peers.all() if peer.info.name != worker.name]
@@ -45,7 +45,7 @@ class profile:
 
     def __exit__(self, *exception: object) -> None:
         worker = current_worker()
-        self.events[worker.name] = autograd_of(worker).recording.stop()
+        self.events[worker.name] = autograd_of(worker).event_log.stop()
         assert self._watch is not None, "entered before it is left"
         self.events.update(self._watch.collect())
 

@@ -36,19 +36,19 @@ def gradient(context_id, name="w"):
 
 def has_context(context_id):
     """Whether this worker has a part of a context."""
-    return autograd_of(rpc.current_worker()).recorder.contexts.find(context_id) is not None
+    return autograd_of(rpc.current_worker()).contexts.find(context_id) is not None
 
 
 def leftovers(worker=None):
     """What distributed autograd still holds on a worker, this one if none is given."""
     here = autograd_of(worker or rpc.current_worker())
-    contexts = here.recorder.contexts.all()
+    contexts = here.contexts.all()
     return {
         "contexts": len(contexts),
         "sends": sum(len(each.sends) for each in contexts),
         "recvs": sum(len(each.recvs) for each in contexts),
         "passes": sum(len(each.passes) for each in contexts),
-        "levels": len(here.recorder.levels),
+        "levels": len(here.levels),
     }
 
 

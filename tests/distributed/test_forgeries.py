@@ -23,8 +23,8 @@ def notice(context_id, service, *rest):
     ("make", "forged"),
     [
         (call_with_a_level, (["x", 0, 0],)),
-        (notice, ("autograd.settle", "x", True, [])),
-        (notice, ("autograd.unsettled", "x")),
+        (notice, ("autograd.outcome", "x", True, [])),
+        (notice, ("autograd.in_doubt", "x")),
     ],
 )
 def test_the_loss_of_a_worker_is_told_after_forged_ids(make, forged):
@@ -33,7 +33,7 @@ def test_the_loss_of_a_worker_is_told_after_forged_ids(make, forged):
             attach_autograd(worker)
         told = []
         b.on_worker_lost(lambda who, why: told.append(who.name))
-        context = autograd_of(b).recorder.contexts.open(a.next_id(), a.info)
+        context = autograd_of(b).contexts.open(a.next_id(), a.info)
         assert a.rpc_sync("b", simulated.who) == c.rpc_sync("b", simulated.who) == "b"
         kind, message = make(context.id, *forged)
         a.peers.get("b").outgoing.send(kind, 0, 1000, 0, msgspec.msgpack.encode(message))
@@ -43,8 +43,8 @@ def test_the_loss_of_a_worker_is_told_after_forged_ids(make, forged):
         assert [a.rpc_sync("b", simulated.who) for _ in range(2)] == ["b", "b"]
         served = b.peers.get("a").incoming[0].serving
         assert eventually(lambda: not served)
-        assert not context.settled
-        assert not context.doubted
-        assert not len(autograd_of(b).recorder.levels)
+        assert not context.outcomes
+        assert not context.in_doubt
+        assert not len(autograd_of(b).levels)
         c.close()
         assert eventually(lambda: told[-1:] == ["c"])

@@ -123,7 +123,9 @@ def test_a_module_that_cannot_be_made_gives_its_error_and_the_worker(cluster):
 def test_a_worker_or_device_that_is_not_there_is_refused(cluster):
     with pytest.raises(UnknownWorker, match="'nobody'; the workers are 'b', 'main'"):
         RemoteModule("nobody", nn.Linear, (1, 1))
-    with pytest.raises(UsageError, match=r"a worker or worker/cpu, got 'b/cuda:0'; .*torch_nn"):
+    with pytest.raises(
+        UsageError, match=r"a worker or worker/cpu, got 'b/cuda:0'; .*telegrad\.torch\.nn"
+    ):
         RemoteModule("b/cuda:0", nn.Linear, (1, 1))
 
 

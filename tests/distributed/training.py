@@ -39,7 +39,7 @@ def value(reference):
 
 def forget(context_id):
     """Releases a context here alone, as if word of its end had come here first."""
-    autograd_of(rpc.current_worker()).recorder.contexts.drop(context_id)
+    autograd_of(rpc.current_worker()).contexts.drop(context_id)
 
 
 def is_uniform(reference):

@@ -86,7 +86,7 @@ NONSENSE = [
     ("telegrad.references", [[]]),
     ("telegrad.references", [7]),
     ("telegrad.references", 7),
-    ("autograd.settle", [1, 2, "yes", []]),
+    ("autograd.outcome", [1, 2, "yes", []]),
     ("autograd.release", [1]),
     ("autograd.release", 1),
     ("autograd.release", [1, ["b", 2]]),

@@ -8,15 +8,15 @@ this file has the algorithm.
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Token
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from telegrad.autograd.roots import checked_roots, listed
 from telegrad.distributed import frameworks
 from telegrad.distributed.contexts.context import BACKWARD_PHASE, CURRENT, Context, ProgramPoint
+from telegrad.distributed.current import autograd_of
 from telegrad.distributed.passes.local_pass import LocalPass
 from telegrad.distributed.tools.gradient_summary import gradients
 from telegrad.distributed.tools.graph_drawing import draw
-from telegrad.distributed.worker_autograd import WorkerAutograd, autograd_of
 from telegrad.errors import ContextError, DTypeError, GradientError, UsageError
 from telegrad.rpc.calls.call import Call
 from telegrad.rpc.current import current_worker
@@ -26,6 +26,9 @@ from telegrad.rpc.wire.functions import expose
 from telegrad.tensors import Tensor
 from telegrad.tensors.late_bound import lent
 from telegrad.tensors.recording.modes import Recording
+
+if TYPE_CHECKING:
+    from telegrad.distributed.worker_autograd import WorkerAutograd
 
 __all__ = [
     "DistAutogradContext",
@@ -104,7 +107,7 @@ def backward(
         if not chosen:
             raise UsageError("expected at least one tensor in inputs, got an empty sequence")
         targets = {frameworks.node_of_input(x, "inputs"): x for x in chosen}
-    here.runner.run(
+    here.coordinator.run(
         found,
         starts,
         retain_graph=retain_graph,
@@ -115,9 +118,9 @@ def backward(
     )
 
 
-def _keep_captured(part: LocalPass) -> None:
-    for x, gradient in part.captured.items():
-        part.stage(x, gradient)
+def _keep_captured(local_pass: LocalPass) -> None:
+    for x, gradient in local_pass.captured.items():
+        local_pass.stage(x, gradient)
 
 
 def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
@@ -125,7 +128,7 @@ def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
 
     Those of another worker's leaves are had there. The KeyError of a tensor that has none says why.
     """
-    gradients = _live(context_id).settled_gradients()
+    gradients = _live(context_id).committed_gradients()
     # Checked again: the context, with its gradients, may have been released during the wait.
     _live(context_id)
     return gradients
@@ -163,11 +166,11 @@ def grad(
     _make_known([x for x in chosen if isinstance(x, RRef)])
     results: list[Any] = []
 
-    def collect(part: LocalPass) -> None:
+    def collect(local_pass: LocalPass) -> None:
         how = (as_rrefs, materialize_grads, create_graph)
-        results.extend(_collected(found, part, chosen, targets, how))
+        results.extend(_collected(found, local_pass, chosen, targets, how))
 
-    _here().runner.run(
+    _here().coordinator.run(
         found,
         starts,
         retain_graph=retain_graph,
@@ -209,7 +212,7 @@ def _targets_of(inputs: list[Any]) -> tuple[dict[Any, int], list[tuple[int, int]
 
 def _collected(
     context: Context,
-    part: LocalPass,
+    local_pass: LocalPass,
     inputs: list[Any],
     targets: dict[Any, int],
     how: tuple[bool, bool, bool],
@@ -217,7 +220,7 @@ def _collected(
     """What a pass captured for each input; `how` is for ``_captured_here``."""
     # After the calls that hooks of the pass made: see `LocalPass`.
     token = CURRENT.set(
-        ProgramPoint(context, (BACKWARD_PHASE, *part.plan.path, BACKWARD_PHASE + 2))
+        ProgramPoint(context, (BACKWARD_PHASE, *local_pass.plan.path, BACKWARD_PHASE + 2))
     )
     # In whatever mode the caller is, the owners are told the context, and a recorded gradient comes
     # with its history.
@@ -227,11 +230,11 @@ def _collected(
         with frameworks.known[0].serving(scope) if frameworks.known else scope:
             for x in inputs:
                 if isinstance(x, RRef):
-                    args = (context.id, part.plan.pass_id, x._rref, *how)
+                    args = (context.id, local_pass.plan.pass_id, x._rref, *how)
                     asked.append(current_worker().rpc_async(x.owner(), _captured_here, args))
                 else:
                     node = frameworks.node_of_input(x, "inputs")
-                    asked.append(part.captured.get(targets[node]))
+                    asked.append(local_pass.captured.get(targets[node]))
             return [each.wait() if isinstance(each, Call) else each for each in asked]
     finally:
         CURRENT.reset(token)
@@ -269,8 +272,8 @@ def _captured_here(
     create_graph: bool,
 ) -> Any:
     """The gradient that this worker's part of a pass captured for a reference, or None or zeros."""
-    part = _live(context_id).passes.get(pass_id)
-    gradient = None if part is None else part.captured_for(reference)
+    local_pass = _live(context_id).passes.get(pass_id)
+    gradient = None if local_pass is None else local_pass.captured_for(reference)
     if gradient is None:
         # Zeros are made where the value is: to fetch it would be one more message of the context.
         # It is checked here as well, since the pass may never have come to this worker.
@@ -301,28 +304,27 @@ def _backward_here(reference: RRef, context_id: int, retain_graph: bool) -> None
         backward(context_id, [value], retain_graph)
 
 
-def _here() -> WorkerAutograd:
+def _here() -> "WorkerAutograd":
     return autograd_of(current_worker())
 
 
-def _live(context_id: int, here: WorkerAutograd | None = None) -> Context:
+def _live(context_id: int, here: "WorkerAutograd | None" = None) -> Context:
     if not isinstance(context_id, int):
         raise ContextError(
             f"expected the id of a context, an int, got {type(context_id).__name__}: hand over "
             "first what `with context() as context_id` gives"
         )
-    return (here or _here()).recorder.contexts.get(context_id)
+    return (here or _here()).contexts.get(context_id)
 
 
-def _enter_new(here: WorkerAutograd) -> tuple[Context, Token[ProgramPoint | None]]:
+def _enter_new(here: "WorkerAutograd") -> tuple[Context, Token[ProgramPoint | None]]:
     current = CURRENT.get()
     if current is not None and not current.context.released:
         raise ContextError(
             f"expected no context to be open here, but {current.context.id} is, and contexts don't "
             "nest; leave it before opening another"
         )
-    recorder = here.recorder
-    made = recorder.contexts.open(recorder.worker.next_id(), None)
+    made = here.contexts.open(current_worker().next_id(), None)
     return made, CURRENT.set(ProgramPoint(made, ()))
 
 
@@ -395,7 +397,7 @@ def _init(worker_id: int) -> None:
 
 def _get_debug_info() -> dict[str, int]:
     """How many passes this worker has a part in and how many contexts there are on it."""
-    contexts = _here().recorder.contexts.all()
+    contexts = _here().contexts.all()
     return {
         "num_current_backward_passes": sum(len(each.passes) for each in contexts),
         "num_autograd_contexts": len(contexts),

@@ -9,11 +9,11 @@ from typing import Any
 from telegrad.rpc.peers import Peer
 from telegrad.rpc.worker import Worker
 
-__all__ = ["pass_on", "reachable", "tell"]
+__all__ = ["forward", "notify", "reachable"]
 
 
-def tell(worker: Worker, to: str | int, service: str, header: Any) -> bool:
-    """Sends a notice that is repeated until it arrives; says whether its worker can be reached."""
+def notify(worker: Worker, to: str | int, service: str, header: Any) -> bool:
+    """Send a notice that is repeated until it arrives; return whether `to` can be reached."""
     try:
         peer = worker.find(to)
         if peer.lost is not None:
@@ -25,14 +25,14 @@ def tell(worker: Worker, to: str | int, service: str, header: Any) -> bool:
 
 
 def reachable(worker: Worker, name: str) -> Peer | None:
-    """A worker to which a notice goes at once: it hears of it, or loses this one."""
+    """Return a worker to which a notice goes at once: it hears of it, or loses this one."""
     peer = worker.peers.get(name)
     return None if peer is None or peer.outgoing is None or peer.outgoing.closed else peer
 
 
-def pass_on(worker: Worker, to: str | int, service: str, header: Any) -> None:
-    """Tells one of several, on a thread of its own if it must be dialled: that may take long."""
+def forward(worker: Worker, to: str | int, service: str, header: Any) -> None:
+    """Notify one of several, on a thread of its own if it must be dialled: that may take long."""
     if isinstance(to, int) or reachable(worker, to) is None:
-        worker.host.start(partial(tell, worker, to, service, header))
+        worker.host.start(partial(notify, worker, to, service, header))
     else:
-        tell(worker, to, service, header)
+        notify(worker, to, service, header)

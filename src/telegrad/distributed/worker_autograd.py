@@ -1,22 +1,27 @@
-"""What every worker gets when it starts: the one place where higher layers are attached to RPC.
+"""Distributed autograd on one worker: what it is made of, and who is handed what.
 
 Whatever starts a worker (init_rpc, LocalCluster and its children, the simulated cluster) calls
-`attach_autograd` before the first call can come.
+`attach_autograd` before the first call can come. This is the one place where the layers above RPC
+are attached to it.
 """
 
 from functools import partial
 from importlib import import_module
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 from telegrad.autograd.recomputation import SecondRun
+from telegrad.distributed.autograd import _backward_here
 from telegrad.distributed.contexts import tensor_kind
+from telegrad.distributed.contexts.context import Contexts
+from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.leases import Leases
 from telegrad.distributed.contexts.recomputation import apart
 from telegrad.distributed.contexts.recorder import Recorder
-from telegrad.distributed.passes.coordinator import Carrier
-from telegrad.distributed.passes.start import Runner
+from telegrad.distributed.current import ATTACHED, autograd_of
+from telegrad.distributed.passes.commit import PassCommit
+from telegrad.distributed.passes.coordinator import PassCoordinator
+from telegrad.distributed.passes.gradient_codec import GradientCodec
 from telegrad.distributed.tools.event_log import EventLog
-from telegrad.errors import UsageError
 from telegrad.rpc.wire import kinds
 from telegrad.rpc.worker import Worker
 
@@ -28,14 +33,22 @@ FRAMEWORKS: Final = {"torch": "telegrad.interop.torch.framework"}
 in a higher layer."""
 
 
-class WorkerAutograd(NamedTuple):
-    """Distributed autograd on one worker."""
+class WorkerAutograd:
+    """Owns the contexts, levels, recorder, coordinator, commit and leases of one worker."""
 
-    recorder: Recorder
-    carrier: Carrier
-    leases: Leases
-    runner: Runner
-    recording: EventLog
+    def __init__(self, worker: Worker) -> None:
+        self.contexts = Contexts(worker.name, self._take_over)
+        self.levels = LevelRegistry(worker)
+        self.leases = Leases(worker, self.contexts)
+        self.recorder = Recorder(worker, self.contexts, self.levels, self.leases, _backward_here)
+        self.commit = PassCommit(worker, self.contexts, self.leases)
+        codec = GradientCodec(self.recorder, self.levels)
+        self.coordinator = PassCoordinator(worker, self.contexts, self.commit, codec)
+        self.event_log = EventLog(worker)
+
+    def _take_over(self, *pass_: Any) -> None:
+        # The contexts are made before the coordinator, which works in them.
+        self.coordinator.take_over(*pass_)
 
 
 def attach_autograd(worker: Worker) -> None:
@@ -44,23 +57,6 @@ def attach_autograd(worker: Worker) -> None:
     SecondRun.scope = apart
     for framework, module in FRAMEWORKS.items():
         kinds.register_lazily(framework, partial(import_module, module))
-    recorder = Recorder(worker)
-    carrier = Carrier(recorder)
-    runner = Runner(worker, carrier)
-    recorder.contexts.take_over = runner.take_over
-    recorder.autograd = WorkerAutograd(
-        recorder, carrier, Leases(recorder), runner, EventLog(worker)
-    )
-    worker.install(recorder)
-
-
-def autograd_of(worker: Worker) -> WorkerAutograd:
-    """What `attach_autograd` attached to a worker."""
-    recorder = worker.interceptor
-    if not isinstance(recorder, Recorder):
-        raise UsageError(
-            f"worker {worker.name!r} was started without distributed autograd: start it with "
-            "init_rpc or LocalCluster"
-        )
-    attached: WorkerAutograd = recorder.autograd
-    return attached
+    made = WorkerAutograd(worker)
+    worker.attached[ATTACHED] = made
+    worker.install(made.recorder)

@@ -70,6 +70,8 @@ class Worker:
             self.options.in_flight_bytes, self.options.in_flight_bytes_of_peer, threading.RLock()
         )
         self.interceptor: Interceptor | None = None
+        self.attached: dict[str, Any] = {}
+        """What layers above keep for this worker, by their names."""
         self.observer: Observer | None = None
         self.outgoing = Outgoing(self)
         self.incoming = Incoming(self)

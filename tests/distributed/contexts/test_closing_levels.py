@@ -79,7 +79,7 @@ def test_a_level_that_closes_during_a_recorded_pass_leaves_both_orders_exact(see
 
 @on_workers("main", "b")
 def test_a_level_that_closed_before_it_was_told_of_is_not_kept():
-    book = autograd_of(rpc.current_worker()).recorder.levels
+    book = autograd_of(rpc.current_worker()).levels
     level = Level()
     level.close()
     mention = book.share(level, "b")
@@ -91,7 +91,7 @@ def test_a_level_that_closed_before_it_was_told_of_is_not_kept():
 def knows_level(mention):
     """Asked again until the notice came."""
     worker = rpc.current_worker()
-    book = autograd_of(worker).recorder.levels
+    book = autograd_of(worker).levels
     for _ in range(100):
         if mention[0] in book._closed:
             break
@@ -158,7 +158,7 @@ def test_a_dual_leaf_that_leaves_as_a_gradient_is_differentiated():
 def test_notices_of_levels_that_were_never_met_do_not_pile_up(monkeypatch):
     monkeypatch.setattr(dual_levels, "_REMEMBERED", 2)
     worker = rpc.current_worker()
-    book = autograd_of(worker).recorder.levels
+    book = autograd_of(worker).levels
     for number in range(5):
         book._close(number)
     assert list(book._closed) == [3, 4]
@@ -175,7 +175,7 @@ def test_a_level_that_closes_while_it_is_compared_with_another_is_not_that_one()
             return found
 
     level, other = Level(), Level()
-    book = autograd_of(rpc.current_worker()).recorder.levels
+    book = autograd_of(rpc.current_worker()).levels
     book._ids, before = Ids({level: 1}), book._ids
     assert not dual_levels.are_one(level, other)
     assert dual_levels.are_one(level, level)

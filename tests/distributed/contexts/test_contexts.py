@@ -304,7 +304,7 @@ def test_a_worker_that_is_met_while_a_context_is_released_does_no_harm():
 
     with autograd.context() as context_id:
         rpc.rpc_sync("b", handlers.scale, (x(),))
-        context = autograd_of(rpc.current_worker()).recorder.contexts.get(context_id)
+        context = autograd_of(rpc.current_worker()).contexts.get(context_id)
         context.known = {Name("main"): rpc.get_worker_info(), **context.known}
 
 

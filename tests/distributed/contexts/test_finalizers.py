@@ -10,10 +10,10 @@ from tests.rpc.test_finalizers import Cycle, Watched, in_time
 
 import telegrad as tg
 from telegrad.distributed import autograd, rpc
-from telegrad.distributed.contexts import context
+from telegrad.distributed.contexts import context as context_module
 from telegrad.distributed.optim import parameter_lock
 from telegrad.distributed.passes import local_pass
-from telegrad.distributed.passes.coordinator import Carrier
+from telegrad.distributed.passes.coordinator import PassCoordinator
 from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
 from telegrad.errors import ContextError
 from telegrad.tensors.forward.levels import Level
@@ -23,27 +23,27 @@ from telegrad.tensors.forward.levels import Level
 def test_the_collector_may_run_what_opens_the_same_context_while_it_is_being_opened():
     with neighbours("a") as (a,):
         attach_autograd(a)
-        context = autograd_of(a).recorder.contexts
+        contexts = autograd_of(a).contexts
         found = []
 
         def open_context():
-            found.append(context.open(5, None))
+            found.append(contexts.open(5, None))
 
-        context._lock = Watched(context._lock, open_context)
+        contexts._lock = Watched(contexts._lock, open_context)
         assert in_time(open_context)
         assert len(found) == 2
-        assert found[0] is found[1] is context.get(5)
+        assert found[0] is found[1] is contexts.get(5)
 
 
 @pytest.mark.usefixtures("_collector")
 def test_the_collector_may_run_what_looks_at_the_gradients_while_another_does():
     with neighbours("a") as (a,):
         attach_autograd(a)
-        context = autograd_of(a).recorder.contexts.open(5, None)
+        context = autograd_of(a).contexts.open(5, None)
         found = []
 
         def look():
-            found.append(context.settled_gradients())
+            found.append(context.committed_gradients())
 
         context.lock = Watched(context.lock, look)
         assert in_time(look)
@@ -55,7 +55,7 @@ def test_the_collector_may_run_what_looks_at_the_gradients_while_another_does():
 def test_the_collector_may_run_what_mentions_the_same_level_while_it_is_being_entered(shares):
     with neighbours("a") as (a,):
         attach_autograd(a)
-        book = autograd_of(a).recorder.levels
+        book = autograd_of(a).levels
         level = Level()
         found = []
 
@@ -74,13 +74,13 @@ def test_the_collector_may_run_what_mentions_the_same_level_while_it_is_being_en
 def read_gradients_in(monkeypatch, owner, method, here, context_id, said):
     """Read those of a worker once, as a finalizer would, when it is about to run the method."""
     run = getattr(owner, method)
-    context = autograd_of(here).recorder.contexts.get(context_id)
+    context = autograd_of(here).contexts.get(context_id)
 
     def interrupted(self, *args):
         is_here = self is context or getattr(self, "_worker", None) in (here, here.info)
         if is_here and not said:
             with pytest.raises(ContextError, match="would wait for itself") as error:
-                context.settled_gradients()
+                context.committed_gradients()
             said.append(error)
         return run(self, *args)
 
@@ -92,8 +92,8 @@ def read_gradients_in(monkeypatch, owner, method, here, context_id, said):
     [
         (local_pass.LocalPass, "_count"),
         (local_pass.LocalPass, "receive"),
-        (Carrier, "_carry"),
-        (context.Context, "add_gradients"),
+        (PassCoordinator, "_run_to_rest"),
+        (context_module.Context, "add_gradients"),
     ],
 )
 @pytest.mark.parametrize("worker", ["main", "b"])
@@ -119,19 +119,19 @@ def test_a_finalizer_that_reads_gradients_of_the_pass_it_interrupts_is_refused(
 def test_a_pass_that_a_finalizer_runs_while_another_is_added_up_is_not_lost(monkeypatch):
     with neighbours("a") as (a,):
         attach_autograd(a)
-        context = autograd_of(a).recorder.contexts.open(5, None)
+        context = autograd_of(a).contexts.open(5, None)
         x, y = tg.tensor([1.0]), tg.tensor([2.0])
         context.add_gradients({x: tg.tensor([1.0])})
-        add = context.added
+        add = context_module.added
 
         def interrupted(*values):
             monkeypatch.undo()
             context.add_gradients({x: tg.tensor([10.0]), y: tg.tensor([20.0])})
             return add(*values)
 
-        monkeypatch.setattr(context, "added", interrupted)
+        monkeypatch.setattr(context_module, "added", interrupted)
         context.add_gradients({x: tg.tensor([100.0]), y: tg.tensor([200.0])})
-        found = context.settled_gradients()
+        found = context.committed_gradients()
         assert found[x].tolist() == [111.0]
         assert found[y].tolist() == [220.0]
 

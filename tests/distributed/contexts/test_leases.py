@@ -14,7 +14,7 @@ import telegrad as tg
 from telegrad.autograd import forward_ad
 from telegrad.distributed import autograd, rpc
 from telegrad.distributed.contexts.context import CURRENT, ProgramPoint
-from telegrad.distributed.passes.coordinator import Carrier
+from telegrad.distributed.passes.coordinator import PassCoordinator
 from telegrad.distributed.passes.gradient_codec import GradientCodec
 from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
 from telegrad.errors import ContextError, PassAborted, WorkerLost
@@ -55,7 +55,7 @@ def open_and_stay(simulation, names, home="main"):
 
 
 def release_the_one():
-    (context,) = autograd_of(rpc.current_worker()).recorder.contexts.all()
+    (context,) = autograd_of(rpc.current_worker()).contexts.all()
     autograd._release_context(context.id)
 
 
@@ -254,7 +254,7 @@ def test_a_pass_and_who_waits_for_it_are_told_that_the_context_was_released(simu
         asked.wait()
 
 
-@pytest.mark.parametrize("step", [(Carrier, "_new_part"), (GradientCodec, "unpack")])
+@pytest.mark.parametrize("step", [(PassCoordinator, "_new_local_pass"), (GradientCodec, "unpack")])
 def test_a_part_that_begins_as_its_context_is_released_says_so_and_is_not_kept(step, monkeypatch):
     found, before = [], getattr(*step)
 
@@ -292,7 +292,7 @@ def slow_in_backward(seconds, value):
 
 def test_a_call_does_not_bring_a_context_back_to_a_home_that_started_anew(simulation):
     def call_back():
-        (context,) = autograd_of(rpc.current_worker()).recorder.contexts.all()
+        (context,) = autograd_of(rpc.current_worker()).contexts.all()
         place = CURRENT.set(ProgramPoint(context, (1,)))
         try:
             with pytest.raises(ContextError, match="never used here or is released"):

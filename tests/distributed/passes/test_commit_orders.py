@@ -13,7 +13,7 @@ from tests.distributed.soak import amount
 
 from telegrad.distributed.contexts.context import Contexts
 from telegrad.distributed.contexts.leases import Leases
-from telegrad.distributed.passes.commit import SETTLE, UNSETTLED, PassCommit
+from telegrad.distributed.passes.commit import IN_DOUBT, OUTCOME, PassCommit
 from telegrad.rpc.names import WorkerInfo
 
 WORKERS = {name: WorkerInfo(name, number, 1) for number, name in enumerate("hrxyz", start=1)}
@@ -36,24 +36,26 @@ ALL_WORDS = 9
 class LocalPass:
     outcome = None
 
-    def settle(self, succeeded, why=None):
-        self.outcome = succeeded if self.outcome is None else self.outcome
+    def commit(self):
+        self.outcome = True if self.outcome is None else self.outcome
+
+    def abort(self, why=None):
+        self.outcome = False if self.outcome is None else self.outcome
 
 
 class Node:
-    """A worker and its recorder, as far as the end of a pass needs them."""
+    """A worker, as far as the end of a pass needs it."""
 
     def __init__(self, world, name):
         self.world, self.name, self.info, self.id = world, name, WORKERS[name], WORKERS[name].id
         self.is_alive = True
         self.lost, self.services, self.callbacks, self.tasks = set(), {}, [], []
-        self.worker = self.outgoing = self
+        self.outgoing = self
         self.host = SimpleNamespace(start=self.tasks.append)
         self.peers = SimpleNamespace(get=self.peer)
-        self.contexts = Contexts(name)
+        self.contexts = Contexts(name, take_over=None)
         self.part = None
-        self.settling = PassCommit(self)
-        self.autograd = SimpleNamespace(leases=Leases(self))
+        self.commit = PassCommit(self, self.contexts, Leases(self, self.contexts))
 
     def register_service(self, name, handler, inline):
         self.services[name] = handler
@@ -123,7 +125,10 @@ class World:
         for name in partners:
             self.nodes[name].part = self.nodes[name].context.passes[PASS] = LocalPass()
         root = self.nodes["r"]
-        root.settling.settle_everywhere(root.context, PASS, partners, succeeded)
+        if succeeded:
+            root.commit.commit(root.context, PASS, partners)
+        else:
+            root.commit.abort(root.context, PASS)
 
     def living(self):
         return [node for node in self.nodes.values() if node.is_alive]
@@ -292,13 +297,13 @@ def test_a_root_that_does_not_know_a_pass_says_that_it_failed(context_id, pass_i
     """One that came back, or has released the context, is asked by the home."""
     world = World("all", True, "")
     request = SimpleNamespace(header=[context_id, pass_id], frm=WORKERS["h"])
-    world.nodes["r"].services[UNSETTLED](request)
-    assert world.mail["r", "h"][-1] == (SETTLE, [context_id, pass_id, False, []])
+    world.nodes["r"].services[IN_DOUBT](request)
+    assert world.mail["r", "h"][-1] == (OUTCOME, [context_id, pass_id, False, []])
 
 
 def test_a_root_whose_pass_still_runs_does_not_say_how_it_ended():
     world = World("all", True, "")
     root, told = world.nodes["r"], len(world.mail["r", "h"])
     root.context.passes[PASS + 1] = LocalPass()
-    root.services[UNSETTLED](SimpleNamespace(header=[CONTEXT, PASS + 1], frm=WORKERS["h"]))
+    root.services[IN_DOUBT](SimpleNamespace(header=[CONTEXT, PASS + 1], frm=WORKERS["h"]))
     assert len(world.mail["r", "h"]) == told

@@ -238,7 +238,7 @@ def test_a_message_of_a_pass_that_has_ended_is_refused_and_makes_no_new_part(suc
         except ZeroDivisionError:
             assert not succeeded
         here = rpc.current_worker()
-        (pass_id,) = autograd_of(here).recorder.contexts.get(context_id).settled
+        (pass_id,) = autograd_of(here).contexts.get(context_id).outcomes
         plan = PassPlan(context_id, pass_id, (1,), True, False, None)
         with pytest.raises(PassAborted, match="has ended already"):
             here.ask_service("b", GRADIENTS, [here.next_id(), [plan, []]])
@@ -429,7 +429,7 @@ def test_a_rule_whose_pass_reaches_itself_ends_as_in_one_process(simulation):
     with autograd.context() as context_id:
         y = rpc.rpc_sync("b", reach_itself, (x(),)).sum()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("telegrad.distributed.passes.start._DEEPEST", 20)
+            patch.setattr("telegrad.distributed.passes.coordinator._DEEPEST", 20)
             with pytest.raises(RecursionError, match=r"at most 20 passes .* the same rule again"):
                 autograd.backward(context_id, [y])
         assert simulation.now < 10

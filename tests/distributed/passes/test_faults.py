@@ -38,7 +38,7 @@ def run_badly(seed, schedule, faults, disturb=None, placement=None):
             simulation.settle(100)
             for name in WORKERS:
                 if simulation.hosts[name].is_alive:
-                    left = autograd_of(simulation.worker(name)).recorder.contexts
+                    left = autograd_of(simulation.worker(name)).contexts
                     assert len(left) == 0, f"{name} still has a context"
         return outcome
     finally:

@@ -27,7 +27,7 @@ def run_once(seed, placement, schedule, faults=SLOW, **options):
             found = programs.distributed_gradients(simulation, "w0", run, seed, program, **options)
             simulation.settle(5)
             for name in WORKERS:
-                left = autograd_of(simulation.worker(name)).recorder.contexts
+                left = autograd_of(simulation.worker(name)).contexts
                 assert len(left) == 0, f"{name} still has a context"
         return found
     finally:
@@ -114,7 +114,7 @@ def test_the_plain_local_program_gives_the_same_up_to_rounding(seed):
 def test_a_second_pass_over_a_retained_graph_adds_the_same_again(seed):
     placement = programs.random_placement(random.Random(seed), WORKERS)
     once = run_once(seed, placement, seed)
-    twice = run_once(seed, placement, seed + 1, local_pass=2)
+    twice = run_once(seed, placement, seed + 1, passes=2)
     assert once.keys() == twice.keys()
     for name in once:
         np.testing.assert_allclose(twice[name], 2 * once[name], rtol=1e-12)

@@ -85,7 +85,7 @@ def distributed(seed, placement, schedule):
             simulation.run("w0", main)
             simulation.settle(5)
             for name in WORKERS:
-                assert len(autograd_of(simulation.worker(name)).recorder.contexts) == 0
+                assert len(autograd_of(simulation.worker(name)).contexts) == 0
     finally:
         del programs.RUNS[run.name]
     return found

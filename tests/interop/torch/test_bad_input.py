@@ -182,7 +182,7 @@ def test_a_copy_of_the_parameter_is_not_touched_by_a_step():
         assert autograd.get_gradients(context_id)[one].tolist() == [4, 6]
 
 
-TAKE_OVER = r"torch\.Tensor.*telegrad\.interop\.from_torch"
+TAKE_OVER = r"torch\.Tensor.*telegrad\.torch\.from_torch"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from tests.interop.torch import handlers as handlers
 
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.errors import ProtocolViolation, Unserializable, UsageError
+from telegrad.interop.torch import version
 from telegrad.interop.torch.values import tensors
 from telegrad.rpc.wire import kinds
 
@@ -157,15 +158,15 @@ def test_a_peer_can_name_nothing_but_dtypes():
         tensors.from_parts(parts, facts)
 
 
-@pytest.mark.parametrize("version", ["1.13.1", "2.10.0", "unknown"])
-def test_a_version_out_of_range_is_refused(version):
+@pytest.mark.parametrize("installed", ["1.13.1", "2.10.0", "unknown"])
+def test_a_version_out_of_range_is_refused(installed):
     with pytest.raises(UsageError, match=r"expected PyTorch 2\.11 or newer"):
-        version.check(version)
+        version.check(installed)
 
 
-@pytest.mark.parametrize("version", ["2.11.0", "2.13.0+cpu", "3.0.0a0"])
-def test_newer_versions_are_taken(version):
-    version.check(version)
+@pytest.mark.parametrize("installed", ["2.11.0", "2.13.0+cpu", "3.0.0a0"])
+def test_newer_versions_are_taken(installed):
+    version.check(installed)
 
 
 def test_a_loader_that_fails_is_tried_again_and_others_wait_for_it():

@@ -66,24 +66,24 @@ def test_it_can_be_turned_off(line, yields):
 
 
 def test_after_long_waits_it_is_not_tried_until_they_are_short_again(line, yields):
-    spin = Spinning(0.001)
+    spinning = Spinning(0.001)
     for _ in range(4):
-        spin.waited(1.0)
-    assert spin.receive(line, line.poll, line.view) is None
+        spinning.waited(1.0)
+    assert spinning.receive(line, line.poll, line.view) is None
     assert len(yields) == 1
-    spin.waited(1e-5)
-    assert spin.receive(line, line.poll, line.view) is None
+    spinning.waited(1e-5)
+    assert spinning.receive(line, line.poll, line.view) is None
     assert len(yields) > 1
 
 
 def test_in_a_crowd_it_is_not_tried(line, yields):
     crowd = []
-    spin = Spinning(0.001, lambda: bool(crowd))
+    spinning = Spinning(0.001, lambda: bool(crowd))
     crowd.append("many")
-    assert spin.receive(line, line.poll, line.view) is None
+    assert spinning.receive(line, line.poll, line.view) is None
     assert len(yields) == 1
     crowd.clear()
-    assert spin.receive(line, line.poll, line.view) is None
+    assert spinning.receive(line, line.poll, line.view) is None
     assert len(yields) > 1
 
 
@@ -106,13 +106,13 @@ def take_the_processor():
 
 def test_while_others_want_the_processor_it_rests(line, yields):
     yields[0] = take_the_processor
-    spin = Spinning(10.0)
-    assert spin.receive(line, line.poll, line.view) is None
+    spinning = Spinning(10.0)
+    assert spinning.receive(line, line.poll, line.view) is None
     assert len(yields) == 1 + spin._MOST_TAKEN
     for _ in range(spin._REST):
-        assert spin.receive(line, line.poll, line.view) is None
+        assert spinning.receive(line, line.poll, line.view) is None
     assert len(yields) == 1 + spin._MOST_TAKEN
-    assert spin.receive(line, line.poll, line.view) is None
+    assert spinning.receive(line, line.poll, line.view) is None
     assert len(yields) == 1 + 2 * spin._MOST_TAKEN
 
 
@@ -122,9 +122,9 @@ def test_an_answer_that_came_while_the_peer_had_the_processor_is_found(line, yie
         take_the_processor()
 
     yields[0] = serve
-    spin = Spinning(10.0)
+    spinning = Spinning(10.0)
     # And again: a peer that had the processor is no reason to rest.
-    assert [spin.receive(line, line.poll, line.view) for _ in range(3)] == [6, 6, 6]
+    assert [spinning.receive(line, line.poll, line.view) for _ in range(3)] == [6, 6, 6]
 
 
 def test_one_thread_of_a_process_spins_at_a_time(line, yields):

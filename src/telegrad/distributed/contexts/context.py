@@ -57,9 +57,9 @@ class Context(msgspec.Struct, eq=False):
     gradients: dict[Tensor, Tensor] = {}
     passes: dict[int, Any] = {}
     """What this worker has of passes that have not been settled, by pass id."""
-    settled: dict[int, bool] = {}
+    outcomes: dict[int, bool] = {}
     """The passes that have ended, and whether they succeeded: late messages are dropped."""
-    doubted: dict[int, None] = {}
+    in_doubt: dict[int, None] = {}
     """The passes whose end another worker has asked for here: it is told when it is known."""
     pass_count: int = 0
     """How many passes this worker started on threads that are at no place of the program."""
@@ -74,7 +74,7 @@ class Context(msgspec.Struct, eq=False):
         return worker is not None and worker.id == self.home_id
 
     def take_over(self, *pass_: Any) -> None:
-        """Runs a pass that began as one of this process alone; see ``running.Runner``."""
+        """Run a pass that began as one of this process alone; see ``PassCoordinator``."""
         if self.released:
             raise ContextError(
                 f"expected values of a live context, but the backward pass reached one that came "
@@ -103,17 +103,17 @@ class Context(msgspec.Struct, eq=False):
                 # A finalizer has run a pass meanwhile, and added its own.
             old.update(sums)
 
-    def settled_gradients(self) -> GradientMap:
+    def committed_gradients(self) -> GradientMap:
         """The gradients, once every pass that this worker has a part in has ended."""
-        for part in list(self.passes.values()):
-            if part.plan.pass_id in ENCLOSING_PASSES.get():
+        for local_pass in list(self.passes.values()):
+            if local_pass.plan.pass_id in ENCLOSING_PASSES.get():
                 raise ContextError(
                     f"expected gradients to be read after the backward pass of context {self.id}, "
                     "got it in a hook of that pass, in what a hook called or in a finalizer that "
                     "interrupted the pass, which would wait for itself; a hook is given its "
                     "gradient"
                 )
-            part.ended.wait()
+            local_pass.ended.wait()
         with self.lock:
             return GradientMap(self.gradients)
 
@@ -140,10 +140,10 @@ or rules called this handler. What runs here must not wait for the end of those 
 class Contexts:
     """All contexts of one worker."""
 
-    def __init__(self, worker_name: str) -> None:
+    def __init__(self, worker_name: str, take_over: Callable[..., None]) -> None:
         self._worker_name = worker_name
-        self.take_over: Callable[..., None]
-        """Set when the worker is equipped."""
+        self.take_over = take_over
+        """Runs a pass that met one of these contexts: see ``PassCoordinator.take_over``."""
         self._lock = threading.RLock()
         self._by_id: dict[int, Context] = {}
         self.find = self._by_id.get

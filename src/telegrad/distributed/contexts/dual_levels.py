@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from msgspec import convert
 
-from telegrad.distributed.notices import pass_on
+from telegrad.distributed.notices import forward
 from telegrad.errors import LevelError, ProtocolViolation
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo, maker_of
@@ -33,8 +33,8 @@ Mention = Sequence[int]
 CLOSED: Final = "autograd.level_closed"
 HELD: Final = "autograd.level_held"
 _REMEMBERED: Final = 4096  # How many ids of closed levels, and of given up ones, are kept.
-_books: "weakref.WeakSet[LevelRegistry]" = weakref.WeakSet()
-"""All books of this process, for `are_one`: a framework may have one level for all its workers."""
+_registries: "weakref.WeakSet[LevelRegistry]" = weakref.WeakSet()
+"""Those of this process, for `are_one`: a framework may have one level for all its workers."""
 
 
 class LevelRegistry:
@@ -53,7 +53,7 @@ class LevelRegistry:
         """The ids closed last: a late message must not open them again."""
         self._given_up: dict[int | Level, str] = {}
         """Shadows, by both names, whose worker was lost, and which that was."""
-        _books.add(self)
+        _registries.add(self)
         worker.register_service(CLOSED, self._on_closed, inline=True)
         worker.register_service(HELD, self._on_held, inline=True)
         worker.on_worker_lost(self._on_lost)
@@ -113,7 +113,7 @@ class LevelRegistry:
             told = self._told.pop(number)
             self._remember_closed(number)
         for name in told:
-            pass_on(self._worker, name, CLOSED, number)
+            forward(self._worker, name, CLOSED, number)
 
     def _remember_closed(self, number: int) -> None:
         self._closed[number] = None
@@ -156,9 +156,9 @@ class LevelRegistry:
         for number in list(self._by_id):
             if maker_of(number) == who.id:
                 self._give_up(number, who.name)
-        self.doubt()
+        self.verify()
 
-    def doubt(self) -> None:
+    def verify(self) -> None:
         """Makes all shadows known to the workers that entered their levels.
 
         The notice that one was closed may have been lost with the worker that was to pass it on.
@@ -185,7 +185,7 @@ class LevelRegistry:
             if told is not None:
                 told[request.frm.name] = None
         if told is None:
-            pass_on(self._worker, request.frm.name, CLOSED, number)
+            forward(self._worker, request.frm.name, CLOSED, number)
 
     def facts_of(self, tangents: Any, to: str, arrays: list[Any]) -> list[Any]:
         """Describes tangents for a message to `to`; appends their arrays."""
@@ -202,7 +202,7 @@ def are_one(level: Level, other: Level) -> bool:
     """Whether these are one level, or two workers of this process know them by one id."""
     if level is other:
         return True
-    books = list(_books)
-    # Each asked once: a level may close meanwhile.
-    ids = {book._ids.get(level) for book in books} - {None}
-    return any(book._ids.get(other) in ids for book in books)
+    registries = list(_registries)
+    # Each asked once: a level may close at any time.
+    ids = {each._ids.get(level) for each in registries} - {None}
+    return any(each._ids.get(other) in ids for each in registries)

@@ -13,10 +13,11 @@ from typing import Final
 
 from msgspec import convert
 
-from telegrad.distributed.contexts.recorder import Recorder
-from telegrad.distributed.notices import pass_on, reachable, tell
+from telegrad.distributed.contexts.context import Contexts
+from telegrad.distributed.notices import forward, notify, reachable
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo, maker_of
+from telegrad.rpc.worker import Worker
 
 __all__ = ["Leases"]
 
@@ -33,9 +34,9 @@ RELEASED: Final = (
 class Leases:
     """Releases one worker's contexts."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._worker = worker = recorder.worker
+    def __init__(self, worker: Worker, contexts: Contexts) -> None:
+        self._worker = worker
+        self._contexts = contexts
         worker.register_service(RELEASE, self._on_release, inline=True)
         worker.register_service(HELD, self._on_held, inline=True)
         worker.on_worker_lost(self._on_lost)
@@ -47,14 +48,14 @@ class Leases:
 
         `told` are the home and those that it tells itself; none if it was not the home.
         """
-        context = self._recorder.contexts.drop(context_id)
+        context = self._contexts.drop(context_id)
         if context is None:
             return
         with context.lock:
-            # Who makes a part later sees under this lock that it is released: none stays unsettled.
-            parts = list(context.passes.values())
-        for part in parts:
-            part.settle(False, RELEASED)
+            # A local pass that is made later sees under this lock that it is released.
+            passes = list(context.passes.values())
+        for local_pass in passes:
+            local_pass.abort(RELEASED)
         worker = self._worker
         heard = (worker.name, heard_from, *told)
         # A copy in one step: handlers of this context may still meet others.
@@ -63,37 +64,37 @@ class Leases:
             told = [worker.name, *[name for name in others if reachable(worker, name) is not None]]
         elif not told:
             # Whoever released it may have died before it told the home.
-            pass_on(worker, context.home_id, RELEASE, [context_id, []])
+            forward(worker, context.home_id, RELEASE, [context_id, []])
         for name in others:
-            pass_on(worker, name, RELEASE, [context_id, told])
+            forward(worker, name, RELEASE, [context_id, told])
 
     def _on_release(self, request: ServiceRequest) -> None:
         context_id, told = convert(request.header, _Released)
         self.release(context_id, request.frm.name, told)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
-        for context in self._recorder.contexts.all():
+        for context in self._contexts.all():
             if context.home_id == who.id:
                 self.release(context.id, told=[who.name])
                 continue
             context.known.pop(who.name, None)
             if context.introduced_by == who.name:
-                self.doubt(context.id)
+                self.verify(context.id)
 
-    def doubt(self, context_id: int) -> None:
+    def verify(self, context_id: int) -> None:
         """Makes this worker known to the home, if that still has the context; else releases it."""
         if maker_of(context_id) != self._worker.id:
             self._worker.host.start(partial(self._tell_home, context_id))
 
     def _tell_home(self, context_id: int) -> None:
-        if not tell(self._worker, maker_of(context_id), HELD, context_id):
+        if not notify(self._worker, maker_of(context_id), HELD, context_id):
             # The home is gone as well, and nobody else would tell.
             self.release(context_id)
 
     def _on_held(self, request: ServiceRequest) -> None:
-        context = self._recorder.contexts.find(convert(request.header, int))
+        context = self._contexts.find(convert(request.header, int))
         if context is None:
             name = self._worker.name
-            pass_on(self._worker, request.frm.name, RELEASE, [request.header, [name]])
+            forward(self._worker, request.frm.name, RELEASE, [request.header, [name]])
         else:
             context.meet(request.frm)

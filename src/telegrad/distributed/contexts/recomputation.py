@@ -7,9 +7,9 @@ context ends.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from telegrad.distributed.contexts.context import CURRENT, ProgramPoint
+from telegrad.distributed.current import autograd_of
 from telegrad.rpc.current import current_worker
 
 __all__ = ["apart"]
@@ -22,11 +22,11 @@ def apart() -> Iterator[None]:
         yield
         return
     worker = current_worker()
-    recorder: Any = worker.interceptor  # A Recorder: there is a context.
-    made = recorder.contexts.open(worker.next_id(), None)
+    autograd = autograd_of(worker)
+    made = autograd.contexts.open(worker.next_id(), None)
     token = CURRENT.set(ProgramPoint(made, ()))
     try:
         yield
     finally:
         CURRENT.reset(token)
-        recorder.autograd.leases.release(made.id)
+        autograd.leases.release(made.id)

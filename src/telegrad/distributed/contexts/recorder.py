@@ -12,7 +12,7 @@ comes back is constant. An extra of None, the usual one outside of contexts and 
 byte.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from telegrad.distributed.contexts.context import (
     ProgramPoint,
 )
 from telegrad.distributed.contexts.dual_levels import LevelRegistry
+from telegrad.distributed.contexts.leases import Leases
 from telegrad.distributed.contexts.message_nodes import Path, RecvNode, SendNode
 from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten, held
 from telegrad.errors import ContextError
@@ -48,21 +49,28 @@ _NOTHING: AbstractContextManager[Any] = nullcontext()
 
 
 class Recorder:
-    """One worker's interceptor: its contexts, and the nodes that calls leave in them."""
+    """One worker's interceptor: the nodes that calls leave in its contexts."""
 
-    def __init__(self, worker: Worker) -> None:
-        self.worker = worker
-        self.contexts = Contexts(worker.name)
-        self.levels = LevelRegistry(worker)
-        self.autograd: Any = None
-        """What `attach_autograd` attached together with this recorder."""
+    def __init__(
+        self,
+        worker: Worker,
+        contexts: Contexts,
+        levels: LevelRegistry,
+        leases: Leases,
+        backward_here: Callable[[RRef, int, bool], None],
+    ) -> None:
+        self._worker = worker
+        self._contexts = contexts
+        self._levels = levels
+        self._leases = leases
+        self._backward_here = backward_here
 
     # The caller's side.
 
     def outgoing_call(self, to: WorkerInfo, values: list[Any]) -> Any:
-        place = CURRENT.get()
+        point = CURRENT.get()
         levels = LEVELS.get()
-        served = ENCLOSING_PASSES.get()
+        enclosing = ENCLOSING_PASSES.get()
         is_recording = MODE.get().recording
         if not frameworks.known:
             # A framework that the program has imported is loaded before a value of it is met: its
@@ -70,17 +78,17 @@ class Recorder:
             kinds.load_imported()
         if is_recording and frameworks.known:
             is_recording = frameworks.is_recording(values)
-        if place is None and is_recording and VARIABLES.get():
+        if point is None and is_recording and VARIABLES.get():
             _refuse_variables(to.name, values)
-        if place is None and is_recording and not levels and not served:
+        if point is None and is_recording and not levels and not enclosing:
             self._carry_duals(to.name, values)
             return None
-        shared = [self.levels.share(level, to.name) for level in levels] if levels else []
-        if place is None or not is_recording:
+        shared = [self._levels.share(level, to.name) for level in levels] if levels else []
+        if point is None or not is_recording:
             self._carry_duals(to.name, values)
-            return [NO_CONTEXT if is_recording else NO_GRAD, 0, [], (), shared, served]
-        context = place.context
-        path = place.step()
+            return [NO_CONTEXT if is_recording else NO_GRAD, 0, [], (), shared, enclosing]
+        context = point.context
+        path = point.step()
         context.meet(to)
         if context.released:
             # Asked after `meet`: whoever releases it later tells `to` as well. A handler that
@@ -88,9 +96,9 @@ class Recorder:
             if VARIABLES.get():
                 _refuse_variables(to.name, values)
             self._carry_duals(to.name, values)
-            return [NO_CONTEXT, 0, [], (), shared, served]
+            return [NO_CONTEXT, 0, [], (), shared, enclosing]
         message_id, slots = self._give(context, to.name, values, path)
-        return [context.id, message_id, slots, path, shared, served]
+        return [context.id, message_id, slots, path, shared, enclosing]
 
     def incoming_result(
         self, frm: WorkerInfo, call_extra: Any, extra: Any, values: list[Any]
@@ -104,13 +112,13 @@ class Recorder:
         elif extra is not None:
             # If it was released meanwhile, the values get a history that raises when a pass meets
             # it. As constants they would silently lack a gradient.
-            context = self.contexts.find(context_id) or self.contexts.ended(context_id)
+            context = self._contexts.find(context_id) or self._contexts.ended(context_id)
             message_id, slots, path = extra
             self._take(context, frm.name, message_id, values, slots, tuple(path), duals)
 
     def failed_call(self, to: WorkerInfo, call_extra: Any, error: BaseException) -> None:
         if call_extra is not None and call_extra[1]:
-            context = self.contexts.find(call_extra[0])
+            context = self._contexts.find(call_extra[0])
             if context is not None:
                 # Nobody has its result, so no gradient is expected for it. If its handler kept what
                 # came, and a pass gets there, the pass fails with what `failed` says.
@@ -128,9 +136,9 @@ class Recorder:
             if request is not None and request.endpoint is not None and request.endpoint.closed:
                 # The caller was lost before what the call opened here was known: that loss closes
                 # none of it. So those who opened the levels and the context are asked.
-                self.levels.doubt()
+                self._levels.verify()
                 if extra is not None and extra[0] not in (NO_CONTEXT, NO_GRAD):
-                    self.autograd.leases.doubt(extra[0])
+                    self._leases.verify(extra[0])
         return frameworks.known[0].serving(_NOTHING) if frameworks.known else _NOTHING
 
     def _arrive(self, frm: WorkerInfo, extra: Any, values: list[Any]) -> None:
@@ -141,50 +149,47 @@ class Recorder:
         if extra is None:
             self._arrive_duals(values)
             return
-        context_id, message_id, slots, path, shared, served = extra
-        open_levels = self.levels.meet(shared) if shared else ()
+        context_id, message_id, slots, path, shared, enclosing = extra
+        open_levels = self._levels.meet(shared) if shared else ()
         duals = self._arrive_duals(values)
         if open_levels:
             LEVELS.set(tuple([level for level in open_levels if level is not None]))
-        if served:
-            ENCLOSING_PASSES.set(tuple(served))
+        if enclosing:
+            ENCLOSING_PASSES.set(tuple(enclosing))
         if context_id in (NO_CONTEXT, NO_GRAD):
             return
-        if maker_of(context_id) == self.worker.id:
+        if maker_of(context_id) == self._worker.id:
             # A context of this worker is never made here: it is live, released, or of an earlier
             # incarnation, and nobody would release it again.
-            context = self.contexts.get(context_id)
+            context = self._contexts.get(context_id)
             context.meet(frm)
         else:
-            context = self.contexts.open(context_id, frm)
+            context = self._contexts.open(context_id, frm)
         path = tuple(path)
         if message_id:
             self._take(context, frm.name, message_id, values, slots, path, duals)
         CURRENT.set(ProgramPoint(context, path))
 
     def outgoing_result(self, to: WorkerInfo, values: list[Any]) -> Any:
-        place = CURRENT.get()
+        point = CURRENT.get()
         levels = LEVELS.get()
         if levels:
-            self.levels.check(levels)
-        if place is None:
+            self._levels.check(levels)
+        if point is None:
             self._carry_duals(to.name, values)
             return None
-        path = place.step()
-        message_id, slots = self._give(place.context, to.name, values, path)
+        path = point.step()
+        message_id, slots = self._give(point.context, to.name, values, path)
         return [message_id, slots, path] if message_id else None
 
     # References.
 
     def backward_from(self, reference: RRef, context_id: int, retain_graph: bool) -> None:
-        """Runs a pass from the value of a reference; see ``RRef.backward``."""
-        # Imported here, since that module is built on this one.
-        from telegrad.distributed.autograd import _backward_here
-
+        """Run a pass from the value of a reference, on its owner; see ``RRef.backward``."""
         args = (reference, context_id, retain_graph)
         said = f"backward of {reference!r}"
-        self.worker.outgoing.call(
-            reference.owner(), _backward_here, args, None, None, waits=True, said=said
+        self._worker.outgoing.call(
+            reference.owner(), self._backward_here, args, None, None, waits=True, said=said
         ).wait()
 
     # Gradients of a recorded pass are messages too.
@@ -195,7 +200,7 @@ class Recorder:
         if not slots:
             return None
         message_id = self._send_node(context, to, edges, path)
-        return [message_id, slots, path, self.worker.name]
+        return [message_id, slots, path, self._worker.name]
 
     def take(
         self, context: Context, extra: Any, values: list[Any], duals: dict[int, CarriedDual]
@@ -215,7 +220,7 @@ class Recorder:
             given = frameworks.stand_ins(values)
             frameworks.detach(values)
             # Before anything is recorded: what can't travel leaves no message behind.
-            frameworks.known[0].carry(values, self.worker, self.levels, to)
+            frameworks.known[0].carry(values, self._worker, self._levels, to)
             for value, stand_in in zip(values, given):
                 if stand_in is not value and not isinstance(value, CarriedDual):
                     # Its level may have closed meanwhile: tangents that do not travel do not count.
@@ -229,11 +234,11 @@ class Recorder:
                 values[i] = wrap(values[i].array)
         for i, dual in duals.items():
             if isinstance(values[i], Tensor):
-                values[i] = CarriedDual.of(dual, self.levels, to)
+                values[i] = CarriedDual.of(dual, self._levels, to)
         return message_id, slots
 
     def _send_node(self, context: Context, to: str, edges: list[Any], path: Path) -> int:
-        message_id = self.worker.next_id()
+        message_id = self._worker.next_id()
         context.sends[message_id] = SendNode(tuple(edges), next_key(), message_id, path, to)
         if context.released:
             # Of a handler that outlives its context: see `Contexts.drop`. It still counts as sent,
@@ -271,10 +276,10 @@ class Recorder:
 
     def _carry_duals(self, to: str, values: list[Any]) -> None:
         if frameworks.known:
-            frameworks.known[0].carry(values, self.worker, self.levels, to)
+            frameworks.known[0].carry(values, self._worker, self._levels, to)
         for i, value in enumerate(values):
             if isinstance(value, Tensor) and value.tangents:
-                values[i] = CarriedDual.of(held(value), self.levels, to)
+                values[i] = CarriedDual.of(held(value), self._levels, to)
 
     def _arrive_duals(self, values: list[Any]) -> dict[int, CarriedDual]:
         """Puts dual tensors in the places of what carried them; gives the latter, by their place.
@@ -284,7 +289,7 @@ class Recorder:
         found: dict[int, CarriedDual] = {}
         for i, value in enumerate(values):
             if isinstance(value, CarriedDual):
-                values[i] = value.arrive(self.levels)
+                values[i] = value.arrive(self._levels)
                 found[i] = value
         return found
 

@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from telegrad.distributed.current import autograd_of
 from telegrad.distributed.optim import local_optimizer as local
-from telegrad.distributed.worker_autograd import autograd_of
 from telegrad.errors import DTypeError, UsageError
 from telegrad.rpc.calls.call import Call
 from telegrad.rpc.current import current_worker
@@ -228,7 +228,7 @@ def _sorted_out(references: Iterable[Any], name: str) -> dict[str, list[RRef]]:
 
 def _check_live(context_id: int) -> None:
     """Raises for a context that is unknown or released here."""
-    autograd_of(current_worker()).recorder.contexts.get(context_id)
+    autograd_of(current_worker()).contexts.get(context_id)
 
 
 def _states_of(state: Any, owners: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -13,8 +13,8 @@ import numpy as np
 
 from telegrad.distributed import frameworks
 from telegrad.distributed.autograd import get_gradients
+from telegrad.distributed.current import autograd_of
 from telegrad.distributed.optim.parameter_lock import alone_with
-from telegrad.distributed.worker_autograd import autograd_of
 from telegrad.errors import DTypeError, UsageError
 from telegrad.nn.parameter import Parameter
 from telegrad.optim.optimizer import Optimizer
@@ -84,7 +84,7 @@ class LocalOptimizer:
 
     def gradients(self, context_id: int) -> dict[Any, Any]:
         """The gradients of these parameters in a context; none if it never reached this worker."""
-        if autograd_of(current_worker()).recorder.contexts.met(context_id) is None:
+        if autograd_of(current_worker()).contexts.met(context_id) is None:
             return {}
         found = get_gradients(context_id)
         return {p: found[p] for p in self.params if p in found}
@@ -153,7 +153,7 @@ def sum_of_squares(reference: RRef, context_id: int) -> float:
 
 def scale(reference: RRef, context_id: int, factor: float) -> None:
     """Multiplies the gradients of these parameters in a context."""
-    context = autograd_of(current_worker()).recorder.contexts.met(context_id)
+    context = autograd_of(current_worker()).contexts.met(context_id)
     if context is None:
         return
     with context.lock:

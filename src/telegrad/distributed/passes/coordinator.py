@@ -1,37 +1,57 @@
-"""Carrying a pass over the wire: who is asked what, and when a question is answered.
+"""The coordinator of passes on one worker: starts them, asks other workers, answers theirs.
 
-Every question (gradients for some messages, or for none: "run on"; a search for live sends) is
-answered when all that it set off, here and further on, has ended; so when the root has its answers,
-the whole system is at rest. Gradients for one worker that are ready at about the same time travel
-together. Gradients for the asker ride on the answer, unless something else is still under way or
-the rest takes its time: stages of a pipeline work side by side only if each hands on what it has.
+A pass that is started here runs from its roots to its end everywhere. Every request to another
+worker (gradients for some messages, or for none: "run on"; a search for live sends) is answered
+when all that it set off, there and further on, has ended: this is the termination detection of
+Dijkstra and Scholten, whose tree is that of the open requests. So when the root has its answers,
+the whole system is at rest.
 
-A question's thread asks its own questions, then waits for their answers one by one and runs what
-they bring; the first failure that is known ends it, whoever is still at work. Waiting goes through
-futures, so threads grow on demand and virtual time can pass.
+Gradients for one worker that are ready at about the same time are sent together. Gradients for the
+asker ride on the answer, unless something else is still under way or the rest takes its time:
+stages of a pipeline work side by side only if each hands on what it has.
+
+A request's thread makes its own requests, then waits for their answers one by one and runs what
+they bring; the first failure that is known ends it, though others are still at work. Waiting goes
+through futures, so threads grow on demand and virtual time can pass.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from telegrad.distributed import frameworks
-from telegrad.distributed.contexts.context import ENCLOSING_PASSES, Context
+from telegrad.distributed.contexts.context import (
+    BACKWARD_PHASE,
+    CURRENT,
+    ENCLOSING_PASSES,
+    Context,
+    Contexts,
+)
 from telegrad.distributed.contexts.leases import RELEASED
-from telegrad.distributed.contexts.recorder import Recorder
+from telegrad.distributed.contexts.message_nodes import Path
 from telegrad.distributed.passes.commit import PassCommit
 from telegrad.distributed.passes.gradient_codec import GradientCodec
 from telegrad.distributed.passes.local_pass import Departure, Departures, LocalPass, PassPlan
 from telegrad.distributed.passes.region_pool import Pace
 from telegrad.distributed.passes.report import Report
 from telegrad.distributed.passes.request import PassRequest, PassRequests
-from telegrad.errors import GradientError, InternalError, PassAborted
+from telegrad.engine import are_captured
+from telegrad.errors import GradientError, InternalError, PassAborted, UsageError
 from telegrad.rpc.calls.service import ServiceRequest
+from telegrad.rpc.worker import Worker
+from telegrad.tensors import Tensor
+from telegrad.tensors.recording.modes import MODE
 
-__all__ = ["Carrier"]
+__all__ = ["PassCoordinator"]
 
+MODES = ("smart", "fast")
+PASS_NAME = "telegrad::distributed::autograd::backward"
+"""What a profile calls a pass; its span has the context's id as well."""
+_DEEPEST: Final = 200
+"""How many passes may run one for the other. In one process Python's stack ends sooner; over
+workers each may have one of its own, and there would be no end but a call's timeout."""
 GRADIENTS: Final = "autograd.gradients"
 SEARCH: Final = "autograd.search"
 UNUSED: Final = "autograd.unused"
@@ -40,23 +60,133 @@ UNUSED: Final = "autograd.unused"
 _RIDE_WITHIN: Final = 0.001
 
 
-class Carrier:
-    """One worker's end of every pass."""
+class PassCoordinator:
+    """One worker's end of every pass: at the root, and where a pass comes by."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._worker = worker = recorder.worker
-        self._questions = PassRequests(worker)
-        self._parcels = GradientCodec(recorder)
-        self._settling = PassCommit(recorder)
+    def __init__(
+        self, worker: Worker, contexts: Contexts, commit: PassCommit, codec: GradientCodec
+    ) -> None:
+        self._worker = worker
+        self._contexts = contexts
+        self._commit = commit
+        self._codec = codec
+        self._requests = PassRequests(worker)
         self._pace = Pace()
         worker.register_service(GRADIENTS, self._work_on(self._on_gradients))
         worker.register_service(SEARCH, self._work_on(self._on_search))
         worker.register_service(UNUSED, self._on_unused)
 
-    # The root.
+    # The root: a pass starts here.
 
     def run(
+        self,
+        context: Context,
+        roots: dict[Any, Any],
+        *,
+        retain_graph: bool | None,
+        create_graph: bool,
+        targets: dict[Any, Any] | None = None,
+        remote_targets: Sequence[tuple[int, int]] = (),
+        captures: bool = False,
+        mode: str = "smart",
+        finish: Callable[[LocalPass], None] | None = None,
+    ) -> None:
+        """Runs a pass and returns when it has ended everywhere; with targets, only they count."""
+        if mode not in MODES:
+            raise UsageError(f"expected a mode of {' or '.join(MODES)}, got {mode!r}")
+        enclosing = ENCLOSING_PASSES.get()
+        if len(enclosing) >= _DEEPEST:
+            raise RecursionError(
+                f"expected at most {_DEEPEST} passes that hooks and rules start one for the other, "
+                "got one more: does a rule start a pass that reaches the same rule again? Let it "
+                "differentiate what it detached, or computed again"
+            )
+        plan = PassPlan(
+            context.id,
+            self._worker.next_id(),
+            self._next_path(context),
+            create_graph if retain_graph is None else retain_graph,
+            create_graph,
+            None if targets is None else list(remote_targets),
+            MODE.get().check_nan,
+            enclosing,
+            captures,
+        )
+        observer = self._worker.observer
+        token = ENCLOSING_PASSES.set((*enclosing, plan.pass_id))
+        try:
+            if observer is None:
+                self._run_from_root(context, roots, plan, targets, mode, finish)
+                return
+            with observer.running(PASS_NAME, context.id):
+                self._run_from_root(context, roots, plan, targets, mode, finish)
+        finally:
+            ENCLOSING_PASSES.reset(token)
+
+    def _next_path(self, context: Context) -> Path:
+        """The place in the program of a pass that starts now.
+
+        No other pass has it, since each place gives each ordinal once. No other path begins with
+        it, since a pass is no call, and nothing is numbered below it.
+        """
+        point = CURRENT.get()
+        if point is not None and point.context is context:
+            return point.step()
+        # A thread that was given the id alone: it has no defined order among the others.
+        with context.lock:
+            context.pass_count += 1
+            return (BACKWARD_PHASE - 1, self._worker.id, context.pass_count)
+
+    def take_over(
+        self,
+        context: Context,
+        roots: dict[Any, Any],
+        deliver: Callable[[Any, Any, bool], None],
+        keep_graph: bool,
+        recorded: bool,
+        targets: dict[Any, Any] | None,
+    ) -> None:
+        """Runs a pass that began as one of this process alone and met a value of this context.
+
+        The context receives the gradients as always, and `deliver` those of this worker's leaves.
+        `targets` names the tensor of each node for ``backward``, and None for ``grad``, whose
+        gradients nobody keeps.
+        """
+        here: dict[Tensor, Tensor] = {}
+
+        def finish(local_pass: LocalPass) -> None:
+            if local_pass.has_loans:
+                raise GradientError(
+                    "expected leaves whose gradients are known when the pass ends, got some that "
+                    "another framework averages with those in the context; call "
+                    "telegrad.distributed.autograd.backward(context_id, [loss]) instead of "
+                    "loss.backward()"
+                )
+            if targets is None:
+                here.update(local_pass.staged)
+                return
+            here.update(local_pass.captured)
+            for node, gradient in local_pass.captured.items():
+                if targets[node] is not None:
+                    local_pass.stage(targets[node], gradient)
+
+        self.run(
+            context,
+            roots,
+            retain_graph=keep_graph,
+            create_graph=recorded,
+            targets=None if targets is None else {node: node for node in targets},
+            captures=are_captured(targets),
+            finish=finish,
+        )
+        for node, gradient in here.items():
+            owner = frameworks.framework_of(node)
+            if owner is None:
+                deliver(node, gradient, False)
+            elif targets is None:
+                owner.accumulate(node, gradient)
+
+    def _run_from_root(
         self,
         context: Context,
         roots: dict[Any, Any],
@@ -65,47 +195,49 @@ class Carrier:
         mode: str,
         finish: Callable[[LocalPass], None] | None,
     ) -> None:
-        """Runs a pass to its end everywhere; `finish` is called before it is settled."""
-        part = self._new_part(context, plan)
+        """Run a pass to its end everywhere; `finish` is called before it is committed."""
+        local_pass = self._new_local_pass(context, plan)
         if targets:
-            part.targets.update(targets)
-        context.passes[plan.pass_id] = part
+            local_pass.targets.update(targets)
+        context.passes[plan.pass_id] = local_pass
         report = Report()
         try:
-            self._carry(part, partial(part.start, roots), report, None, [])
+            self._run_to_rest(local_pass, partial(local_pass.start, roots), report, None, [])
             waiting = report.who_waits()
             if waiting and mode == "fast":
-                raise self._unused_calls(part, waiting, report)
+                raise self._unused_calls(local_pass, waiting, report)
             if waiting:
-                self._correct(part, waiting, report)
+                self._correct(local_pass, waiting, report)
             if finish is not None:
-                finish(part)
+                finish(local_pass)
         except BaseException:
-            self._settling.settle_everywhere(context, plan.pass_id, context.known, False)
+            self._commit.abort(context, plan.pass_id)
             raise
-        self._settling.settle_everywhere(context, plan.pass_id, report.workers, True)
+        self._commit.commit(context, plan.pass_id, report.workers)
 
-    def _correct(self, part: LocalPass, waiting: list[str], report: Report) -> None:
+    def _correct(self, local_pass: LocalPass, waiting: list[str], report: Report) -> None:
         """Step 6: finds what is live, everywhere; only then runs on from the waiting nodes."""
-        self._find_live(part, waiting, report)
+        self._find_live(local_pass, waiting, report)
         own = self._worker.name
         # No gradient comes, but whoever waits forgets what will never come, and goes on.
-        questions = [self._send(part, x, [], False) for x in waiting if x != own]
-        self._carry(part, partial(part.receive, ()), report, None, questions)
+        requests = [self._send(local_pass, x, [], False) for x in waiting if x != own]
+        self._run_to_rest(local_pass, partial(local_pass.receive, ()), report, None, requests)
         if report.who_waits():
             raise InternalError(f"nodes still wait after the correction: {report.waiting}")
 
-    def _find_live(self, part: LocalPass, waiting: list[str], report: Report) -> None:
+    def _find_live(self, local_pass: LocalPass, waiting: list[str], report: Report) -> None:
         """Step 6, the search: every worker with waiting nodes marks what those reach."""
         own = self._worker.name
-        body = [part.plan, None]
-        questions = [self._questions.ask(x, SEARCH, body) for x in waiting if x != own]
-        self._search(part, None, report, None, questions)
+        body = [local_pass.plan, None]
+        requests = [self._requests.ask(x, SEARCH, body) for x in waiting if x != own]
+        self._search(local_pass, None, report, None, requests)
 
-    def _unused_calls(self, part: LocalPass, waiting: list[str], report: Report) -> GradientError:
+    def _unused_calls(
+        self, local_pass: LocalPass, waiting: list[str], report: Report
+    ) -> GradientError:
         # After the search: a send that is live was used, and only waits for another one.
-        self._find_live(part, waiting, report)
-        plan, own = part.plan, self._worker.name
+        self._find_live(local_pass, waiting, report)
+        plan, own = local_pass.plan, self._worker.name
         asked = {
             name: self._worker.send_service(name, UNUSED, plan) for name in waiting if name != own
         }
@@ -123,17 +255,17 @@ class Carrier:
 
     # What was set off, to its end.
 
-    def _carry(
+    def _run_to_rest(
         self,
-        part: LocalPass,
+        local_pass: LocalPass,
         run: Callable[[], tuple[Departures, int]],
         report: Report,
         asker: str | None,
-        questions: list[PassRequest],
+        requests: list[PassRequest],
     ) -> list[Departure]:
         """Runs, sends what leaves, runs what comes back, until nothing is under way.
 
-        `questions` are under way already. Returns the gradients that may ride on the answer to
+        `requests` are under way already. Returns the gradients that may ride on the answer to
         `asker`.
         """
         own, now = self._worker.name, self._worker.host.now
@@ -144,48 +276,50 @@ class Carrier:
         while True:
             # Read once, since another thread may change it at any time. With `waits`, below, this
             # thread promises to read the answer itself, so it must not run on before that.
-            is_paused = part.is_paused
+            is_paused = local_pass.is_paused
             if asker is not None:
                 riding.extend(leaving.pop(asker, ()))
                 if riding and (
-                    leaving or questions or (is_paused and now() - began >= _RIDE_WITHIN)
+                    leaving or requests or (is_paused and now() - began >= _RIDE_WITHIN)
                 ):
                     # Something else is under way, or takes long: don't let the asker wait for it.
                     leaving[asker], riding = riding, []
             if leaving:
-                waits = len(leaving) == 1 and not questions and not is_paused
+                waits = len(leaving) == 1 and not requests and not is_paused
                 for to, group in leaving.items():
-                    questions.append(self._send(part, to, group, waits))
-            if is_paused and not any(each.answer._done for each in questions):
+                    requests.append(self._send(local_pass, to, group, waits))
+            if is_paused and not any(each.answer._done for each in requests):
                 # An answer that has come goes first: it may be a failure, or work for others.
-                leaving, change = part.go_on()
+                leaving, change = local_pass.go_on()
                 report.change(own, change)
                 continue
-            if not questions:
+            if not requests:
                 return riding
-            (waiting, workers, entries), arrays = self._questions.take_next(questions).wait()
+            (waiting, workers, entries), arrays = self._requests.take_next(requests).wait()
             report.merge(waiting, workers)
             leaving = {}
             if entries:
-                feeds = self._parcels.unpack(part, entries, arrays)
-                leaving, change = part.receive(feeds)
+                feeds = self._codec.unpack(local_pass, entries, arrays)
+                leaving, change = local_pass.receive(feeds)
                 if change:
                     report.change(own, change)
 
-    def _send(self, part: LocalPass, to: str, group: list[Departure], waits: bool) -> PassRequest:
-        entries, arrays = self._parcels.pack(part, to, group)
-        body = [part.plan, entries]
-        question = self._questions.ask(to, GRADIENTS, body, arrays, waits=waits)
-        part.asked.append(question.answer)
-        return question
+    def _send(
+        self, local_pass: LocalPass, to: str, group: list[Departure], waits: bool
+    ) -> PassRequest:
+        entries, arrays = self._codec.pack(local_pass, to, group)
+        body = [local_pass.plan, entries]
+        pass_request = self._requests.ask(to, GRADIENTS, body, arrays, waits=waits)
+        local_pass.asked.append(pass_request.answer)
+        return pass_request
 
     def _search(
         self,
-        part: LocalPass,
+        local_pass: LocalPass,
         message_ids: list[int] | None,
         report: Report,
         asker: str | None,
-        questions: list[PassRequest],
+        requests: list[PassRequest],
     ) -> list[int]:
         """Marks what is live here, and asks the other end of each boundary to do the same.
 
@@ -194,59 +328,59 @@ class Carrier:
         """
         report.change(self._worker.name, 0)
         riding: list[int] = []
-        found = part.discover(message_ids)
+        found = local_pass.discover(message_ids)
         while True:
             by_peer: dict[str, list[int]] = {}
             for recv in found:
                 by_peer.setdefault(recv.peer, []).append(recv.message_id)
             if asker is not None:
                 riding.extend(by_peer.pop(asker, ()))
-                if riding and (by_peer or questions):
+                if riding and (by_peer or requests):
                     by_peer[asker], riding = riding, []
             for peer, ids in by_peer.items():
-                questions.append(self._questions.ask(peer, SEARCH, [part.plan, ids]))
-            if not questions:
+                requests.append(self._requests.ask(peer, SEARCH, [local_pass.plan, ids]))
+            if not requests:
                 return riding
-            (waiting, workers, ids), _ = self._questions.take_next(questions).wait()
+            (waiting, workers, ids), _ = self._requests.take_next(requests).wait()
             report.merge(waiting, workers)
-            found = part.discover(ids) if ids else []
+            found = local_pass.discover(ids) if ids else []
 
     # What others ask.
 
-    def _part(self, raw_plan: Any) -> LocalPass:
+    def _find_local_pass(self, raw_plan: Any) -> LocalPass:
         """This worker's part, made on first contact."""
         plan = msgspec.convert(raw_plan, PassPlan)
         # For good: the handler of a question has contextvars of its own.
-        ENCLOSING_PASSES.set((*plan.served, plan.pass_id))
-        context = self._recorder.contexts.get(plan.context_id)
-        part: LocalPass | None = context.passes.get(plan.pass_id)
-        if part is None:
-            part = self._new_part(context, plan)
+        ENCLOSING_PASSES.set((*plan.enclosing, plan.pass_id))
+        context = self._contexts.get(plan.context_id)
+        local_pass: LocalPass | None = context.passes.get(plan.pass_id)
+        if local_pass is None:
+            local_pass = self._new_local_pass(context, plan)
             if plan.targets:
                 # Without the lock: this may wait for a value that is still under way.
-                self._find_targets(part, plan.targets)
+                self._find_targets(local_pass, plan.targets)
         with context.lock:
             if context.released:
                 raise PassAborted(f"pass {plan.pass_id} of context {context.id} {RELEASED}")
-            if plan.pass_id in context.settled:
+            if plan.pass_id in context.outcomes:
                 raise PassAborted(f"pass {plan.pass_id} of context {context.id} has ended already")
-            first: LocalPass = context.passes.setdefault(plan.pass_id, part)
+            first: LocalPass = context.passes.setdefault(plan.pass_id, local_pass)
         return first
 
-    def _new_part(self, context: Context, plan: PassPlan) -> LocalPass:
+    def _new_local_pass(self, context: Context, plan: PassPlan) -> LocalPass:
         observer = self._worker.observer
         watch = None if observer is None else observer.running
         return LocalPass(context, plan, self._worker.info, self._worker.host, self._pace, watch)
 
-    def _find_targets(self, part: LocalPass, targets: list[tuple[int, int]]) -> None:
+    def _find_targets(self, local_pass: LocalPass, targets: list[tuple[int, int]]) -> None:
         for owner, reference in targets:
             if owner == self._worker.id:
-                value = self._worker.references.value(reference).wait(self._questions.patience)
-                part.want(frameworks.node_of_referent(value), reference)
+                value = self._worker.references.value(reference).wait(self._requests.patience)
+                local_pass.want(frameworks.node_of_referent(value), reference)
 
     def _work_on(self, answer: Callable[[ServiceRequest], None]) -> Callable[..., None]:
         """The handler of a question: while it runs, the question counts as worked on."""
-        working = self._questions.working
+        working = self._requests.working
 
         def handle(request: ServiceRequest) -> None:
             number = request.header[0]
@@ -260,23 +394,27 @@ class Carrier:
 
     def _on_gradients(self, request: ServiceRequest) -> None:
         raw_plan, entries = request.header[1]
-        part = self._part(raw_plan)
-        feeds = self._parcels.unpack(part, entries, request.arrays)
+        local_pass = self._find_local_pass(raw_plan)
+        feeds = self._codec.unpack(local_pass, entries, request.arrays)
         report = Report()
         asker = request.frm.name
-        riding = self._carry(part, partial(part.receive, feeds), report, asker, [])
-        answer, arrays = self._parcels.pack(part, asker, riding) if riding else ([], [])
+        riding = self._run_to_rest(
+            local_pass, partial(local_pass.receive, feeds), report, asker, []
+        )
+        answer, arrays = self._codec.pack(local_pass, asker, riding) if riding else ([], [])
         request.reply([report.waiting, list(report.workers), answer], arrays)
 
     def _on_search(self, request: ServiceRequest) -> None:
         raw_plan, message_ids = request.header[1]
         report = Report()
-        riding = self._search(self._part(raw_plan), message_ids, report, request.frm.name, [])
+        riding = self._search(
+            self._find_local_pass(raw_plan), message_ids, report, request.frm.name, []
+        )
         request.reply([report.waiting, list(report.workers), riding])
 
     def _on_unused(self, request: ServiceRequest) -> None:
         request.reply(self._list_unused(msgspec.convert(request.header, PassPlan)))
 
     def _list_unused(self, plan: PassPlan) -> list[list[Any]]:
-        part = self._recorder.contexts.get(plan.context_id).passes[plan.pass_id]
-        return [[send.message_id, send.peer] for send in part.unused()]
+        local_pass = self._contexts.get(plan.context_id).passes[plan.pass_id]
+        return [[send.message_id, send.peer] for send in local_pass.unused()]

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.distributed.contexts.context import BACKWARD_PHASE
+from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.recorder import Recorder
 from telegrad.distributed.contexts.tensor_kind import CarriedDual, held
 from telegrad.distributed.passes.local_pass import Departure, Feed, LocalPass
@@ -29,11 +30,12 @@ __all__ = ["GradientCodec"]
 class GradientCodec:
     """Packs and unpacks for one worker."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, levels: LevelRegistry) -> None:
         self._recorder = recorder
+        self._levels = levels
 
     def pack(
-        self, part: LocalPass, to: str, group: Sequence[Departure]
+        self, local_pass: LocalPass, to: str, group: Sequence[Departure]
     ) -> tuple[list[list[Any]], list[Any]]:
         """The entries for these departures, and their arrays."""
         entries: list[list[Any]] = []
@@ -53,15 +55,17 @@ class GradientCodec:
                 if value.tangents:
                     value = held(value)
                     facts = facts or {}
-                    facts[place] = self._recorder.levels.facts_of(value.tangents, to, arrays)
+                    facts[place] = self._levels.facts_of(value.tangents, to, arrays)
                 values.append(value)
-            if part.plan.recorded:
-                path = (BACKWARD_PHASE, *part.plan.path, *recv.path)
-                extra = self._recorder.give(part.context, to, values, path)
+            if local_pass.plan.recorded:
+                path = (BACKWARD_PHASE, *local_pass.plan.path, *recv.path)
+                extra = self._recorder.give(local_pass.context, to, values, path)
             entries.append([recv.message_id, len(parts), places, facts, extra])
         return entries, arrays
 
-    def unpack(self, part: LocalPass, entries: list[list[Any]], arrays: list[Any]) -> list[Feed]:
+    def unpack(
+        self, local_pass: LocalPass, entries: list[list[Any]], arrays: list[Any]
+    ) -> list[Feed]:
         """The gradients of each message."""
         feeds: list[Feed] = []
         rest = iter(arrays)
@@ -73,13 +77,13 @@ class GradientCodec:
                 if known:
                     came = list(islice(rest, 1 + _count(known)))
                     duals[i] = CarriedDual(came, known)
-                    parts[place] = duals[i].arrive(self._recorder.levels)
+                    parts[place] = duals[i].arrive(self._levels)
                 else:
                     parts[place] = next(rest)
-            if part.plan.recorded:
+            if local_pass.plan.recorded:
                 present = [p if isinstance(p, Tensor) else wrap(p) for p in parts if p is not None]
                 if extra is not None:
-                    self._recorder.take(part.context, extra, present, duals)
+                    self._recorder.take(local_pass.context, extra, present, duals)
                 for place, value in zip(places, present):
                     parts[place] = value
             feeds.append((message_id, parts))

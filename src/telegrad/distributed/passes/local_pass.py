@@ -68,7 +68,7 @@ class PassPlan(msgspec.Struct, array_like=True, frozen=True):
     """(owner, reference) for each input that lives elsewhere; None if all leaves are wanted."""
     check_nan: bool = False
     """Whether the pass ends at the first NaN: it began under ``detect_anomaly``."""
-    served: tuple[int, ...] = ()
+    enclosing: tuple[int, ...] = ()
     """The passes that this one was started for, by their hooks or rules."""
     captures: bool = False
     """Whether gradients are asked for, not accumulated: the nodes of leaves don't run."""
@@ -98,12 +98,12 @@ class LocalPass(msgspec.Struct, eq=False):
     """The answers to the questions that were asked last."""
     _wanted: dict[int, int] = {}
     """References whose gradient was asked for, with the one under which it is captured."""
-    _turns: FutureLock = msgspec.field(default_factory=FutureLock)
-    _crew: RegionPool | None = None
+    _lock: FutureLock = msgspec.field(default_factory=FutureLock)
+    _region_pool: RegionPool | None = None
     _departures: Departures = {}
     _kept: list[Callable[[], None]] = []
     """Takes back, one by one, the gradients that values retained in this pass."""
-    _lent: dict[Any, Any] = {}
+    _loans: dict[Any, Any] = {}
     """What keeps gradients of this pass for the other framework: see ``Framework.completed``."""
     _foreign_leaves: dict[Any, Any] = {}
     """See ``Cut.leaves``."""
@@ -116,13 +116,13 @@ class LocalPass(msgspec.Struct, eq=False):
     _ended: Future[None] | None = None
     _is_over: bool = False
     # Made by __post_init__ of the others.
-    _place: ProgramPoint = None  # type: ignore[assignment]
+    _point: ProgramPoint = None  # type: ignore[assignment]
     """The place of calls that hooks and rules make: after all gradients of the pass."""
     _task: OrderedTask = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         plan = self.plan
-        self._place = ProgramPoint(
+        self._point = ProgramPoint(
             self.context, (BACKWARD_PHASE, *plan.path, BACKWARD_PHASE + 1, self._worker.id)
         )
         self._task = OrderedTask(
@@ -153,11 +153,11 @@ class LocalPass(msgspec.Struct, eq=False):
 
     def _count(self, roots: Iterable[Any] = ()) -> None:
         self._counted = True
-        for part in list(self.context.passes.values()):
-            if part is not self and not part.plan.keep_graph:
+        for local_pass in list(self.context.passes.values()):
+            if local_pass is not self and not local_pass.plan.keep_graph:
                 # This pass may have come here before word of the end of that one, by another way:
                 # whether what that one freed is an error must not depend on it.
-                part._forget_spent()
+                local_pass._forget_spent()
         # A copy in one step: handlers of this context may still add to it.
         sends = list(self.context.sends.values())
         if len(sends) > 1:
@@ -183,7 +183,7 @@ class LocalPass(msgspec.Struct, eq=False):
         if len(pieces) > 1 and not self.plan.recorded and all(each.is_apart for each in pieces):
             at_once = frameworks.known[0].at_once()
             if at_once > 1:
-                self._crew = self._task.crew = RegionPool(
+                self._region_pool = self._task.crew = RegionPool(
                     self._host, self._pace, set(pieces), at_once
                 )
 
@@ -198,7 +198,7 @@ class LocalPass(msgspec.Struct, eq=False):
 
     def start(self, roots: dict[Any, Any]) -> tuple[Departures, int]:
         """Runs from the roots; returns what leaves and by how much the number waiting changed."""
-        with self._turns:
+        with self._lock:
             self._count(roots)
             for root, cotangent in roots.items():
                 self._task.feed(root, cotangent)
@@ -206,7 +206,7 @@ class LocalPass(msgspec.Struct, eq=False):
 
     def receive(self, feeds: Iterable[Feed]) -> tuple[Departures, int]:
         """Runs from the sends whose gradients came."""
-        with self._turns:
+        with self._lock:
             if not self._counted:
                 self._count()
             if self._task.live:
@@ -219,9 +219,9 @@ class LocalPass(msgspec.Struct, eq=False):
 
     def go_on(self) -> tuple[Departures, int]:
         """Runs on after a pause; if only other threads are at work, when one of them is done."""
-        if self._crew is not None and not self._task.ready:
-            self._crew.wait()
-        with self._turns:
+        if self._region_pool is not None and not self._task.ready:
+            self._region_pool.wait()
+        with self._lock:
             return self._run()
 
     def _run(self) -> tuple[Departures, int]:
@@ -229,7 +229,7 @@ class LocalPass(msgspec.Struct, eq=False):
             raise self._error
         before = MODE.get()
         MODE.set(recording(before, self.plan.recorded))
-        token = CURRENT.set(self._place)
+        token = CURRENT.set(self._point)
         try:
             clock = self._host.now
             is_ahead = len(self.asked) == _AT_ONCE and self._is_ahead()
@@ -265,7 +265,7 @@ class LocalPass(msgspec.Struct, eq=False):
         """Whether there is more to run; what is to leave should not wait for it."""
         if self._task.ready:
             return True
-        return self._crew is not None and self._crew.under_way > 0
+        return self._region_pool is not None and self._region_pool.under_way > 0
 
     def _send_of(self, message_id: int) -> SendNode:
         send = self.context.sends.get(message_id)
@@ -324,7 +324,7 @@ class LocalPass(msgspec.Struct, eq=False):
         """Holds a leaf's complete gradient until the pass has succeeded."""
         if not isinstance(leaf, Tensor):
             gradients = self.context.gradients
-            gradient = frameworks.known[0].completed(leaf, gradient, gradients, self._lent)
+            gradient = frameworks.known[0].completed(leaf, gradient, gradients, self._loans)
         if gradient is not None:
             self.staged[leaf] = gradient
 
@@ -332,7 +332,7 @@ class LocalPass(msgspec.Struct, eq=False):
 
     def discover(self, message_ids: Iterable[int] | None) -> list[RecvNode]:
         """Marks as live what these messages (or the waiting nodes) reach; gives new boundaries."""
-        with self._turns:
+        with self._lock:
             if not self._counted:
                 self._count()
             if message_ids is None:
@@ -362,29 +362,32 @@ class LocalPass(msgspec.Struct, eq=False):
 
     # Step 7: all or nothing.
 
-    def settle(self, succeeded: bool, why: str = "failed") -> None:
-        """Makes the staged gradients visible, or drops them; `why` is what became of the pass."""
-        if succeeded:
-            # Every question has been answered, so no thread runs this part any more.
-            self.context.add_gradients(self.staged)
-            if self._lent:
-                self.context.gradients.update(self._given_back())
-            if not self.plan.keep_graph:
-                self._forget_spent()
-            self._task.end()
-        else:
-            # A thread may still run this part, and is not waited for: nobody reads what it stages
-            # from now on. The new error also replaces one whose traceback leads back here: a cycle.
-            self._error = PassAborted(
-                f"pass {self.plan.pass_id} of context {self.context.id} {why}"
-            )
-            self._turns.end(self._error)
-            # The old task may still run, so it keeps its callbacks, which refer to this part: to
-            # leave no cycle, this part drops the task.
-            self._task = OrderedTask.ended()
-            self._take_back()
-            self.staged = {}
-            self.asked.clear()
+    def commit(self) -> None:
+        """Make the staged gradients visible."""
+        # Every request has been answered, so no thread runs this pass any more.
+        self.context.add_gradients(self.staged)
+        if self._loans:
+            self.context.gradients.update(self._given_back())
+        if not self.plan.keep_graph:
+            self._forget_spent()
+        self._task.end()
+        self._end()
+
+    def abort(self, why: str = "failed") -> None:
+        """Drop the staged gradients; `why` is what became of the pass."""
+        # A thread may still run this pass, and is not waited for: nobody reads what it stages from
+        # now on. The new error also replaces one whose traceback leads back here: a cycle.
+        self._error = PassAborted(f"pass {self.plan.pass_id} of context {self.context.id} {why}")
+        self._lock.end(self._error)
+        # The old task may still run, so it keeps its callbacks, which refer to this object: to
+        # leave no cycle, this drops the task.
+        self._task = OrderedTask.ended()
+        self._take_back()
+        self.staged = {}
+        self.asked.clear()
+        self._end()
+
+    def _end(self) -> None:
         # First the flag, then the future: `ended` makes the future, then reads the flag.
         self._is_over = True
         if self._ended is not None:
@@ -401,9 +404,9 @@ class LocalPass(msgspec.Struct, eq=False):
         return self._ended
 
     @property
-    def has_lent(self) -> bool:
+    def has_loans(self) -> bool:
         """Whether gradients of this part are known only when it is settled."""
-        return bool(self._lent)
+        return bool(self._loans)
 
     def _given_back(self) -> dict[Any, Any]:
         """The whole gradients that the other framework has made of the context's and this pass's.
@@ -411,9 +414,9 @@ class LocalPass(msgspec.Struct, eq=False):
         The thread that runs the part and the one that settles it may both call this.
         """
         found: dict[Any, Any] = {}
-        while self._lent:
+        while self._loans:
             with suppress(KeyError):
-                found.update(self._lent.popitem()[1].give_back())
+                found.update(self._loans.popitem()[1].give_back())
         return found
 
     def _take_back(self) -> None:

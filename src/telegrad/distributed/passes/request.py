@@ -117,29 +117,29 @@ class PassRequests:
         """Waits for any of them; of several, one that failed."""
         some: Future[None] = Future()
         tell = Quick(lambda _: some._settle(None, None))
-        for question in asked:
-            question.answer.add_done_callback(tell)
+        for pass_request in asked:
+            pass_request.answer.add_done_callback(tell)
         try:
             while True:
-                answered = [question for question in asked if question.answer._done]
-                for question in answered:
-                    if question.answer.exception() is not None:
-                        return question
+                answered = [pass_request for pass_request in asked if pass_request.answer._done]
+                for pass_request in answered:
+                    if pass_request.answer.exception() is not None:
+                        return pass_request
                 if answered:
                     return answered[0]
                 self._wait(some, self.patience, asked[0])
                 if not some.done():
-                    for question in asked:
-                        question._check_worked_on(self.patience)
+                    for pass_request in asked:
+                        pass_request._check_worked_on(self.patience)
         finally:
             # Or a question that stays open would gather one callback for each wait.
-            for question in asked:
-                question.answer._forget_callback(tell)
+            for pass_request in asked:
+                pass_request.answer._forget_callback(tell)
 
-    def _wait(self, future: Future[Any], timeout: float | None, question: PassRequest) -> None:
+    def _wait(self, future: Future[Any], timeout: float | None, pass_request: PassRequest) -> None:
         """Waits for the future or the time; to those who watch, it is the question's wait."""
         observer = self._worker.observer
-        with nullcontext() if observer is None else observer.waiting(question.answer):
+        with nullcontext() if observer is None else observer.waiting(pass_request.answer):
             self._worker.host.wait(future, timeout)
 
     def is_working(self, on: WorkerInfo, number: int) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from telegrad.distributed import frameworks
 from telegrad.distributed.contexts.context import CURRENT
 from telegrad.distributed.contexts.message_nodes import RecvNode, SendNode
-from telegrad.distributed.worker_autograd import autograd_of
+from telegrad.distributed.current import autograd_of
 from telegrad.nn.module import Module
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.wire.functions import expose
@@ -52,7 +52,7 @@ def gather(context_id: int, describe: Callable[..., Any], *here: Any) -> dict[st
     `here` is for this worker alone, beside the context's id.
     """
     worker = current_worker()
-    autograd_of(worker).recorder.contexts.get(context_id)
+    autograd_of(worker).contexts.get(context_id)
     found: dict[str, Any] = {}
     token = CURRENT.set(None)  # Looking is not part of the program.
     try:
@@ -72,10 +72,10 @@ def gather(context_id: int, describe: Callable[..., Any], *here: Any) -> dict[st
 @expose
 def describe_gradients(context_id: int) -> tuple[list[Any], list[str]]:
     """This worker's gradients in a context, and the workers it knows there."""
-    context = autograd_of(current_worker()).recorder.contexts.find(context_id)
+    context = autograd_of(current_worker()).contexts.find(context_id)
     if context is None:
         return [], []
-    gradients = context.settled_gradients()
+    gradients = context.committed_gradients()
     names = _names_in_modules()
     rows = []
     for i, (leaf, gradient) in enumerate(gradients.items()):
@@ -92,7 +92,7 @@ def describe_gradients(context_id: int) -> tuple[list[Any], list[str]]:
 @expose
 def describe_graph(context_id: int, roots: Sequence[Any] = ()) -> tuple[list[Any], list[str]]:
     """This worker's graph in a context, and the workers it knows there."""
-    context = autograd_of(current_worker()).recorder.contexts.find(context_id)
+    context = autograd_of(current_worker()).contexts.find(context_id)
     if context is None:
         return [], []
     with context.lock:

@@ -1,0 +1,29 @@
+"""The distributed autograd of a worker, found from anywhere in this folder.
+
+``worker_autograd`` makes it; this file only knows where it is kept, so that what it is made of can
+ask for it.
+"""
+
+from typing import TYPE_CHECKING
+
+from telegrad.errors import UsageError
+from telegrad.rpc.worker import Worker
+
+if TYPE_CHECKING:
+    from telegrad.distributed.worker_autograd import WorkerAutograd
+
+__all__ = ["ATTACHED", "autograd_of"]
+
+ATTACHED = "autograd"
+"""Under which name a worker keeps it."""
+
+
+def autograd_of(worker: Worker) -> "WorkerAutograd":
+    """Return what `attach_autograd` attached to a worker."""
+    found: WorkerAutograd | None = worker.attached.get(ATTACHED)
+    if found is None:
+        raise UsageError(
+            f"worker {worker.name!r} was started without distributed autograd: start it with "
+            "init_rpc or LocalCluster"
+        )
+    return found
