@@ -15,7 +15,7 @@ from tests.rpc.neighbours import eventually, neighbours
 import telegrad as tg
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.distributed.tools.chrome_trace import chrome_trace
-from telegrad.distributed.tools.event_log import Event, Recording
+from telegrad.distributed.tools.event_log import Event, EventLog
 from telegrad.distributed.tools.remote_profile import RemoteProfile
 from telegrad.errors import CallTimeout, UsageError, WorkerLost
 from telegrad.profiler import profile
@@ -282,7 +282,7 @@ def test_a_call_that_was_not_answered_goes_when_the_profile_has_ended(cluster):
 def test_calls_that_timed_out_or_lost_their_worker_are_recorded_up_to_then():
     gate = threading.Event()
     with neighbours("a", "b") as (a, b):
-        recording = Recording(a)
+        recording = EventLog(a)
         b.register_service("hold", lambda request: gate.wait(20))
         recording.start()
         with pytest.raises(CallTimeout):
@@ -305,7 +305,7 @@ def test_a_handler_that_still_runs_when_the_profile_ends_is_recorded_up_to_then(
         assert gate.wait(20)
 
     with neighbours("a", "b") as (a, b):
-        there, watch = Recording(b), RemoteProfile(a)
+        there, watch = EventLog(b), RemoteProfile(a)
         b.register_service("answers first", answer_first)
         watch.start(["b"])
         a.ask_service("b", "answers first")

@@ -227,7 +227,7 @@ def _collected(
     scope: AbstractContextManager[Any] = Recording(True)
     asked: list[Any] = []
     try:
-        with frameworks.known[0].serving(scope) if frameworks.known else scope:
+        with frameworks.default_modes(scope):
             for x in inputs:
                 if isinstance(x, RRef):
                     args = (context.id, local_pass.plan.pass_id, x._rref, *how)

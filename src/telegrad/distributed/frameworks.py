@@ -10,11 +10,12 @@ one is met or the program has imported one and makes a call, so a program withou
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from telegrad.autograd.roots import node_of
 from telegrad.distributed.contexts.dual_levels import LevelRegistry
-from telegrad.errors import DTypeError, UsageError
+from telegrad.errors import DTypeError
 from telegrad.rpc.wire import kinds
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor
@@ -23,31 +24,34 @@ __all__ = [
     "Cut",
     "Framework",
     "adopted",
+    "arrive",
     "cut",
-    "detach",
-    "empty_stand_ins",
+    "default_modes",
     "enlist",
     "framework_of",
     "is_recording",
     "join",
     "known",
+    "leave",
     "listed_inputs",
     "node_of_input",
     "node_of_referent",
-    "stand_ins",
+    "run",
 ]
 
 
 class Cut(NamedTuple):
-    """The other framework's graph in one pass."""
+    """The graphs of other frameworks in one pass."""
 
     edges: dict[Any, Sequence[Any]]
-    """The nodes that lead into it, each with its edges in this pass."""
+    """The nodes that lead into them, each with its edges in this pass."""
     leaves: dict[Any, Any]
     """The framework's own tensor for each node that stands for a leaf or another input."""
     pieces: Sequence[Any] = ()
     """Each can leave a part of itself out, with ``leave_out(skipped)``, and tells whether it
     ``is_apart``: it may run while others of them do."""
+    at_once: int = 1
+    """How many pieces may run at a time, on threads of this process."""
 
 
 class Framework(Protocol):
@@ -55,86 +59,83 @@ class Framework(Protocol):
 
     type: type
 
-    def root(self, value: Any) -> Tensor:
-        """A Tensor of its shape and dtype; recorded where the value is."""
-
-    def stand_in(self, value: Any) -> Tensor:
-        """A Tensor without an array; recorded where the value is."""
-
-    def empty_stand_in(self, value: Any) -> Tensor:
-        """A stand-in that is not recorded, which a recv node may be joined to."""
-
-    def joined(self, value: Any, stand_in: Tensor) -> Any:
-        """The value, as computed from the stand-in."""
-
-    def carry(self, values: list[Any], worker: Worker, book: LevelRegistry, to: str) -> None:
-        """Replaces those of its values that have tangents or devices by what travels to `to`."""
-
     def is_recording(self) -> bool:
-        """Whether the framework records what this thread does."""
+        """Tell whether the framework records what this thread does."""
 
-    def serving(self, scope: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
-        """The scope of a handler, in the framework's default modes, those of a new thread."""
+    def default_modes(self, scope: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
+        """Return the scope of a handler, in the framework's modes of a new thread."""
 
     def run(self, function: Callable[[], None]) -> None:
-        """Calls what runs a pass, in the framework's default modes."""
+        """Call what runs a pass, in no mode of this thread but whether it records."""
 
-    def at_once(self) -> int:
-        """How many pieces of its graph may run at a time, on threads of this process."""
+    def root(self, value: Any) -> Tensor:
+        """Return a Tensor of the value's shape and dtype; recorded where the value is."""
 
-    def detached(self, value: Any) -> Any:
-        """The value without history."""
+    def gradient(self, value: Any) -> Tensor:
+        """Return a gradient that the user gave, as a Tensor."""
 
-    def as_gradient(self, value: Any) -> Tensor:
-        """A gradient that the user gave, as a Tensor."""
+    def leave(
+        self, values: list[Any], worker: Worker, levels: LevelRegistry, to: str, is_recorded: bool
+    ) -> list[Any]:
+        """Replace the framework's values in a message by what is sent to `to`.
+
+        Returns the same with stand-ins for those that are recorded; the list itself if none is.
+        """
+
+    def arrive(self, values: list[Any], is_recorded: bool) -> list[Any]:
+        """Return what came, with stand-ins to which a recv node may be joined.
+
+        Where nothing is recorded the values lose their history instead. The list itself if it has
+        none of the framework's.
+        """
+
+    def join(self, value: Any, stand_in: Tensor) -> Any:
+        """Return the value that arrived, as computed from its stand-in."""
+
+    def node(self, value: Any, name: str) -> Any:
+        """Return the node to ask for a tensor's gradient."""
+
+    def cut(self, entries: Iterable[Any], keep_graph: bool, targets: Collection[Any]) -> Cut:
+        """Cut the framework's graph as these entries reach it; `targets` are asked for."""
 
     def accumulate(self, leaf: Any, gradient: Any) -> None:
-        """Adds to what the framework keeps at a leaf."""
+        """Add to what the framework keeps at a leaf."""
 
     def completed(
-        self, leaf: Any, gradient: Any, context: Mapping[Any, Any], lent: dict[Any, Any]
+        self, leaf: Any, gradient: Any, context: Mapping[Any, Any], loans: dict[Any, Any]
     ) -> Any:
-        """A leaf's gradient as the hooks that see it whole leave it; None if they used it up.
+        """Return a leaf's gradient as the hooks that see it whole leave it; None if used up.
 
         None, too, if the framework goes on with it and the gradients of the context itself: then it
-        puts into `lent` what has a ``give_back``, called at the end of the pass, for the result.
+        puts into `loans` what has a ``give_back``, called at the end of the pass, for the result.
         """
 
     def changed(self, leaf: Any) -> None:
-        """Notes that a leaf was changed in place: what was saved of it before is out of date."""
+        """Note that a leaf was changed in place: what was saved of it before is out of date."""
 
     def zeros_like(self, value: Any) -> Any:
-        """Zeros of its shape."""
-
-    def named_parameters(self, value: Any) -> Iterable[tuple[str, Any]]:
-        """The parameters of a module of the framework's; of anything else none."""
-
-    def target(self, value: Any, name: str) -> Any:
-        """The node to ask for a tensor's gradient."""
-
-    def cut(self, entries: Iterable[Any], keep_graph: bool, targets: Collection[Any]) -> Cut:
-        """The framework's graph as these entries of a pass reach it; some nodes are asked for."""
+        """Return zeros of the value's shape."""
 
 
 known: list[Framework] = []
 
 
 def enlist(framework: Framework) -> None:
-    """Makes a framework known to every worker of this process."""
-    if known:
-        raise UsageError("expected one framework beside telegrad, got a second one")
+    """Make a framework known to every worker of this process."""
     known.append(framework)
 
 
 def framework_of(value: Any) -> Framework | None:
-    """The framework that a value belongs to; loads the one that waits for its type."""
-    if not known:
-        kinds.find(type(value))
-    return known[0] if known and isinstance(value, known[0].type) else None
+    """Return the framework that a value belongs to; load the one that waits for its type."""
+    kinds.find(type(value))
+    for framework in known:
+        if isinstance(value, framework.type):
+            return framework
+    return None
 
 
 def adopted(values: Any, *, are_gradients: bool = False) -> Any:
-    """Roots or gradients with stand-ins where they are of another framework."""
+    """Return roots or gradients with Tensors for those of another framework."""
     if values is None or isinstance(values, Tensor):
         return values
     if isinstance(values, (list, tuple)):
@@ -145,24 +146,24 @@ def adopted(values: Any, *, are_gradients: bool = False) -> Any:
     found = framework_of(values)
     if found is None:
         return values
-    return found.as_gradient(values) if are_gradients else found.root(values)
+    return found.gradient(values) if are_gradients else found.root(values)
 
 
 def listed_inputs(inputs: Any) -> list[Any]:
-    """Inputs as a list: a single one may be given as it is."""
+    """Return inputs as a list: a single one may be given as it is."""
     if isinstance(inputs, Tensor) or framework_of(inputs) is not None:
         return [inputs]
     return list(inputs)
 
 
 def node_of_input(value: Any, name: str) -> Any:
-    """The node to ask for the gradient of an input, of whichever framework."""
+    """Return the node to ask for the gradient of an input, of any framework."""
     if isinstance(value, Tensor):
         return node_of(value, name)
     found = framework_of(value)
     if found is None:
         raise DTypeError(f"expected tensors as {name}, got {type(value).__name__}")
-    return found.target(value, name)
+    return found.node(value, name)
 
 
 def node_of_referent(value: Any) -> Any:
@@ -174,59 +175,84 @@ def node_of_referent(value: Any) -> Any:
     return node_of_input(value, "inputs")
 
 
-def stand_ins(values: list[Any]) -> list[Any]:
-    """The slots of a message that leaves, with stand-ins for the values of other frameworks.
+def leave(
+    values: list[Any], worker: Worker, levels: LevelRegistry, to: str, *, is_recorded: bool
+) -> list[Any]:
+    """Replace the values of other frameworks in a message by what is sent.
 
-    The same list where there are none.
+    Returns the same with stand-ins for them; the list itself if there are none.
     """
-    return _replaced(values, known[0].stand_in)
+    given = values
+    for framework in known:
+        found = framework.leave(values, worker, levels, to, is_recorded)
+        if found is not values:
+            given = found if given is values else _merged(values, given, found)
+    return given
 
 
-def empty_stand_ins(values: list[Any]) -> list[Any]:
-    """The slots of a message that came, with stand-ins that nothing is recorded of yet.
+def arrive(values: list[Any], *, is_recorded: bool) -> list[Any]:
+    """Return what came, with stand-ins that nothing is recorded of yet; the list itself if none.
 
-    The same list where there are none.
+    Where nothing is recorded the values lose their history instead.
     """
-    return _replaced(values, known[0].empty_stand_in)
+    came = values
+    for framework in known:
+        found = framework.arrive(values, is_recorded)
+        if found is not values:
+            came = found if came is values else _merged(values, came, found)
+    return came
 
 
-def _replaced(values: list[Any], stand_in: Callable[[Any], Tensor]) -> list[Any]:
-    kind = known[0].type
-    replaced = values
-    for i, value in enumerate(values):
-        if isinstance(value, kind):
-            if replaced is values:
-                replaced = values.copy()
-            replaced[i] = stand_in(value)
-    return replaced
+def _merged(values: list[Any], first: list[Any], second: list[Any]) -> list[Any]:
+    """The stand-ins of two frameworks in one list."""
+    return [b if a is value else a for value, a, b in zip(values, first, second)]
 
 
 def join(values: list[Any], stand_ins: list[Any]) -> None:
-    """Gives the values of other frameworks the history of their stand-ins."""
+    """Give the values of other frameworks the history of their stand-ins."""
     for i, (value, stand_in) in enumerate(zip(values, stand_ins)):
         if stand_in is not value and (stand_in.node is not None or stand_in.tangents):
-            values[i] = known[0].joined(value, stand_in)
-
-
-def detach(values: list[Any]) -> None:
-    """Replaces the values of other frameworks by ones without history."""
-    if known:
-        framework = known[0]
-        for i, value in enumerate(values):
-            if isinstance(value, framework.type):
-                values[i] = framework.detached(value)
+            owner = framework_of(value)
+            assert owner is not None
+            values[i] = owner.join(value, stand_in)
 
 
 def is_recording(values: list[Any]) -> bool:
-    """Whether a call with these values is recorded, given that telegrad records here.
+    """Tell whether a call with these values is recorded, given that telegrad records here.
 
-    It is not if the framework records nothing here and telegrad has nothing to record.
+    It is not if a framework records nothing here and telegrad has nothing to record.
     """
-    return known[0].is_recording() or any(
+    return all(framework.is_recording() for framework in known) or any(
         isinstance(value, Tensor) and value.node is not None for value in values
     )
 
 
+def default_modes(scope: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
+    """Return a scope in which every framework is in the modes of a new thread."""
+    for framework in known:
+        scope = framework.default_modes(scope)
+    return scope
+
+
+def run(function: Callable[[], None]) -> None:
+    """Call what runs a pass, in no modes of this thread but whether it records."""
+    for framework in known:
+        function = partial(framework.run, function)
+    function()
+
+
 def cut(entries: list[Any], keep_graph: bool, targets: Collection[Any] = ()) -> Cut:
-    """The graph of the framework that is known, as the entries of a pass reach it."""
-    return known[0].cut(entries, keep_graph, targets)
+    """Cut the graphs of all frameworks as the entries of a pass reach them."""
+    if len(known) == 1:
+        return known[0].cut(entries, keep_graph, targets)
+    edges: dict[Any, Sequence[Any]] = {}
+    leaves: dict[Any, Any] = {}
+    pieces: list[Any] = []
+    at_once = 1
+    for framework in known:
+        found = framework.cut(entries, keep_graph, targets)
+        edges.update(found.edges)
+        leaves.update(found.leaves)
+        pieces.extend(found.pieces)
+        at_once = max(at_once, found.at_once)
+    return Cut(edges, leaves, pieces, at_once)

@@ -139,7 +139,7 @@ class Recorder:
                 self._levels.verify()
                 if extra is not None and extra[0] not in (NO_CONTEXT, NO_GRAD):
                     self._leases.verify(extra[0])
-        return frameworks.known[0].serving(_NOTHING) if frameworks.known else _NOTHING
+        return frameworks.default_modes(_NOTHING)
 
     def _arrive(self, frm: WorkerInfo, extra: Any, values: list[Any]) -> None:
         """Makes the caller's context, levels and passes current for the handler.
@@ -215,16 +215,8 @@ class Recorder:
         self, context: Context, to: str, values: list[Any], path: Path
     ) -> tuple[int, list[int]]:
         """Records what leaves; the values are replaced by what travels."""
-        given = values
-        if frameworks.known:
-            given = frameworks.stand_ins(values)
-            frameworks.detach(values)
-            # Before anything is recorded: what can't travel leaves no message behind.
-            frameworks.known[0].carry(values, self._worker, self._levels, to)
-            for value, stand_in in zip(values, given):
-                if stand_in is not value and not isinstance(value, CarriedDual):
-                    # Its level may have closed meanwhile: tangents that do not travel do not count.
-                    stand_in.tangents = None
+        # Before anything is recorded: what can't be sent leaves no message behind.
+        given = frameworks.leave(values, self._worker, self._levels, to, is_recorded=True)
         edges, slots, duals, parameters = _recorded(given)
         message_id = self._send_node(context, to, edges, path) if slots else 0
         for i in parameters:
@@ -256,7 +248,7 @@ class Recorder:
         path: Path,
         duals: dict[int, CarriedDual],
     ) -> None:
-        came = frameworks.empty_stand_ins(values) if frameworks.known else values
+        came = frameworks.arrive(values, is_recorded=True)
         flat: list[Tensor] = []
         for i, value in enumerate(came):
             if isinstance(value, Tensor):
@@ -275,8 +267,7 @@ class Recorder:
             frameworks.join(values, came)
 
     def _carry_duals(self, to: str, values: list[Any]) -> None:
-        if frameworks.known:
-            frameworks.known[0].carry(values, self._worker, self._levels, to)
+        frameworks.leave(values, self._worker, self._levels, to, is_recorded=False)
         for i, value in enumerate(values):
             if isinstance(value, Tensor) and value.tangents:
                 values[i] = CarriedDual.of(held(value), self._levels, to)
@@ -336,7 +327,7 @@ def _refuse_variables(to: str, values: list[Any]) -> None:
 
 
 def _make_constant(values: list[Any]) -> None:
-    frameworks.detach(values)
+    frameworks.arrive(values, is_recorded=False)
     for i, value in enumerate(values):
         if isinstance(value, Tensor):
             values[i] = without_history(value)

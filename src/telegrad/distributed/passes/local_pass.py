@@ -164,28 +164,26 @@ class LocalPass(msgspec.Struct, eq=False):
             sends.sort(key=_by_path)
         entries = [*roots, *sends]
         pieces: Sequence[Any] = ()
+        at_once = 1
         if frameworks.known:
             found = frameworks.cut(entries, self.plan.keep_graph, self.targets)
-            self._task.joined, self._foreign_leaves, pieces = found
+            self._task.joined, self._foreign_leaves, pieces, at_once = found
         if self.plan.targets is not None and roots and not self.plan.targets:
             # Leaves, and inputs in another framework's graph, have no age: -1 is before everything.
             self._first_input = min((node.key for node in self.targets), default=-1)
         self._task.count(entries)
         if pieces:
-            self._prepare(pieces)
+            self._prepare(pieces, at_once)
 
-    def _prepare(self, pieces: Sequence[Any]) -> None:
+    def _prepare(self, pieces: Sequence[Any], at_once: int) -> None:
         """Has the other framework's graph run what is needed of it, side by side if it can."""
         if self._task.skipped:
             for piece in pieces:
                 piece.leave_out(self._task.skipped)
         # Not where it is recorded: the keys of nodes made side by side would depend on timing.
-        if len(pieces) > 1 and not self.plan.recorded and all(each.is_apart for each in pieces):
-            at_once = frameworks.known[0].at_once()
-            if at_once > 1:
-                self._region_pool = self._task.crew = RegionPool(
-                    self._host, self._pace, set(pieces), at_once
-                )
+        if at_once > 1 and not self.plan.recorded and all(each.is_apart for each in pieces):
+            pool = RegionPool(self._host, self._pace, set(pieces), at_once)
+            self._region_pool = self._task.crew = pool
 
     def _is_goal(self, node: Any) -> bool:
         """Whether a node is an input, or a recv node behind which there may be one."""
@@ -234,10 +232,7 @@ class LocalPass(msgspec.Struct, eq=False):
             clock = self._host.now
             is_ahead = len(self.asked) == _AT_ONCE and self._is_ahead()
             pause_at = math.inf if is_ahead else clock() + _LONGEST
-            if frameworks.known:
-                frameworks.known[0].run(partial(self._task.run, _MOST, pause_at, clock))
-            else:
-                self._task.run(_MOST, pause_at, clock)
+            frameworks.run(partial(self._task.run, _MOST, pause_at, clock))
             if self._task.retained:
                 # At once: others may look at them as soon as the root's call has returned.
                 self._kept += keep_retained(self._task.retained)
@@ -323,8 +318,9 @@ class LocalPass(msgspec.Struct, eq=False):
     def stage(self, leaf: Any, gradient: Any) -> None:
         """Holds a leaf's complete gradient until the pass has succeeded."""
         if not isinstance(leaf, Tensor):
-            gradients = self.context.gradients
-            gradient = frameworks.known[0].completed(leaf, gradient, gradients, self._loans)
+            owner = frameworks.framework_of(leaf)
+            assert owner is not None
+            gradient = owner.completed(leaf, gradient, self.context.gradients, self._loans)
         if gradient is not None:
             self.staged[leaf] = gradient
 

@@ -4,8 +4,8 @@ Each worker describes its own part; whoever asks gathers them, following the wor
 knows. Nothing here is part of a pass.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -15,7 +15,6 @@ from telegrad.distributed import frameworks
 from telegrad.distributed.contexts.context import CURRENT
 from telegrad.distributed.contexts.message_nodes import RecvNode, SendNode
 from telegrad.distributed.current import autograd_of
-from telegrad.nn.module import Module
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.wire.functions import expose
 from telegrad.tensors import Tensor
@@ -81,7 +80,7 @@ def describe_gradients(context_id: int) -> tuple[list[Any], list[str]]:
     for i, (leaf, gradient) in enumerate(gradients.items()):
         name = _name(leaf, names) or f"leaf {i}"
         owner = None if isinstance(gradient, Tensor) else frameworks.framework_of(gradient)
-        shown = gradient if owner is None else owner.as_gradient(gradient)
+        shown = gradient if owner is None else owner.gradient(gradient)
         raw = shown.detach().numpy()
         norm = float(np.linalg.norm(raw))
         rows.append((name, tuple(raw.shape), str(raw.dtype), norm))
@@ -98,7 +97,7 @@ def describe_graph(context_id: int, roots: Sequence[Any] = ()) -> tuple[list[Any
     with context.lock:
         entries = [*context.spent.values(), *context.sends.values(), *context.recvs.values()]
     starts = [*roots, *entries]
-    joined = frameworks.cut(starts, True).edges if frameworks.known else {}
+    joined = frameworks.cut(starts, True).edges
     found = _edges_by_node(starts, joined)
     numbers = {node: i for i, node in enumerate(found)}
     names = _names_in_modules()
@@ -138,12 +137,12 @@ def _names_in_modules() -> dict[int, str]:
     """By identity, the names of the parameters of those modules that references lead to."""
     names = {}
     for value in current_worker().references.values():
-        if isinstance(value, Module):
-            found: Iterable[tuple[str, Any]] = value.named_parameters()
-        else:
-            found = chain.from_iterable(each.named_parameters(value) for each in frameworks.known)
-        for path, parameter in found:
-            names[id(parameter)] = f"{type(value).__name__}.{path}"
+        named = getattr(value, "named_parameters", None)
+        if not isinstance(value, type) and callable(named):
+            # One of another framework, of which some part is elsewhere, may refuse.
+            with suppress(Exception):
+                for path, parameter in named():
+                    names[id(parameter)] = f"{type(value).__name__}.{path}"
     return names
 
 

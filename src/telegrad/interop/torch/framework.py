@@ -4,7 +4,7 @@ Loaded when a worker first meets a value of PyTorch's (``distributed/worker_auto
 process has one: types are the process's.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Final, cast
@@ -14,7 +14,7 @@ import torch
 
 from telegrad.distributed import frameworks
 from telegrad.distributed.contexts.dual_levels import LevelRegistry
-from telegrad.distributed.contexts.tensor_kind import flatten
+from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten
 from telegrad.errors import DTypeError, GradientError
 from telegrad.interop.torch.bridge import Crossing, entry_of, from_torch, join
 from telegrad.interop.torch.graph.accumulation import accumulate, completed
@@ -39,108 +39,99 @@ __all__ = ["Torch"]
 
 
 class Torch:
-    """See ``foreign.Framework``."""
+    """See ``frameworks.Framework``."""
 
     type: type = torch.Tensor
     accumulate = staticmethod(accumulate)
-    cut = staticmethod(cut)
     is_recording = staticmethod(is_recording)
     run = staticmethod(run_ordinarily)
     zeros_like = staticmethod(torch.zeros_like)
+
+    def default_modes(self, scope: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
+        return scope if is_ordinary() else ordinarily(scope)
 
     def root(self, value: torch.Tensor) -> Tensor:
         # As PyTorch's own passes, one may start where nothing is recorded.
         return wrap(_facts_alone(value), entry_of(value, keeps=False))
 
-    def stand_in(self, value: torch.Tensor) -> Tensor:
-        # Before anything is recorded of it: what can't travel leaves no message behind.
-        tensors.check(value)
-        entry = entry_of(value, keeps=False) if torch.is_grad_enabled() else None
-        if entry is not None and entry.dtype not in _CARRIED:
-            _check_recorded(value)
-        if not is_open():
-            return wrap(None, entry)
-        tangent = tangent_of(value)
-        return wrap(None, entry, _beside(None if tangent is None else self.stand_in(tangent)))
-
-    def empty_stand_in(self, value: torch.Tensor) -> Tensor:
-        if not is_open():
-            return wrap(None)
-        return wrap(None, None, _beside(None if tangent_of(value) is None else wrap(None)))
-
-    def joined(self, value: torch.Tensor, stand_in: Tensor) -> Any:
-        if stand_in.tangents:
-            return self._joined_dual(value, stand_in)
-        is_fresh = type(value) is torch.Tensor and not value.requires_grad
-        return join(value if is_fresh else value.detach(), Crossing(stand_in.node))
-
-    def _joined_dual(self, value: torch.Tensor, stand_in: Tensor) -> Any:
-        parts = [value.detach(), tangent_of(value).detach()]
-        nodes = [each.node for each in flatten(stand_in)]
-        made = [
-            part if node is None else join(part, Crossing(node)) for part, node in zip(parts, nodes)
-        ]
-        return make_dual(*made)
-
-    def carry(self, values: list[Any], worker: Worker, book: LevelRegistry, to: str) -> None:
-        if _is_cuda_in_use():
-            devices.carry(values, worker, to)
-        if is_open():
-            duals.carry(values, book, to)
-
-    def serving(self, scope: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
-        return scope if is_ordinary() else ordinarily(scope)
-
-    def at_once(self) -> int:
-        # Each piece has as many threads for its kernels as PyTorch is told to use. On a GPU
-        # pieces would only wait for each other.
-        return 1 if _is_cuda_in_use() else usable_cores() // torch.get_num_threads()
-
-    def detached(self, value: torch.Tensor) -> torch.Tensor:
-        if is_open() and (tangent := tangent_of(value)) is not None:
-            return cast(torch.Tensor, make_dual(value.detach(), tangent.detach()))
-        # A Parameter has no history: it stays what it is, so that a module keeps its parameters.
-        is_plain = not value.requires_grad or type(value) is torch.nn.Parameter
-        return value if is_plain else value.detach()
-
-    def as_gradient(self, value: torch.Tensor) -> Tensor:
+    def gradient(self, value: torch.Tensor) -> Tensor:
         dense = value if value.layout is torch.strided else value.to_dense()
         return from_torch((dense.float() if dense.dtype is torch.bfloat16 else dense).cpu())
 
-    def completed(
-        self,
-        leaf: torch.Tensor,
-        gradient: torch.Tensor,
-        context: Mapping[Any, Any],
-        lent: dict[Any, Any],
-    ) -> torch.Tensor | None:
-        if not leaf.is_leaf:
-            return gradient
-        module = module_of(leaf)
-        if module is None:
-            return completed(leaf, gradient)
-        lend(module, leaf, gradient, context, lent)
-        return None
+    def leave(
+        self, values: list[Any], worker: Worker, levels: LevelRegistry, to: str, is_recorded: bool
+    ) -> list[Any]:
+        given = values
+        if is_recorded:
+            # All before any is replaced, and before anything is recorded: what can't be sent leaves
+            # no message behind.
+            given = _replaced(values, _stand_in)
+            for i, stand_in in enumerate(given):
+                if stand_in is not values[i]:
+                    values[i] = _detached(values[i])
+        if _is_cuda_in_use():
+            devices.carry(values, worker, to)
+        if is_open():
+            duals.carry(values, levels, to)
+        if given is not values:
+            for value, stand_in in zip(values, given):
+                if stand_in is not value and not isinstance(value, CarriedDual):
+                    # Its level may have closed: tangents that are not sent do not count.
+                    stand_in.tangents = None
+        return given
 
-    def changed(self, leaf: torch.Tensor) -> None:
-        # PyTorch's fused optimisers don't tell.
-        torch.autograd.graph.increment_version(leaf)
+    def arrive(self, values: list[Any], is_recorded: bool) -> list[Any]:
+        if is_recorded:
+            return _replaced(values, _empty_stand_in)
+        for i, value in enumerate(values):
+            if isinstance(value, torch.Tensor):
+                values[i] = _detached(value)
+        return values
 
-    def named_parameters(self, value: Any) -> Iterable[tuple[str, torch.Tensor]]:
-        if not isinstance(value, torch.nn.Module):
-            return ()
-        try:
-            return list(value.named_parameters())
-        except Exception:
-            return ()  # A module of which some part is elsewhere refuses that.
+    def join(self, value: torch.Tensor, stand_in: Tensor) -> Any:
+        if stand_in.tangents:
+            return _joined_dual(value, stand_in)
+        is_fresh = type(value) is torch.Tensor and not value.requires_grad
+        return join(value if is_fresh else value.detach(), Crossing(stand_in.node))
 
-    def target(self, value: torch.Tensor, name: str) -> WantedLeaf | Tap:
+    def node(self, value: torch.Tensor, name: str) -> WantedLeaf | Tap:
         if not value.requires_grad:
             raise GradientError(
                 f"expected torch tensors that require grad as {name}, got one that does not; call "
                 "requires_grad_() on it before computing with it"
             )
         return WantedLeaf(value) if value.is_leaf else Tap(value, (value.grad_fn, value.output_nr))
+
+    def cut(
+        self, entries: Iterable[Any], keep_graph: bool, targets: Collection[Any] = ()
+    ) -> frameworks.Cut:
+        found = cut(entries, keep_graph, targets)
+        return found._replace(at_once=self.at_once()) if len(found.pieces) > 1 else found
+
+    def at_once(self) -> int:
+        """How many regions may run at a time."""
+        # Each has as many threads for its kernels as PyTorch is told to use. On a GPU regions would
+        # only wait for each other.
+        return 1 if _is_cuda_in_use() else usable_cores() // torch.get_num_threads()
+
+    def completed(
+        self,
+        leaf: torch.Tensor,
+        gradient: torch.Tensor,
+        context: Mapping[Any, Any],
+        loans: dict[Any, Any],
+    ) -> torch.Tensor | None:
+        if not leaf.is_leaf:
+            return gradient
+        module = module_of(leaf)
+        if module is None:
+            return completed(leaf, gradient)
+        lend(module, leaf, gradient, context, loans)
+        return None
+
+    def changed(self, leaf: torch.Tensor) -> None:
+        # PyTorch's fused optimisers don't tell.
+        torch.autograd.graph.increment_version(leaf)
 
 
 _is_cuda_in_use: Any = torch.cuda.is_initialized
@@ -152,6 +143,53 @@ _SOME_LEVEL: Final = Level()
 
 def _beside(tangent: Tensor | None) -> dict[Any, Tensor] | None:
     return None if tangent is None else {_SOME_LEVEL: tangent}
+
+
+def _replaced(values: list[Any], stand_in: Callable[[torch.Tensor], Tensor]) -> list[Any]:
+    """The list with stand-ins for torch tensors; the list itself if it has none."""
+    replaced = values
+    for i, value in enumerate(values):
+        if isinstance(value, torch.Tensor):
+            if replaced is values:
+                replaced = values.copy()
+            replaced[i] = stand_in(value)
+    return replaced
+
+
+def _stand_in(value: torch.Tensor) -> Tensor:
+    """A Tensor without an array; recorded where the value is."""
+    tensors.check(value)
+    entry = entry_of(value, keeps=False) if torch.is_grad_enabled() else None
+    if entry is not None and entry.dtype not in _CARRIED:
+        _check_recorded(value)
+    if not is_open():
+        return wrap(None, entry)
+    tangent = tangent_of(value)
+    return wrap(None, entry, _beside(None if tangent is None else _stand_in(tangent)))
+
+
+def _empty_stand_in(value: torch.Tensor) -> Tensor:
+    """A stand-in that is not recorded, which a recv node may be joined to."""
+    if not is_open():
+        return wrap(None)
+    return wrap(None, None, _beside(None if tangent_of(value) is None else wrap(None)))
+
+
+def _detached(value: torch.Tensor) -> torch.Tensor:
+    if is_open() and (tangent := tangent_of(value)) is not None:
+        return cast(torch.Tensor, make_dual(value.detach(), tangent.detach()))
+    # A Parameter has no history: it stays what it is, so that a module keeps its parameters.
+    is_plain = not value.requires_grad or type(value) is torch.nn.Parameter
+    return value if is_plain else value.detach()
+
+
+def _joined_dual(value: torch.Tensor, stand_in: Tensor) -> Any:
+    parts = [value.detach(), tangent_of(value).detach()]
+    nodes = [each.node for each in flatten(stand_in)]
+    made = [
+        part if node is None else join(part, Crossing(node)) for part, node in zip(parts, nodes)
+    ]
+    return make_dual(*made)
 
 
 def _check_recorded(value: torch.Tensor) -> None:
