@@ -1,8 +1,14 @@
-"""Nothing imports upwards: the order of the layers, read from the source."""
+"""The order of the layers, read from the source: what is allowed is what is used.
+
+A *room* is a folder of the package, or a module that stands in the package itself. ``USES`` says
+which rooms each imports at run time, wherever in it; imports for type checkers alone don't count,
+nor do those between a folder and a folder inside of it.
+"""
 
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,92 +16,219 @@ import pytest
 import telegrad
 
 ROOT = Path(telegrad.__file__).parent
+DESIGN = ROOT.parents[1] / "docs" / "design.md"
 
-_LOCAL = ["errors", "arrays", "graph", "engine", "rules", "tensors", "ops", "autograd"]
-
-MAY_IMPORT: dict[str, list[str]] = {
-    "errors": [],
-    "_version": [],
-    "arrays": ["errors"],
-    "graph": ["errors", "arrays"],
-    "engine": ["errors", "arrays", "graph"],
-    "rules": ["errors", "arrays"],
-    "tensors": ["errors", "arrays", "graph", "engine", "rules"],
-    "ops": ["errors", "arrays", "graph", "rules", "tensors"],
-    "linalg": ["errors", "rules", "tensors", "ops"],
-    "fft": ["errors", "rules", "tensors", "ops"],
-    "lending": ["rules", "tensors", "ops", "linalg", "fft"],
-    "autograd": ["errors", "arrays", "graph", "engine", "rules", "tensors", "ops"],
-    "rpc": ["errors", "arrays"],
-    "nn": [*_LOCAL, "linalg", "fft"],
-    "optim": [*_LOCAL, "nn"],
-    "saving": ["errors", "tensors"],
-    "data": _LOCAL,
-    "pictures": [],
-    "distributed": [*_LOCAL, "rpc", "nn", "optim", "saving", "pictures"],
-    "profiler": ["errors", "rpc", "distributed", "pictures"],
-    "interop": [*_LOCAL, "nn", "optim", "saving", "rpc", "distributed"],
+USES: dict[str, str] = {
+    "_version": "",
+    "arrays": "errors",
+    "arrays/numpy": "arrays/plain errors",
+    "arrays/plain": "errors",
+    "autograd": "arrays engine errors graph ops tensors tensors/forward tensors/recording",
+    "autograd/function": "arrays errors graph tensors tensors/forward tensors/recording",
+    "autograd/functional": "arrays errors graph ops tensors tensors/forward tensors/recording",
+    "data": "",
+    "distributed": (
+        "autograd errors nn rpc rpc/calls rpc/references rpc/wire tensors tensors/recording"
+    ),
+    "distributed/cluster": "errors rpc rpc/membership rpc/security rpc/transport rpc/wire",
+    "distributed/contexts": (
+        "autograd/functional errors graph nn rpc rpc/calls rpc/references rpc/wire "
+        "tensors tensors/forward tensors/recording"
+    ),
+    "distributed/optim": "errors nn optim rpc rpc/calls rpc/references tensors",
+    "distributed/passes": (
+        "autograd distributed/contexts engine errors graph rpc rpc/calls tensors tensors/recording"
+    ),
+    "distributed/tools": (
+        "autograd distributed/contexts errors pictures rpc rpc/calls rpc/wire tensors "
+        "tensors/recording"
+    ),
+    "engine": "arrays errors graph",
+    "errors": "",
+    "fft": "errors ops rules tensors",
+    "graph": "",
+    "interop": "",
+    "interop/torch": (
+        "arrays autograd distributed distributed/contexts engine errors graph rpc "
+        "rpc/membership tensors tensors/forward tensors/recording"
+    ),
+    "interop/torch/graph": (
+        "autograd distributed distributed/contexts distributed/optim engine errors graph "
+        "interop/torch/values tensors tensors/forward tensors/recording"
+    ),
+    "interop/torch/values": "distributed/contexts errors rpc rpc/wire tensors tensors/forward",
+    "linalg": "errors ops rules tensors",
+    "namespace": "fft linalg ops rules tensors",
+    "nn": "arrays errors graph ops rules tensors tensors/recording",
+    "nn/functional": "arrays/plain errors ops rules tensors",
+    "ops": "arrays arrays/plain errors rules tensors tensors/numpy tensors/recording",
+    "optim": "arrays errors ops tensors tensors/recording",
+    "pictures": "",
+    "profiler": "distributed distributed/tools errors rpc",
+    "rpc": "errors",
+    "rpc/calls": "errors rpc/references rpc/wire",
+    "rpc/driver": "errors rpc/calls rpc/protocol rpc/transport rpc/wire",
+    "rpc/membership": "errors rpc/calls rpc/driver rpc/security rpc/transport rpc/wire",
+    "rpc/protocol": "errors",
+    "rpc/references": "errors rpc/calls rpc/protocol rpc/wire",
+    "rpc/security": "errors",
+    "rpc/transport": "errors rpc/security",
+    "rpc/wire": "errors rpc/security",
+    "rules": "arrays/plain errors",
+    "serialization": "errors tensors",
+    "tensors": "arrays errors graph rules",
+    "tensors/forward": "arrays errors graph rules tensors/recording",
+    "tensors/numpy": "errors",
+    "tensors/recording": "arrays errors graph rules tensors/forward",
+    "torch": (
+        "distributed distributed/contexts distributed/optim errors interop/torch "
+        "interop/torch/graph rpc rpc/references rpc/wire tensors"
+    ),
+    "torch/rpc": (
+        "distributed errors interop/torch rpc rpc/calls rpc/membership rpc/references "
+        "rpc/security rpc/transport rpc/wire"
+    ),
 }
-"""What each part of the package may import, beside itself. Those on top are missing here."""
+"""What each room imports, below it."""
 
-ON_TOP = ["__init__", "__main__", "cli", "demo", "testing"]
-"""May import anything."""
+ON_TOP = ("__init__", "__main__", "cli", "demo", "testing", "testing/simulation")
+"""May import anything, and nothing imports them."""
+
+CYCLES = {
+    frozenset({"telegrad.interop.torch.bridge", "telegrad.interop.torch.graph.joined_pass"}): (
+        "a pass over both graphs looks for entries, and an entry starts such a pass"
+    ),
+}
+"""Pairs of modules that need each other while they run, and why; the first imports late."""
 
 NO_EDGE = {"asyncio", "os", "random", "secrets", "select", "socket", "threading", "time"}
 """What touches the world: not for modules that only decide."""
-
-
-def part_of(path: Path) -> str:
-    """The part of the package that a file belongs to: its folder, or the module itself."""
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
 def files() -> list[Path]:
     return sorted(ROOT.rglob("*.py"))
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
-    """The modules that a file imports, wherever in it, with the line."""
-    for node in ast.walk(ast.parse(path.read_text())):
+def room_of(parts: tuple[str, ...]) -> str:
+    """The room that a module of this path is in."""
+    folder = ROOT
+    found = []
+    for part in parts:
+        folder = folder / part
+        if not folder.is_dir():
+            break
+        found.append(part)
+    return "/".join(found) or (parts[0] if parts else "__init__")
+
+
+def room_of_file(path: Path) -> str:
+    return room_of(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def run_time_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes of a tree but those for type checkers alone."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        yield child
+        yield from run_time_nodes(child)
+
+
+@cache
+def imports(path: Path) -> list[tuple[int, str]]:
+    """The modules that a file imports at run time, wherever in it, with the line."""
+    found: list[tuple[int, str]] = []
+    for node in run_time_nodes(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name
+            found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}:{node.lineno}: write the import out"
-            if node.module == "telegrad":
-                for alias in node.names:
-                    yield node.lineno, f"telegrad.{alias.name}"
-            else:
-                yield node.lineno, str(node.module)
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                found.append((node.lineno, name if is_module(name) else str(node.module)))
+    return found
 
 
-def test_every_part_of_the_package_has_its_place_among_the_layers() -> None:
-    parts = {part_of(path) for path in files()}
-    assert parts - set(MAY_IMPORT) - set(ON_TOP) == set()
+def is_module(name: str) -> bool:
+    path = ROOT.parent.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
 
 
-def test_the_layers_have_no_circle() -> None:
+def is_inside(room: str, other: str) -> bool:
+    return room == other or room.startswith(f"{other}/")
+
+
+def used() -> dict[str, str]:
+    """What each room imports, as it is."""
+    found: dict[str, set[str]] = {}
+    for path in files():
+        room = room_of_file(path)
+        if room in ON_TOP:
+            continue
+        uses = found.setdefault(room, set())
+        for _, name in imports(path):
+            top, *rest = name.split(".")
+            if top == "telegrad":
+                other = room_of(tuple(rest))
+                if not is_inside(room, other) and not is_inside(other, room):
+                    uses.add(other)
+    return {room: " ".join(sorted(uses)) for room, uses in sorted(found.items())}
+
+
+def test_what_each_room_may_import_is_what_it_imports() -> None:
+    assert used() == USES
+
+
+def test_nothing_imports_what_is_on_top() -> None:
+    assert {room: uses for room, uses in used().items() if set(uses.split()) & set(ON_TOP)} == {}
+
+
+def test_the_parts_of_the_package_have_no_circle() -> None:
+    left: dict[str, set[str]] = {}
+    for room, uses in USES.items():
+        part = room.partition("/")[0]
+        below = {use.partition("/")[0] for use in uses.split()} - {part}
+        left.setdefault(part, set()).update(below)
     placed: set[str] = set()
-    left = dict(MAY_IMPORT)
     while left:
-        ready = [part for part, below in left.items() if set(below) <= placed]
+        ready = [part for part, below in left.items() if below <= placed]
         assert ready, f"a circle among {sorted(left)}"
         placed.update(ready)
         for part in ready:
             del left[part]
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_imports_only_from_below(path: Path) -> None:
-    part = part_of(path)
-    if part in ON_TOP:
-        return
-    allowed = {part, *MAY_IMPORT[part]}
-    for line, name in imports(path):
-        top, _, rest = name.partition(".")
-        if top == "telegrad":
-            below = rest.partition(".")[0] or "__init__"
-            assert below in allowed, f"line {line}: {part} must not import {name}"
+def test_no_modules_need_each_other_while_they_run() -> None:
+    """But for those that say why."""
+    modules = {name_of(path): path for path in files()}
+    edges = {
+        name: {other for _, other in imports(path) if other in modules and other != name}
+        for name, path in modules.items()
+    }
+    for pair in CYCLES:
+        first, second = sorted(pair)
+        assert second in edges[first]
+        edges[first].discard(second)
+    while leaves := {name for name, below in edges.items() if not below & edges.keys()}:
+        for name in leaves:
+            del edges[name]
+    assert {name: sorted(below & edges.keys()) for name, below in edges.items()} == {}
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_the_drawing_in_the_design_is_what_is_used() -> None:
+    drawn = DESIGN.read_text()
+    parts: dict[str, set[str]] = {}
+    for room, uses in USES.items():
+        part = room.partition("/")[0]
+        parts.setdefault(part, set()).update(use.partition("/")[0] for use in uses.split())
+    for part, uses in parts.items():
+        below = sorted(uses - {part, "errors"})
+        line = f"{part:<14} {' '.join(below)}".rstrip()
+        assert f"\n{line}\n" in drawn, line
 
 
 @pytest.mark.parametrize(

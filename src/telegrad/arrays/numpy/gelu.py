@@ -9,7 +9,7 @@ and one minus that is the share below y; so both come of one exponential. A divi
 more than a product here, so the fraction takes fewer passes than a polynomial as exact. It was
 fitted (least squares, weights raised where the error was largest) to make Φ err by at most 1e-8, a
 sixth of a rounding near 1. Far below zero that is much of the little that is left, as it is in
-``x * 0.5 * (1 + erf(x / √2))``; ``numpy_ndtr.py`` takes longer and is exact there too.
+``x * 0.5 * (1 + erf(x / √2))``; ``ndtr.py`` takes longer and is exact there too.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Layer norm and its pull-back, as NumPy does them best.
 
 ``rules/normalization.py`` states the formulas. Here the axes are folded to rows, sums along rows
-are products (``numpy_rows.py``), and a result is made in one piece of memory: fresh memory takes
+are products (``rows.py``), and a result is made in one piece of memory: fresh memory takes
 longer to get than to fill.
 """
 

@@ -1,8 +1,8 @@
 """How a Tensor travels: its raw array, and whether it requires grad; with tangents, theirs too.
 
-What a context adds to that (messages, nodes) is in ``recording.py``. Without one, a leaf arrives as
+What a context adds to that (messages, nodes) is in ``recorder.py``. Without one, a leaf arrives as
 a new leaf, so that parameters can be fetched and sent; what was computed arrives cut off from its
-history, which is an error for whoever differentiates through it (``nodes.CutNode``).
+history, which is an error for whoever differentiates through it (``message_nodes.CutNode``).
 
 A dual tensor is sent as a ``CarriedDual``: the arrays of primal and tangents, and a tree that says
 which level each tangent belongs to. Only a worker can name levels, so it is made and undone by the

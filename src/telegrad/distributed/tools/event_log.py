@@ -1,8 +1,8 @@
 """What a worker did and when: the recording side of ``telegrad.profiler``.
 
-Each worker has a Recording that is off until somebody starts it, here or from another worker
-(``watching``); if that one is lost, it ends. Events are spans; times are the worker's own clock,
-which whoever collects them aligns. The span of a call and that of its handler have one arrow's
+Each worker has an EventLog that is off until somebody starts it, here or from another worker
+(``remote_profile``); if that one is lost, it ends. Events are spans; times are the worker's own
+clock, aligned where they are collected. The span of a call and that of its handler have one arrow's
 name.
 """
 

@@ -3,7 +3,7 @@
 A Tensor made from a torch tensor has an *Entry* for its node: the place where cotangents enter
 PyTorch's graph. A torch tensor made from a Tensor has a node of PyTorch's, ``ToTorch``, that knows
 its *Crossing*: the place where they come back. A pass of telegrad's engine that meets an entry cuts
-PyTorch's graph into regions (``torch_cut.py``); a pass of PyTorch's engine that meets a
+PyTorch's graph into regions (``graph/cut.py``); a pass of PyTorch's engine that meets a
 ``ToTorch`` runs telegrad's part of the graph from there.
 
 Values share their memory. bfloat16, which NumPy lacks, has no Tensor; its cotangents go as float32.
@@ -130,7 +130,9 @@ class Entry(HookedStruct, eq=False):
         return (make_dual(primal, tangent),)
 
     def take_over(self, *pass_: Any) -> None:
-        """Runs a pass that began as one of telegrad's graph alone."""
+        """Run a pass that began as one of telegrad's graph alone."""
+        # Here, since that module is built on this one: a pass over both graphs looks for entries,
+        # and an entry that is met by a pass over one graph starts one over both.
         from telegrad.interop.torch.graph.joined_pass import run_joined
 
         run_joined(*pass_)

@@ -7,7 +7,7 @@ the worker's own. What they do is telegrad's.
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -22,7 +22,9 @@ from telegrad.torch.rpc.failures import TRANSLATED, as_torch_raises, raise_as_to
 from telegrad.torch.rpc.future import CallFuture, failed
 from telegrad.torch.rpc.handlers import prepared
 from telegrad.torch.rpc.options import TensorPipeRpcBackendOptions
-from telegrad.torch.rpc.rref import RRef
+
+if TYPE_CHECKING:
+    from telegrad.torch.rpc.rref import RRef
 
 __all__ = ["current", "get_worker_info", "options_of_worker", "remote", "rpc_async", "rpc_sync"]
 
@@ -113,16 +115,17 @@ def rpc_async(
 
 def remote(
     to: Any, func: Any, args: Any = None, kwargs: Any = None, timeout: float | None = _UNSET
-) -> RRef:
+) -> "RRef":
     """Runs `func(*args, **kwargs)` on worker `to`; a reference to its result."""
     worker = current()
     callee = _find(worker, to)
     with as_torch_raises():
         function, args, kwargs, said = prepared(func, args, kwargs)
         made = worker.outgoing.create(callee, function, args, kwargs, timeout, said)
-    assert isinstance(made, RRef), "a worker of this package's init_rpc"
-    made._patience = timeout
-    return made
+    # A worker of this package's init_rpc makes references of this package's type.
+    reference = cast("RRef", made)
+    reference._patience = timeout
+    return reference
 
 
 @contextlib.contextmanager

@@ -12,7 +12,8 @@ from telegrad.errors import CallTimeout, NotInitialized, PeerError
 from telegrad.rpc.names import COUNTER_BITS, WorkerInfo, maker_of
 from telegrad.rpc.references import rref as plain
 from telegrad.rpc.references.rref import T_co
-from telegrad.torch.rpc import constants, handlers
+from telegrad.torch import autograd
+from telegrad.torch.rpc import calls, constants, handlers
 from telegrad.torch.rpc.failures import RpcTimeout, as_torch_raises
 from telegrad.torch.rpc.future import CallFuture, failed
 
@@ -76,8 +77,6 @@ class RRef(plain.RRef[T_co]):
 
     def backward(self, dist_autograd_ctx_id: int = -1, retain_graph: bool = False) -> None:
         """Runs a backward pass from the value, on its owner."""
-        from telegrad.torch import autograd
-
         if self._fork is None:
             autograd.backward_from_value(self.local_value(), dist_autograd_ctx_id, retain_graph)
             return
@@ -163,8 +162,6 @@ class RRefProxy:
             raise AttributeError(name)
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            from telegrad.torch.rpc import calls
-
             verb = getattr(calls, self.verb)
             if self.verb == "remote":
                 # Nobody waits for this call: what is wrong with it is said at once.

@@ -1,6 +1,6 @@
 """Taking cotangents where they leave a region of PyTorch's graph, by hooks on its nodes.
 
-See the note EXITS in ``torch_regions.py`` for why. Other passes, of other threads or within this
+See the note EXITS in ``region.py`` for why. Other passes, of other threads or within this
 one, may run the same nodes meanwhile: what they do there is left alone.
 """
 

@@ -2,7 +2,7 @@
 
 A region runs, once, as one call of PyTorch's engine from the edges into it to the edges out of it,
 so broadcasting, hooks inside, freeing and streams are PyTorch's own. What leads out of it goes to
-another region or to an end (``torch_ends.py``). ``torch_cut.py`` makes them.
+another region or to an end (``ends.py``). ``cut.py`` makes them.
 
 Note EXITS. At each exit of a region PyTorch captures the sum of all that reaches that node in its
 pass, also what goes over another exit, and applies the hooks of its tensor to that sum. This is
@@ -92,7 +92,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
         self.edges = (*edges, *self.taps)
 
     def find_taken(self) -> None:
-        """Finds the exits whose cotangents are taken; ``torch_cut.py`` adds the edges."""
+        """Finds the exits whose cotangents are taken; ``cut.py`` adds the edges."""
         is_left = self.goes_on or any(type(goal) is Region for goal in self.exits.values())
         for place, goal in self.exits.items():
             if goal.is_shared and (is_left or goal.has_hooks):

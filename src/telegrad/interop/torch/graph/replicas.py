@@ -4,7 +4,7 @@ PyTorch averages the gradients of such a module over its processes: its *reducer
 accumulation of each parameter, in C++, where nobody sees it, and finds the gradients in ``.grad``.
 So they are accumulated by PyTorch's own engine, which runs the reducer. In a distributed pass
 ``.grad`` is lent to it: from the first parameter of the module that the pass reaches until the pass
-is settled, ``.grad`` of all of them is the gradient in the context.
+has ended, ``.grad`` of all of them is the gradient in the context.
 """
 
 import gc
@@ -36,6 +36,7 @@ def _note(module: torch.nn.Module, name: str, inner: Any) -> None:
 
 
 def _find_those_before() -> None:
+    """Note the modules that were made before this was imported: nothing else lists them."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         for each in gc.get_objects():
             if issubclass(type(each), DistributedDataParallel):
@@ -43,8 +44,11 @@ def _find_those_before() -> None:
 
 
 def _note_copies() -> None:
-    """Has copies and those from pickles noted as well: they come with their parts, which nobody
-    registers, and PyTorch has no hook for them. Unknown, they would give gradients of one process.
+    """Have copies and those from pickles noted as well: they come with their parts, which nobody
+    registers. Unknown, they would give gradients of one process.
+
+    PyTorch has no hook for that. A global hook of every module's forward would see them all, but
+    takes each call of each module off PyTorch's fast path: 3.2 µs instead of 0.9 for an Identity.
     """
     set_state: Any = DistributedDataParallel.__setstate__
 
@@ -124,7 +128,7 @@ class Lending:
         if _LENT.setdefault(module, self) is not self:
             raise GradientError(
                 "expected one pass at a time through a DistributedDataParallel module, got another "
-                "before the first was settled: the module can't tell their gradients apart"
+                "before the first had ended: the module can't tell their gradients apart"
             )
         self.module = module
         self.finished: set[DistributedDataParallel] = set()

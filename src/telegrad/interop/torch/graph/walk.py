@@ -1,7 +1,7 @@
 """Walking PyTorch's graph from the entries of a pass: which nodes lie behind each, and which ends.
 
 Entries whose cotangents come at once, those of one message or of all roots, form a *group*. What a
-group reaches is noted as a region, as if no two groups met. ``torch_cut.py`` makes others of them
+group reaches is noted as a region, as if no two groups met. ``cut.py`` makes others of them
 where some do.
 
 Invariant: a node of PyTorch's is asked once for where it leads.

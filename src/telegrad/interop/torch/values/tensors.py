@@ -2,9 +2,9 @@
 
 Dense tensors of every dtype, and sparse COO ones. A dtype that NumPy lacks goes as integers of the
 same size (bfloat16) or as bytes. A CUDA tensor goes through the CPU and arrives on the device of
-the same name; a device map changes that in ``torch_devices.py``. A Parameter stays one;
+the same name; a device map changes that in ``devices.py``. A Parameter stays one;
 ``requires_grad`` arrives as it left, on a new leaf: what a context adds to that is in
-``torch_recording.py``.
+``framework.py``.
 
 Invariant: what arrives has the values, shape, dtype and class of what left, or nothing was sent.
 """
