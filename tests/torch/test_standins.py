@@ -362,13 +362,13 @@ def test_what_a_function_raised_stays_as_it_is():
 
 
 LOADING = """
-from telegrad.distributed import foreign
+from telegrad.distributed import frameworks
 from telegrad.rpc.wire import kinds
 
 plain = kinds.register
 
 def register(kind, *parts, **options):
-    assert foreign.known, f"{kind} can arrive, but no pass knows PyTorch"
+    assert frameworks.known, f"{kind} can arrive, but no pass knows PyTorch"
     plain(kind, *parts, **options)
 
 kinds.register = register
