@@ -1,6 +1,6 @@
 """Notices to the workers that share a context, a pass or a level: to those who can be reached.
 
-One that is lost is not dialled: what it had went with it.
+One that is lost is not dialled, as a rule: what it had went with it.
 """
 
 from functools import partial
@@ -12,11 +12,16 @@ from telegrad.rpc.worker import Worker
 __all__ = ["forward", "notify", "reachable"]
 
 
-def notify(worker: Worker, to: str | int, service: str, header: Any) -> bool:
-    """Send a notice that is repeated until it arrives; return whether `to` can be reached."""
+def notify(
+    worker: Worker, to: str | int, service: str, header: Any, *, dials_lost: bool = False
+) -> bool:
+    """Send a notice that is repeated until it arrives; return whether `to` can be reached.
+
+    With `dials_lost` one that was lost is dialled again: it may live, and be asked for what it has.
+    """
     try:
         peer = worker.find(to)
-        if peer.lost is not None:
+        if peer.lost is not None and not dials_lost:
             return False
         worker.outgoing.notify(peer, service, header)
     except Exception:

@@ -82,7 +82,9 @@ class Worker:
         """Pending while others may call this worker, but it does not know them all yet."""
         self.next_id = itertools.count(first_id(info)).__next__
         """Return a new 64-bit id: the worker's id in the high 16 bits, a counter below."""
-        self._gone_callbacks: list[Callable[[WorkerInfo, BaseException], object]] = []
+        self._gone_callbacks: list[
+            Callable[[WorkerInfo, BaseException], Callable[[], object] | None]
+        ] = []
         self._loopback = Loopback(self)
         self._loopback.accept = self.references.acceptor(self._loopback)
         self.address = host.begin(self)
@@ -165,8 +167,15 @@ class Worker:
         """Send a message that wants no answer, repeated until it has arrived."""
         self.outgoing.notify(self.find(to), name, header)
 
-    def on_worker_lost(self, callback: Callable[[WorkerInfo, BaseException], object]) -> None:
-        """Call `callback(who, why)` when a worker was lost or has left; it must not wait."""
+    def on_worker_lost(
+        self, callback: Callable[[WorkerInfo, BaseException], Callable[[], object] | None]
+    ) -> None:
+        """Call `callback(who, why)` when a worker was lost or has left.
+
+        It is called at that very moment, under the lock of the peers: it notes what goes with the
+        worker, waits for nothing, and may return a function that does the rest, called right
+        afterwards. What comes over a new connection comes later, and is not lost with the old one.
+        """
         self._gone_callbacks.append(callback)
 
     # Peers.
@@ -359,7 +368,7 @@ class Worker:
         forget_frames(cause)
         reason = cause if str(cause) else type(cause).__name__
         error = self._loss(endpoint.peer, reason, cause)
-        finish: Callable[[], None] | None = None
+        rest: list[Callable[[], object] | None] = []
         with self.peers.lock:
             peer = self.peers.get(endpoint.peer.name)
             endpoints = [] if peer is None else peer.endpoints()
@@ -373,8 +382,9 @@ class Worker:
                 peer.lost = None if new else cause
                 self.peers.forget_stranger(peer)
                 if not self.closed:
-                    # In one step: once the peer has been met anew, what it counts is to stay.
-                    finish = self.references.peer_lost(endpoint.peer, error, endpoints)
+                    # In one step: once the peer has been met anew, what comes from it is to stay.
+                    rest = [self.references.peer_lost(endpoint.peer, error, endpoints)]
+                    rest += [each(endpoint.peer, error) for each in list(self._gone_callbacks)]
             else:
                 endpoints = [endpoint]
             for each in endpoints:
@@ -385,10 +395,9 @@ class Worker:
             self.outgoing.abandon(each, partial(self._loss, each.peer, reason, cause))
         for each in endpoints:
             self.host.ended(each)
-        if finish is not None:
-            finish()
-            for callback in list(self._gone_callbacks):
-                callback(endpoint.peer, error)
+        for finish in rest:
+            if finish is not None:
+                finish()
 
     def _loss(self, who: WorkerInfo, reason: object, cause: BaseException) -> BaseException:
         if self.closed:

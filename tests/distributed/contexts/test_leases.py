@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.distributed import handlers
 from tests.distributed.simulated import IN_ORDER, frames_sent, on_workers
+from tests.rpc.neighbours import eventually, neighbours
 
 import telegrad as tg
 from telegrad.autograd import forward_ad
@@ -353,3 +354,85 @@ def test_a_call_that_runs_after_its_caller_was_lost_leaves_no_level(simulation):
 
     start_and_lose(simulation, program, "main", "b")
     assert handlers.leftovers(simulation.worker("b"))["levels"] == 0
+
+
+# A loss is that of a connection, not of a worker's id.
+
+
+def lose(worker, name):
+    """Let a worker lose another by the end of a connection, though both live."""
+    peer = worker.peers.get(name)
+    path = peer.outgoing or peer.incoming[0]
+    worker.endpoint_lost(path, ConnectionError("it was silent"))
+
+
+@contextlib.contextmanager
+def three():
+    """Three workers over sockets, each of which has called the others."""
+    with neighbours("a", "b", "c") as workers:
+        for worker in workers:
+            attach_autograd(worker)
+        for worker in workers:
+            for other in workers:
+                if other is not worker:
+                    assert worker.rpc_sync(other.name, min, ((1, 2),)) == 1
+        yield workers
+
+
+def test_a_context_that_comes_over_a_new_connection_outlives_the_loss_of_the_old_one(monkeypatch):
+    with three() as (a, b, _):
+        contexts = autograd_of(b).contexts
+        old, fresh = a.next_id(), a.next_id()
+        contexts.open(old, a.info)
+        ended = b.host.ended
+
+        def meet_anew(endpoint):
+            # The peer has been dialled again, and a call with a new context is quicker than those
+            # who are told of the loss.
+            contexts.open(fresh, a.info)
+            ended(endpoint)
+
+        monkeypatch.setattr(b.host, "ended", meet_anew)
+        lose(b, "a")
+        assert contexts.find(fresh) is not None
+        assert contexts.find(old) is None
+
+
+def test_one_that_lost_the_home_asks_it_for_contexts_that_others_brought():
+    with three() as (a, b, c):
+        context = autograd_of(a).contexts.open(a.next_id(), None)
+        context.meet(c.info)
+        autograd_of(c).contexts.open(context.id, a.info).meet(b.info)
+        autograd_of(b).contexts.open(context.id, c.info)
+        lose(b, "a")
+        # b has made itself known to the home, so the context lives there and on c.
+        assert eventually(lambda: "b" in context.known)
+        assert all(autograd_of(each).contexts.find(context.id) for each in (a, b, c))
+        autograd_of(a).leases.release(context.id)
+        assert eventually(lambda: not any(len(autograd_of(x).contexts) for x in (a, b, c)))
+
+
+def test_a_worker_that_lost_the_home_takes_a_context_from_nobody_else():
+    with three() as (a, b, c):
+        context = autograd_of(a).contexts.open(a.next_id(), None)
+        context.meet(b.info)
+        autograd_of(b).contexts.open(context.id, a.info).meet(c.info)
+        autograd_of(c).contexts.open(context.id, b.info)
+        lose(b, "a")
+        assert eventually(lambda: "c" in context.known)
+        assert autograd_of(b).contexts.find(context.id) is None
+        assert autograd_of(c).contexts.find(context.id) is not None
+
+
+def test_what_a_loss_took_is_said_with_its_cause_and_not_as_a_mistake_of_the_user():
+    with three() as (a, b, _):
+        contexts = autograd_of(b).contexts
+        context = contexts.open(a.next_id(), a.info)
+        lose(b, "a")
+        expected = (
+            rf"context {context.id} is gone on worker 'b' since worker 'b' lost its home \(worker "
+            r"'a' was lost: it was silent\); run the step again, in a new context"
+        )
+        for ask in (contexts.get, contexts.met, lambda number: contexts.open(number, a.info)):
+            with pytest.raises(WorkerLost, match=expected):
+                ask(context.id)

@@ -67,7 +67,8 @@ class Node:
         return self.peer(next(name for name, info in WORKERS.items() if to in (name, info.id)))
 
     def peer(self, name):
-        is_met = frozenset((self.name, name)) in self.world.met
+        # One that was lost must be dialled again.
+        is_met = frozenset((self.name, name)) in self.world.met and name not in self.lost
         path = SimpleNamespace(closed=False) if is_met else None
         lost = ConnectionError("dead") if name in self.lost else None
         return SimpleNamespace(name=name, outgoing=path, lost=lost)
@@ -160,8 +161,8 @@ class World:
     def notice(self, node, name):
         node.lost.add(name)
         self.mail.pop((name, node.name), None)
-        for callback in node.callbacks:
-            callback(WORKERS[name], ConnectionError("dead"))
+        for finish in [each(WORKERS[name], ConnectionError("dead")) for each in node.callbacks]:
+            finish()
 
     def die(self, node):
         node.is_alive = False

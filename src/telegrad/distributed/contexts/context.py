@@ -19,7 +19,7 @@ import msgspec
 
 from telegrad.distributed.contexts.gradient_map import GradientMap
 from telegrad.distributed.contexts.message_nodes import Path, RecvNode, SendNode
-from telegrad.errors import ContextError
+from telegrad.errors import ContextError, WorkerLost
 from telegrad.graph import added
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.tensors import Tensor
@@ -148,8 +148,9 @@ class Contexts:
         self._by_id: dict[int, Context] = {}
         self.find = self._by_id.get
         """The context of that id, or None."""
-        self._released: dict[int, None] = {}
-        """The ids released last: a late call must not bring them back."""
+        self._released: dict[int, str | None] = {}
+        """The ids released last, with the loss that took them: a late call must not bring them
+        back."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -160,7 +161,7 @@ class Contexts:
             found = self._by_id.get(context_id)
             if found is None:
                 if context_id in self._released:
-                    raise _unknown(context_id, self._worker_name)
+                    raise self._unknown(context_id)
                 name = None if introduced_by is None else introduced_by.name
                 made = Context(self, context_id, maker_of(context_id), name)
                 # A finalizer may have opened it as this one was made.
@@ -173,7 +174,7 @@ class Contexts:
         """The context of that id; an error if it is unknown or released."""
         found = self._by_id.get(context_id)
         if found is None:
-            raise _unknown(context_id, self._worker_name)
+            raise self._unknown(context_id)
         return found
 
     def met(self, context_id: int) -> Context | None:
@@ -181,7 +182,7 @@ class Contexts:
         with self._lock:
             found = self._by_id.get(context_id)
             if found is None and context_id in self._released:
-                raise _unknown(context_id, self._worker_name)
+                raise self._unknown(context_id)
             return found
 
     def ended(self, context_id: int) -> Context:
@@ -190,11 +191,11 @@ class Contexts:
         context.released = True
         return context
 
-    def drop(self, context_id: int) -> Context | None:
-        """Forgets a context; whatever it held can go."""
+    def drop(self, context_id: int, lost: str | None = None) -> Context | None:
+        """Forget a context, and all that it held; `lost` says which loss took it, if one did."""
         with self._lock:
             found = self._by_id.pop(context_id, None)
-            self._released[context_id] = None
+            self._released.setdefault(context_id, lost)
             if len(self._released) > _REMEMBERED:
                 del self._released[next(iter(self._released))]
         if found is not None:
@@ -216,9 +217,15 @@ class Contexts:
         with self._lock:
             return list(self._by_id.values())
 
-
-def _unknown(context_id: int, worker_name: str) -> ContextError:
-    return ContextError(
-        f"expected the id of a live context on worker {worker_name!r}, got {context_id}; it was "
-        "never used here or is released: call this inside of `with context() as context_id`"
-    )
+    def _unknown(self, context_id: int) -> ContextError | WorkerLost:
+        lost = self._released.get(context_id)
+        if lost is not None:
+            return WorkerLost(
+                f"context {context_id} is gone on worker {self._worker_name!r} since {lost}; run "
+                "the step again, in a new context"
+            )
+        return ContextError(
+            f"expected the id of a live context on worker {self._worker_name!r}, got {context_id}; "
+            "it was never used here or is released: call this inside of `with context() as "
+            "context_id`"
+        )

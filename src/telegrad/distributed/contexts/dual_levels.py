@@ -11,7 +11,7 @@ be wrong, so whoever goes on with it gets an error.
 
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -152,11 +152,15 @@ class LevelRegistry:
         if level is not None:
             level.close()
 
-    def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
-        for number in list(self._by_id):
-            if maker_of(number) == who.id:
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], None]:
+        entered_there = [number for number in list(self._by_id) if maker_of(number) == who.id]
+
+        def close() -> None:
+            for number in entered_there:
                 self._give_up(number, who.name)
-        self.verify()
+            self.verify()
+
+        return close
 
     def verify(self) -> None:
         """Makes all shadows known to the workers that entered their levels.

@@ -1,19 +1,25 @@
 """The end of a context, everywhere: contexts are leases.
 
-The home releases a context by notices that every worker passes on to those it knows in that
-context, but for those that the home tells itself: each of them hears of it, or loses the home.
-Where another worker releases it, all who hear of that tell the home as well.
-Losing the home releases its contexts. Losing the worker that introduced a context breaks
-the way that the home's notice would come, so the home is then told directly who else has it.
+The home releases a context by notices that every worker forwards to those it knows in that context,
+but for those that the home tells itself: each of them hears of it, or loses the home. Where another
+worker releases it, all who hear of that tell the home as well.
+
+A worker that loses the home drops what the home had brought it over the lost connection, and has
+the others whom it knows in the context ask the home themselves: one that was frozen has lost all
+others, who live. A worker that holds a context in doubt (another had brought it, or the worker that
+brought it was lost, and with it the way that the home's notice would come) makes itself known to
+the home, and drops the context if the home can't be reached or has released it.
+
+A loss is that of a connection: what came over a later one stays.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
 from msgspec import convert
 
-from telegrad.distributed.contexts.context import Contexts
+from telegrad.distributed.contexts.context import Context, Contexts
 from telegrad.distributed.notices import forward, notify, reachable
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo, maker_of
@@ -23,11 +29,12 @@ __all__ = ["Leases"]
 
 RELEASE: Final = "autograd.release"
 HELD: Final = "autograd.held"
+HOME_LOST: Final = "autograd.home_lost"
 _Released = tuple[int, list[str]]
 """A notice: the context, and the workers that hear of its end from the home."""
 RELEASED: Final = (
-    "was under way when the context was released; leave the `with context()` block after the "
-    "backward pass (or its home, the worker that opened it, was lost)"
+    "was under way when the context was released: leave the `with context()` block after the "
+    "backward pass"
 )
 
 
@@ -39,57 +46,90 @@ class Leases:
         self._contexts = contexts
         worker.register_service(RELEASE, self._on_release, inline=True)
         worker.register_service(HELD, self._on_held, inline=True)
+        worker.register_service(HOME_LOST, self._on_home_lost, inline=True)
         worker.on_worker_lost(self._on_lost)
 
     def release(
         self, context_id: int, heard_from: str | None = None, told: Iterable[str] = ()
     ) -> None:
-        """Forgets a context here and on every worker it reached from here.
+        """Forget a context here and on every worker it reached from here.
 
         `told` are the home and those that it tells itself; none if it was not the home.
         """
-        context = self._contexts.drop(context_id)
+        context = self._drop(context_id)
         if context is None:
             return
-        with context.lock:
-            # A local pass that is made later sees under this lock that it is released.
-            passes = list(context.passes.values())
-        for local_pass in passes:
-            local_pass.abort(RELEASED)
         worker = self._worker
-        heard = (worker.name, heard_from, *told)
-        # A copy in one step: handlers of this context may still meet others.
-        others = [name for name in list(context.known) if name not in heard]
+        others = self._others(context, heard_from, *told)
         if context.home_id == worker.id:
             told = [worker.name, *[name for name in others if reachable(worker, name) is not None]]
         elif not told:
-            # Whoever released it may have died before it told the home.
+            # The worker that released it may have died before it told the home.
             forward(worker, context.home_id, RELEASE, [context_id, []])
         for name in others:
             forward(worker, name, RELEASE, [context_id, told])
+
+    def _drop(self, context_id: int, lost: str | None = None) -> Context | None:
+        """Forget a context here; `lost` says which loss took it, for those who ask for it later."""
+        context = self._contexts.drop(context_id, lost)
+        if context is not None:
+            with context.lock:
+                # A local pass that is made later sees under this lock that it is released.
+                passes = list(context.passes.values())
+            for local_pass in passes:
+                local_pass.abort(RELEASED if lost is None else f"was under way when {lost}")
+        return context
+
+    def _others(self, context: Context, *heard: str | None) -> list[str]:
+        """The workers that this one knows in a context, but for those who have heard."""
+        # A copy in one step: handlers of this context may still meet others.
+        known = list(context.known)
+        return [name for name in known if name != self._worker.name and name not in heard]
 
     def _on_release(self, request: ServiceRequest) -> None:
         context_id, told = convert(request.header, _Released)
         self.release(context_id, request.frm.name, told)
 
-    def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], None]:
+        gone: list[int] = []
+        in_doubt: list[int] = []
         for context in self._contexts.all():
-            if context.home_id == who.id:
-                self.release(context.id, told=[who.name])
-                continue
             context.known.pop(who.name, None)
             if context.introduced_by == who.name:
-                self.verify(context.id)
+                (gone if context.home_id == who.id else in_doubt).append(context.id)
+            elif context.home_id == who.id:
+                in_doubt.append(context.id)
+
+        def act() -> None:
+            for context_id in gone:
+                self._drop_lost(context_id, str(error))
+            for context_id in in_doubt:
+                self.verify(context_id)
+
+        return act
+
+    def _drop_lost(self, context_id: int, why: str, heard_from: str | None = None) -> None:
+        """Forget a context whose home was lost here, and have the others ask the home."""
+        context = self._drop(context_id, f"worker {self._worker.name!r} lost its home ({why})")
+        if context is not None:
+            for name in self._others(context, heard_from):
+                forward(self._worker, name, HOME_LOST, context_id)
+
+    def _on_home_lost(self, request: ServiceRequest) -> None:
+        context_id = convert(request.header, int)
+        if self._contexts.find(context_id) is not None:
+            self.verify(context_id)
 
     def verify(self, context_id: int) -> None:
-        """Makes this worker known to the home, if that still has the context; else releases it."""
+        """Make this worker known to the home, if that still has the context; else drop it."""
         if maker_of(context_id) != self._worker.id:
-            self._worker.host.start(partial(self._tell_home, context_id))
+            self._worker.host.start(partial(self._ask_home, context_id))
 
-    def _tell_home(self, context_id: int) -> None:
-        if not notify(self._worker, maker_of(context_id), HELD, context_id):
-            # The home is gone as well, and nobody else would tell.
-            self.release(context_id)
+    def _ask_home(self, context_id: int) -> None:
+        home = maker_of(context_id)
+        if not notify(self._worker, home, HELD, context_id, dials_lost=True):
+            # The home is gone, and nobody else would tell.
+            self._drop_lost(context_id, "it can't be reached")
 
     def _on_held(self, request: ServiceRequest) -> None:
         context = self._contexts.find(convert(request.header, int))

@@ -171,29 +171,37 @@ class PassCommit:
             # decides so itself once the root is lost.
             forward(self._worker, context.home_id, OUTCOME, notice)
 
-    def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], None]:
+        todo: list[Callable[[], object]] = []
         for context in self._contexts.all():
             # Not a list of the items, which others might change while it is made.
             for pass_id in list(context.outcomes):
                 if maker_of(pass_id) == who.id and context.outcomes.get(pass_id):
-                    self._forward(context, pass_id, True, who.name)
+                    todo.append(partial(self._forward, context, pass_id, True, who.name))
             for pass_id in [*list(context.passes), *list(context.in_doubt)]:
                 root = maker_of(pass_id)
                 if not self._is_home(context):
                     if root != self._worker.id:
                         # The notice of its end may have been lost with that worker.
-                        self._start(self._ask_home, context, pass_id)
+                        todo.append(partial(self._start, self._ask_home, context, pass_id))
                 elif root == who.id:
-                    self._abort_orphan(context, pass_id)
+                    todo.append(partial(self._abort_orphan, context, pass_id))
                 elif root != self._worker.id and pass_id in context.passes:
                     # Nobody may be left who would ask this one: the root may be lost, too.
-                    self._start(self._ask_root, root, context, pass_id)
+                    todo.append(partial(self._start, self._ask_root, root, context, pass_id))
+
+        def act() -> None:
+            for each in todo:
+                each()
+
+        return act
 
     def _start(self, function: Callable[..., object], *args: Any) -> None:
         self._worker.host.start(partial(function, *args))
 
     def _ask_home(self, context: Context, pass_id: int) -> None:
-        if not notify(self._worker, context.home_id, IN_DOUBT, [context.id, pass_id]):
+        asked = [context.id, pass_id]
+        if not notify(self._worker, context.home_id, IN_DOUBT, asked, dials_lost=True):
             # Nobody else could say how the pass ended.
             self._leases.release(context.id)
 

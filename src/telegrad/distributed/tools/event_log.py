@@ -7,7 +7,7 @@ name.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
@@ -117,9 +117,11 @@ class EventLog:
         events = self.stop() if is_own else []
         request.reply(now, [np.frombuffer(_encode(events), np.uint8)])
 
-    def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
-        if self._started_by is not None and self._started_by[0] == who.id:
-            self.stop()
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], object] | None:
+        started_by = self._started_by
+        if started_by is None or started_by[0] != who.id:
+            return None
+        return lambda: self.stop() if self._started_by == started_by else None
 
     # The observer.
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -156,7 +157,10 @@ class Membership:
         self._note_scripts([returned.script])
         self.worker.add_peer(returned.info, returned.address)
 
-    def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], None]:
+        return partial(self._note_loss, who)
+
+    def _note_loss(self, who: WorkerInfo) -> None:
         peer = self.worker.peers.get(who.name)
         # That an old incarnation is gone may be noticed after the new one has come.
         if peer is None or peer.info.incarnation == who.incarnation:
