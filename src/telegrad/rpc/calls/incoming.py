@@ -172,8 +172,8 @@ class Incoming:
         self, endpoint: Endpoint, frame: Frame, number: int | None
     ) -> Callable[[], object] | None:
         """Handle a service's message; `number`: under which it is to be answered, if it is."""
-        limit = endpoint.limits.dimensions
-        name, header, content = open_message(frame.header, frame.buffers, limit)
+        limit, strict = endpoint.limits.dimensions, self._worker.codec.strict
+        name, header, content = open_message(frame.header, frame.buffers, limit, strict=strict)
         service = self._services.get(name)
         request = ServiceRequest(self._worker, endpoint, number, endpoint.peer, header, content)
         if service is None:

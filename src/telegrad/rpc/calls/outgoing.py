@@ -283,8 +283,8 @@ class Outgoing:
             if frame.kind == FAILURE:
                 self._failed(call, load_failure(frame.header, strict=worker.codec.strict))
             elif call.is_service:
-                limit = endpoint.limits.dimensions
-                _, header, content = open_message(frame.header, frame.buffers, limit)
+                limit, strict = endpoint.limits.dimensions, worker.codec.strict
+                _, header, content = open_message(frame.header, frame.buffers, limit, strict=strict)
                 call._settle((header, content), None)
             elif frame.header == worker.codec.nothing and not frame.buffers:
                 call._settle(None, None)

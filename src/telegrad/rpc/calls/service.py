@@ -18,6 +18,7 @@ from telegrad.errors import ProtocolViolation
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.wire import arrays
 from telegrad.rpc.wire.frames import ANSWER, Buffer
+from telegrad.rpc.wire.header_check import check_header
 
 if TYPE_CHECKING:
     from telegrad.rpc.endpoint import Endpoint
@@ -48,9 +49,15 @@ def seal_message(name: str, header: Any, content: Arrays) -> tuple[bytes, list[B
 
 
 def open_message(
-    data: bytes | bytearray, buffers: Sequence[Buffer], most_dimensions: int
+    data: bytes | bytearray,
+    buffers: Sequence[Buffer],
+    most_dimensions: int,
+    *,
+    strict: bool = False,
 ) -> tuple[str, Any, list["np.ndarray[Any, Any]"]]:
     """Return (name, header, arrays)."""
+    if strict:
+        check_header(data)
     try:
         message = _decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:

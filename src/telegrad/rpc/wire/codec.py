@@ -22,6 +22,7 @@ from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire import arrays, function_names, functions, kinds, pickler, plain
 from telegrad.rpc.wire.codes import CodeCache
 from telegrad.rpc.wire.frames import Buffer
+from telegrad.rpc.wire.header_check import check_header
 from telegrad.rpc.wire.script import NO_NAMES, Names, script_name
 from telegrad.rpc.wire.slots import Reference, build_slots, describe_slots
 
@@ -239,6 +240,8 @@ class Codec:
         accept: Callable[[list[list[Any]]], list[Any]] | None = None,
     ) -> tuple[Sealed, list[Any]]:
         """Return the header and the slots' values; nothing was unpickled yet."""
+        if self.strict:
+            check_header(header)
         try:
             sealed = _decode(header)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:

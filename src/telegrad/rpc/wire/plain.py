@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from telegrad.errors import ProtocolViolation, Unserializable
 from telegrad.rpc.wire import arrays
+from telegrad.rpc.wire.header_check import check_keys
 from telegrad.rpc.wire.slots import Role, role_of
 
 __all__ = ["dump", "load"]
@@ -94,9 +95,13 @@ def _load(tree: Any, slots: list[Any], depth: int) -> Any:
     tag = tree[0]
     builder = _BUILDERS.get(tag)
     if builder is not None:
-        return builder([_load(item, slots, depth - 1) for item in tree[1:]])
+        values = [_load(item, slots, depth - 1) for item in tree[1:]]
+        if tag in (_SET, _FROZENSET):
+            check_keys(values)
+        return builder(values)
     if tag == _DICT:
         items = [_load(item, slots, depth - 1) for item in tree[1:]]
+        check_keys(items[::2])
         return dict(zip(items[::2], items[1::2], strict=True))
     if tag == _SLOT:
         index = tree[1]
