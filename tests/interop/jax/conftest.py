@@ -1,0 +1,14 @@
+"""The tests of JAX run with 64 bits, as the workers that ``simulators.py`` is imported on do."""
+
+from collections.abc import Iterator
+
+import pytest
+
+jax = pytest.importorskip("jax")
+
+
+@pytest.fixture(autouse=True)
+def _x64() -> Iterator[None]:
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
