@@ -8,6 +8,7 @@ from telegrad.autograd.backward import backward, grad
 from telegrad.autograd.function import Function, once_differentiable
 from telegrad.autograd.recomputation import checkpoint
 from telegrad.tensors.recording.modes import (
+from telegrad.autograd.solvers import from_adjoint, from_fixed_point, from_linear_solve
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -25,6 +26,9 @@ __all__ = [
     "detect_anomaly",
     "enable_grad",
     "forward_ad",
+    "from_adjoint",
+    "from_fixed_point",
+    "from_linear_solve",
     "functional",
     "grad",
     "graph",

@@ -1,4 +1,4 @@
-"""What goes into a function of JAX and what comes out: dtypes, constants, keys, static arguments."""
+"""What goes into a function of JAX and what comes out: dtypes, constants, static arguments."""
 
 import jax
 import numpy as np

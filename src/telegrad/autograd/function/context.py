@@ -36,7 +36,7 @@ class FunctionCtx:
         self._savings.for_forward = _checked(self, tensors, "save_for_forward")
 
     def save_residuals(self, residuals: Any) -> None:
-        """Keeps a value of any other kind for ``backward``; it is freed with the saved tensors.
+        """Keeps a value of any other kind for the derivatives; freed with the saved tensors.
 
         A plain attribute of ctx lives as long as the graph does.
         """
@@ -101,5 +101,6 @@ def for_jvp(ctx: FunctionCtx, by_id: Mapping[int, Any]) -> FunctionCtx:
     savings = savings_of(ctx)
     kept = savings.for_backward if savings.for_forward is None else savings.for_forward
     twin._savings = Savings(savings.name)
+    twin._savings.residuals = savings.residuals
     twin._savings.shown = tuple(by_id.get(id(tensor), tensor) for tensor in kept)
     return twin

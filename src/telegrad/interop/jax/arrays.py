@@ -22,6 +22,7 @@ _TURN_ON: Final = (
     "turn on 64 bits with jax.config.update('jax_enable_x64', True), on every worker that runs JAX "
     "and before its first array, or convert to 32 bits with .to(telegrad.float32)"
 )
+_CONFIG: Any = jax.config
 _NUMPYS: Final = frozenset("biufc")
 _KEEPS_WIDTH: Final = frozenset("b")
 _NARROW_BYTES: Final = {"i": 4, "u": 4, "f": 4, "c": 8}
@@ -58,7 +59,7 @@ def _refuse_narrowing(dtype: np.dtype[Any], array: Any) -> None:
         return
     if kind not in _NUMPYS:
         raise DTypeError(f"expected numbers for a function of JAX, got an array of {dtype}")
-    if jax.config.jax_enable_x64:
+    if _CONFIG.jax_enable_x64:
         return
     if kind in _NARROW_INTEGERS and isinstance(array, (np.ndarray, np.generic)):
         # Integers are int64 by default here and in PyTorch: most fit.

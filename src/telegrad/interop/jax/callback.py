@@ -13,7 +13,7 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import Context
-from typing import Any, Final
+from typing import Any
 
 import jax
 import numpy as np
@@ -30,7 +30,8 @@ from telegrad.tensors.strangers import kind_of
 
 __all__ = ["to_jax"]
 
-_MOST_TICKETS: Final = 64
+_MOST_TICKETS = 64
+_Spec: Any = jax.ShapeDtypeStruct
 
 
 def to_jax(g: Callable[..., Any], *, results: Any = None) -> Callable[..., Any]:
@@ -76,7 +77,7 @@ def _spec(leaf: Any) -> Any:
             "expected arrays of JAX for a function that to_jax made, got a Tensor; call the "
             "function of telegrad itself with Tensors"
         )
-    return jax.ShapeDtypeStruct(np.shape(leaf), jax.numpy.result_type(leaf))
+    return _Spec(np.shape(leaf), jax.numpy.result_type(leaf))
 
 
 class _Flat:
@@ -97,7 +98,7 @@ class _Flat:
                 results = g(*tree_util.tree_unflatten(structure, zeros))
             results = tree_util.tree_map(_described, results)
         found, self.structure_out = tree_util.tree_flatten(results)
-        self.outputs = tuple(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in found)
+        self.outputs = tuple(_Spec(each.shape, each.dtype) for each in found)
         self.inexact = [i for i, each in enumerate(self.outputs) if is_inexact(each)]
 
     def run(self, *leaves: Any) -> Any:
@@ -132,6 +133,8 @@ class _Flat:
 
     def _results(self, tensors: Sequence[Tensor]) -> list[Any]:
         result = self.g(*tree_util.tree_unflatten(self.structure, tensors))
+        leaves: list[Any]
+        structure: Any
         leaves, structure = tree_util.tree_flatten(result)
         if structure != self.structure_out:
             raise ShapeError(
@@ -157,7 +160,7 @@ def _described(leaf: Any) -> Any:
     if not isinstance(leaf, Tensor):
         raise DTypeError(f"expected Tensors from the function for to_jax, got {kind_of(leaf)}")
     value = to_jax_value(leaf)
-    return jax.ShapeDtypeStruct(value.shape, value.dtype)
+    return _Spec(value.shape, value.dtype)
 
 
 class _Graph:
@@ -184,7 +187,7 @@ class _Graph:
             raise
 
     def pull(self, cotangents: Sequence[Any]) -> Any:
-        """Return the gradients of the reals at the cotangents of inexact results, as JAX has them."""
+        """Return the gradients of the reals at cotangents of the inexact results."""
         pulled: Any = self._scope.run(self._pull, cotangents)
         return pulled
 
@@ -224,7 +227,7 @@ class _Bridge:
     def __init__(self, flat: _Flat) -> None:
         self.flat = flat
         gradients = tuple(flat.inputs[i] for i in flat.reals)
-        recorded = _once(flat, flat.run_recorded, (flat.outputs, jax.ShapeDtypeStruct((), "int32")))
+        recorded = _once(flat, flat.run_recorded, (flat.outputs, _Spec((), "int32")))
         pulled = _once(flat, flat.pull, gradients)
 
         @jax.custom_vjp
