@@ -175,7 +175,7 @@ def test_a_function_of_telegrad_with_remote_calls_runs_inside_of_jax(cluster):
 
 
 def count_contexts():
-    from telegrad.distributed.equipment import autograd_of
+    from telegrad.distributed.current import autograd_of
     from telegrad.rpc.current import current_worker
 
-    return len(autograd_of(current_worker()).recorder.contexts)
+    return len(autograd_of(current_worker()).contexts)

@@ -12,7 +12,7 @@ from telegrad.errors import DTypeError, ShapeError
 from telegrad.ops.creation import asarray
 from telegrad.tensors import Tensor
 from telegrad.tensors.shared import SharedArray
-from telegrad.tensors.strangers import kind_of
+from telegrad.tensors.describe import kind_of
 
 __all__ = ["Like", "fitted", "is_real", "like", "seen", "taken"]
 

@@ -17,10 +17,10 @@ from telegrad.autograd import functional
 from telegrad.autograd.function import Function
 from telegrad.autograd.solvers.arrays import Like, fitted, is_real, seen, taken
 from telegrad.errors import DTypeError, GradientError, UsageError
-from telegrad.ops.filling import zeros_like
+from telegrad.ops.filled import zeros_like
 from telegrad.tensors import Tensor
-from telegrad.tensors.modes import Recording
-from telegrad.tensors.strangers import kind_of
+from telegrad.tensors.recording.modes import Recording
+from telegrad.tensors.describe import kind_of
 
 __all__ = ["System", "from_linear_solve", "refuse_captured", "solved"]
 

@@ -19,14 +19,13 @@ import jax
 from jax import numpy as jnp
 from jax import tree_util
 
-from telegrad import interop
 from telegrad.errors import DTypeError, UsageError
 from telegrad.interop.jax.arrays import is_array, to_jax_value
 from telegrad.interop.jax.operation import run
 from telegrad.interop.jax.program import Program
 from telegrad.interop.jax.statics import Statics, as_names, as_numbers
 from telegrad.tensors import Tensor
-from telegrad.tensors.strangers import kind_of
+from telegrad.tensors.describe import kind_of
 
 __all__ = ["caller_of", "from_jax"]
 
@@ -124,9 +123,10 @@ class _Caller:
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         steering, moving = self._statics.split(args, kwargs)
         leaves, structure = tree_util.tree_flatten(moving)
-        torch = _torch_among(leaves)
-        if torch:
-            leaves = [interop.from_torch(x) if isinstance(x, torch.Tensor) else x for x in leaves]
+        bridge = _bridge_for(leaves)
+        if bridge:
+            kind = bridge.torch.Tensor
+            leaves = [bridge.from_torch(x) if isinstance(x, kind) else x for x in leaves]
         are_real = tuple([isinstance(x, Tensor) and x.dtype.kind in "fc" for x in leaves])
         program = self._program(structure, are_real, steering)
         reals = [x for x, is_real in zip(leaves, are_real) if is_real]
@@ -140,9 +140,9 @@ class _Caller:
                 "jax.lax inside, keep nothing from one call to the next, and give what steers "
                 "Python's if and for as static_argnames"
             ) from error
-        if torch:
+        if bridge:
             return tree_util.tree_map(
-                lambda x: interop.to_torch(x) if isinstance(x, Tensor) else x, results
+                lambda x: bridge.to_torch(x) if isinstance(x, Tensor) else x, results
             )
         return results
 
@@ -196,10 +196,13 @@ def _place(index: int, moving: Any) -> str:
     return f"{('args', 'kwargs')[side]}{tree_util.keystr((first, *rest))}"
 
 
-def _torch_among(leaves: Sequence[Any]) -> Any:
-    """Return PyTorch if a leaf is a tensor of its; it is imported then, and never here."""
-    torch = sys.modules.get("torch")
-    kind = getattr(torch, "Tensor", None)
+def _bridge_for(leaves: Sequence[Any]) -> Any:
+    """Return the bridge to PyTorch if a leaf is a tensor of its; else it stays unimported."""
+    kind = getattr(sys.modules.get("torch"), "Tensor", None)
     if kind is None or not any(isinstance(leaf, kind) for leaf in leaves):
         return None
-    return torch
+    # It lets passes over workers know that graphs may lead into PyTorch's.
+    import telegrad.interop.torch.framework  # noqa: F401
+    from telegrad.interop.torch import bridge
+
+    return bridge

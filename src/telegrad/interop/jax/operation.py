@@ -18,7 +18,7 @@ from telegrad.autograd.function import Function
 from telegrad.interop.jax.arrays import from_jax_array, maker_for, to_jax_value
 from telegrad.interop.jax.program import Places, Program
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.modes import MODE
+from telegrad.tensors.recording.modes import MODE
 
 __all__ = ["run"]
 

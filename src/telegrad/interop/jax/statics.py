@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from telegrad.errors import DTypeError, UsageError
-from telegrad.tensors.strangers import kind_of
+from telegrad.tensors.describe import kind_of
 
 __all__ = ["Statics", "as_names", "as_numbers"]
 
