@@ -18,8 +18,8 @@ from telegrad.autograd.solvers.arrays import Like, fitted, like, seen, taken
 from telegrad.autograd.trees import flatten, unflatten
 from telegrad.errors import DTypeError, GradientError, NotDifferentiable, UsageError
 from telegrad.tensors import Tensor, history_of
-from telegrad.tensors.recording.modes import MODE, no_grad
 from telegrad.tensors.describe import kind_of
+from telegrad.tensors.recording.modes import MODE, no_grad
 
 __all__ = ["from_adjoint"]
 

@@ -11,8 +11,8 @@ import numpy as np
 from telegrad.errors import DTypeError, ShapeError
 from telegrad.ops.creation import asarray
 from telegrad.tensors import Tensor
-from telegrad.tensors.shared import SharedArray
 from telegrad.tensors.describe import kind_of
+from telegrad.tensors.shared import SharedArray
 
 __all__ = ["Like", "fitted", "is_real", "like", "seen", "taken"]
 

@@ -18,8 +18,8 @@ from telegrad.autograd.solvers.arrays import Like, fitted, is_real
 from telegrad.autograd.solvers.linear_solve import System, refuse_captured, solved
 from telegrad.errors import DTypeError, GradientError, UsageError
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.recording.modes import Recording
 from telegrad.tensors.describe import kind_of
+from telegrad.tensors.recording.modes import Recording
 
 __all__ = ["from_fixed_point"]
 

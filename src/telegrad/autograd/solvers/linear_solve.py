@@ -19,8 +19,8 @@ from telegrad.autograd.solvers.arrays import Like, fitted, is_real, seen, taken
 from telegrad.errors import DTypeError, GradientError, UsageError
 from telegrad.ops.filled import zeros_like
 from telegrad.tensors import Tensor
-from telegrad.tensors.recording.modes import Recording
 from telegrad.tensors.describe import kind_of
+from telegrad.tensors.recording.modes import Recording
 
 __all__ = ["System", "from_linear_solve", "refuse_captured", "solved"]
 

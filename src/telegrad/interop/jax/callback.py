@@ -25,8 +25,8 @@ from telegrad.errors import DTypeError, NotDifferentiable, ShapeError, UsageErro
 from telegrad.interop.jax.arrays import is_inexact, to_jax_value
 from telegrad.rpc.current import default_worker
 from telegrad.tensors import LEAF, Tensor, wrap
-from telegrad.tensors.recording.modes import no_grad
 from telegrad.tensors.describe import kind_of
+from telegrad.tensors.recording.modes import no_grad
 
 __all__ = ["to_jax"]
 
