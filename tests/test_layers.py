@@ -52,7 +52,7 @@ USES: dict[str, str] = {
     "graph": "",
     "interop": "",
     "interop/jax": (
-        "arrays autograd autograd/function distributed errors interop/torch rpc tensors "
+        "arrays autograd autograd/function distributed errors graph interop/torch rpc tensors "
         "tensors/recording"
     ),
     "interop/torch": (

@@ -11,9 +11,11 @@ from tests.interop.jax import simulators
 import telegrad as tg
 from telegrad.autograd import forward_ad
 from telegrad.autograd import functional as F
+from telegrad.errors import AnomalyError
 from telegrad.jax import from_jax
 from telegrad.testing import gradient_check
 
+pytestmark = pytest.mark.usefixtures("_both_roads")
 RNG = np.random.default_rng(0)
 X, W = RNG.normal(size=(2, 3)), RNG.normal(size=(3, 2))
 
@@ -157,3 +159,49 @@ def test_parameters_in_a_module_train_through_jax():
         loss_of(weight, np.array([1.0, 2.0, 3.0])).backward()
         optimizer.step()
     assert np.allclose(weight.detach().numpy(), [1, 2, 3], atol=1e-6)
+
+
+def test_hooks_see_gradients_and_may_change_them():
+    x = leaf(X[0])
+    y = from_jax(lambda x: x * 3.0)(x)
+    seen = []
+    y.register_hook(lambda g: seen.append(g.tolist()) or g * 2.0)
+    y.grad_fn.register_hook(lambda inputs, outputs: seen.append(len(inputs)))
+    y.retain_grad()
+    y.sum().backward()
+    assert seen[0] == [1.0, 1.0, 1.0]
+    assert np.allclose(x.grad.numpy(), 6.0)
+    assert np.allclose(y.grad.numpy(), 2.0)
+
+
+def test_saved_values_may_be_packed():
+    x = leaf(X[0])
+    kept = []
+    with tg.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        y = from_jax(lambda x: (x**3).sum())(x)
+    assert kept
+    (g,) = tg.autograd.grad(y, x, create_graph=True)
+    (h,) = tg.autograd.grad(g.sum(), x)
+    assert np.allclose(h.numpy(), 6 * X[0])
+
+
+def test_nan_is_found_by_name():
+    x = leaf(np.array([-1.0]))
+    with tg.autograd.detect_anomaly():
+        y = from_jax(lambda x: jnp.sqrt(x).sum())(x)
+        with pytest.raises(AnomalyError, match="<lambda>Backward gave NaN"):
+            y.backward()
+
+
+def test_a_checkpoint_runs_it_again_in_the_pass():
+    x = leaf(X[0])
+    tg.autograd.checkpoint(from_jax(lambda x: jnp.exp(x).sum()), x).backward()
+    assert np.allclose(x.grad.numpy(), np.exp(X[0]))
+
+
+def test_gradients_of_results_inside_of_a_graph_can_be_asked_for():
+    x = leaf(X[0])
+    first, second = from_jax(lambda x: (x * 2.0, x**2))(x)
+    found = tg.autograd.grad((first * second).sum(), [first, second, x])
+    for got, expected in zip(found, (X[0] ** 2, 2 * X[0], 6 * X[0] ** 2)):
+        assert np.allclose(got.numpy(), expected)

@@ -12,6 +12,8 @@ import telegrad as tg
 from telegrad.errors import GraphFreedError
 from telegrad.jax import from_jax
 
+pytestmark = pytest.mark.usefixtures("_both_roads")
+
 
 def leaf(array):
     return tg.tensor(array, requires_grad=True)

@@ -16,7 +16,14 @@ from telegrad.errors import DTypeError
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.shared import plain
 
-__all__ = ["from_jax_array", "is_array", "is_inexact", "maker_for", "to_jax_value"]
+__all__ = [
+    "from_jax_array",
+    "is_array",
+    "is_inexact",
+    "maker_for",
+    "refuse_narrowing",
+    "to_jax_value",
+]
 
 _TURN_ON: Final = (
     "turn on 64 bits with jax.config.update('jax_enable_x64', True), on every worker that runs JAX "
@@ -24,8 +31,8 @@ _TURN_ON: Final = (
 )
 _CONFIG: Any = jax.config
 _NUMPYS: Final = frozenset("biufc")
-_KEEPS_WIDTH: Final = frozenset("b")
-_NARROW_BYTES: Final = {"i": 4, "u": 4, "f": 4, "c": 8}
+_NEVER_NARROWED: Final = frozenset(map(np.dtype, "?bhiBHIefF"))
+"""Of at most 32 bits; complex numbers of two of them."""
 _NARROW_INTEGERS: Final = {"i": np.iinfo(np.int32), "u": np.iinfo(np.uint32)}
 
 
@@ -44,19 +51,19 @@ def to_jax_value(leaf: Any) -> Any:
     if isinstance(leaf, Tensor):
         leaf = leaf.array
         if not isinstance(leaf, (np.ndarray, np.generic)):
-            _refuse_narrowing(backend_of(leaf).dtype_of(leaf), leaf)
+            refuse_narrowing(backend_of(leaf).dtype_of(leaf), leaf)
             return jax.numpy.from_dlpack(leaf)
         leaf = plain(leaf)
     if isinstance(leaf, (np.ndarray, np.generic)):
-        _refuse_narrowing(leaf.dtype, leaf)
+        refuse_narrowing(leaf.dtype, leaf)
     return leaf
 
 
-def _refuse_narrowing(dtype: np.dtype[Any], array: Any) -> None:
+def refuse_narrowing(dtype: np.dtype[Any], array: Any) -> None:
     """Raise where JAX would silently change numbers."""
-    kind = dtype.kind
-    if kind in _KEEPS_WIDTH or dtype.itemsize <= _NARROW_BYTES.get(kind, 0):
+    if dtype in _NEVER_NARROWED:
         return
+    kind = dtype.kind
     if kind not in _NUMPYS:
         raise DTypeError(f"expected numbers for a function of JAX, got an array of {dtype}")
     if _CONFIG.jax_enable_x64:

@@ -5,6 +5,8 @@
 2. A backward pass takes the residuals. One that is itself recorded, or that carries tangents, runs
    the pullback as an operation; so its derivative is there, and that one's, without end.
 3. Forward mode runs the pushforward as an operation.
+
+``node.py`` has a shorter road for calls without tangents; what is here serves all.
 """
 
 import functools
@@ -16,6 +18,7 @@ from jax import tree_util
 
 from telegrad.autograd.function import Function
 from telegrad.interop.jax.arrays import from_jax_array, maker_for, to_jax_value
+from telegrad.interop.jax.node import is_plain, run_plainly
 from telegrad.interop.jax.program import Places, Program
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.recording.modes import MODE
@@ -25,9 +28,12 @@ __all__ = ["run"]
 
 def run(program: Program, reals: Sequence[Tensor], others: Sequence[Any]) -> Any:
     """Run a program on Tensors, recorded as telegrad's mode says; the tree of its results."""
+    mode = MODE.get()
     wanted: Places = ()
-    if MODE.get().recording:
-        wanted = tuple(i for i, each in enumerate(reals) if each.node is not None)
+    if mode.recording:
+        wanted = tuple([i for i, each in enumerate(reals) if each.node is not None])
+    if is_plain(reals, mode):
+        return run_plainly(program, wanted, reals, others, run)
     work = _Work(program, wanted, others)
     leaves = _operation(program.name).apply(work, *reals)
     return tree_util.tree_unflatten(work.structure, leaves)
