@@ -14,9 +14,7 @@ from telegrad.errors import GraphFreedError
 
 
 def task_of(log: Log, **options: Any) -> OrderedTask:
-    return OrderedTask(
-        log.deliver, log.depart, **({"keep_graph": True, "recorded": False} | options)
-    )
+    return OrderedTask(log.deliver, depart=log.depart, **({"keep_graph": True} | options))
 
 
 def test_every_order_of_arrival_gives_the_same_bits() -> None:
@@ -279,7 +277,9 @@ def test_both_tasks_run_the_same_nodes_for_the_same_targets(
         targets = {leaves[i] if i < 0 else nodes[i] for i in chosen}
         tasks.append((nodes[-1], targets))
     root, targets = tasks[0]
-    GraphTask(logs[0].deliver, keep_graph=True, targets=targets).run_to_end({root: 1})
+    local = GraphTask(logs[0].deliver, keep_graph=True, targets=targets)
+    local.count([root])
+    local.run({root: 1})
     root, targets = tasks[1]
     task = task_of(logs[1], targets=targets)
     task.is_goal = targets.__contains__
@@ -302,7 +302,9 @@ def test_both_tasks_give_the_same_gradients_on_random_graphs(
     reached = {e for edges in graph for e in edges}
     roots = [node for i, node in enumerate(nodes) if i not in reached]
     expected = Log()
-    GraphTask(expected.deliver, keep_graph=True).run_to_end(dict.fromkeys(roots, 1))
+    local = GraphTask(expected.deliver, keep_graph=True)
+    local.count(roots)
+    local.run(dict.fromkeys(roots, 1))
     for _ in range(3):
         log = Log()
         task = task_of(log)

@@ -135,21 +135,16 @@ def _run(
         recorded=create_graph,
         targets=targets,
         captures=are_captured(targets),
-        watch=refuse_nan if MODE.get().check_nan else None,
+        check=refuse_nan if MODE.get().check_nan else None,
     )
     try:
         with Recording(create_graph):
-            if targets is None:
-                task.run_to_end(roots)
-            else:
-                task.count(roots)
-                if check is not None:
-                    check(task.missing)
-                for x in inputs:
-                    x.retain_grad()
-                for root, cotangent in roots.items():
-                    task.feed(root, cotangent)
-                task.run()
+            task.count(roots)
+            if check is not None:
+                check(task.needed or ())
+            for x in inputs:
+                x.retain_grad()
+            task.run(roots)
         return task.retained
     except BoundaryReached as met:
         # Found before anything ran: part of the graph is elsewhere, and knows how to go on.

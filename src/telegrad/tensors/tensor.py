@@ -20,7 +20,7 @@ import numpy as np
 from telegrad.arrays import backend_of
 from telegrad.arrays.ownership import HELD
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
-from telegrad.graph import Handle, NodeHooks
+from telegrad.graph import Handle, LeafNode, Node, NodeHooks
 from telegrad.rules import Primitive
 from telegrad.tensors import text
 from telegrad.tensors.describe import kind_of, way_in
@@ -30,12 +30,12 @@ from telegrad.tensors.methods import Methods
 from telegrad.tensors.numpy.protocols import NumpyProtocols
 from telegrad.tensors.operators import Operators
 from telegrad.tensors.recording.accumulate_grad import AccumulateGrad
-from telegrad.tensors.recording.hooked import hooks_of, run_before, run_on_value
+from telegrad.tensors.recording.hooked import hooks_of, run_on_node, run_on_value
 from telegrad.tensors.recording.modes import MODE
 
 __all__ = ["LEAF", "Tensor", "history_of", "wrap"]
 
-LEAF: Final = Primitive("leaf", vjp=())
+LEAF: Final[Any] = Primitive("leaf", vjp=())
 """In the place of a node: this tensor is its own."""
 
 
@@ -51,7 +51,7 @@ class State:
         self.name: str | None = None
 
 
-class Tensor(Operators, Methods, Exchange, NumpyProtocols):
+class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
     """An n-dimensional array that remembers how it was computed. Made by ``telegrad.tensor``."""
 
     __slots__ = ("__weakref__", "array", "node", "state", "tangents")
@@ -60,12 +60,6 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
     node: Any
     tangents: dict[Any, "Tensor"] | None
     state: State | None
-
-    # The protocol of a node, for leaves.
-    edges = ()
-    key = -1
-    freed = False
-    is_boundary = False
 
     def __init__(self, *data: Any, **options: Any) -> None:
         raise UsageError("a Tensor is made by telegrad.tensor(data) or telegrad.asarray(data)")
@@ -259,15 +253,13 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
     def hooks(self, value: NodeHooks) -> None:
         self.states().hooks = value
 
-    def before(self, cotangent: Any) -> Any:
-        """Runs the hooks of a leaf and of its node on its gradient; the engine calls it."""
-        hooks = self.hooks
-        return cotangent if hooks is None else run_before(hooks, cotangent)
+    def before_capture(self, cotangent: Any, /) -> Any:
+        """Run the hooks of a leaf on its gradient; the engine calls it."""
+        return run_on_value(hooks_of(self), cotangent)
 
-    def before_capture(self, cotangent: Any) -> Any:
-        """Runs the hooks of a leaf alone, where its gradient does not accumulate."""
-        hooks = self.hooks
-        return cotangent if hooks is None else run_on_value(hooks, cotangent)
+    def before_run(self, cotangent: Any, /) -> Any:
+        """Run the hooks of a leaf's node, where its gradient accumulates."""
+        return run_on_node(hooks_of(self), cotangent)
 
     def name(self) -> str:
         """What the engine calls a leaf."""
@@ -352,7 +344,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
 _new = object.__new__
 
 
-def wrap(array: Any, node: Any = None, tangents: dict[Any, Tensor] | None = None) -> Tensor:
+def wrap(array: Any, node: Node | None = None, tangents: dict[Any, Tensor] | None = None) -> Tensor:
     """A Tensor around a raw array, without a copy or a check."""
     tensor = _new(Tensor)
     tensor.array = array
@@ -362,7 +354,7 @@ def wrap(array: Any, node: Any = None, tangents: dict[Any, Tensor] | None = None
     return tensor
 
 
-def history_of(x: Tensor) -> Any:
+def history_of(x: Tensor) -> Node | None:
     """The node that gradients of `x` go to, which may be `x` itself; None for a constant."""
     return x if x.node is LEAF else x.node
 

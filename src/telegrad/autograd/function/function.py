@@ -134,7 +134,7 @@ class _Call:
 
     def _node(self, remembers_line: bool) -> FunctionNode:
         wanted = tuple(i for i, needed in enumerate(self.needs) if needed)
-        edges = tuple(history_of(self.args[i]) for i in wanted)
+        edges: Any = tuple(history_of(self.args[i]) for i in wanted)
         arguments = tuple((a.shape, a.dtype) if isinstance(a, Tensor) else None for a in self.args)
         node = FunctionNode(self.function, self.context, edges, wanted, arguments)
         node.outputs = tuple(map(describe, self.raw))

@@ -11,7 +11,7 @@ from typing import Any
 from telegrad.arrays import backend_of, fit
 from telegrad.autograd.function.context import FunctionCtx, savings_of
 from telegrad.errors import DTypeError, GradientError, NotDifferentiable, ShapeError
-from telegrad.graph import Bundle, Cotangent, NodeHooks, next_key
+from telegrad.graph import Bundle, Cotangent, Node, NodeHooks, next_key
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.describe import kind_of, way_in
 from telegrad.tensors.late_bound import lent
@@ -44,7 +44,7 @@ class FunctionNode(Hooked):
         self,
         function: Any,
         context: FunctionCtx,
-        edges: tuple[Any, ...],
+        edges: tuple[Node, ...],
         wanted: tuple[int, ...],
         arguments: tuple[Any, ...],
     ) -> None:
@@ -77,7 +77,7 @@ class FunctionNode(Hooked):
     def output_count(self) -> int:
         return len(self.outputs)
 
-    def of_output(self, index: int) -> Any:
+    def of_output(self, index: int) -> Node:
         """The node of one result: this one where it is the only one."""
         if len(self.outputs) == 1:
             return self
@@ -166,7 +166,7 @@ class RefusingNode(Hooked):
 
     freed = False
 
-    def __init__(self, edges: tuple[Any, ...], message: str) -> None:
+    def __init__(self, edges: tuple[Node, ...], message: str) -> None:
         self.edges = edges
         self.key = next_key()
         self.hooks: NodeHooks | None = None

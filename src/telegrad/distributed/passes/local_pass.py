@@ -127,11 +127,11 @@ class LocalPass(msgspec.Struct, eq=False):
         )
         self._task = OrderedTask(
             self._deliver,
-            self._depart,
             plan.keep_graph,
             plan.recorded,
             self.targets,
-            self._watch,
+            depart=self._depart,
+            watch=self._watch,
         )
         if plan.targets is not None:
             self._task.is_goal = self._is_goal

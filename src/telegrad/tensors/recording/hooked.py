@@ -8,19 +8,20 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from telegrad.errors import DTypeError, GradientError, ShapeError
-from telegrad.graph import Bundle, Cotangent, Handle, NodeHooks
+from telegrad.errors import DTypeError, GradientError, InternalError, ShapeError
+from telegrad.graph import Bundle, Contributions, Cotangent, Handle, Node, NodeHooks
 from telegrad.tensors import tensor
 from telegrad.tensors.describe import kind_of, way_in
 from telegrad.tensors.late_bound import lent
 from telegrad.tensors.shared import unshared
 
 __all__ = [
+    "BoundaryStruct",
     "Hooked",
     "HookedStruct",
     "hooks_of",
     "run_accumulated",
-    "run_before",
+    "run_on_node",
     "run_on_value",
 ]
 
@@ -128,9 +129,17 @@ class HookedStruct(msgspec.Struct, Hooked, eq=False, kw_only=True, weakref=True)
     """What users and ``detect_anomaly`` attach to a node."""
 
 
-def run_before(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
-    """Runs the tensor hooks, then the pre-hooks."""
-    return run_on_node(hooks, run_on_value(hooks, cotangent))
+class BoundaryStruct(HookedStruct, eq=False, kw_only=True):
+    """A node that is a boundary: a pass of this process alone can't run it."""
+
+    edges: ClassVar[tuple[Node, ...]] = ()
+    freed: ClassVar[bool] = True
+    is_boundary: ClassVar[bool] = True
+
+    def pull(self: Any, cotangent: Cotangent, /) -> Contributions:
+        raise InternalError(f"expected the cotangent of {self.name()} to leave, but it was run")
+
+    pull_recorded = pull
 
 
 def run_on_value(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:

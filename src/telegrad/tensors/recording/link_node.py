@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from telegrad.arrays import backend_of
-from telegrad.graph import Cotangent, next_key
+from telegrad.graph import Cotangent, Node, next_key
 from telegrad.tensors.late_bound import lent
 from telegrad.tensors.recording.hooked import HookedStruct
 from telegrad.tensors.tensor import Tensor, history_of, wrap
@@ -21,7 +21,7 @@ __all__ = ["LinkNode", "link"]
 class LinkNode(HookedStruct, eq=False):
     """Passes the cotangent on to what the gradient was computed from, if that has a history."""
 
-    edges: tuple[Any, ...]
+    edges: tuple[Node, ...]
     """The history of the gradient, where it has one; last, the input."""
     key: int
     origin: str

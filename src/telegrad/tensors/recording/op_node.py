@@ -23,7 +23,7 @@ import numpy as np
 from telegrad.arrays import backend_of, backend_of_type, fit
 from telegrad.arrays.backend import NUMPY
 from telegrad.errors import InternalError
-from telegrad.graph import Bundle, Cotangent, NodeHooks, next_key
+from telegrad.graph import Bundle, Cotangent, Node, NodeHooks, next_key
 from telegrad.rules import SAME, ZERO, Primitive
 from telegrad.tensors.late_bound import lent
 from telegrad.tensors.recording.hooked import Hooked
@@ -48,7 +48,7 @@ class _Optional(msgspec.Struct, eq=False, kw_only=True, weakref=True):
 class RowNode(_Optional, Hooked, eq=False):
     """One recorded call; subclasses (made by ``variant``) add the slots of the saved values."""
 
-    edges: tuple[Any, ...]
+    edges: tuple[Node, ...]
     key: int
 
     row: ClassVar[Primitive]
@@ -297,7 +297,7 @@ def _make_variant(row: Primitive, mask: int, is_complex: bool) -> type[RowNode]:
 class OutputNode(_Optional, Hooked, eq=False):
     """One output of a node with several: its cotangent goes to its slot of the bundle."""
 
-    edges: tuple[Any, ...]
+    edges: tuple[Node, ...]
     key: int
     index: int
     size: int
