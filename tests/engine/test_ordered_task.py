@@ -354,7 +354,7 @@ def test_a_pass_pauses_when_one_is_to_leave_and_the_time_has_come() -> None:
     assert not task.ready
 
 
-class FakeCrew:
+class FakePool:
     """Runs what it is given when it is asked for news, last first."""
 
     def __init__(self, refuses: tuple[Any, ...] = ()) -> None:
@@ -377,12 +377,12 @@ class FakeCrew:
             return node, None, error
 
 
-def test_what_a_crew_runs_is_taken_in_in_any_order_and_summed_in_one() -> None:
+def test_what_a_pool_runs_is_taken_in_in_any_order_and_summed_in_one() -> None:
     log = Log()
     x = FakeLeaf("x")
     pieces = [FakeNode(f"piece {i}", (x,), log=log) for i in range(4)]
     task = task_of(log, keep_graph=False)
-    task.crew = FakeCrew(refuses=(pieces[2],))
+    task.pool = FakePool(refuses=(pieces[2],))
     task.count(pieces)
     for piece, value in zip(pieces, (1.0, 1e16, -1e16, 3.0)):
         task.feed(piece, value)
@@ -392,14 +392,14 @@ def test_what_a_crew_runs_is_taken_in_in_any_order_and_summed_in_one() -> None:
     assert all(piece.freed for piece in pieces)
 
 
-def test_what_a_crew_raises_is_raised_by_the_pass() -> None:
+def test_what_a_pool_raises_is_raised_by_the_pass() -> None:
     def fail(cotangent: Any) -> Any:
         raise ZeroDivisionError("a piece that fails")
 
     log = Log()
     piece = FakeNode("piece", (FakeLeaf("x"),), pull=fail)
     task = task_of(log)
-    task.crew = FakeCrew()
+    task.pool = FakePool()
     task.count([piece])
     task.feed(piece, 1)
     with pytest.raises(ZeroDivisionError, match="a piece that fails"):

@@ -13,8 +13,8 @@ from telegrad.interop.torch.graph.ends import Landing, Leaf, Tap
 from telegrad.interop.torch.graph.region import Region
 from telegrad.tensors import Tensor
 from telegrad.tensors.recording.link_node import LinkNode
+from telegrad.tensors.recording.op_node import OpNode as OpNode
 from telegrad.tensors.recording.op_node import OutputNode
-from telegrad.tensors.recording.op_node import RowNode as OpNode
 
 BOUNDARIES: list[type[Boundary]] = [RecvNode, CutNode, Entry]
 LEAVES: list[type[Node]] = [Tensor, Leaf, Tap]

@@ -12,7 +12,7 @@ from telegrad.autograd.staged_gradients import Staging
 from telegrad.engine import BoundaryReached, GraphTask, are_captured, keep_retained
 from telegrad.errors import GradientError, UsageError
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.accumulation import own
 from telegrad.tensors.recording.modes import MODE, Recording
 
@@ -110,7 +110,7 @@ def grad(
         with Recording(create_graph):
             keep_retained(retained)
     if materialize_grads:
-        zeros = lent.namespace.zeros_like
+        zeros = late_bound.namespace.zeros_like
         return tuple(
             found[n] if n in found else zeros(x).requires_grad_(create_graph)
             for x, n in zip(chosen, nodes)
@@ -127,7 +127,7 @@ def _run(
     inputs: Sequence[Tensor] = (),
     check: Callable[[Collection[Any]], None] | None = None,
 ) -> list[Any]:
-    """Runs a pass; gives the gradients that are to be retained when nothing can fail any more."""
+    """Run a pass; return the gradients that are to be retained when nothing can fail any more."""
     keep_graph = create_graph if retain_graph is None else retain_graph
     task = GraphTask(
         deliver,
@@ -154,4 +154,4 @@ def _run(
         return []
 
 
-lent.backward = backward
+late_bound.backward = backward

@@ -20,11 +20,11 @@ Contributions are folded as soon as all with smaller ranks are in; only early on
    need only those that will come (step 6 in ``distributed/README.md``).
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from math import inf
 from sys import getrefcount, maxsize
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from telegrad.arrays import silent
 from telegrad.arrays.ownership import ALONE
@@ -33,6 +33,8 @@ from telegrad.errors import InternalError
 from telegrad.graph import Contributions, Cotangent, Node, added
 
 __all__ = ["OrderedTask"]
+
+Clock: TypeAlias = Callable[[], float]
 
 
 class Sum:
@@ -61,7 +63,7 @@ class Sum:
         self.fold()
 
     def fold(self) -> None:
-        """Adds what is next in order, as long as it is there."""
+        """Add what is next in order, as long as it is there."""
         expected, early = self.expected, self.early
         while self.position < len(expected):
             rank = expected[self.position]
@@ -112,7 +114,7 @@ class OrderedTask(Task, eq=False, kw_only=True):
     """Makes what is entered while a node runs, given its name: for a profile."""
     joined: Mapping[Node, Sequence[Node]] = {}
     """Boundaries that this pass goes on behind, with the edges they have in it."""
-    crew: RegionPool | None = None
+    pool: RegionPool | None = None
     """Runs nodes side by side; None: they run on this thread, one by one."""
     is_goal: Callable[[Node], bool] | None = None
     """Which nodes the pass is for; None for all."""
@@ -135,11 +137,11 @@ class OrderedTask(Task, eq=False, kw_only=True):
 
     @classmethod
     def ended(cls) -> "OrderedTask":
-        """A task without a graph: running it is an error."""
+        """Return a task without a graph: running it is an error."""
         return cls(_ended, depart=_ended)
 
     def count(self, entries: Iterable[Node]) -> None:
-        """Ranks everything that the entries reach, and notes each node's contributors."""
+        """Rank everything that the entries reach, and note each node's contributors."""
         ranks, expected, joined = self.ranks, self._expected, self.joined
         stack = list(entries)
         stack.reverse()
@@ -161,7 +163,7 @@ class OrderedTask(Task, eq=False, kw_only=True):
             self._skip_all_but(self.is_goal)
 
     def _skip_all_but(self, is_goal: Callable[[Node], bool]) -> None:
-        """Goes from the goals to those who contribute to them, and to theirs; skips the others."""
+        """Go from the goals to those who contribute to them, and to theirs; skip the others."""
         nodes = list(self.ranks)
         stack = [node for node in nodes if is_goal(node)]
         needed = set(stack)
@@ -174,7 +176,7 @@ class OrderedTask(Task, eq=False, kw_only=True):
         self.skipped = frozenset(nodes) - needed
 
     def feed(self, node: Node, cotangent: Cotangent) -> None:
-        """Adds a cotangent from outside; the node becomes ready if it expects nothing else."""
+        """Add a cotangent from outside; the node becomes ready if it expects nothing else."""
         ready = self.ready
         if self.skipped and node in self.skipped:
             return
@@ -196,20 +198,15 @@ class OrderedTask(Task, eq=False, kw_only=True):
         return found
 
     @silent
-    def run(
-        self,
-        most: int = maxsize,
-        pause_at: float = math.inf,
-        clock: Callable[[], float] = float,
-    ) -> None:
-        """Runs everything that is ready, and what that makes ready.
+    def run(self, most: int = maxsize, pause_at: float = inf, clock: Clock = float) -> None:
+        """Run everything that is ready, and what that makes ready.
 
         It pauses once `most` cotangents are to leave; from `pause_at` on, a time of `clock`, once
         one is.
         """
         self._leaving = 0
         node: Node | None = None
-        ready, done, summed, pool = self.ready, self.done, self._summed, self.crew
+        ready, done, summed, pool = self.ready, self.done, self._summed, self.pool
         recorded, keep, joined, skipped = self.recorded, self.keep_graph, self.joined, self.skipped
         is_plain = self.watch is None and self.check is None and not self.targets
         try:
@@ -308,12 +305,12 @@ class OrderedTask(Task, eq=False, kw_only=True):
             return node.pull_recorded(cotangent) if self.recorded else node.pull(cotangent)
 
     def end(self) -> None:
-        """Drops the callbacks: they refer to whoever made this task, and that refers to it."""
+        """Drop the callbacks: they refer to the maker of this task, and that refers to it."""
         self.deliver = self.depart = _ended
         self.is_goal = None
 
     def discover(self, nodes: Iterable[Node]) -> list[Node]:
-        """Marks these nodes and what they reach as live; gives the boundaries met first.
+        """Mark these nodes and what they reach as live; return the boundaries met first.
 
         None of it has run: each still lacks the contribution of the one it is reached from.
         """
@@ -333,7 +330,7 @@ class OrderedTask(Task, eq=False, kw_only=True):
         return boundaries
 
     def drop_dead(self) -> None:
-        """Has each live node expect only what has come and what live nodes will send."""
+        """Have each live node expect only what has come and what live nodes will send."""
         coming = {self.ranks[node] for nodes in (self.done, self.live) for node in nodes}
         for node in self.live:
             expected = self._expected.get(node)

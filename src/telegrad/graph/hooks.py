@@ -28,7 +28,7 @@ class Handle:
         hooks[self._id] = hook
 
     def remove(self) -> None:
-        """Takes the hook off; a second time does nothing."""
+        """Take the hook off; a second time does nothing."""
         self._hooks.pop(self._id, None)
 
     def __enter__(self) -> "Handle":

@@ -73,7 +73,7 @@ class Node(Protocol):
         """Whether the cotangent leaves this engine here; asked where a pass meets the node."""
 
     def name(self) -> str:
-        """What errors, profiles and drawings call the node."""
+        """Return what errors, profiles and drawings call the node."""
 
     def pull(self, cotangent: Cotangent, /) -> Contributions:
         """Turn the complete cotangent into contributions; called by the loops, once a pass."""

@@ -1,8 +1,8 @@
-"""What later modules lend to Tensor, so that nothing here imports upwards or in a circle.
+"""What Tensor needs of later modules, which bind it here: nothing imports upwards or in a circle.
 
-``calling`` lends ``apply`` and ``variant`` to the hot paths, ``inputs`` lends ``takes`` to the
-operators; ``telegrad.namespace`` lends the namespace of public functions (``x.sum()`` is
-``ops.sum(x)``; rules run on Tensors get it as ``xp``); ``autograd`` lends ``backward``.
+``primitive_call`` binds ``apply`` and ``variant`` for the fast paths, ``inputs`` ``takes`` for
+the operators; ``telegrad.namespace`` binds the namespace of public functions (``x.sum()`` is
+``ops.sum(x)``; rules run on Tensors get it as ``xp``); ``autograd`` binds ``backward``.
 """
 
 from collections.abc import Callable
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from telegrad.tensors.tensor import Tensor
 
-__all__ = ["Lent", "lent"]
+__all__ = ["LateBound", "late_bound"]
 
 
-class Lent:
-    """Filled once, while telegrad is imported."""
+class LateBound:
+    """Bound once, while telegrad is imported."""
 
     __slots__ = ("apply", "backward", "namespace", "takes", "variant")
 
@@ -26,4 +26,4 @@ class Lent:
     backward: Callable[..., None]
 
 
-lent = Lent()
+late_bound = LateBound()

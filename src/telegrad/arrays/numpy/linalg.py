@@ -50,7 +50,7 @@ linalg = SimpleNamespace(**{name: _served(name) for name in LINALG})
 
 
 def cofactor(x: Any) -> Any:
-    """``det(x) inv(x)^T`` where that is accurate, else by singular values."""
+    """Return ``det(x) inv(x)^T`` where that is accurate, else by singular values."""
     try:
         inverse = np.linalg.inv(x)
     except np.linalg.LinAlgError:

@@ -14,7 +14,7 @@ from telegrad.errors import DTypeError, GradientError, NotDifferentiable, ShapeE
 from telegrad.graph import Bundle, Cotangent, Node, NodeHooks, next_key
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.describe import kind_of, way_in
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.hooked import Hooked
 from telegrad.tensors.recording.op_node import OutputNode
 from telegrad.tensors.shared import unshared
@@ -78,7 +78,7 @@ class FunctionNode(Hooked):
         return len(self.outputs)
 
     def of_output(self, index: int) -> Node:
-        """The node of one result: this one where it is the only one."""
+        """Return the node of one result: this one where it is the only one."""
         if len(self.outputs) == 1:
             return self
         return OutputNode.of(self, index)
@@ -141,11 +141,11 @@ class FunctionNode(Hooked):
                 f"expected a gradient of shape {shape}, that of the argument, {where}, got shape "
                 f"{gradient.shape}"
             )
-        return fit(lent.namespace, unshared(gradient), shape, dtype)  # type: ignore[no-any-return]
+        return fit(late_bound.namespace, unshared(gradient), shape, dtype)  # type: ignore[no-any-return]
 
 
 def _reduces_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Whether broadcasting stretches `target` to `shape`, so that summing leads back."""
+    """Tell whether broadcasting stretches `target` to `shape`, so that summing leads back."""
     if len(shape) < len(target):
         return False
     ends = shape[len(shape) - len(target) :]
@@ -153,7 +153,7 @@ def _reduces_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 
 
 def describe(output: Any) -> Any:
-    """What a node remembers of a result, to make zeros like it."""
+    """Return what a node remembers of a result, to make zeros like it."""
     if not isinstance(output, Tensor):
         return None
     return output.shape, output.dtype, backend_of(output.array)

@@ -27,11 +27,11 @@ class AccumulateGrad:
         return ()
 
     def register_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook((), (gradient,))`` after the leaf has accumulated what came."""
+        """Call ``hook((), (gradient,))`` after the leaf has accumulated what came."""
         return Handle(hooks_of(self.variable).after, hook)
 
     def register_prehook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook((gradient,))`` before the leaf accumulates."""
+        """Call ``hook((gradient,))`` before the leaf accumulates."""
         return Handle(hooks_of(self.variable).before, hook)
 
     def __eq__(self, other: object) -> bool:

@@ -12,7 +12,7 @@ from telegrad.errors import DTypeError, GradientError, InternalError, ShapeError
 from telegrad.graph import Bundle, Contributions, Cotangent, Handle, Node, NodeHooks
 from telegrad.tensors import tensor
 from telegrad.tensors.describe import kind_of, way_in
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.shared import unshared
 
 __all__ = [
@@ -35,20 +35,20 @@ class Hooked:
     is_boundary: ClassVar[bool] = False
 
     def release(self) -> None:
-        """Drops the saved values; many a node has none."""
+        """Drop the saved values; many a node has none."""
 
     def before_capture(self: Any, cotangent: Cotangent) -> Cotangent:
-        """Runs the hooks of the value; what they leave is the gradient that is asked for here."""
+        """Run the hooks of the value; what they leave is the gradient that is asked for here."""
         return run_on_value(self.hooks, cotangent)
 
     def before_run(self: Any, cotangent: Cotangent) -> Cotangent:
-        """Runs the hooks of the node, which is about to run."""
+        """Run the hooks of the node, which is about to run."""
         return run_on_node(self.hooks, cotangent)
 
     def after(
         self: Any, contributions: Sequence[Cotangent | None], cotangent: Cotangent
     ) -> Sequence[Cotangent | None]:
-        """Runs the hooks that see the gradients of the inputs and may replace them."""
+        """Run the hooks that see the gradients of the inputs and may replace them."""
         places = self.input_places()
         for hook in list(self.hooks.after.values()):
             given = [None if p is None else contributions[p] for p in places]
@@ -69,7 +69,7 @@ class Hooked:
         return contributions
 
     def pass_by(self: Any, cotangent: Cotangent) -> None:
-        """Runs the hooks of the node where ``backward`` ends at it: no input wants a gradient."""
+        """Run the hooks of the node where ``backward`` ends at it: no input wants a gradient."""
         self.after((None,) * len(self.edges), self.before_run(cotangent))
 
     def input_places(self: Any) -> list[int | None]:
@@ -80,25 +80,25 @@ class Hooked:
         return [wanted.index(i) if i in wanted else None for i in self.inputs_shown()]
 
     def inputs_shown(self: Any) -> Sequence[int]:
-        """The numbers of the inputs that hooks and ``next_functions`` show."""
-        return range(len(self.row.inputs))
+        """Return the numbers of the inputs that hooks and ``next_functions`` show."""
+        return range(len(self.primitive.inputs))
 
     def register_hook(self: Any, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook(gradients_of_inputs, gradients_of_outputs)`` after this node has run.
+        """Call ``hook(gradients_of_inputs, gradients_of_outputs)`` after this node has run.
 
         It may return a gradient for each input, None for those that are to get none.
         """
         return Handle(hooks_of(self).after, hook)
 
     def register_prehook(self: Any, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook(gradients_of_outputs)`` before this node runs.
+        """Call ``hook(gradients_of_outputs)`` before this node runs.
 
         It may return a gradient for each output, None for zeros.
         """
         return Handle(hooks_of(self).before, hook)
 
     def explain(self: Any, error: Exception) -> None:
-        """Adds to an error that came up in this node which operation it was."""
+        """Add to an error that came up in this node which operation it was."""
         note = f"while the backward pass ran {self.name()}"
         metadata = getattr(self, "metadata", None)
         if metadata and "traceback" in metadata:
@@ -113,11 +113,11 @@ class Hooked:
         )
 
     def as_function(self) -> Any:
-        """What ``grad_fn`` shows for a value of this node."""
+        """Return what ``grad_fn`` shows for a value of this node."""
         return self
 
     def as_input(self) -> tuple[Any, int]:
-        """What ``next_functions`` shows for a value of this node."""
+        """Return what ``next_functions`` shows for a value of this node."""
         return self, 0
 
 
@@ -143,14 +143,14 @@ class BoundaryStruct(HookedStruct, eq=False, kw_only=True):
 
 
 def run_on_value(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
-    """Runs the tensor hooks."""
+    """Run the tensor hooks."""
     for hook in list(hooks.tensor.values()):
         cotangent = _replaced(cotangent, hook(_shown(cotangent)), hook)
     return cotangent
 
 
 def run_on_node(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
-    """Runs the pre-hooks."""
+    """Run the pre-hooks."""
     for hook in list(hooks.before.values()):
         answer = hook(_as_tuple(cotangent))
         if answer is not None:
@@ -159,7 +159,7 @@ def run_on_node(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
 
 
 def run_accumulated(hooks: NodeHooks, leaf: Any, gradient: Cotangent) -> None:
-    """Runs the hooks of a leaf that has accumulated this gradient, then those of its node."""
+    """Run the hooks of a leaf that has accumulated this gradient, then those of its node."""
     for hook in list(hooks.accumulated.values()):
         _expect_nothing(hook, hook(leaf))
     for hook in list(hooks.after.values()):
@@ -176,7 +176,7 @@ def _expect_nothing(hook: Callable[..., Any], answer: Any) -> None:
 
 
 def hooks_of(node: Any) -> NodeHooks:
-    """The hooks of a node, made when first needed."""
+    """Return the hooks of a node, made when first needed."""
     if node.hooks is None:
         node.hooks = NodeHooks()
     hooks: NodeHooks = node.hooks
@@ -209,14 +209,14 @@ def _from_tuple(old: Cotangent, answer: Any, hook: Callable[..., Any]) -> Cotang
 
 
 def _given(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
-    """What goes on after a pre-hook, of whose answers this is one: None stands for zeros."""
+    """Return what goes on after a pre-hook, of whose answers this is one: None stands for zeros."""
     if new is None and old is not None:
-        new = lent.namespace.zeros_like(_shown(old))
+        new = late_bound.namespace.zeros_like(_shown(old))
     return _replaced(old, new, hook)
 
 
 def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
-    """What goes on after a hook: its answer, raw where the pass was raw and nothing is lost."""
+    """Return what goes on after a hook: its answer, raw if the pass is and nothing is lost."""
     if new is None:
         return old
     if old is None:
