@@ -5,12 +5,13 @@ Pure data. Nothing here computes a derivative, knows an operation or knows a Ten
 
 from telegrad.graph.addition import added
 from telegrad.graph.bundle import Bundle
-from telegrad.graph.hooks import Handle, NodeHooks
-from telegrad.graph.leaf import LeafNode
+from telegrad.graph.hooks import Handle, NodeHooks, hooks_of
+from telegrad.graph.leaf import LEAF, LeafNode
 from telegrad.graph.node import Boundary, Contributions, Cotangent, Deliver, Node, next_key
 from telegrad.graph.traversal import reachable
 
 __all__ = [
+    "LEAF",
     "Boundary",
     "Bundle",
     "Contributions",
@@ -21,6 +22,7 @@ __all__ = [
     "Node",
     "NodeHooks",
     "added",
+    "hooks_of",
     "next_key",
     "reachable",
 ]

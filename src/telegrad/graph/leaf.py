@@ -1,10 +1,10 @@
 """What every leaf is to a pass: a node without edges, which nothing runs."""
 
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
 from telegrad.graph.node import Contributions, Cotangent
 
-__all__ = ["LeafNode"]
+__all__ = ["LEAF", "LeafNode"]
 
 
 class LeafNode:
@@ -40,3 +40,7 @@ class LeafNode:
     def explain(self, error: Exception, /) -> None:
         # What failed is a hook of it, which the traceback shows.
         pass
+
+
+LEAF: Final[Any] = LeafNode()
+"""In the place of a value's node: the value is a leaf, and its own node."""

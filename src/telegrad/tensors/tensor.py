@@ -13,15 +13,14 @@ import math
 import sys
 import weakref
 from collections.abc import Callable
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import numpy as np
 
 from telegrad.arrays import backend_of
 from telegrad.arrays.ownership import HELD
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
-from telegrad.graph import Handle, LeafNode, Node, NodeHooks
-from telegrad.rules import Primitive
+from telegrad.graph import LEAF, Handle, LeafNode, Node, NodeHooks, hooks_of
 from telegrad.tensors import text
 from telegrad.tensors.describe import kind_of, way_in
 from telegrad.tensors.exchange import Exchange
@@ -30,13 +29,9 @@ from telegrad.tensors.methods import Methods
 from telegrad.tensors.numpy.protocols import NumpyProtocols
 from telegrad.tensors.operators import Operators
 from telegrad.tensors.recording.accumulate_grad import AccumulateGrad
-from telegrad.tensors.recording.hooked import hooks_of, run_on_node, run_on_value
 from telegrad.tensors.recording.modes import MODE
 
 __all__ = ["LEAF", "Tensor", "history_of", "wrap"]
-
-LEAF: Final[Any] = Primitive("leaf", vjp=())
-"""In the place of a node: this tensor is its own."""
 
 
 class AutogradMeta:
@@ -255,11 +250,11 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
 
     def before_capture(self, cotangent: Any, /) -> Any:
         """Run the hooks of a leaf on its gradient; the engine calls it."""
-        return run_on_value(hooks_of(self), cotangent)
+        return late_bound.run_on_value(hooks_of(self), cotangent)
 
     def before_run(self, cotangent: Any, /) -> Any:
         """Run the hooks of a leaf's node, where its gradient accumulates."""
-        return run_on_node(hooks_of(self), cotangent)
+        return late_bound.run_on_node(hooks_of(self), cotangent)
 
     def name(self) -> str:
         """Return what the engine calls a leaf."""
@@ -373,3 +368,7 @@ def refuse_in_place(tensor: Tensor, what: str) -> None:
             f"expected a tensor that is not a leaf for {what}, got a leaf that requires grad; "
             "change it under telegrad.no_grad(), or use an operation that gives a new tensor"
         )
+
+
+late_bound.tensor_type = Tensor
+late_bound.wrap = wrap

@@ -22,8 +22,8 @@ from telegrad.arrays import silent
 from telegrad.arrays.backend import NUMPY
 from telegrad.rules import LINEAR, SAME, ZERO, Primitive
 from telegrad.rules.primitive import Word
-from telegrad.tensors import tensor
 from telegrad.tensors.forward.levels import Level, Tangents
+from telegrad.tensors.late_bound import late_bound
 
 __all__ = ["push_any", "push_one", "push_two"]
 
@@ -135,7 +135,7 @@ def push_any(
             elif rule is not SAME:
                 t = rule(NUMPY, t, point(*arrays, out, **options))
             total = t if total is None else total + t
-        return tensor.wrap(out) if total is None else _dual(out, level, total)
+        return late_bound.wrap(out) if total is None else _dual(out, level, total)
 
     return push
 
@@ -165,7 +165,7 @@ def _dual(out: Any, level: Level, t: Any) -> Any:
         t = np.asarray(t, dtype=out.dtype)
     if t.shape != out.shape:
         t = np.broadcast_to(t, out.shape)
-    carrier = _new(tensor.Tensor)
+    carrier = _new(late_bound.tensor_type)
     carrier.array = t
     carrier.node = carrier.tangents = carrier.meta = None
     tangents = _empty(Tangents)
@@ -176,7 +176,7 @@ def _dual(out: Any, level: Level, t: Any) -> Any:
         level.prune()
     if not level.is_open:
         tangents.pop(level, None)
-    made = _new(tensor.Tensor)
+    made = _new(late_bound.tensor_type)
     made.array = out
     made.tangents = tangents
     made.node = made.meta = None

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from telegrad.graph import Handle
-from telegrad.tensors.recording.hooked import hooks_of
+from telegrad.graph import Handle, hooks_of
 
 __all__ = ["AccumulateGrad"]
 

@@ -4,22 +4,24 @@ Each function here makes that of one primitive. It handles NumPy arrays of one r
 recorded or under ``no_grad``, with nothing special switched on, and hands everything else to
 ``apply``; a test holds both to the same results.
 
-The modules that need Tensor are reached at call time: Tensor's own operators are made here.
+Tensor itself is bound late: its own operators are made here.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from telegrad.arrays import scalar_like
 from telegrad.arrays.backend import NUMPY
-from telegrad.graph import next_key
+from telegrad.graph import LEAF, next_key
 from telegrad.rules import Primitive
-from telegrad.tensors import tensor
 from telegrad.tensors.forward.raw_call import push_one, push_two
 from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.modes import MODE, PLAIN, QUIET
+
+if TYPE_CHECKING:
+    from telegrad.tensors.tensor import Tensor
 
 __all__ = ["binary", "product", "reversed_binary", "total", "unary"]
 
@@ -31,24 +33,24 @@ _new = object.__new__
 _mode = MODE.get
 
 
-def binary(primitive: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
+def binary(primitive: Primitive) -> Callable[[Any, Any], "Tensor"]:
     """Return the function of an elementwise primitive of two inputs."""
     if not primitive.differentiable:
         return _never_recorded_binary(primitive)
     kernel, push = primitive.kernel(NUMPY), push_two(primitive)
     variants = primitive.variants
 
-    def call(x: Any, y: Any, /) -> "tensor.Tensor":
+    def call(x: Any, y: Any, /) -> "Tensor":
         held_x = held_y = None
-        if isinstance(y, tensor.Tensor):
+        if isinstance(y, late_bound.tensor_type):
             b, from_y, held_y = y.array, y.node, y.tangents
-            if isinstance(x, tensor.Tensor):
+            if isinstance(x, late_bound.tensor_type):
                 a, from_x, held_x = x.array, x.node, x.tangents
             elif type(x) in _NUMBERS:
                 a, from_x = scalar_like(x, b), None
             else:
                 return late_bound.apply(primitive, x, y)
-        elif type(y) in _NUMBERS and isinstance(x, tensor.Tensor):
+        elif type(y) in _NUMBERS and isinstance(x, late_bound.tensor_type):
             a, from_x, held_x = x.array, x.node, x.tangents
             b, from_y = scalar_like(y, a), None
         else:
@@ -71,7 +73,7 @@ def binary(primitive: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
             return late_bound.apply(primitive, x, y)
         if type(out) is not _ndarray:
             out = np.asarray(out)
-        made = _new(tensor.Tensor)
+        made = _new(late_bound.tensor_type)
         made.array = out
         made.tangents = None
         made.meta = None
@@ -80,15 +82,15 @@ def binary(primitive: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
                 made.node = None
                 return made
             mask = 1
-            edges: Any = (x if from_x is tensor.LEAF else from_x,)
+            edges: Any = (x if from_x is LEAF else from_x,)
             fits: Any = ((a.shape, dtype),) if b.ndim and a.shape != out.shape else None
         elif from_x is None:
             mask = 2
-            edges = (y if from_y is tensor.LEAF else from_y,)
+            edges = (y if from_y is LEAF else from_y,)
             fits = ((b.shape, dtype),) if a.ndim and b.shape != out.shape else None
         else:
             mask = 3
-            edges = (x if from_x is tensor.LEAF else from_x, y if from_y is tensor.LEAF else from_y)
+            edges = (x if from_x is LEAF else from_x, y if from_y is LEAF else from_y)
             fits = _fits(a, b, out) if a.shape != b.shape else None
         kind = variants.get(mask) or late_bound.variant(primitive, mask, False)
         saves = kind.saves  # A bit each for x, y and the result.
@@ -117,15 +119,15 @@ def _picked(saves: int, *values: Any) -> list[Any]:
     return [value for i, value in enumerate(values) if saves >> i & 1]
 
 
-def unary(primitive: Primitive) -> Callable[[Any], "tensor.Tensor"]:
+def unary(primitive: Primitive) -> Callable[[Any], "Tensor"]:
     """Return the function of an elementwise primitive of one input."""
     if not primitive.differentiable:
         return _never_recorded(primitive)
     kernel, push = primitive.kernel(NUMPY), push_one(primitive)
     variants = primitive.variants
 
-    def call(x: Any, /) -> "tensor.Tensor":
-        if not isinstance(x, tensor.Tensor):
+    def call(x: Any, /) -> "Tensor":
+        if not isinstance(x, late_bound.tensor_type):
             return late_bound.apply(primitive, x)
         a, node = x.array, x.node
         if (mode := _mode()) is not PLAIN:
@@ -145,7 +147,7 @@ def unary(primitive: Primitive) -> Callable[[Any], "tensor.Tensor"]:
             out = np.asarray(out)
         if node is not None:
             kind = variants.get(1) or late_bound.variant(primitive, 1, False)
-            edges = (x if node is tensor.LEAF else node,)
+            edges = (x if node is LEAF else node,)
             saves = kind.saves
             if saves == 1:
                 node = kind(edges, next_key(), a)
@@ -153,7 +155,7 @@ def unary(primitive: Primitive) -> Callable[[Any], "tensor.Tensor"]:
                 node = kind(edges, next_key(), out)
             else:
                 node = kind(edges, next_key(), *_picked(saves, a, out))
-        made = _new(tensor.Tensor)
+        made = _new(late_bound.tensor_type)
         made.array = out
         made.node = node
         made.tangents = made.meta = None
@@ -162,36 +164,36 @@ def unary(primitive: Primitive) -> Callable[[Any], "tensor.Tensor"]:
     return call
 
 
-def _never_recorded(primitive: Primitive) -> Callable[[Any], "tensor.Tensor"]:
-    def call(x: Any, /) -> "tensor.Tensor":
+def _never_recorded(primitive: Primitive) -> Callable[[Any], "Tensor"]:
+    def call(x: Any, /) -> "Tensor":
         return late_bound.apply(primitive, x)
 
     return call
 
 
-def _never_recorded_binary(primitive: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
+def _never_recorded_binary(primitive: Primitive) -> Callable[[Any, Any], "Tensor"]:
     """Comparisons and logic: nothing to record, whatever the inputs require."""
     kernel = primitive.kernel(NUMPY)
 
-    def call(x: Any, y: Any, /) -> "tensor.Tensor":
-        if not isinstance(x, tensor.Tensor) or type(x.array) is not _ndarray:
+    def call(x: Any, y: Any, /) -> "Tensor":
+        if not isinstance(x, late_bound.tensor_type) or type(x.array) is not _ndarray:
             return late_bound.apply(primitive, x, y)
         a = x.array
-        if isinstance(y, tensor.Tensor):
+        if isinstance(y, late_bound.tensor_type):
             b = y.array
         else:
             b = scalar_like(y, a) if type(y) in _NUMBERS else None
         if type(b) is not _ndarray or a.dtype is not b.dtype or _mode().inference:
             return late_bound.apply(primitive, x, y)
         try:
-            return tensor.wrap(np.asarray(kernel(a, b)))
+            return late_bound.wrap(np.asarray(kernel(a, b)))
         except (ValueError, TypeError):
             return late_bound.apply(primitive, x, y)
 
     return call
 
 
-def product(primitive: Primitive) -> Callable[[Any, Any], "tensor.Tensor | None"]:
+def product(primitive: Primitive) -> Callable[[Any, Any], "Tensor | None"]:
     """Return the function of a primitive of two matrices.
 
     It gives None where the fast path does not apply.
@@ -199,7 +201,7 @@ def product(primitive: Primitive) -> Callable[[Any, Any], "tensor.Tensor | None"
     kernel, push = primitive.kernel(NUMPY), push_two(primitive)
     variants = primitive.variants
 
-    def call(x: Any, y: Any, /) -> "tensor.Tensor | None":
+    def call(x: Any, y: Any, /) -> "Tensor | None":
         a, b = x.array, y.array
         if type(a) is not _ndarray or type(b) is not _ndarray:
             return None
@@ -219,7 +221,7 @@ def product(primitive: Primitive) -> Callable[[Any, Any], "tensor.Tensor | None"
             out = kernel(a, b)
         except ValueError:
             return None
-        made = _new(tensor.Tensor)
+        made = _new(late_bound.tensor_type)
         made.array = out
         made.tangents = None
         made.meta = None
@@ -228,20 +230,20 @@ def product(primitive: Primitive) -> Callable[[Any, Any], "tensor.Tensor | None"
                 made.node = None
                 return made
             kind = variants.get(2) or late_bound.variant(primitive, 2, False)
-            made.node = kind((y if from_y is tensor.LEAF else from_y,), next_key(), a)
+            made.node = kind((y if from_y is LEAF else from_y,), next_key(), a)
         elif from_y is None:
             kind = variants.get(1) or late_bound.variant(primitive, 1, False)
-            made.node = kind((x if from_x is tensor.LEAF else from_x,), next_key(), b)
+            made.node = kind((x if from_x is LEAF else from_x,), next_key(), b)
         else:
             kind = variants.get(3) or late_bound.variant(primitive, 3, False)
-            edges = (x if from_x is tensor.LEAF else from_x, y if from_y is tensor.LEAF else from_y)
+            edges = (x if from_x is LEAF else from_x, y if from_y is LEAF else from_y)
             made.node = kind(edges, next_key(), a, b)
         return made
 
     return call
 
 
-def total(primitive: Primitive) -> Callable[[Any, Any, bool], "tensor.Tensor | None"]:
+def total(primitive: Primitive) -> Callable[[Any, Any, bool], "Tensor | None"]:
     """Return the function of a primitive that needs only the shape of its input, as a sum does.
 
     Gives None where the fast path does not apply.
@@ -249,7 +251,7 @@ def total(primitive: Primitive) -> Callable[[Any, Any, bool], "tensor.Tensor | N
     kernel = primitive.kernel(NUMPY)
     variants = primitive.variants
 
-    def call(x: Any, axis: Any, keepdims: bool, /) -> "tensor.Tensor | None":
+    def call(x: Any, axis: Any, keepdims: bool, /) -> "Tensor | None":
         a, node = x.array, x.node
         if (mode := _mode()) is not PLAIN:
             if mode is not QUIET:
@@ -265,9 +267,9 @@ def total(primitive: Primitive) -> Callable[[Any, Any, bool], "tensor.Tensor | N
             out = np.asarray(out)
         if node is not None:
             kind = variants.get(1) or late_bound.variant(primitive, 1, False)
-            edges = (x if node is tensor.LEAF else node,)
+            edges = (x if node is LEAF else node,)
             node = kind(edges, next_key(), a.shape, axis, keepdims)
-        made = _new(tensor.Tensor)
+        made = _new(late_bound.tensor_type)
         made.array = out
         made.node = node
         made.tangents = made.meta = None
@@ -276,11 +278,11 @@ def total(primitive: Primitive) -> Callable[[Any, Any, bool], "tensor.Tensor | N
     return call
 
 
-def reversed_binary(primitive: Primitive) -> Callable[[Any, Any], "tensor.Tensor"]:
+def reversed_binary(primitive: Primitive) -> Callable[[Any, Any], "Tensor"]:
     """Return ``binary`` with the operands exchanged, for ``__rsub__`` and its kin."""
     function = binary(primitive)
 
-    def call(y: Any, x: Any, /) -> "tensor.Tensor":
+    def call(y: Any, x: Any, /) -> "Tensor":
         return function(x, y)
 
     return call

@@ -1,7 +1,4 @@
-"""How a node runs the hooks that hang on it. Users see Tensors; the engine may carry raw arrays.
-
-Tensor is reached at call time: a leaf has hooks, too.
-"""
+"""How a node runs the hooks that hang on it. Users see Tensors; the engine may carry raw arrays."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -9,17 +6,16 @@ from typing import Any, ClassVar
 import msgspec
 
 from telegrad.errors import DTypeError, GradientError, InternalError, ShapeError
-from telegrad.graph import Bundle, Contributions, Cotangent, Handle, Node, NodeHooks
-from telegrad.tensors import tensor
+from telegrad.graph import Bundle, Contributions, Cotangent, Handle, Node, NodeHooks, hooks_of
 from telegrad.tensors.describe import kind_of, way_in
 from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.shared import unshared
+from telegrad.tensors.tensor import Tensor, wrap
 
 __all__ = [
     "BoundaryStruct",
     "Hooked",
     "HookedStruct",
-    "hooks_of",
     "run_accumulated",
     "run_on_node",
     "run_on_value",
@@ -175,18 +171,10 @@ def _expect_nothing(hook: Callable[..., Any], answer: Any) -> None:
         )
 
 
-def hooks_of(node: Any) -> NodeHooks:
-    """Return the hooks of a node, made when first needed."""
-    if node.hooks is None:
-        node.hooks = NodeHooks()
-    hooks: NodeHooks = node.hooks
-    return hooks
-
-
 def _shown(cotangent: Cotangent) -> Any:
-    if type(cotangent) is Bundle or isinstance(cotangent, tensor.Tensor):
+    if type(cotangent) is Bundle or isinstance(cotangent, Tensor):
         return cotangent
-    return tensor.wrap(cotangent)
+    return wrap(cotangent)
 
 
 def _as_tuple(cotangent: Cotangent) -> tuple[Any, ...]:
@@ -224,7 +212,7 @@ def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
             f"expected None from the hook {hook!r} where no gradient came, got a "
             f"{type(new).__name__}"
         )
-    if not isinstance(new, tensor.Tensor):
+    if not isinstance(new, Tensor):
         raise DTypeError(
             f"expected a Tensor or None from the hook {hook!r}, got {kind_of(new)}; wrap it "
             f"with {way_in(new)}"
@@ -241,4 +229,9 @@ def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
             f"convert it with .to({shown.dtype})"
         )
     new = unshared(new)
-    return new if isinstance(old, tensor.Tensor) or new.is_dual else new.array
+    return new if isinstance(old, Tensor) or new.is_dual else new.array
+
+
+# A leaf has hooks, too.
+late_bound.run_on_value = run_on_value
+late_bound.run_on_node = run_on_node
