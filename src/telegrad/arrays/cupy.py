@@ -26,6 +26,7 @@ def is_cupy(array: Any) -> bool:
 
 def namespace_and_extras() -> tuple[Any, dict[str, Any]]:
     """Return the namespace to make a backend of, and the kernels that replace the plain extras."""
+    # Here: CuPy need not be installed, and with one of its arrays at hand it is loaded already.
     import cupy
     from cupyx.scipy import special
 

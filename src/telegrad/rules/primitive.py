@@ -135,7 +135,7 @@ class Primitive:
         """What every vjp rule begins with, once for all inputs: they take its result as `g`."""
         self.by_itself = by_itself
         """Of a linear function, whose gradient does not depend on its input: what differentiating
-        that gradient by the input gives, as in PyTorch; empty for an error. See ``LinkNode``."""
+        that gradient by the input gives, as in PyTorch; empty: an error. See ``link_node.py``."""
         self.kernels: dict[str, Callable[..., Any]] = {}
         """The forward function by backend, resolved at first use."""
         self.variants: dict[Any, Any] = {}

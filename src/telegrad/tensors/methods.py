@@ -1,6 +1,6 @@
 """The methods of a Tensor that are public functions otherwise spelled: ``x.sum()`` is ``sum(x)``.
 
-Only what people type every day; everything else is a function, and ``familiar`` says which. Axes
+Only what people type every day; everything else is a function, and ``torch_names`` says which. Axes
 and options are those of the functions; where PyTorch has a method that the array API standard lacks
 (``permute``, ``expand``), it has PyTorch's arguments.
 """

@@ -1,7 +1,7 @@
 """What is said instead of a name or an option that is PyTorch's, or NumPy's, and not telegrad's.
 
-The rows, a familiar name and our way, are in ``familiar`` and beside what lacks them. They are read
-only when something has failed already: a name of a class is a descriptor that raises, not a
+The tables, a familiar name and our way, are in ``torch_names`` and beside what lacks them. They are
+read only when something has failed already: a name of a class is a descriptor that raises, not a
 `__getattr__`, which would slow down every attribute of every tensor (CPython 3.11 does not
 specialise those).
 

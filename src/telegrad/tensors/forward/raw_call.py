@@ -6,7 +6,7 @@ they are, and give up, before anything is computed, where there is more to it th
 ones.
 
 Rules read a *point*: a struct with a field for each input, the result and each option, as the nodes
-of ``recorded.py`` have a slot for what vjp rules read.
+of ``op_node.py`` have a slot for what vjp rules read.
 
 Tensor is reached at call time: Tensor's own operators call what is made here.
 """

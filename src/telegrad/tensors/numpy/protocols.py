@@ -2,7 +2,7 @@
 
 NumPy asks an argument that is not an array what to do, through ``__array_ufunc__`` for functions
 that go element by element and ``__array_function__`` for the others. Both look into explicit
-tables (``numpy_ufuncs.py``, ``numpy_functions.py``) and call a public function, so the result is
+tables (``ufuncs.py``, ``functions.py``) and call a public function, so the result is
 recorded like any other. What is in no table, or asks for something that a Tensor can't do, such as
 writing into ``out=``, raises an error that names it; nothing is computed outside of the graph.
 """

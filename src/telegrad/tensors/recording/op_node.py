@@ -9,7 +9,7 @@ the result's is the node itself, so a saved result makes no reference cycle. ``p
 values and histories together again and runs the same rules on Tensors.
 
 Where a value was packed by a hook, carries tangents or lies in memory that others may write to, all
-are kept in another form (``is_stored``; see ``serialization.py``), away from the fast path.
+are kept in another form (``is_stored``; see ``saved_values.py``), away from the fast path.
 """
 
 import weakref
@@ -39,7 +39,7 @@ class _Optional(msgspec.Struct, eq=False, kw_only=True, weakref=True):
     """For each edge (shape, dtype) of its input, or None where the rule's result fits already."""
     hooks: NodeHooks | None = None
     is_stored: bool = False
-    """Whether values are kept as ``saving.stored`` gives them, not as bare references."""
+    """Whether values are kept as ``stored`` gives them, not as bare references."""
     freed: bool = False
     metadata: dict[str, Any] | None = None
     """What users and ``detect_anomaly`` attach to a node."""

@@ -1,7 +1,7 @@
 """How values are kept for the backward pass where a plain reference will not do.
 
 Three reasons: the user packs saved values (``saved_tensors_hooks``), the value carries tangents, or
-its memory is shared with others. Everything else is saved as a bare reference (``recorded.py``).
+its memory is shared with others. Everything else is saved as a bare reference (``op_node.py``).
 """
 
 import hashlib
