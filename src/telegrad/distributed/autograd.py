@@ -24,7 +24,7 @@ from telegrad.rpc.names import COUNTER_BITS
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.wire.functions import expose
 from telegrad.tensors import Tensor
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.modes import Recording
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ def _captured_here(
 def _zeros_for(x: Any, create_graph: bool) -> Any:
     """The gradient of an input that nothing depends on."""
     owner = None if isinstance(x, Tensor) else frameworks.framework_of(x)
-    zeros = (lent.namespace if owner is None else owner).zeros_like(x)
+    zeros = (late_bound.namespace if owner is None else owner).zeros_like(x)
     return zeros.requires_grad_(create_graph)
 
 

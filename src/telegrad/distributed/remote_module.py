@@ -116,7 +116,7 @@ def _make(module_class: Callable[..., Any], args: Any, kwargs: Any) -> RRef:
     if isinstance(module, Module):
         # For people who look at a context: autograd.gradients and autograd.draw show them.
         for path, parameter in module.named_parameters():
-            parameter.states().name = f"{type(module).__name__}.{path}"
+            parameter.ensure_meta().name = f"{type(module).__name__}.{path}"
     return current_worker().make_rref(module)
 
 

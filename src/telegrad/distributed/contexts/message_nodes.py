@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from telegrad.errors import ContextError
-from telegrad.graph import Cotangent, next_key
+from telegrad.graph import Cotangent, Node, next_key
 from telegrad.tensors import Tensor
-from telegrad.tensors.recording.hooked import HookedStruct
+from telegrad.tensors.recording.hooked import BoundaryStruct, HookedStruct
 from telegrad.tensors.recording.op_node import OutputNode
 
 __all__ = ["CutNode", "Path", "RecvNode", "SendNode"]
@@ -28,7 +28,7 @@ Path = tuple[int, ...]
 class SendNode(HookedStruct, eq=False):
     """Tensors that were given away in one message."""
 
-    edges: tuple[Any, ...]
+    edges: tuple[Node, ...]
     key: int
     message_id: int
     path: Path
@@ -46,7 +46,7 @@ class SendNode(HookedStruct, eq=False):
     pull_recorded = pull
 
 
-class RecvNode(HookedStruct, eq=False):
+class RecvNode(BoundaryStruct, eq=False):
     """Tensors that arrived in one message; `context` is the Context that recorded them."""
 
     key: int
@@ -57,10 +57,6 @@ class RecvNode(HookedStruct, eq=False):
     size: int
     """How many tensors arrived."""
     context: Any
-
-    edges: ClassVar[tuple[Any, ...]] = ()
-    freed: ClassVar[bool] = True  # For a pass of this process alone it can't run.
-    is_boundary: ClassVar[bool] = True
 
     @classmethod
     def join(
@@ -98,14 +94,11 @@ class RecvNode(HookedStruct, eq=False):
         )
 
 
-class CutNode(HookedStruct, eq=False):
+class CutNode(BoundaryStruct, eq=False):
     """A computed tensor that arrived outside of every context, without its history."""
 
     key: int
 
-    edges: ClassVar[tuple[Any, ...]] = ()
-    freed: ClassVar[bool] = True
-    is_boundary: ClassVar[bool] = True
     context: ClassVar[None] = None
 
     def name(self) -> str:

@@ -127,11 +127,11 @@ class LocalPass(msgspec.Struct, eq=False):
         )
         self._task = OrderedTask(
             self._deliver,
-            self._depart,
             plan.keep_graph,
             plan.recorded,
             self.targets,
-            self._watch,
+            depart=self._depart,
+            watch=self._watch,
         )
         if plan.targets is not None:
             self._task.is_goal = self._is_goal
@@ -183,7 +183,7 @@ class LocalPass(msgspec.Struct, eq=False):
         # Not where it is recorded: the keys of nodes made side by side would depend on timing.
         if at_once > 1 and not self.plan.recorded and all(each.is_apart for each in pieces):
             pool = RegionPool(self._host, self._pace, set(pieces), at_once)
-            self._region_pool = self._task.crew = pool
+            self._region_pool = self._task.pool = pool
 
     def _is_goal(self, node: Any) -> bool:
         """Whether a node is an input, or a recv node behind which there may be one."""

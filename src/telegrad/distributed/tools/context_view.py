@@ -148,7 +148,7 @@ def _names_in_modules() -> dict[int, str]:
 
 def _name(leaf: Any, names: Mapping[int, str]) -> str | None:
     """The name that whoever made a leaf gave it, else that in its module, if one is known."""
-    given = leaf.state.name if isinstance(leaf, Tensor) and leaf.state is not None else None
+    given = leaf.meta.name if isinstance(leaf, Tensor) and leaf.meta is not None else None
     return given or names.get(id(leaf))
 
 

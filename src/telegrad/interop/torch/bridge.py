@@ -13,7 +13,7 @@ Those of sparse tensors go as dense arrays, and are sparse again where they ente
 import weakref
 from collections.abc import Sequence
 from sys import getrefcount
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -34,7 +34,7 @@ from telegrad.interop.torch.values.levels import bind, make_dual, tangent_of
 from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.describe import kind_of
 from telegrad.tensors.recording.accumulation import accumulate
-from telegrad.tensors.recording.hooked import HookedStruct
+from telegrad.tensors.recording.hooked import BoundaryStruct
 from telegrad.tensors.recording.modes import MODE, ModeScope
 from telegrad.tensors.shared import share
 
@@ -73,7 +73,7 @@ def accumulator_of(leaf: torch.Tensor) -> Any:
     return made.next_functions[0][0]
 
 
-class Entry(HookedStruct, eq=False):
+class Entry(BoundaryStruct, eq=False):
     """Where cotangents enter PyTorch's graph: at a place in it, or at a leaf."""
 
     key: int
@@ -88,11 +88,6 @@ class Entry(HookedStruct, eq=False):
     """The torch tensor, for a graph of PyTorch's that comes back to it; None for messages."""
     owner: Any
     """Keeps the graph behind a node that Python defines, which the node itself does not."""
-
-    edges: ClassVar[tuple[Any, ...]] = ()
-    # For a pass that has not cut PyTorch's graph it can't run.
-    freed: ClassVar[bool] = True
-    is_boundary: ClassVar[bool] = True
 
     @property
     def edge(self) -> GradientEdge:
@@ -288,7 +283,7 @@ def to_torch(tensor: Any) -> Any:
         else:
             array = array.copy()
     value = tensor_over(array, torch.from_numpy(np.empty(0, tensor.dtype)).dtype)
-    node = history_of(tensor)
+    node: Any = history_of(tensor)
     behind = [each for each in reachable([node]) if isinstance(each, Entry)]
     return join(value, Crossing(node, [each for each in behind if each.tensor is not None], False))
 
@@ -332,14 +327,12 @@ def _pull_crossing(
         keep_graph=True,
         recorded=recorded,
         targets=targets,
-        watch=refuse_nan if MODE.get().check_nan else None,
+        check=refuse_nan if MODE.get().check_nan else None,
     )
     start = {crossing.node: from_torch(gradient) if recorded else raw(gradient)}
     with ModeScope(recording=recorded):
         task.count(start)
-        for node, cotangent in start.items():
-            task.feed(node, cotangent)
-        task.run()
+        task.run(start)
         for leaf in [node for node in found if node.is_leaf]:
             accumulate(leaf, found.pop(leaf), False)
         keep_retained(task.retained)
