@@ -9,7 +9,7 @@ THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 # PyTorch that is compiled.
 BYTECODE := PYTHONDONTWRITEBYTECODE=
 
-.PHONY: demo test soak bench examples lint clean
+.PHONY: demo test soak fuzz bench examples lint clean
 
 demo: $(STAMP)
 	$(BIN)/python -m telegrad.demo
@@ -20,6 +20,11 @@ test: lint
 # Hours instead of minutes: many more seeds of the simulations, a thousand contexts a trainer.
 soak: $(STAMP)
 	$(THREADS) $(BYTECODE) TELEGRAD_SOAK=1 $(BIN)/python -m pytest --timeout 36000 --hypothesis-profile=large -s tests
+
+# Coverage-guided, of all that parses what a peer sent; needs the extra `fuzz`.
+fuzz: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[fuzz]'
+	$(THREADS) $(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
 
 lint: $(STAMP)
 	$(BIN)/ruff check src tests benchmarks examples

@@ -11,7 +11,7 @@ from telegrad.ops.creation import asarray
 from telegrad.ops.magnitude import conj
 from telegrad.ops.windows import pad
 from telegrad.rules import Primitive
-from telegrad.rules import fourier as _rows
+from telegrad.rules import fourier as _primitives
 from telegrad.tensors import Tensor, apply
 
 __all__ = [
@@ -37,12 +37,12 @@ Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 
 def fft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The discrete Fourier transform along an axis, cut or padded to n elements."""
-    return _transformed(_rows.FFTN, "fft", x, _one(n), (axis,), norm)
+    return _transformed(_primitives.FFTN, "fft", x, _one(n), (axis,), norm)
 
 
 def ifft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The inverse of ``fft``."""
-    return _transformed(_rows.IFFTN, "ifft", x, _one(n), (axis,), norm)
+    return _transformed(_primitives.IFFTN, "ifft", x, _one(n), (axis,), norm)
 
 
 def fftn(
@@ -53,7 +53,7 @@ def fftn(
     norm: Norm = "backward",
 ) -> Tensor:
     """The transform along several axes, or all, cut or padded to the lengths s."""
-    return _transformed(_rows.FFTN, "fftn", x, s, axes, norm)
+    return _transformed(_primitives.FFTN, "fftn", x, s, axes, norm)
 
 
 def ifftn(
@@ -64,17 +64,17 @@ def ifftn(
     norm: Norm = "backward",
 ) -> Tensor:
     """The inverse of ``fftn``."""
-    return _transformed(_rows.IFFTN, "ifftn", x, s, axes, norm)
+    return _transformed(_primitives.IFFTN, "ifftn", x, s, axes, norm)
 
 
 def rfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The transform of real values: half of the spectrum, which determines the rest."""
-    return _transformed(_rows.RFFTN, "rfft", x, _one(n), (axis,), norm)
+    return _transformed(_primitives.RFFTN, "rfft", x, _one(n), (axis,), norm)
 
 
 def irfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The inverse of ``rfft``: n real values, by default an even number of them."""
-    return _transformed(_rows.IRFFTN, "irfft", x, _one(n), (axis,), norm)
+    return _transformed(_primitives.IRFFTN, "irfft", x, _one(n), (axis,), norm)
 
 
 def rfftn(
@@ -85,7 +85,7 @@ def rfftn(
     norm: Norm = "backward",
 ) -> Tensor:
     """``rfft`` along the last of the axes, then ``fft`` along the others."""
-    return _transformed(_rows.RFFTN, "rfftn", x, s, axes, norm)
+    return _transformed(_primitives.RFFTN, "rfftn", x, s, axes, norm)
 
 
 def irfftn(
@@ -96,7 +96,7 @@ def irfftn(
     norm: Norm = "backward",
 ) -> Tensor:
     """The inverse of ``rfftn``; s are the lengths of the result."""
-    return _transformed(_rows.IRFFTN, "irfftn", x, s, axes, norm)
+    return _transformed(_primitives.IRFFTN, "irfftn", x, s, axes, norm)
 
 
 def hfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
@@ -113,14 +113,14 @@ def fftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tensor
     """Moves the frequency 0 from the start of the axes to their middle."""
     x = as_tensor(x, "fftshift")
     axes = _shifted_axes(axes, x, "fftshift")
-    return apply(_rows.FFTSHIFT, x, axes=axes)
+    return apply(_primitives.FFTSHIFT, x, axes=axes)
 
 
 def ifftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tensor:
     """Moves the frequency 0 from the middle of the axes back to their start."""
     x = as_tensor(x, "ifftshift")
     axes = _shifted_axes(axes, x, "ifftshift")
-    return apply(_rows.IFFTSHIFT, x, axes=axes)
+    return apply(_primitives.IFFTSHIFT, x, axes=axes)
 
 
 def _shifted_axes(axes: int | Sequence[int] | None, x: Tensor, name: str) -> tuple[int, ...]:
@@ -144,25 +144,25 @@ def _one(n: int | None) -> tuple[int, ...] | None:
 
 def _exchanged(norm: str, name: str) -> Any:
     """A transform in the other direction has the other scale."""
-    if norm not in _rows.EXCHANGED:
+    if norm not in _primitives.EXCHANGED:
         raise UsageError(
             f"expected 'backward', 'ortho' or 'forward' as norm of {name}, got {norm!r}"
         )
-    return _rows.EXCHANGED[norm]
+    return _primitives.EXCHANGED[norm]
 
 
 def _transformed(
-    row: Primitive,
+    primitive: Primitive,
     name: str,
     x: ArrayLike,
     s: Sequence[int] | None,
     axes: Sequence[int] | None,
     norm: str,
 ) -> Tensor:
-    """Calls a row with every option checked and written out."""
+    """Calls a primitive with every option checked and written out."""
     x = as_tensor(x, name)
-    if x.dtype.kind not in ("f" if row is _rows.RFFTN else "fc"):
-        kind = "real floating" if row is _rows.RFFTN else "floating or complex"
+    if x.dtype.kind not in ("f" if primitive is _primitives.RFFTN else "fc"):
+        kind = "real floating" if primitive is _primitives.RFFTN else "floating or complex"
         raise DTypeError(f"expected a {kind} dtype in {name}, got {x.dtype}; convert it first")
     _exchanged(norm, name)
     if axes is None:
@@ -171,7 +171,7 @@ def _transformed(
     if not axes:
         raise ShapeError(f"expected at least one axis to transform in {name}, got none")
     lengths = [x.shape[a] for a in axes]
-    if row is _rows.IRFFTN:
+    if primitive is _primitives.IRFFTN:
         lengths[-1] = 2 * (lengths[-1] - 1)
     if s is not None:
         if len(s) != len(axes):
@@ -183,6 +183,8 @@ def _transformed(
             f"{lengths}"
         )
     last = axes[-1]
-    if row is _rows.IRFFTN and not x.shape[last]:  # NumPy reads the first of them, there or not
+    if (
+        primitive is _primitives.IRFFTN and not x.shape[last]
+    ):  # NumPy reads the first of them, there or not
         x = pad(x, [(0, int(a == last)) for a in range(x.ndim)])
-    return apply(row, x, s=tuple(lengths), axes=axes, norm=norm)
+    return apply(primitive, x, s=tuple(lengths), axes=axes, norm=norm)

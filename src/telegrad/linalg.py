@@ -242,8 +242,8 @@ def svd(x: ArrayLike, /, full_matrices: bool = True) -> SVDResult:
     """
     matrix = _matrix(x, "svd")
     is_square = matrix.shape[-1] == matrix.shape[-2]
-    row = _spectra.SVD_FULL if full_matrices and not is_square else _spectra.SVD
-    return SVDResult(*apply_several(row, matrix))
+    primitive = _spectra.SVD_FULL if full_matrices and not is_square else _spectra.SVD
+    return SVDResult(*apply_several(primitive, matrix))
 
 
 def svdvals(x: ArrayLike, /) -> Tensor:

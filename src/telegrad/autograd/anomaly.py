@@ -34,7 +34,7 @@ class set_detect_anomaly(SetAtOnce):
 
 
 def refuse_nan(node: Any, contributions: Any) -> None:
-    """Raises where a node that has run gave a gradient with NaN in it."""
+    """Raise where a node that has run gave a gradient with NaN in it."""
     for i, contribution in enumerate(contributions):
         parts = contribution if type(contribution) is Bundle else (contribution,)
         if any(map(_has_nan, parts)):

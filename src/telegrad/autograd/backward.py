@@ -12,7 +12,7 @@ from telegrad.autograd.staged_gradients import Staging
 from telegrad.engine import BoundaryReached, GraphTask, are_captured, keep_retained
 from telegrad.errors import GradientError, UsageError
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.accumulation import own
 from telegrad.tensors.recording.modes import MODE, Recording
 
@@ -110,7 +110,7 @@ def grad(
         with Recording(create_graph):
             keep_retained(retained)
     if materialize_grads:
-        zeros = lent.namespace.zeros_like
+        zeros = late_bound.namespace.zeros_like
         return tuple(
             found[n] if n in found else zeros(x).requires_grad_(create_graph)
             for x, n in zip(chosen, nodes)
@@ -127,7 +127,7 @@ def _run(
     inputs: Sequence[Tensor] = (),
     check: Callable[[Collection[Any]], None] | None = None,
 ) -> list[Any]:
-    """Runs a pass; gives the gradients that are to be retained when nothing can fail any more."""
+    """Run a pass; return the gradients that are to be retained when nothing can fail any more."""
     keep_graph = create_graph if retain_graph is None else retain_graph
     task = GraphTask(
         deliver,
@@ -135,21 +135,16 @@ def _run(
         recorded=create_graph,
         targets=targets,
         captures=are_captured(targets),
-        watch=refuse_nan if MODE.get().check_nan else None,
+        check=refuse_nan if MODE.get().check_nan else None,
     )
     try:
         with Recording(create_graph):
-            if targets is None:
-                task.run_to_end(roots)
-            else:
-                task.count(roots)
-                if check is not None:
-                    check(task.missing)
-                for x in inputs:
-                    x.retain_grad()
-                for root, cotangent in roots.items():
-                    task.feed(root, cotangent)
-                task.run()
+            task.count(roots)
+            if check is not None:
+                check(task.needed or ())
+            for x in inputs:
+                x.retain_grad()
+            task.run(roots)
         return task.retained
     except BoundaryReached as met:
         # Found before anything ran: part of the graph is elsewhere, and knows how to go on.
@@ -159,4 +154,4 @@ def _run(
         return []
 
 
-lent.backward = backward
+late_bound.backward = backward

@@ -42,7 +42,7 @@ def checkpoint(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     that matter, and parameters that it uses without having them as arguments change after the
     backward pass only. Where it computes other numbers, that raises. Random numbers of this
     process's generators are the same in both runs, and the second run leaves the generators alone;
-    other threads must not draw from the same ones meanwhile. Calls to other workers are made again,
+    other threads must not draw from the same ones then. Calls to other workers are made again,
     and what those saved the first time stays with them: put the checkpoint into the function that
     is called.
     """
@@ -88,7 +88,7 @@ class _KeptArgument:
 
 
 def _lasting(tangents: dict[Level, Tensor] | None) -> _Lasting:
-    """Tangents in a form that the closing of their levels leaves alone."""
+    """Return tangents in a form that the closing of their levels leaves alone."""
     return {
         level: (t.array, history_of(t), _lasting(t.tangents))
         for level, t in (tangents or {}).items()
@@ -96,7 +96,7 @@ def _lasting(tangents: dict[Level, Tensor] | None) -> _Lasting:
 
 
 def _again(tangents: _Lasting, levels: dict[Level, Level]) -> Tangents | None:
-    """The tangents that ``_lasting`` kept, at the levels that now stand for theirs."""
+    """Return the tangents that ``_lasting`` kept, at the levels that now stand for theirs."""
     if not tangents:
         return None
     return Tangents(
@@ -134,12 +134,12 @@ class _Segment:
         self.drawn = Drawn()
 
     def count(self, tensor: Tensor) -> int:
-        """The pack hook of the first run."""
+        """Return the pack hook of the first run."""
         self._saved.append((tensor.shape, tensor.dtype, sample(tensor.array)))
         return len(self._saved) - 1
 
     def note_leaves(self, result: Any, start: int) -> None:
-        """Remembers the leaves at the end of what was recorded since the key `start`.
+        """Remember the leaves at the end of what was recorded since the key `start`.
 
         Their arrays are held, so that an update in place can't reuse one and pass unseen.
         """
@@ -157,7 +157,7 @@ class _Segment:
                     self._used[edge] = edge.array
 
     def value(self, place: int) -> Tensor:
-        """The unpack hook of the first run."""
+        """Return the unpack hook of the first run."""
         found = self._caught.pop(place, None)
         if found is None:
             # Under no lock, since it may wait for other workers: two passes at once may both run
@@ -223,7 +223,7 @@ class _Segment:
         return caught
 
     def _levels(self) -> dict[Level, Level]:
-        """The levels of the arguments, each with itself or, if it was left, one in its place.
+        """Return the levels of the arguments, each with itself or, if it was left, with another.
 
         A second run must save what the first did, so it pushes the same tangents through.
         """

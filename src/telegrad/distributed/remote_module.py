@@ -26,9 +26,16 @@ _MADE_THERE = "its numbers are on its worker: give dtype= among the arguments of
     },
 )
 class RemoteModule:
-    """Makes ``module_cls(*args, **kwargs)`` on another worker; calling this calls it there.
+    """A module that ``module_cls(*args, **kwargs)`` makes on another worker.
 
-    `remote_device` is a worker's name or, as PyTorch writes it, ``"name/device"``.
+    Arguments:
+        remote_device: The worker's name or, as PyTorch writes it, ``"name/cpu"``.
+        module_cls: The class of the module.
+        args: The positional arguments of the class.
+        kwargs: Its keyword arguments.
+
+    Raises:
+        UsageError: For arguments that don't fit, and for a class that makes no module.
     """
 
     def __init__(
@@ -64,39 +71,39 @@ class RemoteModule:
         return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the module there and waits for its result."""
+        """Run the module there; return its result."""
         return current_worker().rpc_sync(self.on, _forward, (self.module_rref, args, kwargs))
 
     def forward_async(self, *args: Any, **kwargs: Any) -> Call:
-        """Runs the module there; the future of its result."""
+        """Start the module there; return the future of its result."""
         return current_worker().rpc_async(self.on, _forward, (self.module_rref, args, kwargs))
 
     def parameters(self) -> list[RRef]:
-        """RRefs to the module's parameters, in its own order."""
+        """Return RRefs to the module's parameters, in its own order."""
         found: list[RRef] = current_worker().rpc_sync(self.on, _parameters, (self.module_rref,))
         return found
 
     remote_parameters = parameters
 
     def get_module_rref(self) -> RRef:
-        """The RRef to the module itself."""
+        """Return the RRef to the module itself."""
         return self.module_rref
 
     def train(self, mode: bool = True) -> "RemoteModule":
-        """Switches the module to training."""
+        """Switch the module to training, or from it; return this."""
         current_worker().rpc_sync(self.on, _set_training, (self.module_rref, mode))
         return self
 
     def eval(self) -> "RemoteModule":
-        """Switches the module to evaluation."""
+        """Switch the module to evaluation; return this."""
         return self.train(False)
 
     def state_dict(self) -> Any:
-        """The module's state, copied here."""
+        """Return the module's state, copied here."""
         return self.module_rref.rpc_sync().state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Any:
-        """Gives the module a state."""
+        """Give the module a state."""
         return self.module_rref.rpc_sync().load_state_dict(state)
 
     def __dir__(self) -> list[str]:
@@ -116,7 +123,7 @@ def _make(module_class: Callable[..., Any], args: Any, kwargs: Any) -> RRef:
     if isinstance(module, Module):
         # For people who look at a context: autograd.gradients and autograd.draw show them.
         for path, parameter in module.named_parameters():
-            parameter.states().name = f"{type(module).__name__}.{path}"
+            parameter.ensure_meta().name = f"{type(module).__name__}.{path}"
     return current_worker().make_rref(module)
 
 

@@ -29,7 +29,7 @@ class Parameter(Tensor):
         self.array = data.array if plain else tensor(data).array
         self.node = None
         self.tangents = None
-        self.state = None
+        self.meta = None
         self.requires_grad_(requires_grad)
 
     def __repr__(self) -> str:
@@ -46,5 +46,5 @@ def rebuild_parameter(array: Any, requires_grad: bool) -> Parameter:
     made.array = array.astype(array.dtype.char)  # as in `rebuild`
     made.node = LEAF if requires_grad else None
     made.tangents = None
-    made.state = None
+    made.meta = None
     return made

@@ -6,28 +6,28 @@ from typing import Literal
 from telegrad.errors import UsageError
 from telegrad.ops.arguments import ArrayLike
 from telegrad.ops.elementwise import elementwise
-from telegrad.rules import activations as _rows
+from telegrad.rules import activations as _primitives
 from telegrad.tensors import Tensor
 from telegrad.tensors.recording.fast_paths import unary
 
 __all__ = ["gelu", "log_sigmoid", "relu", "sigmoid", "silu", "softplus"]
 
-_gelu = unary(_rows.GELU)
-_gelu_tanh = unary(_rows.GELU_TANH)
-_softplus = unary(_rows.SOFTPLUS)
+_gelu = unary(_primitives.GELU)
+_gelu_tanh = unary(_primitives.GELU_TANH)
+_softplus = unary(_primitives.SOFTPLUS)
 
 
-@elementwise(_rows.RELU)
+@elementwise(_primitives.RELU)
 def relu(x: ArrayLike, /) -> Tensor:
     """Each element, or zero where it is negative."""
 
 
-@elementwise(_rows.SIGMOID)
+@elementwise(_primitives.SIGMOID)
 def sigmoid(x: ArrayLike, /) -> Tensor:
     """``1 / (1 + exp(-x))`` of each element."""
 
 
-@elementwise(_rows.LOG_SIGMOID)
+@elementwise(_primitives.LOG_SIGMOID)
 def log_sigmoid(x: ArrayLike, /) -> Tensor:
     """The logarithm of ``sigmoid``, without its underflow."""
 
@@ -41,7 +41,7 @@ def softplus(x: ArrayLike, /, beta: float = 1.0) -> Tensor:
     return _softplus(x * beta) / beta
 
 
-@elementwise(_rows.SILU)
+@elementwise(_primitives.SILU)
 def silu(x: ArrayLike, /) -> Tensor:
     """``x * sigmoid(x)`` of each element."""
 

@@ -15,7 +15,7 @@ import numpy as np
 from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, promoted
 from telegrad.ops.manipulation import reshape
-from telegrad.rules import contraction as _rows
+from telegrad.rules import contraction as _primitives
 from telegrad.tensors import Tensor, apply
 
 __all__ = ["einsum"]
@@ -134,8 +134,8 @@ def _contracted(tensors: list[Tensor], terms: list[str], result: str) -> Tensor:
 
 def _step(tensors: list[Tensor], terms: list[str], result: str) -> Tensor:
     subscripts = f"{','.join(terms)}->{result}"
-    row: Any = _rows.EINSUM if len(tensors) == 2 else _rows.EINSUM_ONE
-    return apply(row, *tensors, subscripts=subscripts)
+    primitive: Any = _primitives.EINSUM if len(tensors) == 2 else _primitives.EINSUM_ONE
+    return apply(primitive, *tensors, subscripts=subscripts)
 
 
 def _order(tensors: list[Tensor], terms: list[str], result: str) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, as_dtype, as_tensor, normalized_axis
 from telegrad.ops.concatenation import concat
 from telegrad.ops.manipulation import broadcast_to
-from telegrad.rules import cumulative as _rows
+from telegrad.rules import cumulative as _primitives
 from telegrad.rules.primitive import Primitive
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.inputs import as_inputs
@@ -16,20 +16,21 @@ __all__ = ["cumulative_prod", "cumulative_sum", "diff"]
 
 
 def _running(
-    row: Primitive, x: ArrayLike, axis: int | None, dtype: Any, include_initial: bool
+    primitive: Primitive, x: ArrayLike, axis: int | None, dtype: Any, include_initial: bool
 ) -> Tensor:
-    x = as_tensor(x, row.name)
+    x = as_tensor(x, primitive.name)
     if axis is None:
         if x.ndim != 1:
             raise ShapeError(
-                f"expected one axis, or the axis to run along, in {row.name}, got shape {x.shape}"
+                f"expected one axis, or the axis to run along, in {primitive.name}, got shape "
+                f"{x.shape}"
             )
         axis = 0
-    axis = normalized_axis(axis, x.ndim, row.name)
+    axis = normalized_axis(axis, x.ndim, primitive.name)
     if dtype is not None:
         dtype = as_dtype(dtype)
         x = x.to(dtype)
-    result = apply(row, x, axis=axis, include_initial=include_initial)
+    result = apply(primitive, x, axis=axis, include_initial=include_initial)
     return result if dtype is None else result.to(dtype)
 
 
@@ -45,7 +46,7 @@ def cumulative_sum(
     """The sum of each element and all before it; `include_initial` starts with a zero."""
     if unknown:
         raise unexpected("cumulative_sum", unknown)
-    return _running(_rows.CUMULATIVE_SUM, x, axis, dtype, include_initial)
+    return _running(_primitives.CUMULATIVE_SUM, x, axis, dtype, include_initial)
 
 
 def cumulative_prod(
@@ -60,7 +61,7 @@ def cumulative_prod(
     """The product of each element and all before it; `include_initial` starts with a one."""
     if unknown:
         raise unexpected("cumulative_prod", unknown)
-    return _running(_rows.CUMULATIVE_PROD, x, axis, dtype, include_initial)
+    return _running(_primitives.CUMULATIVE_PROD, x, axis, dtype, include_initial)
 
 
 def diff(

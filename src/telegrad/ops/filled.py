@@ -36,7 +36,7 @@ def made(array: Any) -> Tensor:
     """A new constant around an array that nobody else has."""
     result = wrap(array)
     if MODE.get().inference:
-        result.states().inference = True
+        result.ensure_meta().inference = True
     return result
 
 

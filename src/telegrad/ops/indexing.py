@@ -10,7 +10,7 @@ from telegrad.arrays.cupy import is_cupy
 from telegrad.errors import DTypeError, ShapeError
 from telegrad.ops.arguments import ArrayLike, as_indices, as_tensor, normalized_axis
 from telegrad.ops.manipulation import astype, broadcast_to, reshape
-from telegrad.rules import indexing as _rows
+from telegrad.rules import indexing as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.dtypes import fitting
 from telegrad.tensors.inputs import as_inputs, fits_kind
@@ -52,12 +52,12 @@ def raw_index(index: Any) -> Any:
 
 def getitem(x: Tensor, index: Any) -> Tensor:
     """``x[index]``: integers, slices, ``None``, ``...``, masks and integer arrays."""
-    return apply(_rows.GETITEM, x, index=raw_index(index))
+    return apply(_primitives.GETITEM, x, index=raw_index(index))
 
 
 def index_add(x: Tensor, values: ArrayLike, *, index: Any) -> Tensor:
     """A copy of x with `values` added at `index`; a place named twice receives both."""
-    return apply(_rows.INDEX_ADD, x, values, index=raw_index(index))
+    return apply(_primitives.INDEX_ADD, x, values, index=raw_index(index))
 
 
 def index_set(x: Tensor, values: ArrayLike, *, index: Any) -> Tensor:
@@ -68,7 +68,7 @@ def index_set(x: Tensor, values: ArrayLike, *, index: Any) -> Tensor:
         values = _as_chosen(x, values, index)
         if _has_integers(index):
             return _set_once(x, values, index)
-    return apply(_rows.INDEX_SET, x, values, index=index)
+    return apply(_primitives.INDEX_SET, x, values, index=index)
 
 
 def _as_chosen(x: Tensor, values: Tensor, index: Any) -> Tensor:
@@ -92,10 +92,10 @@ def _set_once(x: Tensor, values: Tensor, index: Any) -> Tensor:
     flat = places.reshape(-1)
     _, last = np.unique(flat[::-1], return_index=True)
     if last.size == flat.size:
-        return apply(_rows.INDEX_SET, x, values, index=index)
+        return apply(_primitives.INDEX_SET, x, values, index=index)
     stays = np.sort(flat.size - 1 - last)
     chosen = getitem(reshape(broadcast_to(values, places.shape), (-1,)), stays)
-    result = apply(_rows.INDEX_SET, reshape(x, (-1,)), chosen, index=flat[stays])
+    result = apply(_primitives.INDEX_SET, reshape(x, (-1,)), chosen, index=flat[stays])
     return reshape(result, x.shape)
 
 
@@ -152,4 +152,4 @@ def take_along_axis(
             f"{indices.ndim}"
         )
     axis = normalized_axis(axis, x.ndim, "take_along_axis")
-    return apply(_rows.TAKE_ALONG_AXIS, x, indices, axis=axis)
+    return apply(_primitives.TAKE_ALONG_AXIS, x, indices, axis=axis)

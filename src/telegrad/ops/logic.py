@@ -3,7 +3,7 @@
 
 from telegrad.ops.arguments import ArrayLike
 from telegrad.ops.elementwise import elementwise
-from telegrad.rules import logic as _rows
+from telegrad.rules import logic as _primitives
 from telegrad.tensors import Tensor
 
 __all__ = [
@@ -30,101 +30,101 @@ __all__ = [
 ]
 
 
-@elementwise(_rows.BITWISE_INVERT)
+@elementwise(_primitives.BITWISE_INVERT)
 def bitwise_invert(x: ArrayLike, /) -> Tensor:
     """Each element with its bits inverted."""
 
 
-@elementwise(_rows.ISFINITE)
+@elementwise(_primitives.ISFINITE)
 def isfinite(x: ArrayLike, /) -> Tensor:
     """Whether each element is finite."""
 
 
-@elementwise(_rows.ISINF)
+@elementwise(_primitives.ISINF)
 def isinf(x: ArrayLike, /) -> Tensor:
     """Whether each element is infinite."""
 
 
-@elementwise(_rows.ISNAN)
+@elementwise(_primitives.ISNAN)
 def isnan(x: ArrayLike, /) -> Tensor:
     """Whether each element is not a number."""
 
 
-@elementwise(_rows.LOGICAL_NOT)
+@elementwise(_primitives.LOGICAL_NOT)
 def logical_not(x: ArrayLike, /) -> Tensor:
     """The opposite of each truth value."""
 
 
-@elementwise(_rows.SIGNBIT)
+@elementwise(_primitives.SIGNBIT)
 def signbit(x: ArrayLike, /) -> Tensor:
     """Whether each element has its sign bit set."""
 
 
-@elementwise(_rows.BITWISE_AND)
+@elementwise(_primitives.BITWISE_AND)
 def bitwise_and(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The bits set in both."""
 
 
-@elementwise(_rows.BITWISE_LEFT_SHIFT)
+@elementwise(_primitives.BITWISE_LEFT_SHIFT)
 def bitwise_left_shift(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The bits of ``x1`` moved left by ``x2``."""
 
 
-@elementwise(_rows.BITWISE_OR)
+@elementwise(_primitives.BITWISE_OR)
 def bitwise_or(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The bits set in either."""
 
 
-@elementwise(_rows.BITWISE_RIGHT_SHIFT)
+@elementwise(_primitives.BITWISE_RIGHT_SHIFT)
 def bitwise_right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The bits of ``x1`` moved right by ``x2``."""
 
 
-@elementwise(_rows.BITWISE_XOR)
+@elementwise(_primitives.BITWISE_XOR)
 def bitwise_xor(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The bits set in exactly one."""
 
 
-@elementwise(_rows.EQUAL)
+@elementwise(_primitives.EQUAL)
 def equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether the elements are equal."""
 
 
-@elementwise(_rows.GREATER)
+@elementwise(_primitives.GREATER)
 def greater(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether ``x1 > x2``."""
 
 
-@elementwise(_rows.GREATER_EQUAL)
+@elementwise(_primitives.GREATER_EQUAL)
 def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether ``x1 >= x2``."""
 
 
-@elementwise(_rows.LESS)
+@elementwise(_primitives.LESS)
 def less(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether ``x1 < x2``."""
 
 
-@elementwise(_rows.LESS_EQUAL)
+@elementwise(_primitives.LESS_EQUAL)
 def less_equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether ``x1 <= x2``."""
 
 
-@elementwise(_rows.LOGICAL_AND)
+@elementwise(_primitives.LOGICAL_AND)
 def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether both are true."""
 
 
-@elementwise(_rows.LOGICAL_OR)
+@elementwise(_primitives.LOGICAL_OR)
 def logical_or(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether one is true."""
 
 
-@elementwise(_rows.LOGICAL_XOR)
+@elementwise(_primitives.LOGICAL_XOR)
 def logical_xor(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether exactly one is true."""
 
 
-@elementwise(_rows.NOT_EQUAL)
+@elementwise(_primitives.NOT_EQUAL)
 def not_equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Whether the elements differ."""

@@ -13,7 +13,7 @@ from telegrad.ops.arguments import (
     check_device,
     normalized_axes,
 )
-from telegrad.rules import manipulation as _rows
+from telegrad.rules import manipulation as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.dtypes import refuse_complex
 from telegrad.tensors.torch_hints import unexpected
@@ -40,7 +40,7 @@ def reshape(x: ArrayLike, /, shape: tuple[int, ...], *, copy: bool | None = None
     shape = tuple(shape)
     if copy is False and isinstance(x.array, np.ndarray):
         np.reshape(x.array, shape, copy=False)
-    result: Tensor = apply(_rows.RESHAPE, x, shape=shape)
+    result: Tensor = apply(_primitives.RESHAPE, x, shape=shape)
     return result.clone() if copy else result
 
 
@@ -51,7 +51,7 @@ def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
     axes = tuple(a % ndim if -ndim <= a < ndim else a for a in axes)
     if sorted(axes) != list(range(ndim)):
         raise ShapeError(f"expected each of the {ndim} axes once in permute_dims, got {axes}")
-    return apply(_rows.PERMUTE_DIMS, x, axes=axes)
+    return apply(_primitives.PERMUTE_DIMS, x, axes=axes)
 
 
 def moveaxis(
@@ -81,7 +81,7 @@ def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
         raise ShapeError(
             f"expected a shape with at least {x.ndim} axes in broadcast_to, got {shape}"
         )
-    return apply(_rows.BROADCAST_TO, x, shape=tuple(shape))
+    return apply(_primitives.BROADCAST_TO, x, shape=tuple(shape))
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -159,12 +159,12 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
     if x.dtype == dtype and not copy:
         return x
     refuse_complex(x.dtype, dtype)
-    return apply(_rows.ASTYPE, x, dtype=dtype)
+    return apply(_primitives.ASTYPE, x, dtype=dtype)
 
 
 def clone(x: Tensor, /) -> Tensor:
     """A copy in memory of its own, with the same history."""
-    return apply(_rows.CLONE, x)
+    return apply(_primitives.CLONE, x)
 
 
 def to_device(x: Tensor, device: Any, /) -> Tensor:

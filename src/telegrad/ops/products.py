@@ -10,7 +10,7 @@ from telegrad.ops.filled import zeros
 from telegrad.ops.indexing import index_set
 from telegrad.ops.manipulation import astype, reshape
 from telegrad.rules import contraction as _contraction
-from telegrad.rules import products as _rows
+from telegrad.rules import products as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.recording.fast_paths import product
 
@@ -28,7 +28,7 @@ __all__ = [
     "vecdot",
 ]
 
-_matrix_product = product(_rows.MATRIX_PRODUCT)
+_matrix_product = product(_primitives.MATRIX_PRODUCT)
 
 
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -38,14 +38,14 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
         if made is not None:
             return made
         if x1.dtype == x2.dtype:
-            return apply(_rows.MATMUL, x1, x2)
+            return apply(_primitives.MATMUL, x1, x2)
     x1, x2 = promoted("matmul", (x1, x2))
-    return apply(_rows.MATMUL, x1, x2)
+    return apply(_primitives.MATMUL, x1, x2)
 
 
 def matrix_transpose(x: ArrayLike, /) -> Tensor:
     """The last two axes exchanged."""
-    return apply(_rows.MATRIX_TRANSPOSE, as_matrix(x, "matrix_transpose"))
+    return apply(_primitives.MATRIX_TRANSPOSE, as_matrix(x, "matrix_transpose"))
 
 
 def tensordot(
@@ -98,7 +98,7 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
         raise ShapeError(
             f"expected vectors of one length in vecdot, got {x1.shape[axis]} and {x2.shape[axis]}"
         )
-    return apply(_rows.VECDOT, x1, x2, axis=axis)
+    return apply(_primitives.VECDOT, x1, x2, axis=axis)
 
 
 def _common_axis(x1: Tensor, x2: Tensor, axis: int, name: str) -> int:
@@ -129,7 +129,7 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
         raise ShapeError(
             f"expected vectors of 3 elements in cross, got {x1.shape[axis]} and {x2.shape[axis]}"
         )
-    return apply(_rows.CROSS, x1, x2, axis=axis)
+    return apply(_primitives.CROSS, x1, x2, axis=axis)
 
 
 def kron(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -146,7 +146,7 @@ def kron(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 def diagonal(x: ArrayLike, /, offset: int = 0) -> Tensor:
     """The diagonals of matrices; a positive offset counts above the main one."""
     x = as_matrix(x, "diagonal")
-    return apply(_rows.DIAGONAL, x, offset=offset)
+    return apply(_primitives.DIAGONAL, x, offset=offset)
 
 
 def trace(x: ArrayLike, /, offset: int = 0, *, dtype: Any = None) -> Tensor:
@@ -154,7 +154,7 @@ def trace(x: ArrayLike, /, offset: int = 0, *, dtype: Any = None) -> Tensor:
     x = as_matrix(x, "trace")
     if dtype is not None:
         x = astype(x, dtype, copy=False)
-    return apply(_rows.TRACE, x, offset=offset)
+    return apply(_primitives.TRACE, x, offset=offset)
 
 
 def diagonal_matrix(x: ArrayLike, /) -> Tensor:
@@ -162,7 +162,7 @@ def diagonal_matrix(x: ArrayLike, /) -> Tensor:
     x = as_tensor(x, "diagonal_matrix")
     if not x.ndim:
         raise ShapeError("expected at least one axis in diagonal_matrix, got a 0-d tensor")
-    return apply(_rows.DIAGONAL_MATRIX, x)
+    return apply(_primitives.DIAGONAL_MATRIX, x)
 
 
 def diag(x: ArrayLike, /, offset: int = 0) -> Tensor:

@@ -16,7 +16,7 @@ from telegrad.ops.arguments import (
 )
 from telegrad.ops.indexing import getitem
 from telegrad.ops.manipulation import broadcast_to, expand_dims, reshape
-from telegrad.rules import manipulation as _rows
+from telegrad.rules import manipulation as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.torch_hints import unexpected
 
@@ -28,7 +28,7 @@ def flip(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
     if unknown:
         raise unexpected("flip", unknown)
     x = as_tensor(x, "flip")
-    return apply(_rows.FLIP, x, axis=normalized_axes(axis, x.ndim, "flip"))
+    return apply(_primitives.FLIP, x, axis=normalized_axes(axis, x.ndim, "flip"))
 
 
 def roll(
@@ -45,7 +45,7 @@ def roll(
         axis = tuple(normalized_axis(each, x.ndim, "roll") for each in axis)
     elif axis is not None:
         axis = normalized_axis(axis, x.ndim, "roll")
-    return apply(_rows.ROLL, x, shift=shift, axis=axis)
+    return apply(_primitives.ROLL, x, shift=shift, axis=axis)
 
 
 def tile(x: ArrayLike, repetitions: int | tuple[int, ...], /) -> Tensor:

@@ -12,7 +12,7 @@ from telegrad.ops.arguments import (
     normalized_axes,
 )
 from telegrad.rules import cumulative as _cumulative
-from telegrad.rules import reductions as _rows
+from telegrad.rules import reductions as _primitives
 from telegrad.rules import searching as _searching
 from telegrad.rules import statistics as _statistics
 from telegrad.rules.primitive import Primitive
@@ -35,27 +35,27 @@ __all__ = [
 
 
 def _reduced(
-    row: Primitive,
+    primitive: Primitive,
     x: ArrayLike,
     axis: Axis,
     keepdims: bool,
     unknown: dict[str, Never],
-    hot: Callable[[Any, Any, bool], Tensor | None] | None = None,
+    fast_path: Callable[[Any, Any, bool], Tensor | None] | None = None,
     **options: Any,
 ) -> Tensor:
     if unknown:
-        raise unexpected(row.name, unknown)
+        raise unexpected(primitive.name, unknown)
     if keepdims is not False:
-        check_keepdims(keepdims, row.name)
-    x = as_tensor(x, row.name)
+        check_keepdims(keepdims, primitive.name)
+    x = as_tensor(x, primitive.name)
     if axis is not None:
-        axis = normalized_axes(axis, x.ndim, row.name)
-    if hot is not None and (made := hot(x, axis, keepdims)) is not None:
+        axis = normalized_axes(axis, x.ndim, primitive.name)
+    if fast_path is not None and (made := fast_path(x, axis, keepdims)) is not None:
         return made
-    return apply(row, x, axis=axis, keepdims=keepdims, **options)
+    return apply(primitive, x, axis=axis, keepdims=keepdims, **options)
 
 
-_sum, _mean = total(_rows.SUM), total(_rows.MEAN)
+_sum, _mean = total(_primitives.SUM), total(_primitives.MEAN)
 
 
 def _cast(x: ArrayLike, dtype: Any, name: str) -> Tensor:
@@ -73,8 +73,8 @@ def sum(
 ) -> Tensor:
     """The sum over some axes, or over all of them."""
     if dtype is not None:
-        return _reduced(_rows.SUM, _cast(x, dtype, "sum"), axis, keepdims, unknown).to(dtype)
-    return _reduced(_rows.SUM, x, axis, keepdims, unknown, _sum)
+        return _reduced(_primitives.SUM, _cast(x, dtype, "sum"), axis, keepdims, unknown).to(dtype)
+    return _reduced(_primitives.SUM, x, axis, keepdims, unknown, _sum)
 
 
 def prod(
@@ -96,7 +96,7 @@ def prod(
 
 def mean(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """The average over some axes, or over all of them."""
-    return _reduced(_rows.MEAN, x, axis, keepdims, unknown, _mean)
+    return _reduced(_primitives.MEAN, x, axis, keepdims, unknown, _mean)
 
 
 def var(
@@ -127,12 +127,12 @@ def std(
 
 def max(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """The largest element over some axes; equal ones share the gradient."""
-    return _reduced(_rows.AMAX, x, axis, keepdims, unknown)
+    return _reduced(_primitives.AMAX, x, axis, keepdims, unknown)
 
 
 def min(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """The smallest element over some axes; equal ones share the gradient."""
-    return _reduced(_rows.AMIN, x, axis, keepdims, unknown)
+    return _reduced(_primitives.AMIN, x, axis, keepdims, unknown)
 
 
 def all(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:

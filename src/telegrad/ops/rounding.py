@@ -3,32 +3,32 @@
 
 from telegrad.ops.arguments import ArrayLike
 from telegrad.ops.elementwise import elementwise
-from telegrad.rules import rounding as _rows
+from telegrad.rules import rounding as _primitives
 from telegrad.tensors import Tensor
 
 __all__ = ["ceil", "floor", "nextafter", "round", "trunc"]
 
 
-@elementwise(_rows.CEIL)
+@elementwise(_primitives.CEIL)
 def ceil(x: ArrayLike, /) -> Tensor:
     """The smallest whole number that is not below each element."""
 
 
-@elementwise(_rows.FLOOR)
+@elementwise(_primitives.FLOOR)
 def floor(x: ArrayLike, /) -> Tensor:
     """The largest whole number that is not above each element."""
 
 
-@elementwise(_rows.ROUND)
+@elementwise(_primitives.ROUND)
 def round(x: ArrayLike, /) -> Tensor:
     """The nearest whole number; of two equally near, the even one."""
 
 
-@elementwise(_rows.TRUNC)
+@elementwise(_primitives.TRUNC)
 def trunc(x: ArrayLike, /) -> Tensor:
     """Each element without its fraction."""
 
 
-@elementwise(_rows.NEXTAFTER)
+@elementwise(_primitives.NEXTAFTER)
 def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The floating-point number next to each of ``x1`` towards ``x2``; it moves with ``x1``."""

@@ -5,7 +5,7 @@ from typing import Any, Never
 
 from telegrad.ops.arguments import ArrayLike, as_matrix, as_tensor, promoted
 from telegrad.ops.elementwise import elementwise
-from telegrad.rules import selection as _rows
+from telegrad.rules import selection as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.inputs import as_inputs
 from telegrad.tensors.torch_hints import unexpected
@@ -17,10 +17,10 @@ def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """``x1`` where the condition is true, ``x2`` elsewhere."""
     if not (isinstance(x1, Tensor) and isinstance(x2, Tensor) and x1.dtype == x2.dtype):
         x1, x2 = promoted("where", (x1, x2))
-    return apply(_rows.WHERE, condition, x1, x2)
+    return apply(_primitives.WHERE, condition, x1, x2)
 
 
-@elementwise(_rows.WHERE_NONZERO)
+@elementwise(_primitives.WHERE_NONZERO)
 def where_nonzero(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """``x1`` where ``x2`` is not zero, zero elsewhere; as the rules need it."""
 
@@ -34,9 +34,9 @@ def clip(
     """Each element, or the nearer bound where it lies outside; a bound that is None is open."""
     result = as_tensor(x, "clip")
     if min is not None:
-        result = apply(_rows.CLIP_LOW, result, _bound(min, result))
+        result = apply(_primitives.CLIP_LOW, result, _bound(min, result))
     if max is not None:
-        result = apply(_rows.CLIP_HIGH, result, _bound(max, result))
+        result = apply(_primitives.CLIP_HIGH, result, _bound(max, result))
     return result.clone() if result is x else result
 
 
@@ -49,11 +49,11 @@ def tril(x: ArrayLike, /, k: int = 0, **unknown: Never) -> Tensor:
     """The part of each matrix on and below diagonal `k`, zeros above."""
     if unknown:
         raise unexpected("tril", unknown)
-    return apply(_rows.TRIL, as_matrix(x, "tril"), k=k)
+    return apply(_primitives.TRIL, as_matrix(x, "tril"), k=k)
 
 
 def triu(x: ArrayLike, /, k: int = 0, **unknown: Never) -> Tensor:
     """The part of each matrix on and above diagonal `k`, zeros below."""
     if unknown:
         raise unexpected("triu", unknown)
-    return apply(_rows.TRIU, as_matrix(x, "triu"), k=k)
+    return apply(_primitives.TRIU, as_matrix(x, "triu"), k=k)

@@ -7,7 +7,7 @@ import numpy as np
 from telegrad.errors import DTypeError
 from telegrad.ops.arguments import ArrayLike, Axis, as_tensor, check_keepdims, normalized_axes
 from telegrad.rules import Primitive
-from telegrad.rules import softmax as _rows
+from telegrad.rules import softmax as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.torch_hints import unexpected
 
@@ -16,12 +16,12 @@ __all__ = ["log_softmax", "logsumexp", "softmax"]
 
 def softmax(x: ArrayLike, /, axis: Axis = -1, **unknown: Never) -> Tensor:
     """Exponentials divided by their sum along an axis (several, or None for all)."""
-    return _along(_rows.SOFTMAX, x, axis, unknown)
+    return _along(_primitives.SOFTMAX, x, axis, unknown)
 
 
 def log_softmax(x: ArrayLike, /, axis: Axis = -1, **unknown: Never) -> Tensor:
     """The logarithm of ``softmax``, without its underflow."""
-    return _along(_rows.LOG_SOFTMAX, x, axis, unknown)
+    return _along(_primitives.LOG_SOFTMAX, x, axis, unknown)
 
 
 def logsumexp(
@@ -29,22 +29,22 @@ def logsumexp(
 ) -> Tensor:
     """The logarithm of the sum of exponentials over some axes, or over all of them."""
     check_keepdims(keepdims, "logsumexp")
-    return _along(_rows.LOGSUMEXP, x, axis, unknown, keepdims=keepdims)
+    return _along(_primitives.LOGSUMEXP, x, axis, unknown, keepdims=keepdims)
 
 
 def _along(
-    row: Primitive, x: ArrayLike, axis: Axis, unknown: dict[str, Never], **options: Any
+    primitive: Primitive, x: ArrayLike, axis: Axis, unknown: dict[str, Never], **options: Any
 ) -> Tensor:
     if unknown:
-        raise unexpected(row.name, unknown)
-    values = as_tensor(x, row.name)
+        raise unexpected(primitive.name, unknown)
+    values = as_tensor(x, primitive.name)
     if values.dtype.kind == "c":
         raise DTypeError(
-            f"expected real values in {row.name}, got {values.dtype}, among which none is the "
-            "largest"
+            f"expected real values in {primitive.name}, got {values.dtype}, among which none is "
+            "the largest"
         )
     if values.dtype.kind != "f":
         values = values.to(np.float32)
     # A 0-d tensor counts as one element on one axis, as in PyTorch.
-    axes = normalized_axes(axis, values.ndim, row.name) if values.ndim else ()
-    return apply(row, values, axis=axes, **options)
+    axes = normalized_axes(axis, values.ndim, primitive.name) if values.ndim else ()
+    return apply(primitive, values, axis=axes, **options)

@@ -4,7 +4,7 @@ from typing import Never
 
 from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis
 from telegrad.rules import searching as _searching
-from telegrad.rules import sorting as _rows
+from telegrad.rules import sorting as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.torch_hints import unexpected
 
@@ -25,7 +25,7 @@ def sort(
         raise unexpected("sort", unknown)
     x = as_tensor(x, "sort")
     axis = normalized_axis(axis, x.ndim, "sort")
-    return apply(_rows.SORT, x, axis=axis, descending=descending, stable=stable)
+    return apply(_primitives.SORT, x, axis=axis, descending=descending, stable=stable)
 
 
 def argsort(

@@ -9,7 +9,7 @@ from telegrad.arrays.plain.placement import places
 from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis
 from telegrad.ops.indexing import getitem
-from telegrad.rules import windows as _rows
+from telegrad.rules import windows as _primitives
 from telegrad.tensors import Tensor, apply
 
 __all__ = ["overlap_add", "pad", "windows"]
@@ -28,7 +28,7 @@ def pad(
     result = as_tensor(x, "pad")
     widths = _widths(pad_width, result)
     if mode == "constant":
-        return apply(_rows.PAD, result, pad_width=widths, constant_values=constant_values)
+        return apply(_primitives.PAD, result, pad_width=widths, constant_values=constant_values)
     if mode not in _BY_POSITION:
         raise UsageError(
             f"expected 'constant', {', '.join(map(repr, _BY_POSITION))} as mode of pad, got "
@@ -77,7 +77,9 @@ def windows(
                 f"expected windows that fit on axis {axis} of shape {x.shape}, got {size} elements "
                 f"{gap} apart"
             )
-    return apply(_rows.WINDOWS, x, sizes=lengths, axes=places_of, strides=steps, dilations=gaps)
+    return apply(
+        _primitives.WINDOWS, x, sizes=lengths, axes=places_of, strides=steps, dilations=gaps
+    )
 
 
 def overlap_add(
@@ -103,7 +105,9 @@ def overlap_add(
         raise ShapeError(
             f"expected windows of shape {(*expected, *sizes)} to lay back on {shape}, got {x.shape}"
         )
-    return apply(_rows.OVERLAP_ADD, x, shape=shape, axes=places_of, strides=steps, dilations=gaps)
+    return apply(
+        _primitives.OVERLAP_ADD, x, shape=shape, axes=places_of, strides=steps, dilations=gaps
+    )
 
 
 def _sliding(

@@ -2,7 +2,7 @@
 
 ``array`` is the raw array, ``node`` is None for a constant, LEAF for a tensor that the user asked
 to be differentiated, and otherwise the node that recorded it. ``tangents`` holds forward-mode
-tangents by level. ``state`` holds what few tensors have: a gradient, hooks.
+tangents by level. ``meta`` holds what few tensors have: a gradient, hooks.
 
 A leaf is its own node: it implements the protocol of ``graph.node``, and graphs refer to the leaf
 itself. Values do not alias: nothing writes into ``array`` while something else may see it;
@@ -13,34 +13,29 @@ import math
 import sys
 import weakref
 from collections.abc import Callable
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import numpy as np
 
 from telegrad.arrays import backend_of
 from telegrad.arrays.ownership import HELD
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
-from telegrad.graph import Handle, NodeHooks
-from telegrad.rules import Primitive
+from telegrad.graph import LEAF, Handle, LeafNode, Node, NodeHooks, hooks_of
 from telegrad.tensors import text
 from telegrad.tensors.describe import kind_of, way_in
 from telegrad.tensors.exchange import Exchange
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.methods import Methods
 from telegrad.tensors.numpy.protocols import NumpyProtocols
 from telegrad.tensors.operators import Operators
 from telegrad.tensors.recording.accumulate_grad import AccumulateGrad
-from telegrad.tensors.recording.hooked import hooks_of, run_before, run_on_value
 from telegrad.tensors.recording.modes import MODE
 
 __all__ = ["LEAF", "Tensor", "history_of", "wrap"]
 
-LEAF: Final = Primitive("leaf", vjp=())
-"""In the place of a node: this tensor is its own."""
 
-
-class State:
-    """What few tensors have."""
+class AutogradMeta:
+    """What few tensors have: a gradient, hooks, a name, the mark of ``inference_mode``."""
 
     __slots__ = ("grad", "hooks", "inference", "name")
 
@@ -51,21 +46,15 @@ class State:
         self.name: str | None = None
 
 
-class Tensor(Operators, Methods, Exchange, NumpyProtocols):
+class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
     """An n-dimensional array that remembers how it was computed. Made by ``telegrad.tensor``."""
 
-    __slots__ = ("__weakref__", "array", "node", "state", "tangents")
+    __slots__ = ("__weakref__", "array", "meta", "node", "tangents")
 
     array: Any
     node: Any
     tangents: dict[Any, "Tensor"] | None
-    state: State | None
-
-    # The protocol of a node, for leaves.
-    edges = ()
-    key = -1
-    freed = False
-    is_boundary = False
+    meta: AutogradMeta | None
 
     def __init__(self, *data: Any, **options: Any) -> None:
         raise UsageError("a Tensor is made by telegrad.tensor(data) or telegrad.asarray(data)")
@@ -118,7 +107,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Makes this tensor a leaf that receives a gradient, or a constant again."""
+        """Make this tensor a leaf that receives a gradient, or a constant again."""
         if self.node is not None and self.node is not LEAF:
             if requires_grad:
                 return self
@@ -143,7 +132,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
     @property
     def grad(self) -> "Tensor | None":
         """The accumulated gradient of a leaf (or of any tensor after ``retain_grad``)."""
-        return None if self.state is None else self.state.grad
+        return None if self.meta is None else self.meta.grad
 
     @grad.setter
     def grad(self, value: "Tensor | None") -> None:
@@ -158,7 +147,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
                     f"expected a gradient of shape {self.shape} and dtype {self.dtype}, got shape "
                     f"{value.shape} and dtype {value.dtype}"
                 )
-        self.states().grad = value
+        self.ensure_meta().grad = value
 
     @grad.deleter
     def grad(self) -> None:
@@ -179,18 +168,18 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         """Whether this tensor carries a tangent of a level that is still open."""
         return bool(self.tangents)
 
-    def states(self) -> State:
-        """The state, made when first needed."""
-        if self.state is None:
-            self.state = State()
-        return self.state
+    def ensure_meta(self) -> AutogradMeta:
+        """Return ``meta``, made when first needed."""
+        if self.meta is None:
+            self.meta = AutogradMeta()
+        return self.meta
 
     def is_inference(self) -> bool:
-        """Whether this tensor was made under ``inference_mode``."""
-        return self.state is not None and self.state.inference
+        """Tell whether this tensor was made under ``inference_mode``."""
+        return self.meta is not None and self.meta.inference
 
     def detach(self) -> "Tensor":
-        """The same value as a constant: without history and, as in PyTorch, without tangents."""
+        """Return the value as a constant: without history and, as in PyTorch, without tangents."""
         return wrap(self.array)
 
     def backward(
@@ -200,11 +189,11 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         create_graph: bool = False,
         inputs: Any = None,
     ) -> None:
-        """Adds the gradients of this tensor to ``.grad`` of the leaves it was computed from."""
-        lent.backward(self, gradient, retain_graph, create_graph, inputs)
+        """Add the gradients of this tensor to ``.grad`` of the leaves it was computed from."""
+        late_bound.backward(self, gradient, retain_graph, create_graph, inputs)
 
     def retain_grad(self) -> None:
-        """Keeps the gradient of this tensor in ``.grad`` although it is not a leaf."""
+        """Keep the gradient of this tensor in ``.grad`` although it is not a leaf."""
         if self.node is None:
             raise GradientError(
                 "expected a tensor that requires grad, got a constant; there is no gradient to keep"
@@ -215,14 +204,14 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
 
         def retain(gradient: Any) -> Callable[[], None]:
             tensor = here()
-            state = State() if tensor is None else tensor.states()
+            meta = AutogradMeta() if tensor is None else tensor.ensure_meta()
             shown = gradient if isinstance(gradient, Tensor) else wrap(gradient)
-            before = state.grad
-            state.grad = after = shown if before is None else before + shown
+            before = meta.grad
+            meta.grad = after = shown if before is None else before + shown
 
             def take_back() -> None:
-                if state.grad is after:
-                    state.grad = before
+                if meta.grad is after:
+                    meta.grad = before
 
             return take_back
 
@@ -235,7 +224,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         return hooks is not None and hooks.retain is not None
 
     def register_hook(self, hook: Callable[["Tensor"], "Tensor | None"]) -> Handle:
-        """Calls ``hook(gradient)`` when this tensor's gradient is complete; it may replace it."""
+        """Call ``hook(gradient)`` when this tensor's gradient is complete; it may replace it."""
         if self.node is None:
             raise GradientError(
                 "expected a tensor that requires grad, got a constant; no gradient will pass here"
@@ -243,7 +232,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         return Handle(hooks_of(history_of(self)).tensor, hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[["Tensor"], None]) -> Handle:
-        """Calls ``hook(tensor)`` after a pass has added to this leaf's ``.grad``."""
+        """Call ``hook(tensor)`` after a pass has added to this leaf's ``.grad``."""
         if self.node is not LEAF:
             raise GradientError(
                 "expected a leaf that requires grad; only leaves accumulate, see register_hook"
@@ -253,28 +242,26 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
     @property
     def hooks(self) -> NodeHooks | None:
         """The hooks of a leaf, as the engine's protocol wants them."""
-        return None if self.state is None else self.state.hooks
+        return None if self.meta is None else self.meta.hooks
 
     @hooks.setter
     def hooks(self, value: NodeHooks) -> None:
-        self.states().hooks = value
+        self.ensure_meta().hooks = value
 
-    def before(self, cotangent: Any) -> Any:
-        """Runs the hooks of a leaf and of its node on its gradient; the engine calls it."""
-        hooks = self.hooks
-        return cotangent if hooks is None else run_before(hooks, cotangent)
+    def before_capture(self, cotangent: Any, /) -> Any:
+        """Run the hooks of a leaf on its gradient; the engine calls it."""
+        return late_bound.run_on_value(hooks_of(self), cotangent)
 
-    def before_capture(self, cotangent: Any) -> Any:
-        """Runs the hooks of a leaf alone, where its gradient does not accumulate."""
-        hooks = self.hooks
-        return cotangent if hooks is None else run_on_value(hooks, cotangent)
+    def before_run(self, cotangent: Any, /) -> Any:
+        """Run the hooks of a leaf's node, where its gradient accumulates."""
+        return late_bound.run_on_node(hooks_of(self), cotangent)
 
     def name(self) -> str:
-        """What the engine calls a leaf."""
+        """Return what the engine calls a leaf."""
         return "AccumulateGrad"
 
     def as_input(self) -> tuple[AccumulateGrad, int]:
-        """What ``next_functions`` shows for a leaf."""
+        """Return what ``next_functions`` shows for a leaf."""
         return AccumulateGrad(self), 0
 
     # How it looks to Python
@@ -308,8 +295,8 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
     # Changing it
 
     def copy_(self, source: Any) -> Self:
-        """Gives this tensor the value of `source`, in its own memory where nobody else holds it."""
-        xp = lent.namespace
+        """Give this tensor the value of `source`, in its own memory where nobody else holds it."""
+        xp = late_bound.namespace
         source = source if isinstance(source, Tensor) else xp.asarray(source)
         array = self.array
         records = MODE.get().recording and (self.node is not None or source.node is not None)
@@ -334,7 +321,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         return self
 
     def rebind(self, other: "Tensor") -> None:
-        """Gives this Tensor another's value and history: what in-place operators do.
+        """Give this Tensor another's value and history: what in-place operators do.
 
         Where nothing is recorded it keeps its own history, as in PyTorch: only the value changes.
         """
@@ -352,32 +339,36 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
 _new = object.__new__
 
 
-def wrap(array: Any, node: Any = None, tangents: dict[Any, Tensor] | None = None) -> Tensor:
-    """A Tensor around a raw array, without a copy or a check."""
+def wrap(array: Any, node: Node | None = None, tangents: dict[Any, Tensor] | None = None) -> Tensor:
+    """Return a Tensor around a raw array, without a copy or a check."""
     tensor = _new(Tensor)
     tensor.array = array
     tensor.node = node
     tensor.tangents = tangents
-    tensor.state = None
+    tensor.meta = None
     return tensor
 
 
-def history_of(x: Tensor) -> Any:
-    """The node that gradients of `x` go to, which may be `x` itself; None for a constant."""
+def history_of(x: Tensor) -> Node | None:
+    """Return the node that gradients of `x` go to, which may be `x` itself; None for a constant."""
     return x if x.node is LEAF else x.node
 
 
 def rebuild(array: Any, requires_grad: bool) -> Tensor:
-    """A leaf or constant from a pickle."""
+    """Return a leaf or constant from a pickle."""
     # An array from a pickle has a dtype object of its own, and hands it on; the quick paths know
     # NumPy's own by their identity.
     return wrap(array.astype(array.dtype.char), LEAF if requires_grad else None)
 
 
 def refuse_in_place(tensor: Tensor, what: str) -> None:
-    """Raises where an in-place change would change a leaf that is being differentiated."""
+    """Raise where an in-place change would change a leaf that is being differentiated."""
     if tensor.node is LEAF and MODE.get().recording:
         raise GradientError(
             f"expected a tensor that is not a leaf for {what}, got a leaf that requires grad; "
             "change it under telegrad.no_grad(), or use an operation that gives a new tensor"
         )
+
+
+late_bound.tensor_type = Tensor
+late_bound.wrap = wrap

@@ -14,7 +14,7 @@ __all__ = ["from_torch", "to_torch"]
 
 
 def from_torch(tensor: Any) -> Tensor:
-    """A torch tensor as a Tensor that shares its memory; differentiable, to any order.
+    """Return a torch tensor as a Tensor that shares its memory; differentiable, to any order.
 
     Neither side may write into the memory while a backward pass still needs it.
     """
@@ -25,7 +25,7 @@ def from_torch(tensor: Any) -> Tensor:
 
 
 def to_torch(tensor: Tensor) -> Any:
-    """A Tensor as a torch tensor; differentiable, to any order.
+    """Return a Tensor as a torch tensor; differentiable, to any order.
 
     It shares the Tensor's memory, unless a graph or somebody else has the value already: then it is
     a copy. The memory counts as read-only: an in-place operation of PyTorch on the result would
@@ -38,5 +38,5 @@ def to_torch(tensor: Tensor) -> Any:
 
 
 def _make_known() -> None:
-    """Lets passes over workers know that graphs may lead into PyTorch's from now on."""
+    """Let passes over workers know that graphs may lead into PyTorch's from now on."""
     import telegrad.interop.torch.framework  # noqa: F401

@@ -459,3 +459,28 @@ sys.stdin.read()
         del array
         with open("/proc/self/maps") as maps:
             assert f" {inode} " not in maps.read()
+
+
+def test_pages_that_nobody_has_used_for_a_while_go_back_and_come_again() -> None:
+    now = [0.0]
+    pool = SegmentPool(idle_after=10.0, clock=lambda: now[0])
+    first, second = take(pool), take(pool)
+    for at, segment in ((0.0, first), (6.0, second)):
+        now[0] = at
+        segment.vacate()
+        assert pool.take("peer", SIZE) is segment
+        segment.view[:] = b"x" * SIZE
+        segment.vacate()
+    now[0] = 9.0
+    pool.trim()
+    assert (first.resident, second.resident) == (SIZE, SIZE)
+    now[0] = 12.0
+    pool.trim()
+    assert (first.resident, second.resident) == (0, SIZE)
+    now[0] = 30.0
+    pool.trim()
+    assert second.resident == 0
+    again = take(pool)
+    assert bytes(again.view[:4]) == b"\0\0\0\0"
+    assert again.resident == SIZE
+    pool.forget("peer")

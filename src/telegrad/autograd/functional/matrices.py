@@ -158,7 +158,7 @@ def _stacked(parts: Sequence[Tensor], shape: tuple[int, ...], like: Tensor, *, a
 def _check_turns(
     function: Callable[..., Any], along_1: Sequence[Tensor], along_1j: Sequence[Tensor]
 ) -> None:
-    """Raises where the second are not ``1j`` times the first: no complex number is the slope."""
+    """Raise where the second are not ``1j`` times the first: no complex number is the slope."""
     for one, other in zip(along_1, along_1j):
         if one.dtype.kind != "c" or not one.size:
             continue
@@ -180,7 +180,7 @@ def _check_real(
     other: str,
     real_side: int,
 ) -> None:
-    """Raises where this mode would see half of the derivative only: one side real, one complex."""
+    """Raise where this mode would see half of the derivative only: one side real, one complex."""
     real, mixed = (values, outputs) if real_side == 0 else (outputs, values)
     if any(r.dtype.kind == "f" for r in real) and any(m.dtype.kind == "c" for m in mixed):
         raise NotDifferentiable(

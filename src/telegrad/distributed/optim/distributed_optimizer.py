@@ -33,11 +33,11 @@ class _OnOwners:
         self._local: dict[str, RRef] = _ask_all(f"build the {self._kind}", make, asked)
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of all owners, by owner, as copies."""
+        """Return the states of all owners, by owner, as copies."""
         return {"owners": self._everywhere(local.state_dict, f"read the state of the {self._kind}")}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what ``state_dict`` gave; one that does not fit changes nothing.
+        """Go on from what ``state_dict`` gave; one that does not fit changes nothing.
 
         The owners must have the same names, with the same number and shapes of parameters on each.
         """
@@ -70,14 +70,22 @@ class _OnOwners:
     },
 )
 class DistributedOptimizer(_OnOwners):
-    """Steps parameters where they live, with the gradients of a context::
+    """An optimiser on each owner of some parameters, which steps them where they live::
 
         optimizer = DistributedOptimizer(optim.SGD, remote_module.parameters(), lr=0.1)
         optimizer.step(context_id)
 
-    `optimizer_class` is made on each owner, with the arguments that follow. `params_rref`: RRefs to
-    the parameters, or groups, each a dict with RRefs as "params" and options of its own. A group
-    may have parameters of several owners; every owner has all groups, in this order.
+    Arguments:
+        optimizer_class: The class of the optimiser that is made on each owner.
+        params_rref: RRefs to the parameters, or groups, each a dict with RRefs as "params" and
+            options of its own. A group may have parameters of several owners; every owner has all
+            groups, in this order.
+        args: The positional arguments of the class, after the parameters.
+        kwargs: Its keyword arguments.
+
+    Raises:
+        UsageError: For arguments that don't fit.
+        DTypeError: For what is no RRef to a parameter.
     """
 
     _kind = "optimiser"
@@ -107,7 +115,7 @@ class DistributedOptimizer(_OnOwners):
         return without_advice(self, super().__dir__())
 
     def step(self, context_id: int) -> None:
-        """Updates every parameter with its gradient in the context; all owners at once.
+        """Update every parameter with its gradient in the context; all owners at once.
 
         A parameter that the context has no gradient for stays as it is. If an owner fails or is
         lost, the others have stepped all the same: a note on the error names them.
@@ -118,13 +126,13 @@ class DistributedOptimizer(_OnOwners):
     def schedule(
         self, scheduler_class: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> "DistributedScheduler":
-        """A learning-rate schedule for the optimisers of all owners."""
+        """Return a learning-rate schedule for the optimisers of all owners."""
         return DistributedScheduler(self._local, scheduler_class, args, kwargs)
 
     def clip_grad_norm_(self, context_id: int, max_norm: float) -> float:
-        """Scales the gradients of a context to a norm, over all workers, of at most `max_norm`.
+        """Scale the gradients of a context to a norm, over all workers, of at most `max_norm`.
 
-        Returns the norm that they had. If that is not a number, all gradients become so, as those
+        Return the norm that they had. If that is not a number, all gradients become so, as those
         of ``nn.utils.clip_grad_norm_`` do.
         """
         _check_live(context_id)
@@ -157,20 +165,22 @@ class DistributedScheduler(_OnOwners):
         )
 
     def step(self, *args: Any) -> None:
-        """Goes on to the next learning rate, everywhere.
+        """Go on to the next learning rate, everywhere.
 
         With what the scheduler itself takes, such as the loss for ``ReduceLROnPlateau``.
         """
         self._everywhere(local.step_scheduler, "step the scheduler", *args)
 
     def get_last_lr(self) -> dict[str, Any]:
-        """The learning rates last set, by owner."""
+        """Return the learning rates last set, by owner."""
         return self._everywhere(local.last_lr, "read the learning rate")
 
 
 def _by_owner(given: Any) -> dict[str, list[Any]]:
-    """What the optimiser of each owner takes: RRefs to its parameters, or all groups, with those
-    of its parameters."""
+    """Return what the optimiser of each owner takes.
+
+    That is RRefs to its parameters, or all groups, with those of its parameters.
+    """
     if not isinstance(given, Iterable) or isinstance(given, Mapping):
         raise UsageError(
             f"expected RRefs to parameters, or a list of groups, got {type(given).__name__}; for a "
@@ -184,7 +194,7 @@ def _by_owner(given: Any) -> dict[str, list[Any]]:
     else:
         groups = [_group(each, f"params_rref[{i}]") for i, each in enumerate(listed)]
         owners = dict.fromkeys(owner for _, chosen in groups for owner in chosen)
-        # All groups everywhere: whatever goes by their positions, such as a schedule, fits.
+        # All groups everywhere: what goes by their positions, such as a schedule, fits.
         found = {
             owner: [{**options, "params": chosen.get(owner, [])} for options, chosen in groups]
             for owner in owners
@@ -193,7 +203,7 @@ def _by_owner(given: Any) -> dict[str, list[Any]]:
 
 
 def _group(group: Any, name: str) -> tuple[Mapping[str, Any], dict[str, list[RRef]]]:
-    """A group and its RRefs, by owner."""
+    """Return a group and its RRefs, by owner."""
     if not isinstance(group, Mapping) or "params" not in group:
         came = f"one with {sorted(group)}" if isinstance(group, Mapping) else type(group).__name__
         raise UsageError(f"expected a dict with 'params' as {name}, a group, got {came}")
@@ -213,7 +223,7 @@ def _refuse_sets(given: Any, name: str) -> None:
 
 
 def _sorted_out(references: Iterable[Any], name: str) -> dict[str, list[RRef]]:
-    """RRefs by owner, in order."""
+    """Return RRefs by owner, in order."""
     by_owner: dict[str, list[RRef]] = {}
     for i, reference in enumerate(references):
         if not isinstance(reference, RRef):
@@ -227,12 +237,12 @@ def _sorted_out(references: Iterable[Any], name: str) -> dict[str, list[RRef]]:
 
 
 def _check_live(context_id: int) -> None:
-    """Raises for a context that is unknown or released here."""
+    """Raise for a context that is unknown or released here."""
     autograd_of(current_worker()).contexts.get(context_id)
 
 
 def _states_of(state: Any, owners: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The states by owner; an error if the owners are others than ours."""
+    """Return the states by owner; raise if the owners are others than ours."""
     found = state.get("owners") if isinstance(state, Mapping) else None
     if not isinstance(found, Mapping) or set(found) != set(owners):
         came = f"those of {sorted(found)}" if isinstance(found, Mapping) else type(state).__name__
@@ -246,9 +256,9 @@ def _states_of(state: Any, owners: Mapping[str, Any]) -> Mapping[str, Any]:
 def _ask_all(
     what: str, function: Callable[..., Any], asked: Mapping[str, tuple[Any, ...]]
 ) -> dict[str, Any]:
-    """Calls a function on each owner, all at once, with its arguments; the results by owner.
+    """Call a function on each owner, all at once, with its arguments; return results by owner.
 
-    If one failed, its error, with notes on what the others did.
+    If one failed, raise its error, with notes on what the others did.
     """
     worker = current_worker()
     calls: dict[str, Call] = {}

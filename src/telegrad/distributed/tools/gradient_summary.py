@@ -25,6 +25,6 @@ class GradientSummary:
 
 
 def gradients(context_id: int) -> GradientSummary:
-    """What every worker has of a context's gradients: names, shapes, norms."""
+    """Return what every worker has of a context's gradients: names, shapes, norms."""
     found = gather(context_id, describe_gradients)
     return GradientSummary(convert(found, dict[str, list[GradientRow]]))

@@ -11,9 +11,10 @@ A segment is an anonymous memory file (memfd) that belongs to one sender and one
    fresh segment loses more to page faults than the copy it saves.
 
 Segments come in sizes that are powers of two. A pool keeps the pages of free segments up to a
-bound; beyond it the pages of the one that was used the longest ago go back to the system, while
-the segment and both mappings stay. Files without names leave nothing behind, however a process
-ends. After a fork two processes may use what was received before: that never goes back.
+bound; beyond it the pages of the one that was used the longest ago go back to the system, and so do
+those of segments that nobody has used for a while; the segment and both mappings stay. Files
+without names leave nothing behind, however a process ends. After a fork two processes may use what
+was received before: that never goes back.
 
 This knows nothing of frames. Invariants: a segment is never refilled while an array on it is
 alive; a mapping never becomes shorter than it was found (the file's size is sealed), so no peer
@@ -28,7 +29,8 @@ import itertools
 import mmap
 import os
 import threading
-from collections.abc import Hashable, Iterable
+import time
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import msgspec
@@ -73,7 +75,7 @@ def _map(fd: int, nbytes: int) -> mmap.mmap:
 class Segment:
     """One of the sender's segments. `fd` goes along while `is_new`; `view` is what to fill.
 
-    `is_taken`: a thread of the sender fills it or sends it. `used`: grows with each use in a pool.
+    `is_taken`: a thread of the sender fills it or sends it. `used`: the time of its last use.
     """
 
     __slots__ = ("_memory", "fd", "id", "is_new", "is_taken", "resident", "size", "used", "view")
@@ -84,7 +86,7 @@ class Segment:
         self.is_new = True
         self.is_taken = False
         self.resident = 0
-        self.used = 0
+        self.used = 0.0
         self.fd = os.memfd_create("telegrad", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self.fd, size + _MARK_BYTES)
@@ -133,9 +135,20 @@ class Segment:
 class SegmentPool:
     """A sender's segments, for all its peers. Threads may share it."""
 
-    def __init__(self, most_pooled: int = 1 << 30, most_segments: int = _MOST_SEGMENTS) -> None:
-        """Keep pages of free segments up to `most_pooled` bytes, `most_segments` in all."""
+    def __init__(
+        self,
+        most_pooled: int = 1 << 30,
+        most_segments: int = _MOST_SEGMENTS,
+        idle_after: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Keep pages of free segments up to `most_pooled` bytes, `most_segments` in all.
+
+        What was not used for `idle_after` seconds keeps none.
+        """
         self._most_pooled = most_pooled
+        self._idle_after = idle_after
+        self._clock = clock
         self._most_segments = most_segments
         # Reentrant: what the collector frees while this thread is busy here may send itself.
         self._lock = threading.RLock()
@@ -143,7 +156,6 @@ class SegmentPool:
         # Peers whose segments are still to be dropped.
         self._gone: list[Hashable] = []
         self._ids = itertools.count(1)
-        self._uses = itertools.count(1)
         # All that there are, by peer and size, in the order of their last use.
         self._shelves: dict[tuple[Hashable, int], list[Segment]] = collections.defaultdict(list)
         self._count = 0
@@ -172,7 +184,7 @@ class SegmentPool:
 
     def _occupy(self, segment: Segment, nbytes: int) -> None:
         segment.occupy(nbytes)
-        segment.used = next(self._uses)
+        segment.used = self._clock()
         if nbytes > segment.resident:
             self._resident += nbytes - segment.resident
             segment.resident = nbytes
@@ -210,14 +222,17 @@ class SegmentPool:
         self.trim()
 
     def trim(self) -> None:
-        """Give back pages of free segments beyond the bound: they may have become free since."""
+        """Give back pages of free segments that are idle or beyond the bound.
+
+        They may have become free since they were last looked at.
+        """
         with self._lock:
             if self._is_busy:
                 return
             self._is_busy = True
             try:
                 self._drop_gone()
-                if self._resident > self._most_pooled:
+                if self._resident:
                     self._trim()
             finally:
                 self._is_busy = False
@@ -240,8 +255,9 @@ class SegmentPool:
     def _trim(self) -> None:
         free = sorted(self._free(), key=lambda segment: segment.used)
         excess = sum(segment.resident for segment in free) - self._most_pooled
+        idle_before = self._clock() - self._idle_after
         for segment in free:
-            if excess <= 0:
+            if excess <= 0 and segment.used > idle_before:
                 return
             excess -= segment.resident
             self._resident -= segment.resident
