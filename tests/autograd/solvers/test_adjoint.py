@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from tests.autograd.solvers import programs
 from tests.autograd.solvers.programs import black_box, decayed, quadratic, reverse_only
 
@@ -147,6 +148,17 @@ def test_a_solver_cannot_write_to_its_arguments_and_may_keep_them():
     memory[:] = 7
     y.sum().backward()
     assert x.grad.tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("function", [black_box, programs.sparse, programs.equilibrium])
+def test_derivatives_that_would_be_lost_are_refused(function):
+    b = tg.tensor(B)
+    with pytest.raises(GradientError, match="got Tensor as argument 1, inside of a list; give it"):
+        function(b, [leaf(B)], b)
+    with pytest.raises(
+        GradientError, match=r"got torch.Tensor as argument 1; make it .*from_torch"
+    ):
+        function(b, torch.ones(3, requires_grad=True), b)
 
 
 def bad(gradients):

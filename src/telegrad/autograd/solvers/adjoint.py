@@ -14,7 +14,7 @@ import numpy as np
 
 from telegrad.autograd.function import Function
 from telegrad.autograd.function.once import refusing, sealed
-from telegrad.autograd.solvers.arrays import Like, fitted, like, seen, taken
+from telegrad.autograd.solvers.arrays import Like, fitted, like, refuse_hidden, seen, taken
 from telegrad.autograd.trees import flatten, unflatten
 from telegrad.errors import DTypeError, GradientError, NotDifferentiable, UsageError
 from telegrad.tensors import Tensor, history_of
@@ -89,6 +89,7 @@ def from_adjoint(
     @functools.wraps(solve)
     def call(*args: Any, **options: Any) -> Any:
         name = getattr(solve, "__name__", type(solve).__name__)
+        refuse_hidden(name, args)
         kind = _Open if differentiable else _Black
         return _named(name, kind).apply(_Box(name, solve, adjoint, tangent), options, *args)
 

@@ -4,17 +4,19 @@ It sees read-only arrays, which it may keep: copies where others may write to th
 gives is copied, since many a solver fills the same buffer each time.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from telegrad.errors import DTypeError, ShapeError
+from telegrad.autograd.trees import flatten
+from telegrad.errors import DTypeError, GradientError, ShapeError
 from telegrad.ops.creation import asarray
 from telegrad.tensors import Tensor
-from telegrad.tensors.describe import kind_of
+from telegrad.tensors.describe import kind_of, way_in
 from telegrad.tensors.shared import SharedArray
 
-__all__ = ["Like", "fitted", "is_real", "like", "seen", "taken"]
+__all__ = ["Like", "fitted", "is_real", "like", "refuse_hidden", "seen", "taken"]
 
 
 class Like(NamedTuple):
@@ -39,6 +41,23 @@ def seen(value: Any) -> Any:
     view = np.array(array, subok=False) if type(array) is SharedArray else array.view()
     view.flags.writeable = False
     return view
+
+
+def refuse_hidden(name: str, args: Sequence[Any]) -> None:
+    """Raise where an argument that is no Tensor has a derivative, which would be lost."""
+    for i, arg in enumerate(args):
+        if isinstance(arg, Tensor):
+            continue
+        for leaf in flatten(arg)[0]:
+            if getattr(leaf, "requires_grad", False) or getattr(leaf, "is_dual", False):
+                inside = "" if leaf is arg else f", inside of a {kind_of(arg)}"
+                way = "give it as an argument of its own"
+                if not isinstance(leaf, Tensor):
+                    way = f"make it a Tensor with {way_in(leaf)}"
+                raise GradientError(
+                    f"expected Tensors as those arguments of {name} that have derivatives, got "
+                    f"{kind_of(leaf)} as argument {i}{inside}; {way}"
+                )
 
 
 def taken(value: Any, where: str) -> Tensor:

@@ -14,7 +14,7 @@ import numpy as np
 
 from telegrad.autograd import functional
 from telegrad.autograd.function import Function
-from telegrad.autograd.solvers.arrays import Like, fitted, is_real
+from telegrad.autograd.solvers.arrays import Like, fitted, is_real, refuse_hidden
 from telegrad.autograd.solvers.linear_solve import System, refuse_captured, solved
 from telegrad.errors import DTypeError, GradientError, UsageError
 from telegrad.tensors import Tensor, wrap
@@ -79,6 +79,7 @@ def from_fixed_point(
             raise DTypeError(
                 f"expected a floating Tensor as the first guess for {name}, got {kind_of(guess)}"
             )
+        refuse_hidden(name, (guess, *parameters))
         problem = _Problem(name, f, solve, tolerance, max_iterations)
         return _named(name).apply(problem, guess.detach(), *parameters)
 

@@ -15,7 +15,14 @@ import numpy as np
 
 from telegrad.autograd import functional
 from telegrad.autograd.function import Function
-from telegrad.autograd.solvers.arrays import Like, fitted, is_real, seen, taken
+from telegrad.autograd.solvers.arrays import (
+    Like,
+    fitted,
+    is_real,
+    refuse_hidden,
+    seen,
+    taken,
+)
 from telegrad.errors import DTypeError, GradientError, UsageError
 from telegrad.ops.filled import zeros_like
 from telegrad.tensors import Tensor
@@ -117,6 +124,7 @@ def from_linear_solve(
     def call(*args: Any) -> Any:
         name = getattr(solve, "__name__", type(solve).__name__)
         other = solve if symmetric else solve_transposed
+        refuse_hidden(name, args)
         if not args or not is_real(args[-1]):
             got = kind_of(args[-1]) if args else "nothing"
             raise DTypeError(
