@@ -92,14 +92,15 @@ class FrameReader:
         May be asked without the right to read; whoever reads meanwhile will ask again.
         """
         size = self._end - self._start
-        if self._go_on is not None or size < _PREFIX_BYTES:
-            # What the connection has taken from the descriptor no poll would tell.
-            return self._pending is not None and self._pending()
-        try:
-            fields = parse_prefix(self._room, self._start, self._limits)
-        except (ProtocolViolation, struct.error):
-            return True
-        return size >= _PREFIX_BYTES + fields[3] + fields[4]
+        if self._go_on is None and size >= _PREFIX_BYTES:
+            try:
+                fields = parse_prefix(self._room, self._start, self._limits)
+            except (ProtocolViolation, struct.error):
+                return True
+            if size >= _PREFIX_BYTES + fields[3] + fields[4]:
+                return True
+        # What the connection has taken from the descriptor, no poll would tell.
+        return self._pending is not None and self._pending() > 0
 
     def read(self, deadline: float | None) -> Frame | None:
         """Return the next frame, None if the deadline passed; EOFError when the peer closed."""

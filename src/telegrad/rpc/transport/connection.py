@@ -68,8 +68,11 @@ class Connection(abc.ABC):
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when bytes come."""
 
-    pending: Callable[[], bool] | None = None
-    """Say whether bytes wait here that were taken from the descriptor; None where they never do."""
+    pending: Callable[[], int] | None = None
+    """Return how many bytes at least were taken from the descriptor and wait here to be read.
+
+    None where there never are any.
+    """
 
     @abc.abstractmethod
     def send(

@@ -76,7 +76,7 @@ class SealedConnection(PlainConnection):
         # A part of the room: proved, and not yet handed over.
         self._proved = self._view[:0]
         self._receive = sock.recv_into
-        self.pending = self._has_bytes
+        self.pending = self._pending
         self.recv_into = partial(self._recv_into, 0)
         self.recv_into_nowait = partial(self._recv_into, _MSG_DONTWAIT)
 
@@ -87,7 +87,9 @@ class SealedConnection(PlainConnection):
     ) -> Unsent | None:
         if fds:
             raise ValueError(f"{self!r} can't carry file descriptors: same_host is False")
-        views = [view for view in map(memoryview, buffers) if view]
+        views = [view for view in map(memoryview, buffers) if view.nbytes]
+        if any(view.nbytes != len(view) for view in views):
+            raise TypeError("expected buffers of bytes, got a memoryview of larger items: cast it")
         if self._begun:
             unsent = super().send((self._begun,), (), deadline)
             if unsent is not None:
@@ -131,12 +133,12 @@ class SealedConnection(PlainConnection):
 
     # Receiving.
 
-    def _has_bytes(self) -> bool:
+    def _pending(self) -> int:
         try:
-            return bool(self._proved) or self._whole() > 0
+            return len(self._proved) or self._whole()
         except (ProtocolViolation, struct.error):
             # A read would fail; or another thread reads just now, and will ask again.
-            return True
+            return 1
 
     def _recv_into(self, flags: int, view: memoryview) -> int:
         while not (self._proved or self._prove_next()):
