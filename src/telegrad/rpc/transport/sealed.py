@@ -1,7 +1,7 @@
 """An authenticated stream of bytes to one peer, over TCP on this machine, without TLS.
 
-    record   payload bytes u32 | payload | the first 16 bytes of
-             HMAC-SHA256(key of the direction, number of the record u64 ‖ payload bytes u32 ‖ payload)
+    record   size of the payload u32 | payload | the first 16 bytes of
+             HMAC-SHA256(key of the direction, number of the record u64 ‖ size u32 ‖ payload)
 
 Records are numbered from 0 in each direction, and the keys are those of this connection alone: a
 record that was changed, dropped, repeated, put in another place, taken from another connection or
@@ -87,7 +87,7 @@ class SealedConnection(PlainConnection):
     ) -> Unsent | None:
         if fds:
             raise ValueError(f"{self!r} can't carry file descriptors: same_host is False")
-        views = [view for view in map(memoryview, buffers) if view.nbytes]
+        views = [memoryview(buffer) for buffer in buffers if len(buffer)]
         if any(view.nbytes != len(view) for view in views):
             raise TypeError("expected buffers of bytes, got a memoryview of larger items: cast it")
         if self._begun:
