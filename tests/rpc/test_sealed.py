@@ -205,6 +205,30 @@ def test_a_frame_that_was_dropped_before_it_began_leaves_no_gap(wire: Wire) -> N
     assert receive_exactly(wire.b, 1000 * sent + 4)[-4:] == b"last"
 
 
+def test_an_array_that_another_thread_changes_meanwhile_breaks_no_record(wire: Wire) -> None:
+    array = bytearray(b"before")
+    tag = wire.a._sending.tag
+
+    def change_after(payload: bytes) -> bytes:
+        made = tag(payload)
+        array[:] = b"behind"
+        return made
+
+    wire.a._sending = Changing(change_after)  # type: ignore[assignment]
+    assert wire.a.send([array]) is None
+    wire.to_b.sendall(wire.overhear(6))
+    assert hear(wire.b) == b"before"
+
+
+class Changing:
+    """A seal that lets another thread have its turn as soon as a tag was made."""
+
+    number = 0
+
+    def __init__(self, tag: Callable[[bytes], bytes]) -> None:
+        self.tag = tag
+
+
 def test_bytes_left_of_a_record_are_pending_and_no_part_of_one_is(wire: Wire) -> None:
     pending = wire.b.pending
     assert pending is not None

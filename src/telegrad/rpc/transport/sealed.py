@@ -35,8 +35,8 @@ _COVERED = struct.Struct("<QI")
 _BESIDE = _SIZE.size + _TAG_BYTES
 # Room for the record that is under way and those that come along with its end.
 _ROOM = 2 * (RECORD_BYTES + _BESIDE)
-# Bytes; a smaller record goes out in one piece.
-_JOINED_BELOW = 16 << 10
+# Bytes of a record from which on it is large.
+_AHEAD = 8 << 10
 _ADVICE = "what came was changed, dropped, repeated or put in on the way"
 _MSG_DONTWAIT: int = socket.MSG_DONTWAIT
 
@@ -50,12 +50,11 @@ class _Seal:
         self._keyed = hmac.new(key, digestmod="sha256")
         self.number = 0
 
-    def tag(self, size: int, parts: Sequence[Buffer]) -> bytes:
-        """Return the tag of the next record, of which these are the `size` bytes."""
+    def tag(self, payload: Buffer) -> bytes:
+        """Return the tag of the next record."""
         mac = self._keyed.copy()
-        mac.update(_COVERED.pack(self.number, size))
-        for part in parts:
-            mac.update(part)
+        mac.update(_COVERED.pack(self.number, len(payload)))
+        mac.update(payload)
         return mac.digest()[:_TAG_BYTES]
 
 
@@ -99,7 +98,8 @@ class SealedConnection(PlainConnection):
         is_begun = False
         while views:
             parts, rest = _cut(views)
-            went = self._send_record(parts, deadline)
+            # A copy: other threads may change an array after its tag was made.
+            went = self._send_record(b"".join(parts), deadline)
             if went is None:
                 return Unsent(views, is_begun)
             if not went:
@@ -110,14 +110,13 @@ class SealedConnection(PlainConnection):
     def send_small(self, data: bytes, deadline: float) -> Unsent | None:
         if self._begun or len(data) > RECORD_BYTES:
             return self.send((data,), (), deadline)
-        went = self._send_record((data,), deadline)
+        went = self._send_record(data, deadline)
         return None if went else Unsent([memoryview(data)] if went is None else [], went is False)
 
-    def _send_record(self, parts: Sequence[Buffer], deadline: float) -> bool | None:
+    def _send_record(self, payload: bytes, deadline: float) -> bool | None:
         """Send one record; False if a part of it is left at the deadline, None if all of it."""
-        size = sum(map(len, parts))
-        record = (_SIZE.pack(size), *parts, self._sending.tag(size, parts))
-        if size < _JOINED_BELOW:
+        record = (_SIZE.pack(len(payload)), payload, self._sending.tag(payload))
+        if len(payload) < _AHEAD:
             unsent = super().send_small(b"".join(record), deadline)
         else:
             unsent = super().send(record, (), deadline)
@@ -142,16 +141,8 @@ class SealedConnection(PlainConnection):
 
     def _recv_into(self, flags: int, view: memoryview) -> int:
         while not (self._proved or self._prove_next()):
-            if self._start == self._end:
-                self._start = self._end = 0
-            elif self._end + RECORD_BYTES > _ROOM:
-                size = self._end - self._start
-                self._room[:size] = self._room[self._start : self._end]
-                self._start, self._end = 0, size
-            count = self._receive(self._view[self._end :] if self._end else self._view, 0, flags)
-            if not count:
+            if not self._receive_more(flags):
                 return 0
-            self._end += count
         taken = 0
         while True:
             some = self._proved[: len(view) - taken]
@@ -161,10 +152,27 @@ class SealedConnection(PlainConnection):
             if self._proved or taken == len(view) or not self._prove_next():
                 return taken
 
+    def _receive_more(self, flags: int) -> int:
+        """Receive bytes behind those that are there; return how many, 0 at the end."""
+        if self._start == self._end:
+            self._start = self._end = 0
+        known = self._end - self._start >= _SIZE.size
+        size = _SIZE.unpack_from(self._room, self._start)[0] if known else 0
+        last = self._start + size + _BESIDE
+        if last > _ROOM:
+            came = self._end - self._start
+            self._room[:came] = self._room[self._start : self._end]
+            self._start, self._end, last = 0, came, last - self._start
+        # Of a large record no more than its rest: then the next begins at the room's beginning.
+        end = last if last - self._end > _AHEAD else _ROOM
+        count = self._receive(self._view[self._end : end], 0, flags)
+        self._end += count
+        return count
+
     def _whole(self) -> int:
         """Return the payload's size of the next record if it has come as a whole, else 0."""
-        came = self._end - self._start - _BESIDE
-        if came <= 0:
+        came = self._end - self._start
+        if came < _SIZE.size:
             return 0
         size: int = _SIZE.unpack_from(self._room, self._start)[0]
         if not 0 < size <= RECORD_BYTES:
@@ -172,7 +180,7 @@ class SealedConnection(PlainConnection):
                 f"expected a record of 1 to {RECORD_BYTES} bytes from {self.peer_name}, got one of "
                 f"{size}: {_ADVICE}"
             )
-        return size if size <= came else 0
+        return size if size + _BESIDE <= came else 0
 
     def _prove_next(self) -> bool:
         """Prove the next record if it has come; say whether it has."""
@@ -182,7 +190,7 @@ class SealedConnection(PlainConnection):
         first = self._start + _SIZE.size
         end = first + size
         payload = self._view[first:end]
-        tag = self._receiving.tag(size, (payload,))
+        tag = self._receiving.tag(payload)
         if not hmac.compare_digest(tag, self._view[end : end + _TAG_BYTES]):
             raise ProtocolViolation(
                 f"expected record {self._receiving.number} of {self.peer_name}, got one that it "
