@@ -22,11 +22,11 @@ from pathlib import Path
 
 import numpy as np
 
-from telegrad.rpc.keys import ClusterKey
-from telegrad.rpc.minting import mint
 from telegrad.rpc.names import WorkerInfo
-from telegrad.rpc.starting import start_worker
-from telegrad.rpc.tls import Credentials
+from telegrad.rpc.security.certificates import mint
+from telegrad.rpc.security.keys import ClusterKey
+from telegrad.rpc.security.tls import Credentials
+from telegrad.rpc.startup import start_worker
 from telegrad.rpc.transport import PrivateDirectory
 from telegrad.rpc.worker import Worker
 

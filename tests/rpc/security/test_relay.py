@@ -40,7 +40,7 @@ TAKING_OVER = b"".join(
             0,
             1,
             0,
-            encode(["tests.rpc.test_relay:take_over", None, None, [], 0, [], [], None]),
+            encode(["tests.rpc.security.test_relay:take_over", None, None, [], 0, [], [], None]),
             (),
         ),
     ]

@@ -10,7 +10,7 @@ PROVER = shutil.which("proverif")
 MODELS = Path(__file__).parent / "models"
 
 
-@pytest.mark.skipif(PROVER is None, reason="proverif is not installed: see tests/rpc/models/README")
+@pytest.mark.skipif(PROVER is None, reason="proverif is not installed: see models/README.md")
 @pytest.mark.parametrize(
     ("model", "verdicts"),
     [
