@@ -4,8 +4,10 @@ The two sides hold real connections; what passes between them goes through the t
 """
 
 import contextlib
+import hmac
 import math
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -71,6 +73,13 @@ def hear(connection: SealedConnection, size: int = 100) -> bytes:
 def test_what_is_left_alone_arrives(wire: Wire) -> None:
     wire.to_b.sendall(b"".join(say(wire, b"one", b"two")))
     assert hear(wire.b) == b"onetwo"
+
+
+def test_a_tag_is_what_the_standard_librarys_hmac_gives(wire: Wire) -> None:
+    for number, text in enumerate([b"one", b"x" * 5000, b"three"]):
+        covered = struct.pack("<QI", number, len(text)) + text
+        expected = hmac.digest(THERE, covered, "sha256")[:16]
+        assert say(wire, text) == [struct.pack("<I", len(text)) + text + expected]
 
 
 Attack = Callable[[list[bytes]], bytes]

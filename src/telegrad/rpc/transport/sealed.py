@@ -12,6 +12,7 @@ Invariant: no byte comes out of here whose record was not proved, and after one 
 A record of which the socket took a part stays here and goes before anything else.
 """
 
+import hashlib
 import hmac
 import math
 import socket
@@ -30,6 +31,7 @@ RECORD_BYTES = 64 << 10
 """The largest payload of a record: hashed while it is in the processor's cache."""
 
 _TAG_BYTES = 16
+_BLOCK_BYTES = hashlib.sha256().block_size
 _SIZE = struct.Struct("<I")
 _COVERED = struct.Struct("<QI")
 _BESIDE = _SIZE.size + _TAG_BYTES
@@ -42,20 +44,27 @@ _MSG_DONTWAIT: int = socket.MSG_DONTWAIT
 
 
 class _Seal:
-    """One direction's key; `number` is that of the next record."""
+    """One direction's key; `number` is that of the next record.
 
-    __slots__ = ("_keyed", "number")
+    The tag is HMAC-SHA256 by its definition (RFC 2104): two hashes that have taken in the key and
+    are copied for each record, which takes half as long as to make an `hmac` object anew.
+    """
+
+    __slots__ = ("_inner", "_outer", "number")
 
     def __init__(self, key: bytes) -> None:
-        self._keyed = hmac.new(key, digestmod="sha256")
+        block = key.ljust(_BLOCK_BYTES, b"\0")
+        self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in block))
+        self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in block))
         self.number = 0
 
     def tag(self, payload: Buffer) -> bytes:
         """Return the tag of the next record."""
-        mac = self._keyed.copy()
-        mac.update(_COVERED.pack(self.number, len(payload)))
-        mac.update(payload)
-        return mac.digest()[:_TAG_BYTES]
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(_COVERED.pack(self.number, len(payload)))
+        inner.update(payload)
+        outer.update(inner.digest())
+        return outer.digest()[:_TAG_BYTES]
 
 
 class SealedConnection(PlainConnection):
