@@ -83,18 +83,21 @@ def test_what_no_worker_tells_of_the_values_of_an_answer_ends_the_connection(pai
     assert eventually(lambda: path.closed)
 
 
-def test_what_a_users_own_type_raises_is_the_users_and_ends_nothing(pair):
+def test_what_a_users_own_type_raises_is_the_users_and_ends_nothing(pair, monkeypatch):
+    for name in ("_by_type", "_by_tag", "_found"):
+        monkeypatch.setattr(kinds, name, dict(getattr(kinds, name)))
+
     class Odd:
         pass
 
     def refuse(parts: list[Any], metadata: Any) -> Odd:
         raise LookupError("an odd one")
 
-    kinds.register(Odd, lambda odd: ([np.ones(1)], None), refuse, tag="tests.Odd")
+    kinds.register(Odd, lambda odd: ([np.ones(1)], None), refuse, tag="tests.Refusing")
     a, b = pair
     call = a.rpc_async("b", simulated.never)
     path = a.peers.get("b").outgoing
-    answer(a, b, call, encode(with_slot(["tests.Odd", None, []])))
+    answer(a, b, call, encode(with_slot(["tests.Refusing", None, []])))
     with pytest.raises(LookupError, match="an odd one"):
         call.wait(10)
     assert not path.closed
