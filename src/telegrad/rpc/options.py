@@ -36,6 +36,9 @@ class Options:
     single message (8 GiB). `device_maps`:
     by the name of a worker, which device there takes the tensors of each device here, as
     ``{"b": {"cuda:0": "cuda:1"}}``; where it says nothing, the device of the same name.
+    `device_segments`: how many bytes of each device this worker may keep for tensors on their way
+    to workers of the same host (4 GiB); what has no room there goes through the host's memory, and
+    with 0 everything does, as between hosts.
     """
 
     rpc_timeout: float = 60.0
@@ -49,6 +52,7 @@ class Options:
     in_flight_bytes: int = 16 << 30
     in_flight_bytes_of_peer: int = 8 << 30
     device_maps: dict[str, dict[str, str]] = field(default_factory=dict)
+    device_segments: int = 4 << 30
 
     if not TYPE_CHECKING:  # or a type checker would take every name for known
 
@@ -67,6 +71,10 @@ class Options:
                 raise UsageError(
                     f"expected {name} of at least {_FEWEST_BYTES}, got {getattr(self, name)}"
                 )
+        if not isinstance(self.device_segments, int) or self.device_segments < 0:
+            raise UsageError(
+                f"expected device_segments of 0 bytes or more, got {self.device_segments!r}"
+            )
         for name in ("lost_after", "join_timeout"):
             if not getattr(self, name):
                 raise UsageError(

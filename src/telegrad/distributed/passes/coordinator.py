@@ -312,11 +312,14 @@ class PassCoordinator:
                 continue
             if not requests:
                 return riding
-            (waiting, workers, entries), arrays = self._requests.take_next(requests).wait()
+            answered = self._requests.take_next(requests)
+            frm = answered.answer.to.name
+            (waiting, workers, entries), arrays = answered.wait()
+            del answered
             report.merge(waiting, workers)
             leaving = {}
             if entries:
-                feeds = self._codec.unpack(local_pass, entries, arrays)
+                feeds = self._codec.unpack(local_pass, frm, entries, arrays)
                 leaving, change = local_pass.receive(feeds)
                 if change:
                     report.change(own, change)
@@ -412,9 +415,9 @@ class PassCoordinator:
     def _on_gradients(self, request: ServiceRequest) -> None:
         raw_plan, entries = request.header[1]
         local_pass = self._find_local_pass(raw_plan)
-        feeds = self._codec.unpack(local_pass, entries, request.arrays)
         report = Report()
         asker = request.frm.name
+        feeds = self._codec.unpack(local_pass, asker, entries, request.arrays)
         riding = self._run_to_rest(
             local_pass, partial(local_pass.receive, feeds), report, asker, []
         )
