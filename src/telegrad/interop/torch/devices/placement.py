@@ -25,6 +25,7 @@ from telegrad.errors import DeviceError, ProtocolViolation
 from telegrad.interop.torch.devices.channels import Channels
 from telegrad.interop.torch.devices.runtime import CudaFailure, runtime
 from telegrad.interop.torch.devices.segments import Span
+from telegrad.interop.torch.devices.staging import STAGED_FROM, Staging, Transfer
 from telegrad.interop.torch.modes import run_ordinarily
 from telegrad.interop.torch.values import tensors
 from telegrad.interop.torch.values.arrays import raw
@@ -38,13 +39,17 @@ __all__ = ["Devices", "Placed", "arrive", "carry", "pack", "register", "unpack"]
 
 
 class Load:
-    """The tensors of one device in one message: copied together, when the first is asked for."""
+    """The tensors of one device in one message: copied together, when the first is asked for.
 
-    __slots__ = ("_channels", "_spans", "_tensors", "_to")
+    `is_shared`: whether segments lead to the receiver.
+    """
 
-    def __init__(self, channels: Channels, to: str) -> None:
-        self._channels = channels
+    __slots__ = ("_is_shared", "_spans", "_tensors", "_to", "_worker")
+
+    def __init__(self, worker: Worker, to: str, is_shared: bool) -> None:
+        self._worker = worker
         self._to = to
+        self._is_shared = is_shared
         self._tensors: list[torch.Tensor] = []
         self._spans: list[Span] | None = None
 
@@ -55,10 +60,18 @@ class Load:
 
     def span(self, place: int) -> Span | None:
         """Return where the tensor of that place lies; None if it must go another way."""
-        if self._tensors:
+        if self._tensors and self._is_shared:
             given, self._tensors = self._tensors, []
-            self._spans = run_ordinarily(partial(self._channels.pack, self._to, given))
+            self._spans = run_ordinarily(partial(_channels[self._worker].pack, self._to, given))
         return None if self._spans is None else self._spans[place]
+
+    def stage(self, tensor: torch.Tensor, device: str) -> Transfer | None:
+        """Send a tensor ahead in pieces; None if it is too small for that."""
+        if tensor.nbytes < STAGED_FROM:
+            return None
+        return run_ordinarily(
+            partial(staging_of(self._worker).send, self._to, tensor.detach(), device)
+        )
 
 
 class Placed:
@@ -76,12 +89,13 @@ class Placed:
 
 
 class _Arriving(msgspec.Struct, array_like=True, frozen=True):
-    """A tensor that came in a segment and was not copied out of it yet."""
+    """A tensor that came in a segment and was not copied out of it yet, or came in pieces."""
 
     is_parameter: bool
     requires_grad: bool
     device: str
-    span: Span
+    span: Span | None
+    transfer: Transfer | None = None
 
 
 class Devices(msgspec.Struct, frozen=True, array_like=True):
@@ -143,6 +157,15 @@ class _Peer:
 _peers: "weakref.WeakKeyDictionary[Worker, dict[int, _Peer]]" = weakref.WeakKeyDictionary()
 """What each worker of this process was told, by the id of who told it: that of one incarnation."""
 _channels: "weakref.WeakKeyDictionary[Worker, Channels]" = weakref.WeakKeyDictionary()
+_stagings: "weakref.WeakKeyDictionary[Worker, Staging]" = weakref.WeakKeyDictionary()
+
+
+def staging_of(worker: Worker) -> Staging:
+    """Return the worker's end of what goes through the host's memory."""
+    found = _stagings.get(worker)
+    if found is None:
+        found = _stagings[worker] = Staging(worker)
+    return found
 
 
 def register() -> None:
@@ -163,10 +186,11 @@ def carry(values: list[Any], worker: Worker, to: str) -> None:
         if peer is None:
             peer = _peer(worker, to)
         there, is_shared = peer.way(value)
-        if is_shared and tensors.is_dense(value) and not (is_open() and tangent_of(value)):
+        is_dual = is_open() and tangent_of(value) is not None
+        if there != "cpu" and tensors.is_dense(value) and not is_dual:
             load = loads.get(value.device)
             if load is None:
-                load = loads[value.device] = Load(_channels[worker], to)
+                load = loads[value.device] = Load(worker, to, is_shared)
             values[i] = Placed(value, there, load, load.add(value))
         elif there != str(value.device):
             values[i] = Placed(value, there)
@@ -181,8 +205,8 @@ def arrive(values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | 
     places = [i for i, value in enumerate(values) if type(value) is _Arriving]
     if not places:
         return None
-    came = [values[i] for i in places]
-    made = _unpacked(worker, frm, [each.span for each in came], [each.device for each in came])
+    came: list[_Arriving] = [values[i] for i in places]
+    made = _unpacked(worker, frm, [(each.device, each.span or each.transfer) for each in came])
     for i, arriving, tensor in zip(places, came, made):
         values[i] = _finished(tensor, arriving)
     return _Order(made)
@@ -212,39 +236,65 @@ class _Order:
 def pack(values: Sequence[torch.Tensor], worker: Worker, to: str) -> list[Any]:
     """Return what carries each gradient to a worker: where it lies in a segment, or an array."""
     packed: list[Any] = [None] * len(values)
-    by_device: dict[torch.device, list[int]] = {}
+    loads: dict[torch.device, Load] = {}
+    places: list[int] = []
+    for value in values:
+        load = loads.get(value.device)
+        if load is None:
+            is_shared = _peer(worker, to).twin(value.device) is not None
+            load = loads[value.device] = Load(worker, to, is_shared)
+        places.append(load.add(value))
     for i, value in enumerate(values):
-        if value.is_cuda:
-            by_device.setdefault(value.device, []).append(i)
-    for device, places in by_device.items():
-        there = _peer(worker, to).twin(device)
-        if there is None:
+        load = loads[value.device]
+        span = load.span(places[i])
+        if span is not None:
+            packed[i] = (_peer(worker, to).twin(value.device), span, None)
             continue
-        dense = [_dense(values[i]) for i in places]
-        spans = run_ordinarily(partial(_channels[worker].pack, to, dense))
-        if spans is not None:
-            for i, span in zip(places, spans):
-                packed[i] = (there, span)
-    return [raw(values[i]) if each is None else each for i, each in enumerate(packed)]
+        there = _way_back(_peer(worker, to), value)
+        transfer = None if there is None else load.stage(value, there)
+        packed[i] = raw(value) if transfer is None else (there, None, transfer)
+    return packed
 
 
-def _dense(gradient: torch.Tensor) -> torch.Tensor:
-    return gradient if gradient.layout is torch.strided else gradient.to_dense()
+def _way_back(peer: _Peer, gradient: torch.Tensor) -> str | None:
+    """Return the device to send a gradient to; None if it goes as an array."""
+    try:
+        there, _ = peer.way(gradient)
+    except DeviceError:
+        # Where it belongs is found out there: a map for tensors does not bind gradients.
+        return None
+    return None if there == "cpu" else there
 
 
 def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[torch.Tensor]:
-    """Return the gradients that came in segments."""
-    came = msgspec.convert(facts, list[tuple[str, Span]])
-    return _unpacked(worker, frm, [span for _, span in came], [device for device, _ in came])
+    """Return the gradients that came in segments, or in pieces."""
+    came = msgspec.convert(facts, list[tuple[str, Span | None, Transfer | None]])
+    return _unpacked(worker, frm, [(device, span or transfer) for device, span, transfer in came])
 
 
 def _unpacked(
-    worker: Worker, frm: str, spans: Sequence[Span], devices: Sequence[str]
+    worker: Worker, frm: str, came: Sequence[tuple[str, Span | Transfer | None]]
 ) -> list[torch.Tensor]:
-    channels = _channels.get(worker)
-    if channels is None:
-        raise ProtocolViolation(f"worker {frm!r} names device segments, which it never sent")
-    return run_ordinarily(partial(channels.unpack, frm, spans, devices))
+    """Return tensors of these devices, of which each came in a segment or in pieces."""
+    in_segments = [(device, what) for device, what in came if isinstance(what, Span)]
+    emptied: list[torch.Tensor] = []
+    if in_segments:
+        channels = _channels.get(worker)
+        if channels is None:
+            raise ProtocolViolation(f"worker {frm!r} names device segments, which it never sent")
+        spans = [span for _, span in in_segments]
+        devices = [device for device, _ in in_segments]
+        emptied = run_ordinarily(partial(channels.unpack, frm, spans, devices))
+    rest = iter(emptied)
+    made = []
+    for _, what in came:
+        if isinstance(what, Transfer):
+            made.append(run_ordinarily(partial(staging_of(worker).take, frm, what)))
+        elif what is None:
+            raise ProtocolViolation(f"worker {frm!r} sent a tensor of a device in no way")
+        else:
+            made.append(next(rest))
+    return made
 
 
 # What workers know of each other.
@@ -273,6 +323,7 @@ def describe_devices(asker: str) -> Any:
 
 
 def _description(worker: Worker, asker: str) -> Devices:
+    staging_of(worker)  # From now on pieces may come.
     names = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
     named = _named(worker.options.device_maps.get(asker, {}))
     if not worker.options.device_segments or len(names) == 1:
@@ -308,8 +359,12 @@ def _to_parts(placed: Placed) -> tuple[list[Any], Any]:
     tensor = placed.tensor
     is_parameter = type(tensor) is torch.nn.Parameter
     span = None if placed.load is None else placed.load.span(placed.place)
-    if span is not None:
-        return [], _Arriving(is_parameter, tensor.requires_grad, placed.device, span)
+    transfer = None
+    if span is None and placed.load is not None:
+        transfer = placed.load.stage(tensor, placed.device)
+    if span is not None or transfer is not None:
+        facts = _Arriving(is_parameter, tensor.requires_grad, placed.device, span, transfer)
+        return [], facts
     parts, facts = tensors.to_parts(tensor, placed.device)
     return parts, [is_parameter, facts]
 

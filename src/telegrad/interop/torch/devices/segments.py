@@ -29,7 +29,7 @@ from telegrad.errors import DeviceError, ProtocolViolation
 from telegrad.interop.torch.devices.mark_board import MARKS, MarkBoard
 from telegrad.interop.torch.devices.runtime import HANDLE_BYTES, Runtime
 
-__all__ = ["Export", "Import", "Introduction", "Span", "nbytes_of"]
+__all__ = ["Export", "Import", "Introduction", "Span", "allocated", "dense", "nbytes_of"]
 
 # Bytes: where each tensor begins, so that kernels that read it are as fast as ever.
 _ALIGN: Final = 256
@@ -140,7 +140,9 @@ class Export:
             for tensor in tensors:
                 nbytes = tensor.numel() * tensor.element_size()
                 if nbytes:
-                    cuda.copy(self._memory + offset, _dense(tensor).data_ptr(), nbytes, stream)
+                    # Kept until the copy is enqueued: what is freed before may be given to others.
+                    plain = dense(tensor)
+                    cuda.copy(self._memory + offset, plain.data_ptr(), nbytes, stream)
                 dtype = str(tensor.dtype).removeprefix("torch.")
                 spans.append(Span(self.number, use, offset, dtype, list(tensor.shape)))
                 offset += _aligned(nbytes)
@@ -163,8 +165,10 @@ class Export:
         self._board.clear(self.place)
 
 
-def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor with its numbers as they are, one after the other."""
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor with its numbers as they are, one after the other."""
+    if tensor.layout is not torch.strided:
+        return dense(tensor.to_dense())
     if tensor._is_zerotensor():
         return tensor.clone()
     return tensor.resolve_conj().resolve_neg().contiguous()
@@ -223,7 +227,7 @@ class Import:
             cuda.wait(stream, filled)
             is_elsewhere = False
             for (offset, dtype, shape, nbytes), device in zip(planned, devices):
-                tensor = _allocated(shape, dtype, device, self._of)
+                tensor = allocated(shape, dtype, device, self._of)
                 made.append(tensor)
                 if nbytes and (tensor.device.index or 0) == self._device:
                     cuda.copy(tensor.data_ptr(), self._memory + offset, nbytes, stream)
@@ -272,7 +276,8 @@ def _plan(span: Span, size: int, whose: str) -> tuple[int, torch.dtype, list[int
     )
 
 
-def _allocated(shape: list[int], dtype: torch.dtype, device: str, of: str) -> torch.Tensor:
+def allocated(shape: list[int], dtype: torch.dtype, device: str, of: str) -> torch.Tensor:
+    """Return memory for a tensor from worker `of`; DeviceError if there is none."""
     try:
         return torch.empty(shape, dtype=dtype, device=device)
     except (RuntimeError, AssertionError) as error:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from telegrad.errors import DeviceError, ProtocolViolation, Unserializable
+from telegrad.interop.torch.devices.staging import to_host
 from telegrad.interop.torch.modes import run_ordinarily
 from telegrad.interop.torch.values.arrays import CPU, is_transformed
 from telegrad.rpc.wire import kinds
@@ -65,7 +66,7 @@ def to_parts(
         # Whatever PyTorch makes there, of any tensor, has no numbers of its own.
         return run_ordinarily(partial(to_parts, tensor, device))
     # Waits for what is queued on the device's current stream.
-    plain = tensor.detach().cpu()
+    plain = to_host(tensor.detach())
     there = None if tensor.is_cpu else device or str(tensor.device)
     if plain.layout is torch.sparse_coo:
         indices, values = plain._indices(), plain._values()
