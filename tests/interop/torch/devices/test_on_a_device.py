@@ -148,10 +148,15 @@ def test_a_forked_process_leaves_the_segments_alone():
     with LocalCluster(["b"]):
         value = torch.ones(MB, device=CUDA)
         echo(value)
+        mine = channels()
         child = os.fork()
         if not child:
-            channels().close()
-            os._exit(0)
+            status = 1
+            try:
+                mine.close()
+                status = 0
+            finally:
+                os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
         assert torch.equal(echo(value), value)
 
@@ -181,12 +186,13 @@ def test_random_programs_over_device_and_host_have_exact_gradients(seed, options
 
 def _compare(chance):
     steps = []
-    for _ in range(chance.randint(3, 10)):
+    # So few, and of small integers, that every sum is exact in whatever order it is made.
+    for _ in range(chance.randint(3, 5)):
         where = chance.choice(["here", "b", "c", "there"])
         steps.append((where, chance.choice(there.OPERATIONS), chance.random(), chance.random()))
     size = chance.choice([3, 700, 1 << 18])
     leaves = [
-        torch.linspace(0.5, 1.5, size, dtype=torch.float64, device=device).requires_grad_()
+        (torch.arange(size, device=device) % 3).double().requires_grad_()
         for device in (CUDA, "cpu", CUDA)
     ]
     expected = torch.autograd.grad(_run(steps, leaves, False), leaves, allow_unused=True)

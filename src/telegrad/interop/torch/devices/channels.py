@@ -15,6 +15,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -60,7 +61,8 @@ class Channels:
     """One worker's ends, in both directions."""
 
     def __init__(self, worker: Worker, cuda: Runtime) -> None:
-        self._worker = worker
+        # Weakly: the worker's services hold this.
+        self._worker: Worker = weakref.proxy(worker)
         self._cuda = cuda
         self._process = os.getpid()
         self._lock = threading.RLock()

@@ -212,22 +212,30 @@ def arrive(values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | 
     return _Order(made)
 
 
+_external_stream: Any = torch.cuda.ExternalStream
+
+
 class _Order:
     """Has the current stream of the thread that takes tensors wait for the one that made them."""
 
     def __init__(self, made: Sequence[torch.Tensor]) -> None:
         self._made = made
         indices = {tensor.device.index or 0: None for tensor in made}
-        self._streams = {index: torch.cuda.current_stream(index) for index in indices}
+        # As the runtime knows them: torch.cuda takes twenty times as long to tell.
+        self._streams = {index: runtime().stream(index) for index in indices}
 
     def __call__(self) -> None:
         for index, stream in self._streams.items():
-            taker = torch.cuda.current_stream(index)
-            if taker != stream:
-                taker.wait_stream(stream)
-                for tensor in self._made:
-                    if tensor.device == taker.device:
-                        tensor.record_stream(taker)
+            if runtime().stream(index) != stream:
+                self._wait(index, stream)
+
+    def _wait(self, index: int, stream: int) -> None:
+        taker = torch.cuda.current_stream(index)
+        maker = torch.cuda.default_stream(index) if not stream else _external_stream(stream, index)
+        taker.wait_stream(maker)
+        for tensor in self._made:
+            if tensor.device == taker.device:
+                tensor.record_stream(taker)
 
 
 # Gradients.

@@ -18,6 +18,7 @@ import itertools
 import math
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -94,7 +95,8 @@ class Staging:
     """One worker's transfers, in both directions."""
 
     def __init__(self, worker: Worker) -> None:
-        self._worker = worker
+        # Weakly: the worker's services hold this.
+        self._worker: Worker = weakref.proxy(worker)
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._came: dict[tuple[str, int], _Partial] = {}
