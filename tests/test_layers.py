@@ -52,11 +52,16 @@ USES: dict[str, str] = {
         "arrays autograd distributed distributed/contexts engine errors graph rpc "
         "rpc/membership tensors tensors/forward tensors/recording"
     ),
+    "interop/torch/devices": (
+        "distributed/contexts errors interop/torch/values rpc rpc/calls rpc/wire"
+    ),
     "interop/torch/graph": (
         "autograd distributed distributed/contexts distributed/optim engine errors graph "
         "interop/torch/values tensors tensors/forward tensors/recording"
     ),
-    "interop/torch/values": "distributed/contexts errors rpc rpc/wire tensors tensors/forward",
+    "interop/torch/values": (
+        "distributed/contexts errors interop/torch/devices rpc/wire tensors tensors/forward"
+    ),
     "linalg": "errors ops rules tensors",
     "namespace": "fft linalg ops rules tensors",
     "nn": "arrays errors graph ops rules tensors tensors/recording",

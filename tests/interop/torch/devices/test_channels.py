@@ -184,8 +184,8 @@ def test_idle_segments_go_back_and_so_do_those_of_messages_that_nobody_read(simu
 def test_nothing_is_left_of_a_receiver_that_is_lost_or_of_a_worker_that_leaves(simulation):
     sender, receiver = pair(simulation)
     sent(sender, receiver, torch.ones(3))
-    receiver._forget("main")
-    sender._forget("b")
+    receiver._forgotten("main")()
+    sender._forgotten("b")()
     assert sender._cuda.machine.buffers == {}
     assert sent(sender, receiver, torch.ones(3))[0].tolist() == [1, 1, 1]
     receiver.close()

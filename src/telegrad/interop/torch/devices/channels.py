@@ -16,7 +16,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -280,22 +280,27 @@ class Channels:
 
     # The end.
 
-    def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], object]:
         # On another thread: to free memory waits for the device.
-        self._worker.host.start(partial(self._forget, who.name))
+        return partial(self._worker.host.start, self._forgotten(who.name))
 
-    def _forget(self, name: str) -> None:
+    def _forgotten(self, name: str) -> Callable[[], None]:
+        """Take out what is shared with a worker; return what gives it back."""
         with self._lock:
-            gone = [(pool, segment) for pool in self._pools.values() for segment in pool.of(name)]
-            gone = [(pool, segment) for pool, segment in gone if pool.drop(segment)]
+            exports = [
+                segment
+                for pool in self._pools.values()
+                for segment in pool.of(name)
+                if pool.drop(segment)
+            ]
             receiver = self._receivers.pop(name, None)
             self.refusals.pop(name, None)
             imports = self._imports.pop(name, {})
-        self._free([segment for _, segment in gone], list(imports.values()))
-        if receiver is not None:
-            receiver.board.close()
+        return partial(self._free, exports, list(imports.values()), receiver)
 
-    def _free(self, exports: Sequence[Export], imports: Sequence[Import]) -> None:
+    def _free(
+        self, exports: Sequence[Export], imports: Sequence[Import], receiver: _Receiver | None
+    ) -> None:
         if os.getpid() != self._process:
             return
         for each in imports:
@@ -304,6 +309,8 @@ class Channels:
         for segment in exports:
             with suppress(CudaFailure):
                 segment.free(is_shared=True)
+        if receiver is not None:
+            receiver.board.close()
 
     def trim(self, now: float) -> None:
         """Give back what was not used for a while."""
@@ -350,5 +357,5 @@ class Channels:
         while any(each.is_held() for each in exports) and time.monotonic() < end:
             # What was just sent is being read: this is the end, not the hot path.
             time.sleep(0.001)
-        for name in [*self._receivers, *self._imports]:
-            self._forget(name)
+        for name in dict.fromkeys([*self._receivers, *self._imports]):
+            self._forgotten(name)()

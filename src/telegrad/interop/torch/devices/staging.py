@@ -19,7 +19,7 @@ import math
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -166,10 +166,11 @@ class Staging:
             for key in [key for key, each in self._came.items() if each.since < oldest]:
                 del self._came[key]
 
-    def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], object]:
         with self._lock:
-            for key in [key for key in self._came if key[0] == who.name]:
-                del self._came[key]
+            gone = [self._came.pop(key) for key in list(self._came) if key[0] == who.name]
+        # Freed there: not under the lock of the peers.
+        return gone.clear
 
 
 def _copied(flat: torch.Tensor) -> Iterator[tuple[int, "np.ndarray[Any, Any]"]]:
