@@ -39,6 +39,10 @@ _log = logging.getLogger("telegrad.rpc")
 
 INTRODUCE: Final = "torch.segments.introduce"
 WITHDRAW: Final = "torch.segments.withdraw"
+# Seconds to look for an answer before sleeping, where tensors of a device go: what a handler or a
+# part of a pass enqueues takes the host longer than what it would compute. To wake a thread that
+# sleeps costs more than it burns.
+_SPIN: Final = 1e-3
 # Seconds between looks for segments to give back.
 _TICK: Final = 5.0
 # Seconds that a worker that shuts down waits for receivers to empty what they were sent.
@@ -167,6 +171,7 @@ class Channels:
         except BaseException:
             self._discard(segment)
             raise
+        self._spin_longer(to)
         if refusal is not None:
             self._refused(to, str(refusal))
             self._discard(segment)
@@ -174,6 +179,11 @@ class Channels:
         if segment is None and place >= 0:
             self._give_place_back(to, place)
         return segment
+
+    def _spin_longer(self, name: str) -> None:
+        peer = self._worker.peers.get(name)
+        for endpoint in () if peer is None else peer.endpoints():
+            endpoint.spin_at_least(_SPIN)
 
     def _discard(self, segment: Export | None) -> None:
         if segment is not None:
@@ -260,6 +270,7 @@ class Channels:
                 f"expected a new device segment, got the number {introduction.segment} of {frm!r} "
                 "again"
             )
+        self._spin_longer(frm)
         request.reply(None)
 
     def _board(self, whereabouts: tuple[int, int, bytes]) -> MarkBoard:

@@ -15,7 +15,7 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import torch
@@ -94,6 +94,15 @@ class _Arriving(msgspec.Struct, array_like=True, frozen=True):
     is_parameter: bool
     requires_grad: bool
     device: str
+    span: Span | None
+    transfer: Transfer | None = None
+
+
+class _Gradient(msgspec.Struct, array_like=True, frozen=True):
+    """A gradient on its way to a device: in a segment, or in pieces; one number has a `shape`."""
+
+    device: str
+    shape: list[Annotated[int, msgspec.Meta(ge=0)]] | None
     span: Span | None
     transfer: Transfer | None = None
 
@@ -242,26 +251,37 @@ class _Order:
 
 
 def pack(values: Sequence[torch.Tensor], worker: Worker, to: str) -> list[Any]:
-    """Return what carries each gradient to a worker: where it lies in a segment, or an array."""
-    packed: list[Any] = [None] * len(values)
+    """Return what carries each gradient to a worker: a `_Gradient`, or an array."""
+    packed: list[Any] = []
+    peer = _peer(worker, to)
     loads: dict[torch.device, Load] = {}
-    places: list[int] = []
+    placed: list[tuple[torch.Tensor, Load, int]] = []
     for value in values:
         load = loads.get(value.device)
         if load is None:
-            is_shared = _peer(worker, to).twin(value.device) is not None
+            is_shared = peer.twin(value.device) is not None
             load = loads[value.device] = Load(worker, to, is_shared)
-        places.append(load.add(value))
-    for i, value in enumerate(values):
-        load = loads[value.device]
-        span = load.span(places[i])
+        # The gradient of a sum is one number, spread without memory: so it is sent.
+        sent = value.as_strided((), ()) if _is_spread(value) else value
+        placed.append((sent, load, load.add(sent)))
+    for value, (sent, load, place) in zip(values, placed):
+        shape = None if sent is value else list(value.shape)
+        span = load.span(place)
         if span is not None:
-            packed[i] = (_peer(worker, to).twin(value.device), span, None)
+            packed.append(_Gradient(str(peer.twin(value.device)), shape, span))
             continue
-        there = _way_back(_peer(worker, to), value)
+        there = _way_back(peer, value)
         transfer = None if there is None else load.stage(value, there)
-        packed[i] = raw(value) if transfer is None else (there, None, transfer)
+        if there is None or transfer is None:
+            packed.append(raw(value))
+        else:
+            packed.append(_Gradient(there, None, None, transfer))
     return packed
+
+
+def _is_spread(tensor: torch.Tensor) -> bool:
+    """Whether all of several numbers lie in one place."""
+    return tensor.layout is torch.strided and not any(tensor.stride()) and tensor.numel() > 1
 
 
 def _way_back(peer: _Peer, gradient: torch.Tensor) -> str | None:
@@ -276,8 +296,12 @@ def _way_back(peer: _Peer, gradient: torch.Tensor) -> str | None:
 
 def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[torch.Tensor]:
     """Return the gradients that came in segments, or in pieces."""
-    came = msgspec.convert(facts, list[tuple[str, Span | None, Transfer | None]])
-    return _unpacked(worker, frm, [(device, span or transfer) for device, span, transfer in came])
+    came = msgspec.convert(facts, list[_Gradient])
+    made = _unpacked(worker, frm, [(each.device, each.span or each.transfer) for each in came])
+    return [
+        tensor if each.shape is None else tensor.expand(each.shape)
+        for tensor, each in zip(made, came)
+    ]
 
 
 def _unpacked(
