@@ -11,6 +11,7 @@ from tests.interop.torch.devices.host_runtime import HostRuntime, Machine
 
 from telegrad.distributed import rpc
 from telegrad.errors import DeviceError, ProtocolViolation
+from telegrad.interop.torch.devices import placement
 from telegrad.interop.torch.devices.channels import INTRODUCE, Channels
 from telegrad.interop.torch.devices.segments import Introduction, Span
 from telegrad.rpc.options import Options
@@ -193,3 +194,39 @@ def test_nothing_is_left_of_a_receiver_that_is_lost_or_of_a_worker_that_leaves(s
     assert sender._cuda.machine.buffers == {}
     assert sender._cuda.machine.events == {}
     assert sender.pack("b", [torch.ones(3)]) is None
+
+
+class Twins:
+    """What a worker knows of another one on the same machine, whose device is the host."""
+
+    def twin(self, device):
+        return "cpu"
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_gradients_go_together_and_one_that_is_one_number_goes_as_one(simulation):
+    sender, receiver = pair(simulation)
+    main, other = simulation.worker("main"), simulation.worker("b")
+    placement._channels.update({main: sender, other: receiver})
+    placement._peers[main] = {other.id: Twins()}
+    spread, whole = torch.tensor(3.0).expand(1000, 1000), torch.arange(3.0)
+    packed = placement.pack([spread, whole], main, "b")
+    assert sender.held() == 2 * MB
+    found = placement.unpack(msgspec.to_builtins(packed), other, "main")
+    assert torch.equal(found[0], spread)
+    assert not any(found[0].stride())
+    assert torch.equal(found[1], whole)
+    (forged,) = placement.pack([whole], main, "b")
+    forged = msgspec.structs.replace(forged, shape=[3, 3])
+    with pytest.raises(ProtocolViolation, match=r"'main' sent a gradient of shape \(3,\) as one"):
+        placement.unpack([msgspec.to_builtins(forged)], other, "main")
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_segments_are_refused_from_one_that_was_never_asked(simulation):
+    worker = simulation.worker("b")
+    facts = ["cpu", None, msgspec.to_builtins(Span(1, 1, 0, "float32", [3])), None]
+    with pytest.raises(ProtocolViolation, match="'main' names device segments, which it never"):
+        placement.unpack([facts], worker, "main")
+    with pytest.raises(ProtocolViolation, match="'main' sent a tensor of a device in no way"):
+        placement.unpack([["cpu", None, None, None]], worker, "main")

@@ -298,10 +298,17 @@ def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[torch.Tensor]
     """Return the gradients that came in segments, or in pieces."""
     came = msgspec.convert(facts, list[_Gradient])
     made = _unpacked(worker, frm, [(each.device, each.span or each.transfer) for each in came])
-    return [
-        tensor if each.shape is None else tensor.expand(each.shape)
-        for tensor, each in zip(made, came)
-    ]
+    return [_spread(tensor, each.shape, frm) for tensor, each in zip(made, came)]
+
+
+def _spread(tensor: torch.Tensor, shape: list[int] | None, frm: str) -> torch.Tensor:
+    if shape is None:
+        return tensor
+    if tensor.ndim:
+        raise ProtocolViolation(
+            f"worker {frm!r} sent a gradient of shape {tuple(tensor.shape)} as one number"
+        )
+    return tensor.expand(shape)
 
 
 def _unpacked(
