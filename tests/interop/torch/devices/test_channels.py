@@ -141,6 +141,7 @@ def test_an_introduction_that_no_worker_makes_is_refused(simulation):
         ({"memory": b"short"}, "expected handles of 64 bytes"),
         ({"place": 1 << 20}, "with mark 1048576"),
         ({"size": 0}, "of 0 bytes"),
+        ({"place": "first"}, "malformed facts of a device's tensor came: Expected `int`"),
         ({"segment": 9, "board": (1 << 22, 3, b"x" * 16)}, None),
     ):
         header = Introduction(**{**fields, **change})
@@ -208,7 +209,7 @@ def test_gradients_go_together_and_one_that_is_one_number_goes_as_one(simulation
     sender, receiver = pair(simulation)
     main, other = simulation.worker("main"), simulation.worker("b")
     placement._channels.update({main: sender, other: receiver})
-    placement._peers[main] = {other.id: Twins()}
+    placement._peers[main] = {main.find("b").info: Twins()}
     spread, whole = torch.tensor(3.0).expand(1000, 1000), torch.arange(3.0)
     packed = placement.pack([spread, whole], main, "b")
     assert sender.held() == 2 * MB

@@ -21,14 +21,20 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-import msgspec
 import torch
 
 from telegrad.errors import PeerError, ProtocolViolation, UsageError
 from telegrad.interop.torch.devices.mark_board import MARKS, MarkBoard
 from telegrad.interop.torch.devices.runtime import CudaFailure, Runtime
 from telegrad.interop.torch.devices.segment_pool import SegmentPool
-from telegrad.interop.torch.devices.segments import Export, Import, Introduction, Span, nbytes_of
+from telegrad.interop.torch.devices.segments import (
+    Export,
+    Import,
+    Introduction,
+    Span,
+    checked,
+    nbytes_of,
+)
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
@@ -209,9 +215,11 @@ class Channels:
                 self._worker.ask_service(to, WITHDRAW, [segment.number for segment in mine])
             except (PeerError, UsageError):
                 pass  # It is lost, or this worker leaves: nobody will copy out of them.
-            for segment in mine:
-                segment.free()
-                self._give_place_back(to, segment.place)
+            finally:
+                for segment in mine:
+                    with suppress(CudaFailure):
+                        segment.free()
+                    self._give_place_back(to, segment.place)
 
     # Receiving.
 
@@ -241,7 +249,7 @@ class Channels:
         return made
 
     def _on_introduce(self, request: ServiceRequest) -> None:
-        introduction = msgspec.convert(request.header, Introduction)
+        introduction = checked(request.header, Introduction)
         introduction.check()
         frm = request.frm.name
         try:
@@ -281,7 +289,7 @@ class Channels:
         return board
 
     def _on_withdraw(self, request: ServiceRequest) -> None:
-        numbers = msgspec.convert(request.header, list[int])
+        numbers = checked(request.header, list[int])
         own = self._imports.get(request.frm.name, {})
         for number in numbers:
             segment = own.pop(number, None)

@@ -12,6 +12,7 @@ Gradients need no map: they return to the device of the tensor that they belong 
 """
 
 import os
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -24,13 +25,14 @@ from telegrad.distributed.contexts.context import CURRENT
 from telegrad.errors import DeviceError, ProtocolViolation
 from telegrad.interop.torch.devices.channels import Channels
 from telegrad.interop.torch.devices.runtime import CudaFailure, runtime
-from telegrad.interop.torch.devices.segments import Span
+from telegrad.interop.torch.devices.segments import Span, checked
 from telegrad.interop.torch.devices.staging import STAGED_FROM, Staging, Transfer
 from telegrad.interop.torch.modes import run_ordinarily
 from telegrad.interop.torch.values import tensors
 from telegrad.interop.torch.values.arrays import raw
 from telegrad.interop.torch.values.levels import is_open, tangent_of
 from telegrad.rpc.current import current_worker
+from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.wire import kinds
 from telegrad.rpc.wire.functions import expose
 from telegrad.rpc.worker import Worker
@@ -163,17 +165,19 @@ class _Peer:
         return f"cuda:{self.devices.uuids.index(uuid)}" if uuid in self._shared else None
 
 
-_peers: "weakref.WeakKeyDictionary[Worker, dict[int, _Peer]]" = weakref.WeakKeyDictionary()
-"""What each worker of this process was told, by the id of who told it: that of one incarnation."""
+_peers: "weakref.WeakKeyDictionary[Worker, dict[WorkerInfo, _Peer]]" = weakref.WeakKeyDictionary()
+"""What each worker of this process was told, by who told it, one incarnation of a worker."""
+_making = threading.Lock()
 _channels: "weakref.WeakKeyDictionary[Worker, Channels]" = weakref.WeakKeyDictionary()
 _stagings: "weakref.WeakKeyDictionary[Worker, Staging]" = weakref.WeakKeyDictionary()
 
 
 def staging_of(worker: Worker) -> Staging:
     """Return the worker's end of what goes through the host's memory."""
-    found = _stagings.get(worker)
-    if found is None:
-        found = _stagings[worker] = Staging(worker)
+    with _making:
+        found = _stagings.get(worker)
+        if found is None:
+            found = _stagings[worker] = Staging(worker)
     return found
 
 
@@ -296,7 +300,7 @@ def _way_back(peer: _Peer, gradient: torch.Tensor) -> str | None:
 
 def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[torch.Tensor]:
     """Return the gradients that came in segments, or in pieces."""
-    came = msgspec.convert(facts, list[_Gradient])
+    came = checked(facts, list[_Gradient])
     made = _unpacked(worker, frm, [(each.device, each.span or each.transfer) for each in came])
     return [_spread(tensor, each.shape, frm) for tensor, each in zip(made, came)]
 
@@ -343,15 +347,15 @@ def _peer(worker: Worker, to: str) -> _Peer:
     known = _peers.get(worker)
     if known is None:
         known = _peers[worker] = {}
-    number = worker.find(to).info.id
-    found = known.get(number)
+    info = worker.find(to).info
+    found = known.get(info)
     if found is None:
         token = CURRENT.set(None)  # Asking is not part of the program.
         try:
             answer = worker.rpc_sync(to, describe_devices, (worker.name,))
         finally:
             CURRENT.reset(token)
-        found = known[number] = _Peer(worker, to, msgspec.convert(answer, Devices))
+        found = known[info] = _Peer(worker, to, checked(answer, Devices))
     return found
 
 
@@ -368,9 +372,10 @@ def _description(worker: Worker, asker: str) -> Devices:
     if not worker.options.device_segments or len(names) == 1:
         return Devices(names, named)
     try:
-        channels = _channels.get(worker)
-        if channels is None:
-            channels = _channels.setdefault(worker, Channels(worker, runtime()))
+        with _making:
+            channels = _channels.get(worker)
+            if channels is None:
+                channels = _channels[worker] = Channels(worker, runtime())
     except (CudaFailure, OSError):
         return Devices(names, named)
     return Devices(names, named, _host(), channels.uuids)
@@ -410,7 +415,7 @@ def _to_parts(placed: Placed) -> tuple[list[Any], Any]:
 
 def _from_parts(parts: list[Any], facts: Any) -> Any:
     if not parts:
-        return msgspec.convert(facts, _Arriving)
+        return checked(facts, _Arriving)
     is_parameter, inner = facts
     return (tensors.parameter_from_parts if is_parameter else tensors.from_parts)(parts, inner)
 

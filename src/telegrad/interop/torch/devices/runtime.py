@@ -70,6 +70,8 @@ class Runtime:
         self._lock = threading.Lock()
         # What this process exported: the driver opens no handle in the process that made it.
         self._own: dict[bytes, int] = {}
+        # Memory and events of other processes that were opened here.
+        self._opened: set[int] = set()
 
     def _check(self, code: int, what: str) -> None:
         if code:
@@ -140,24 +142,31 @@ class Runtime:
 
     def open_memory(self, handle: bytes) -> int:
         """Map memory that another process exported, for the current device."""
-        return self._own.get(handle) or self._made(
+        return self._own.get(handle) or self._foreign(
             "cudaIpcOpenMemHandle", _Handle.from_buffer_copy(handle), _LAZY_PEER_ACCESS
         )
 
+    def _foreign(self, what: str, *arguments: Any) -> int:
+        opened = self._made(what, *arguments)
+        self._opened.add(opened)
+        return opened
+
     def close_memory(self, memory: int) -> None:
         """Undo `open_memory`."""
-        if memory not in self._own.values():
+        if memory in self._opened:
+            self._opened.discard(memory)
             self._check(self._library.cudaIpcCloseMemHandle(memory), "cudaIpcCloseMemHandle")
 
     def open_event(self, handle: bytes) -> int:
         """Open an event that another process exported."""
-        return self._own.get(handle) or self._made(
+        return self._own.get(handle) or self._foreign(
             "cudaIpcOpenEventHandle", _Handle.from_buffer_copy(handle)
         )
 
     def close_event(self, event: int) -> None:
         """Undo `open_event`."""
-        if event not in self._own.values():
+        if event in self._opened:
+            self._opened.discard(event)
             self.destroy_event(event)
 
     def _forget(self, value: int) -> None:

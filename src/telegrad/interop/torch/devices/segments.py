@@ -20,7 +20,7 @@ is touched: number, use, place and size.
 import math
 import threading
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import torch
@@ -29,11 +29,12 @@ from telegrad.errors import DeviceError, ProtocolViolation
 from telegrad.interop.torch.devices.mark_board import MARKS, MarkBoard
 from telegrad.interop.torch.devices.runtime import HANDLE_BYTES, Runtime
 
-__all__ = ["Export", "Import", "Introduction", "Span", "allocated", "dense", "nbytes_of"]
+__all__ = ["Export", "Import", "Introduction", "Span", "allocated", "checked", "dense", "nbytes_of"]
 
 # Bytes: where each tensor begins, so that kernels that read it are as fast as ever.
 _ALIGN: Final = 256
 _MOST_DIMENSIONS: Final = 64
+F = TypeVar("F")
 
 
 class Span(msgspec.Struct, array_like=True, frozen=True):
@@ -71,6 +72,14 @@ class Introduction(msgspec.Struct, array_like=True, frozen=True):
                 f"expected a segment with a number, a size and one of {MARKS} marks, got segment "
                 f"{self.segment} of {self.size} bytes with mark {self.place}"
             )
+
+
+def checked(facts: Any, kind: type[F]) -> F:
+    """Return what a peer sent as that type; ProtocolViolation if it is not."""
+    try:
+        return msgspec.convert(facts, kind)
+    except msgspec.ValidationError as error:
+        raise ProtocolViolation(f"malformed facts of a device's tensor came: {error}") from error
 
 
 def nbytes_of(tensors: Sequence[torch.Tensor]) -> int:

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from telegrad.errors import ProtocolViolation
-from telegrad.interop.torch.devices.segments import allocated, dense
+from telegrad.interop.torch.devices.segments import allocated, checked, dense
 from telegrad.rpc.calls.call import Call
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo
@@ -138,7 +138,7 @@ class Staging:
         return found.memory.view(dtype).reshape(transfer.shape)
 
     def _on_piece(self, request: ServiceRequest) -> None:
-        header, start = msgspec.convert(request.header, tuple[Transfer, int])
+        header, start = checked(request.header, tuple[Transfer, int])
         frm = request.frm.name
         _, nbytes = header.check()
         (array,) = request.arrays
