@@ -126,7 +126,7 @@ def test_all_workers_read_one_fresh_key_as_often_as_they_like(script: Script) ->
         from telegrad.rpc.security.keys import ClusterKey
         first, second = (ClusterKey.load(os.environ["TELEGRAD_KEY_FILE"]) for _ in range(2))
         assert first == second
-        print(first.sign(b"x").hex())
+        print(first.derive("a test", b"x").hex())
         """
     )
     runs = [run("--workers", "a,b,c", path) for _ in range(2)]
