@@ -11,7 +11,15 @@ __all__ = ["NamespaceInfo"]
 
 
 class NamespaceInfo:
-    """The standard's inspection functions."""
+    """The inspection functions of the array API standard.
+
+    Examples:
+        >>> info = tg.__array_namespace_info__()
+        >>> info.default_device()
+        'cpu'
+        >>> sorted(info.dtypes(kind="real floating"))
+        ['float32', 'float64']
+    """
 
     def capabilities(self) -> dict[str, Any]:
         """Which optional behaviours are there."""

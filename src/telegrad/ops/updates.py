@@ -22,7 +22,17 @@ __all__ = ["At", "Places", "at"]
 
 
 def at(x: ArrayLike, /) -> "At":
-    """What ``x.at`` is: index it, then say what happens to these places of a copy of x."""
+    """Return what ``x.at`` is: index it, then say what happens to these places of a copy of x.
+
+    ``set``, ``add``, ``subtract``, ``multiply``, ``divide``, ``power``, ``min`` and ``max`` take
+    the new values; ``apply`` takes a function; ``get`` returns what is there.
+
+    Examples:
+        >>> tg.at(tg.zeros(3))[[0, 0, 2]].add(1.0)
+        tensor([2., 0., 1.])
+        >>> tg.tensor([1.0, 2.0, 3.0]).at[1:].set(0.0)
+        tensor([1., 0., 0.])
+    """
     return At(as_tensor(x, "at"))
 
 

@@ -20,10 +20,23 @@ _BY_POSITION = ("edge", "reflect", "symmetric", "wrap")
 def pad(
     x: ArrayLike, /, pad_width: Any, *, mode: str = "constant", constant_values: Any = 0
 ) -> Tensor:
-    """x with more elements around it.
+    """Return x with more elements around it.
 
-    ``pad_width``: a number, a pair (before, after), or a pair for each axis. ``mode``:
-    ``"constant"``, or x itself continued: ``"edge"``, ``"reflect"``, ``"symmetric"``, ``"wrap"``.
+    Arguments:
+        x: the values.
+        pad_width: a number, a pair (before, after), or a pair for each axis.
+        mode: "constant", or x itself continued: "edge", "reflect", "symmetric", "wrap".
+        constant_values: what "constant" fills with.
+
+    Raises:
+        ShapeError: if a width is negative, or the widths don't fit the axes.
+        UsageError: if the mode is not known.
+
+    Examples:
+        >>> tg.pad(tg.tensor([1, 2]), 1)
+        tensor([0, 1, 2, 0])
+        >>> tg.pad(tg.tensor([1, 2, 3]), (0, 2), mode="reflect")
+        tensor([1, 2, 3, 2, 1])
     """
     result = as_tensor(x, "pad")
     widths = _widths(pad_width, result)
@@ -65,9 +78,22 @@ def windows(
     strides: int | Sequence[int] = 1,
     dilations: int | Sequence[int] = 1,
 ) -> Tensor:
-    """The windows of lengths `sizes` that slide over `axes`, the last ones unless told.
+    """Return the windows that slide over some axes; their own axes come last.
 
-    Windows are `strides` apart, their elements `dilations` apart; their own axes come last.
+    Arguments:
+        x: the values.
+        sizes: the lengths of a window.
+        axes: the axes it slides over; the last ones by default.
+        strides: how far apart windows are.
+        dilations: how far apart the elements of a window are.
+
+    Raises:
+        ShapeError: if a window does not fit, or the numbers of axes differ.
+
+    Examples:
+        >>> tg.windows(tg.arange(5), 3, strides=2)
+        tensor([[0, 1, 2],
+                [2, 3, 4]])
     """
     x = as_tensor(x, "windows")
     lengths, places_of, steps, gaps = _sliding("windows", x.ndim, sizes, axes, strides, dilations)
@@ -89,7 +115,22 @@ def overlap_add(
     strides: int | Sequence[int] = 1,
     dilations: int | Sequence[int] = 1,
 ) -> Tensor:
-    """A tensor of this shape: windows added up where ``windows`` takes them from; its adjoint."""
+    """Return windows added up where ``windows`` takes them from; its adjoint.
+
+    Arguments:
+        x: the windows; their own axes come last.
+        shape: the shape of the result.
+        axes: the axes that windows slide over; the last ones by default.
+        strides: how far apart windows are.
+        dilations: how far apart the elements of a window are.
+
+    Raises:
+        ShapeError: if the windows don't fit the shape.
+
+    Examples:
+        >>> tg.overlap_add(tg.windows(tg.arange(5), 3, strides=2), (5,), strides=2)
+        tensor([0, 1, 4, 3, 4])
+    """
     x = as_tensor(x, "overlap_add")
     shape = tuple(shape)
     sizes = x.shape[len(shape) :]
