@@ -16,7 +16,13 @@ __all__ = ["Node", "disable_saved_tensors_hooks", "saved_tensors_hooks"]
 
 @runtime_checkable
 class Node(Protocol):
-    """What users may ask of a node of the graph."""
+    """What users may ask of a node of the graph.
+
+    Examples:
+        >>> x = tg.tensor([1.0], requires_grad=True)
+        >>> (x * 2).grad_fn.name()
+        'MultiplyBackward'
+    """
 
     metadata: dict[str, Any] | None
     """Whatever its users note on it; under ``detect_anomaly`` where it was recorded."""
@@ -42,11 +48,22 @@ class Node(Protocol):
 
 
 class saved_tensors_hooks(ModeScope):
-    """Decides how values are kept for the backward pass: on disk, say, or in fewer bits.
+    """Decide how values are kept for the backward pass: on disk, say, or in fewer bits.
 
-    ``pack(tensor)`` is called for each value saved inside, and may return anything; ``unpack`` gets
-    that when the backward pass needs the value, and returns a Tensor like the first. The innermost
-    pair counts.
+    The innermost pair of hooks counts.
+
+    Arguments:
+        pack_hook: called with each value saved inside; may return anything.
+        unpack_hook: gets that when the backward pass needs the value, and returns a Tensor like the
+            first.
+
+    Examples:
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> with tg.autograd.graph.saved_tensors_hooks(lambda t: t.numpy(), tg.asarray):
+        ...     y = (x * x).sum()
+        >>> y.backward()
+        >>> x.grad
+        tensor([2., 4.])
     """
 
     __slots__ = ()
@@ -62,7 +79,12 @@ class saved_tensors_hooks(ModeScope):
 
 
 class disable_saved_tensors_hooks(ModeScope):
-    """Keeps values as they are inside, whatever hooks are set around."""
+    """Keep values as they are inside, whatever hooks are set around.
+
+    Examples:
+        >>> with tg.autograd.graph.disable_saved_tensors_hooks():
+        ...     y = tg.exp(tg.tensor([0.0], requires_grad=True))
+    """
 
     __slots__ = ()
 

@@ -29,6 +29,25 @@ class MultiheadAttention(Module):
 
     Axes are (place, item, feature), or (item, place, feature) with `batch_first`, or (place,
     feature). Masks are as in PyTorch: True, or minus infinity, is where not to look.
+
+    Arguments:
+        embed_dim: the features of queries and of the result.
+        num_heads: how many attentions; a divisor of `embed_dim`.
+        dropout: with which probability a weight is dropped in training.
+        bias: whether there is a bias.
+        kdim: the features of keys; `embed_dim` by default.
+        vdim: the features of values; `embed_dim` by default.
+        batch_first: whether the axis of items comes first.
+        device: "cpu" or None, which is the same.
+        dtype: the dtype of the parameters; float32 by default.
+        generator: where dropout draws from; the generator of the process by default.
+
+    Examples:
+        >>> attention = tg.nn.MultiheadAttention(8, 2, batch_first=True)
+        >>> x = tg.randn(4, 5, 8)
+        >>> result, weights = attention(x, x, x)
+        >>> result.shape, weights.shape
+        ((4, 5, 8), (4, 5, 5))
     """
 
     def __init__(

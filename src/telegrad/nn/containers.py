@@ -74,7 +74,13 @@ class _Numbered(Module):
 class Sequential(_Numbered):
     """Modules called one after another, each with the result of the one before.
 
-    ``Sequential(a, b)`` names them "0" and "1"; ``Sequential({"first": a, "last": b})`` as given.
+    Arguments:
+        *modules: the modules, named "0", "1", …; or one dict of modules by name.
+
+    Examples:
+        >>> model = tg.nn.Sequential(tg.nn.Linear(3, 4), tg.nn.ReLU(), tg.nn.Linear(4, 2))
+        >>> model(tg.ones(1, 3)).shape
+        (1, 2)
     """
 
     def __init__(self, *modules: Any) -> None:
@@ -96,7 +102,16 @@ class Sequential(_Numbered):
 
 
 class ModuleList(_Numbered):
-    """A list of modules; what is done with them is up to whoever holds it."""
+    """A list of modules; what is done with them is up to the module that holds it.
+
+    Arguments:
+        modules: the modules, in order.
+
+    Examples:
+        >>> layers = tg.nn.ModuleList([tg.nn.Linear(2, 2), tg.nn.Linear(2, 2)])
+        >>> len(list(layers.parameters()))
+        4
+    """
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
         super().__init__()
@@ -113,7 +128,16 @@ class ModuleList(_Numbered):
 
 
 class ModuleDict(Module):
-    """Modules by name; what is done with them is up to whoever holds it."""
+    """Modules by name; what is done with them is up to the module that holds it.
+
+    Arguments:
+        modules: the modules by name.
+
+    Examples:
+        >>> heads = tg.nn.ModuleDict({"digit": tg.nn.Linear(4, 10), "parity": tg.nn.Linear(4, 2)})
+        >>> heads["parity"](tg.ones(1, 4)).shape
+        (1, 2)
+    """
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
         super().__init__()

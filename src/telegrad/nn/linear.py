@@ -20,7 +20,21 @@ __all__ = ["Embedding", "Linear"]
 
 
 class Linear(Module):
-    """``x @ weight.T + bias``."""
+    """``x @ weight.T + bias``.
+
+    Arguments:
+        in_features: how many features come in.
+        out_features: how many go out.
+        bias: whether there is a bias.
+        device: "cpu" or None, which is the same.
+        dtype: the dtype of the parameters; float32 by default.
+
+    Examples:
+        >>> tg.nn.Linear(3, 2)
+        Linear(in_features=3, out_features=2, bias=True)
+        >>> tg.nn.Linear(3, 2)(tg.ones(4, 3)).shape
+        (4, 2)
+    """
 
     def __init__(
         self,
@@ -60,7 +74,19 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """A table of vectors, looked up by integers."""
+    """A table of vectors, looked up by integers.
+
+    Arguments:
+        num_embeddings: how many vectors.
+        embedding_dim: how long each is.
+        padding_idx: the vector that is zero and receives no gradient.
+        device: "cpu" or None, which is the same.
+        dtype: the dtype of the parameters; float32 by default.
+
+    Examples:
+        >>> tg.nn.Embedding(10, 4)(tg.tensor([1, 5, 1])).shape
+        (3, 4)
+    """
 
     def __init__(
         self,

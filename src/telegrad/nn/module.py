@@ -25,7 +25,19 @@ __all__ = ["Module"]
 
 @advises("Module", METHODS)
 class Module:
-    """A part of a model; subclasses set attributes in ``__init__`` and write ``forward``."""
+    """A part of a model; subclasses set attributes in ``__init__`` and write ``forward``.
+
+    Examples:
+        >>> class Scale(tg.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.factor = tg.nn.Parameter(tg.tensor(2.0))
+        ...
+        ...     def forward(self, x):
+        ...         return x * self.factor
+        >>> Scale()(tg.ones(2)).tolist(), [name for name, _ in Scale().named_parameters()]
+        ([2.0, 2.0], ['factor'])
+    """
 
     training: bool = True
     _buffer_names: dict[str, bool] | None = None

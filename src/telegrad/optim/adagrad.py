@@ -12,7 +12,27 @@ __all__ = ["Adagrad"]
 
 
 class Adagrad(Optimizer):
-    """Steps divided by the root of all squared gradients so far."""
+    """Steps divided by the root of all squared gradients so far.
+
+    Arguments:
+        params: the tensors to train, or groups, each a dict with "params" and options of its own.
+        lr: the rate: how far a step goes.
+        lr_decay: how the rate falls: it is divided by ``1 + n * lr_decay`` after n steps.
+        weight_decay: how strongly weights are pulled towards zero.
+        initial_accumulator_value: what the sum of squares begins with.
+        eps: added where something is divided by, so that it is never by zero.
+        maximize: whether to climb instead.
+
+    Raises:
+        UsageError: if an option is out of range.
+
+    Examples:
+        >>> x = tg.tensor([1.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> tg.optim.Adagrad([x], lr=0.1).step()
+        >>> x
+        tensor([0.9], requires_grad=True)
+    """
 
     def __init__(
         self,

@@ -13,7 +13,27 @@ __all__ = ["Adam", "AdamW"]
 
 
 class Adam(Optimizer):
-    """An average of the gradient, divided by the root of an average of its square."""
+    """An average of the gradient, divided by the root of an average of its square.
+
+    Arguments:
+        params: the tensors to train, or groups, each a dict with "params" and options of its own.
+        lr: the rate: how far a step goes.
+        betas: how slowly the two averages move.
+        eps: added where something is divided by, so that it is never by zero.
+        weight_decay: how strongly weights are pulled towards zero.
+        amsgrad: whether to divide by the largest average of squares so far.
+        maximize: whether to climb instead.
+
+    Raises:
+        UsageError: if an option is out of range.
+
+    Examples:
+        >>> x = tg.tensor([1.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> tg.optim.Adam([x], lr=0.1).step()
+        >>> x
+        tensor([0.9], requires_grad=True)
+    """
 
     marks: Mapping[str, Any] = {"decoupled_weight_decay": False}
     made_later = frozenset({"max_exp_avg_sq"})
@@ -67,7 +87,27 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam whose weight decay shrinks the weights directly, not by way of the gradients."""
+    """Adam whose weight decay shrinks the weights directly, not by way of the gradients.
+
+    Arguments:
+        params: the tensors to train, or groups, each a dict with "params" and options of its own.
+        lr: the rate: how far a step goes.
+        betas: how slowly the two averages move.
+        eps: added where something is divided by, so that it is never by zero.
+        weight_decay: how much weights shrink in a step: by its product with the rate.
+        amsgrad: whether to divide by the largest average of squares so far.
+        maximize: whether to climb instead.
+
+    Raises:
+        UsageError: if an option is out of range.
+
+    Examples:
+        >>> x = tg.tensor([1.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> tg.optim.AdamW([x], lr=0.1).step()
+        >>> x
+        tensor([0.899], requires_grad=True)
+    """
 
     marks = {"decoupled_weight_decay": True}
 

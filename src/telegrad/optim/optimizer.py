@@ -33,9 +33,27 @@ _SIZES = ["lr", "eps", "weight_decay", "momentum", "lr_decay", "alpha", "initial
 
 
 class Optimizer:
-    """Changes parameters by their gradients.
+    """Changes parameters by their gradients; a subclass says how.
 
-    `params`: tensors, or groups, each a dict with "params" and options of its own.
+    Arguments:
+        params: the tensors to train, or groups, each a dict with "params" and options of its own.
+        defaults: the options of groups that don't have their own.
+
+    Raises:
+        UsageError: if there are no parameters, one is no leaf, or one is named twice.
+
+    Examples:
+        >>> class SignDescent(tg.optim.Optimizer):
+        ...     def __init__(self, params, lr):
+        ...         super().__init__(params, {"lr": lr})
+        ...
+        ...     def update(self, value, gradient, state, group):
+        ...         value -= group["lr"] * (gradient > 0)
+        >>> x = tg.tensor([1.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> SignDescent([x], lr=0.25).step()
+        >>> x
+        tensor([0.75], requires_grad=True)
     """
 
     made_later: frozenset[str] = frozenset()

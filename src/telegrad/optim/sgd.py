@@ -13,7 +13,27 @@ __all__ = ["SGD"]
 
 
 class SGD(Optimizer):
-    """Steps down the gradient, with momentum if asked for."""
+    """Steps down the gradient, with momentum if asked for.
+
+    Arguments:
+        params: the tensors to train, or groups, each a dict with "params" and options of its own.
+        lr: the rate: how far a step goes.
+        momentum: which share of the last step is taken again.
+        dampening: which share of the gradient is left out of that.
+        weight_decay: how strongly weights are pulled towards zero.
+        nesterov: whether to look ahead by the momentum.
+        maximize: whether to climb instead.
+
+    Raises:
+        UsageError: if an option is out of range.
+
+    Examples:
+        >>> x = tg.tensor([1.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> tg.optim.SGD([x], lr=0.1).step()
+        >>> x
+        tensor([0.8], requires_grad=True)
+    """
 
     made_later = frozenset({"momentum_buffer"})
 

@@ -37,6 +37,20 @@ class Function:
     output)``. ``backward(ctx, *cotangents)`` takes one for each result and returns a gradient (or
     None) for each argument. ``jvp(ctx, *tangents)`` takes one for each argument and returns a
     tangent for each result.
+
+    Examples:
+        >>> class Double(tg.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         return x * 2
+        ...
+        ...     @staticmethod
+        ...     def backward(ctx, cotangent):
+        ...         return cotangent * 2
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> Double.apply(x).sum().backward()
+        >>> x.grad
+        tensor([2., 2.])
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:

@@ -26,9 +26,27 @@ def scaled_dot_product_attention(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    """``softmax(query @ key.mT * scale + mask) @ value``; axes (…, place, feature).
+    """Return ``softmax(query @ key.mT * scale + mask) @ value``; axes (…, place, feature).
 
-    A mask of truth values says where to look; another is added. `is_causal` looks only back.
+    Arguments:
+        query: what looks.
+        key: what is looked at.
+        value: what is seen there.
+        attn_mask: truth values that say where to look, or numbers that are added.
+        dropout_p: with which probability a weight is dropped.
+        is_causal: whether each place looks only back.
+        scale: what the products are multiplied by; one over the root of the features by default.
+        generator: where dropout draws from; the generator of the process by default.
+
+    Raises:
+        UsageError: if there are both a mask and `is_causal`.
+        ShapeError: if the shapes don't fit.
+
+    Examples:
+        >>> x = tg.eye(2)
+        >>> tg.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+        tensor([[1.    , 0.    ],
+                [0.3302, 0.6698]])
     """
     if is_causal:
         if attn_mask is not None:
