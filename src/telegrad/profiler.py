@@ -22,7 +22,15 @@ __all__ = ["profile"]
 
 
 class profile:
-    """Records between entering and leaving; then has ``events``, ``export`` and ``summary``."""
+    """Records between entering and leaving; then has ``events``, ``export`` and ``summary``.
+
+    Examples:
+        >>> from telegrad.profiler import profile
+        >>> with profile() as recorded:
+        ...     number = rpc.rpc_sync("ps", abs, (-2,))
+        >>> recorded.export("trace.json").name, sorted(recorded.events)
+        ('trace.json', ['main', 'ps', 'trainer'])
+    """
 
     def __init__(self) -> None:
         self.events: dict[str, list[Event]] = {}

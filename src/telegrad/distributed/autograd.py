@@ -42,16 +42,16 @@ __all__ = [
 
 
 class context:
-    """Records the remote calls made inside; gives the id of a new context, released at the end.
-
-    ::
-
-        with autograd.context() as context_id:
-            y = rpc.rpc_sync("ps", telegrad.square, (x,))
-            autograd.backward(context_id, [y.sum()])
-            autograd.get_gradients(context_id)[x]
+    """Record the remote calls made inside; give the id of a new context, released at the end.
 
     Contexts don't nest; open one for each step, since what it recorded is freed with it.
+
+    Examples:
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> with dist_autograd.context() as context_id:
+        ...     dist_autograd.backward(context_id, [rpc.rpc_sync("ps", tg.square, (x,)).sum()])
+        ...     print(dist_autograd.get_gradients(context_id)[x])
+        tensor([2., 4.])
     """
 
     __slots__ = ("_here", "_id", "_token")
@@ -78,17 +78,33 @@ def backward(
     inputs: Any = None,
     mode: str = "smart",
 ) -> None:
-    """Runs the backward pass over all workers that took part, and returns when it has ended.
+    """Run the backward pass over all workers that took part; return when it has ended.
 
-    Gradients of leaves go to the context, on the worker of each leaf; see ``get_gradients``.
-    `roots` are tensors of this worker, and `grad_tensors` weights them; only scalars may go
-    without. `retain_graph` keeps the graph for another pass (default: as `create_graph`). With
-    `create_graph` the gradients can be differentiated again. With `inputs`, only those tensors (of
-    this worker) receive one. With ``mode="fast"`` a call whose result was not used is an error
-    instead of a correction.
+    Gradients of leaves go to the context, on the worker of each leaf; see ``get_gradients``. What
+    fails on any worker is raised here with its own type and a note that names the worker; no worker
+    then keeps a gradient of this pass.
 
-    What fails on any worker is raised here with its own type and a note that names the worker, a
-    lost worker as WorkerLost; no worker then keeps a gradient of this pass.
+    Arguments:
+        context_id: what ``with context() as context_id`` gives.
+        roots: tensors of this worker.
+        retain_graph: whether to keep the graph for another pass; by default as `create_graph`.
+        grad_tensors: how much each root counts; only scalars may go without.
+        create_graph: whether the gradients can be differentiated again.
+        inputs: the only tensors, of this worker, to receive a gradient; by default all leaves do.
+        mode: "smart", or "fast", where a call whose result was not used is an error instead of a
+            correction.
+
+    Raises:
+        ContextError: if there is no such context.
+        GradientError: if a root does not require grad.
+        WorkerLost: if a worker is gone.
+
+    Examples:
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> with dist_autograd.context() as context_id:
+        ...     dist_autograd.backward(context_id, [rpc.rpc_sync("ps", tg.exp, (x,)).sum()])
+        ...     print(dist_autograd.get_gradients(context_id)[x])
+        tensor([2.7183, 7.3891])
     """
     here = _here()
     found = _live(context_id, here)
@@ -124,9 +140,16 @@ def _keep_captured(local_pass: LocalPass) -> None:
 
 
 def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
-    """The gradients of this worker's leaves in a context, by leaf; waits for a pass to end.
+    """Return the gradients of this worker's leaves in a context, by leaf; wait for a pass to end.
 
     Those of another worker's leaves are had there. The KeyError of a tensor that has none says why.
+
+    Examples:
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> with dist_autograd.context() as context_id:
+        ...     dist_autograd.backward(context_id, [rpc.rpc_sync("ps", tg.sum, (x,))])
+        ...     print(dist_autograd.get_gradients(context_id)[x])
+        tensor([1., 1.])
     """
     gradients = _live(context_id).committed_gradients()
     # Checked again: the context, with its gradients, may have been released during the wait.
@@ -147,12 +170,31 @@ def grad(
     mode: str = "smart",
     as_rrefs: bool = False,
 ) -> tuple[Any, ...]:
-    """The gradients of the outputs' sum with respect to each input, which the context does not
-    keep.
+    """Return a tuple: the gradients of the outputs' sum by each input; the context keeps none.
 
-    An input is a tensor of this worker, or an RRef to a tensor of another; its gradient comes back
-    as a value, or with `as_rrefs` as an RRef on the worker that has the input. One that was not
-    used is an error; with `allow_unused` it has None, with `materialize_grads` zeros.
+    Arguments:
+        context_id: what ``with context() as context_id`` gives.
+        outputs: tensors of this worker.
+        inputs: tensors of this worker, or RRefs to tensors of others.
+        grad_outputs: how much each output counts; only scalars may go without.
+        retain_graph: whether to keep the graph for another pass; by default as `create_graph`.
+        create_graph: whether the gradients can be differentiated again.
+        allow_unused: whether an input that was not used has the gradient None; it is an error
+            otherwise.
+        materialize_grads: whether its gradient is zeros instead.
+        mode: as in ``backward``.
+        as_rrefs: whether gradients of other workers' tensors stay there, and come as RRefs.
+
+    Raises:
+        GradientError: if an input was not used.
+
+    Examples:
+        >>> x = tg.tensor(2.0, requires_grad=True)
+        >>> with dist_autograd.context() as context_id:
+        ...     y = rpc.rpc_sync("ps", tg.pow, (x, 3))
+        ...     (slope,) = dist_autograd.grad(context_id, y, x, create_graph=True)
+        ...     print(dist_autograd.grad(context_id, slope, x))
+        (tensor(12.),)
     """
     found = _live(context_id)
     chosen = [inputs] if isinstance(inputs, RRef) else frameworks.listed_inputs(inputs)
@@ -332,7 +374,13 @@ def _enter_new(here: "WorkerAutograd") -> tuple[Context, Token[ProgramPoint | No
 
 
 class DistAutogradContext:
-    """A context as PyTorch's users look at it."""
+    """A context as PyTorch's users look at it; ``_retrieve_context`` returns it.
+
+    Examples:
+        >>> with dist_autograd.context() as context_id:
+        ...     print(dist_autograd._retrieve_context(context_id)._context_id() == context_id)
+        True
+    """
 
     def __init__(self, found: Context) -> None:
         self._found = found

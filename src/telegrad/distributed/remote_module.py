@@ -26,9 +26,19 @@ _MADE_THERE = "its numbers are on its worker: give dtype= among the arguments of
     },
 )
 class RemoteModule:
-    """Makes ``module_cls(*args, **kwargs)`` on another worker; calling this calls it there.
+    """A module made on another worker; calling this calls it there.
 
-    `remote_device` is a worker's name or, as PyTorch writes it, ``"name/device"``.
+    Arguments:
+        remote_device: a worker's name or, as PyTorch writes it, ``"name/device"``.
+        module_cls: the class of the module, or a function that makes one.
+        args: its positional arguments.
+        kwargs: its options.
+
+    Examples:
+        >>> from telegrad.distributed import RemoteModule
+        >>> model = RemoteModule("ps", tg.nn.Linear, (3, 2))
+        >>> model(tg.ones(4, 3)).shape, len(model.parameters())
+        ((4, 2), 2)
     """
 
     def __init__(

@@ -31,8 +31,8 @@ class Conv2d(Module):
         dilation: how far apart the elements of the kernel are.
         groups: into how many parts the channels are split, each with a kernel of its own.
         bias: whether there is a bias.
-        padding_mode: what the border holds: "zeros", or the images continued: "reflect", "replicate",
-            "circular".
+        padding_mode: what the border holds: "zeros", or the images continued: "reflect",
+            "replicate", "circular".
         device: "cpu" or None, which is the same.
         dtype: the dtype of the parameters; float32 by default.
 

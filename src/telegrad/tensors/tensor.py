@@ -52,7 +52,14 @@ class State:
 
 
 class Tensor(Operators, Methods, Exchange, NumpyProtocols):
-    """An n-dimensional array that remembers how it was computed. Made by ``telegrad.tensor``."""
+    """An n-dimensional array that remembers how it was computed. Made by ``telegrad.tensor``.
+
+    Examples:
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([2., 4.])
+    """
 
     __slots__ = ("__weakref__", "array", "node", "state", "tangents")
 

@@ -82,12 +82,20 @@ class _Child(NamedTuple):
 class LocalCluster:
     """Workers on this machine, in a `with` statement.
 
-    `names` are the workers to start a process for; the calling process is the worker `me`, with
-    id 0, and inside the block the module-level functions speak for it, from any thread. `options`
-    are those of every worker; `start_timeout` is the seconds that the processes have to come up::
+    The calling process is a worker, too, with id 0, and inside the block the module-level functions
+    speak for it, from any thread.
 
-        with LocalCluster(["ps", "trainer"]):
-            rpc.rpc_sync("ps", abs, (-2,))
+    Arguments:
+        names: the workers to start a process for.
+        me: the name of the calling process.
+        options: those of every worker.
+        start_timeout: the seconds that the processes have to come up.
+
+    Examples:
+        >>> from telegrad.distributed import LocalCluster
+        >>> with LocalCluster(["ps", "trainer"]):
+        ...     print(rpc.rpc_sync("ps", abs, (-2,)))
+        2
     """
 
     def __init__(

@@ -70,14 +70,25 @@ class _OnOwners:
     },
 )
 class DistributedOptimizer(_OnOwners):
-    """Steps parameters where they live, with the gradients of a context::
+    """Steps parameters where they live, with the gradients of a context.
 
-        optimizer = DistributedOptimizer(optim.SGD, remote_module.parameters(), lr=0.1)
-        optimizer.step(context_id)
+    A group may have parameters of several owners; every owner has all groups, in this order.
 
-    `optimizer_class` is made on each owner, with the arguments that follow. `params_rref`: RRefs to
-    the parameters, or groups, each a dict with RRefs as "params" and options of its own. A group
-    may have parameters of several owners; every owner has all groups, in this order.
+    Arguments:
+        optimizer_class: the optimiser to make on each owner.
+        params_rref: RRefs to the parameters, or groups, each a dict with RRefs as "params" and
+            options of its own.
+        *args: further arguments of the optimiser.
+        **kwargs: its options.
+
+    Examples:
+        >>> from telegrad.distributed import RemoteModule
+        >>> from telegrad.distributed.optim import DistributedOptimizer
+        >>> model = RemoteModule("ps", tg.nn.Linear, (3, 1))
+        >>> optimizer = DistributedOptimizer(tg.optim.SGD, model.parameters(), lr=0.1)
+        >>> with dist_autograd.context() as context_id:
+        ...     dist_autograd.backward(context_id, [model(tg.ones(4, 3)).sum()])
+        ...     optimizer.step(context_id)
     """
 
     _kind = "optimiser"
@@ -140,7 +151,24 @@ class DistributedOptimizer(_OnOwners):
 
 
 class DistributedScheduler(_OnOwners):
-    """Schedulers of one kind beside the optimisers of a DistributedOptimizer."""
+    """Schedulers of one kind beside the optimisers of a DistributedOptimizer.
+
+    Made by its ``schedule``.
+
+    Arguments:
+        optimizers: RRefs to the optimisers, by owner.
+        scheduler_class: the scheduler to make beside each.
+        args: further arguments of the scheduler.
+        kwargs: its options.
+
+    Examples:
+        >>> from telegrad.distributed import RemoteModule
+        >>> from telegrad.distributed.optim import DistributedOptimizer
+        >>> model = RemoteModule("ps", tg.nn.Linear, (3, 1))
+        >>> optimizer = DistributedOptimizer(tg.optim.SGD, model.parameters(), lr=0.1)
+        >>> optimizer.schedule(tg.optim.lr_scheduler.StepLR, 1).get_last_lr()
+        {'ps': [0.1]}
+    """
 
     _kind = "scheduler"
 

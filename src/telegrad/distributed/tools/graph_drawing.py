@@ -56,10 +56,16 @@ class Drawing:
 
 
 def draw(context_id: int, roots: Tensor | Sequence[Tensor] = ()) -> Drawing:
-    """The graph that a context has recorded, over all workers: the way gradients go.
+    """Draw the graph that a context has recorded, over all workers: the way gradients go.
 
     A context knows what was given away and received. With `roots`, tensors of this worker such as
     the loss, the picture begins with them.
+
+    Examples:
+        >>> with dist_autograd.context() as context_id:
+        ...     y = rpc.rpc_sync("ps", tg.square, (tg.tensor(2.0, requires_grad=True),))
+        ...     print(dist_autograd.draw(context_id, y).save("graph.svg"))
+        graph.svg
     """
     chosen = listed(frameworks.adopted(roots), "roots")
     starts_here = [node_of(root, "roots") for root in chosen]
