@@ -164,5 +164,5 @@ def test_a_wrong_example_fails():
         3
         """
 
-    with pytest.raises(pytest.fail.Exception, match="Expected:\n +3\nGot:\n +2"):
+    with pytest.raises(pytest.fail.Exception, match=r"Expected:\n +3\nGot:\n +2"):
         run([("wrong", wrong)])
