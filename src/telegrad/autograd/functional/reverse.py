@@ -68,8 +68,7 @@ def value_and_grad(
         has_aux: whether `function` returns (output, aux), where aux is passed on as it is.
 
     Returns:
-        A function of the same arguments that gives ``(value, gradient)``, or ``((value, aux),
-            gradient)``.
+        A function that gives ``(value, gradient)``, or ``((value, aux), gradient)``.
 
     Raises:
         GradientError: when called, if `function` does not return one real number.
