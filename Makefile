@@ -32,8 +32,8 @@ fuzz: $(ALL)
 	$(THREADS) $(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
 
 lint: $(ALL)
-	$(BIN)/ruff check src tests benchmarks examples tools
-	$(BIN)/ruff format --check src tests benchmarks examples tools
+	$(BIN)/ruff check src tests benchmarks examples docs tools
+	$(BIN)/ruff format --check src tests benchmarks examples docs tools
 	$(BIN)/mypy
 
 bench: $(ALL)
@@ -44,7 +44,7 @@ examples: $(ALL)
 
 # The site, in build/site; open index.html, no server and no network needed.
 docs: $(DOCS)
-	$(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m sphinx -q -E -W --keep-going -b html docs build/site
 	@echo "built: build/site/index.html"
 
 # What a release would be: built, checked and installed, and published nowhere.
@@ -59,7 +59,7 @@ $(LIBRARY):
 	touch $@
 
 $(DOCS): | $(LIBRARY)
-	@echo "adding MkDocs and its theme (about 140 MB)"
+	@echo "adding Sphinx and its theme (about 100 MB)"
 	$(PIP) '.[docs]'
 	rm -f .venv/.docs-*
 	touch $@
