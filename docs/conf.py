@@ -51,7 +51,7 @@ html_theme_options = {
 
 
 def with_readme(_app: Sphinx, page: str, source: list[str]) -> None:
-    """Makes the README the home page; the folders are for those who have the sources before them."""
+    """Makes the README the home page; its folders are for those who have the sources at hand."""
     if page == "index":
         readme = (ROOT / "README.md").read_text().partition("\n## The folders")[0]
         readme = readme.replace("](docs/", "](").replace("](CONTRIBUTING.md", "](contributing.md")

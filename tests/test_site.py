@@ -1,4 +1,4 @@
-"""The site that ``make docs`` builds: complete, its links lead somewhere, and it needs no network."""
+"""The site that ``make docs`` builds: complete, links that lead somewhere, no need of a network."""
 
 import re
 import subprocess
@@ -8,7 +8,6 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-
 from tests.test_reference import EVERYTHING
 
 pytest.importorskip("sphinx", reason="the docs' tools are not installed")

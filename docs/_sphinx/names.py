@@ -1,7 +1,8 @@
 """The directive of the reference: ``.. names:: telegrad.linalg``, or with some names below it.
 
-A table of the names with the first line of each, then each with its signature and docstring. What a
-signature has only for mistaken callers (``**unknown``) or says nothing with (``: Any``) is left out.
+A table of the names with the first line of each, then each with its signature and docstring. What
+a signature has for mistaken callers alone (``**unknown``) or says nothing with (``: Any``) is left
+out.
 """
 
 import importlib
@@ -26,7 +27,12 @@ class Names(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         module = importlib.import_module(self.arguments[0])
         chosen = [name for line in self.content for name in line.split()] or documented(module)
-        lines = [f".. currentmodule:: {module.__name__}", "", ".. autosummary::", "   :nosignatures:"]
+        lines = [
+            f".. currentmodule:: {module.__name__}",
+            "",
+            ".. autosummary::",
+            "   :nosignatures:",
+        ]
         lines += ["", *(f"   {name}" for name in chosen), ""]
         for name in chosen:
             value = getattr(module, name)
@@ -67,10 +73,9 @@ def resolved_error(
     domain = environment.get_domain("py")
     if node.get("refdomain") != "py" or target not in domain.objects:  # type: ignore[attr-defined]
         return None
-    found = domain.resolve_xref(
+    return domain.resolve_xref(
         environment, node["refdoc"], app.builder, "exc", target, node, content
     )
-    return found
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
