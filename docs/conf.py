@@ -21,6 +21,7 @@ extensions = [
 exclude_patterns = ["_sphinx"]
 nitpick_ignore_regex = [("py:.*", ".*")]
 
+autodoc_inherit_docstrings = False
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autosummary_generate = False

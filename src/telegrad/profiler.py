@@ -58,14 +58,14 @@ class profile:
         self.events.update(self._watch.collect())
 
     def export(self, path: str | Path) -> Path:
-        """Writes the trace; times in it begin at zero."""
+        """Write the trace; times in it begin at zero."""
         self._check()
         target = Path(path)
         target.write_bytes(msgspec.json.encode({"traceEvents": chrome_trace(self.events)}))
         return target
 
     def summary(self) -> str:
-        """A table by worker: calls and messages sent, bytes, and where time went, in ms.
+        """Return a table by worker: calls and messages sent, bytes, and where time went, in ms.
 
         Handlers include what they waited for; nodes are those that passes ran.
         """

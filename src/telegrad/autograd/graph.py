@@ -28,7 +28,7 @@ class Node(Protocol):
     """Whatever its users note on it; under ``detect_anomaly`` where it was recorded."""
 
     def name(self) -> str:
-        """The operation, as in ``MultiplyBackward``."""
+        """Return the operation, as in ``MultiplyBackward``."""
 
     @property
     def next_functions(self) -> Sequence[tuple[Any, int]]:
@@ -38,13 +38,13 @@ class Node(Protocol):
         """
 
     def register_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook(grad_inputs, grad_outputs)`` after the node has run.
+        """Call ``hook(grad_inputs, grad_outputs)`` after the node has run.
 
         It may return replacements for ``grad_inputs``.
         """
 
     def register_prehook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook(grad_outputs)`` before the node runs; it may return replacements."""
+        """Call ``hook(grad_outputs)`` before the node runs; it may return replacements."""
 
 
 class saved_tensors_hooks(ModeScope):

@@ -74,39 +74,39 @@ class RemoteModule:
         return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the module there and waits for its result."""
+        """Run the module there and wait for its result."""
         return current_worker().rpc_sync(self.on, _forward, (self.module_rref, args, kwargs))
 
     def forward_async(self, *args: Any, **kwargs: Any) -> Call:
-        """Runs the module there; the future of its result."""
+        """Run the module there; return the future of its result."""
         return current_worker().rpc_async(self.on, _forward, (self.module_rref, args, kwargs))
 
     def parameters(self) -> list[RRef]:
-        """RRefs to the module's parameters, in its own order."""
+        """Return RRefs to the module's parameters, in its own order."""
         found: list[RRef] = current_worker().rpc_sync(self.on, _parameters, (self.module_rref,))
         return found
 
     remote_parameters = parameters
 
     def get_module_rref(self) -> RRef:
-        """The RRef to the module itself."""
+        """Return the RRef to the module itself."""
         return self.module_rref
 
     def train(self, mode: bool = True) -> "RemoteModule":
-        """Switches the module to training."""
+        """Switch the module to training."""
         current_worker().rpc_sync(self.on, _set_training, (self.module_rref, mode))
         return self
 
     def eval(self) -> "RemoteModule":
-        """Switches the module to evaluation."""
+        """Switch the module to evaluation."""
         return self.train(False)
 
     def state_dict(self) -> Any:
-        """The module's state, copied here."""
+        """Return the module's state, copied here."""
         return self.module_rref.rpc_sync().state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Any:
-        """Gives the module a state."""
+        """Give the module a state."""
         return self.module_rref.rpc_sync().load_state_dict(state)
 
     def __dir__(self) -> list[str]:

@@ -103,7 +103,7 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The result, and how much each place looked at each (None without `need_weights`)."""
+        """Return the result, and how much each place looked at each (or None)."""
         same = query is key and key is value
         lone = query.ndim == 2
         if query.ndim not in (2, 3) or key.ndim != query.ndim or value.ndim != query.ndim:

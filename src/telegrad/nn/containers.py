@@ -38,7 +38,7 @@ class _Numbered(Module):
         self._hold(held)
 
     def append(self, module: Module) -> Any:
-        """Adds a module at the end."""
+        """Add a module at the end."""
         number = len(self)
         # A part of a sequence keeps its names, so this number may be taken: that module stays.
         while str(number) in vars(self):
@@ -47,20 +47,20 @@ class _Numbered(Module):
         return self
 
     def extend(self, modules: Iterable[Module]) -> Any:
-        """Adds modules at the end."""
+        """Add modules at the end."""
         for module in modules:
             self.append(module)
         return self
 
     def insert(self, index: int, module: Module) -> Any:
-        """Puts a module before the one at `index`."""
+        """Put a module before the one at `index`."""
         held = list(self)
         held.insert(index, _module(module))
         self._hold(held)
         return self
 
     def pop(self, index: int = -1) -> Module:
-        """Takes a module out and gives it back."""
+        """Take a module out and give it back."""
         found = list(self)[index]
         del self[index]
         return found
@@ -144,7 +144,7 @@ class ModuleDict(Module):
         self.update(modules or {})
 
     def update(self, modules: Mapping[str, Module]) -> None:
-        """Adds modules, or puts them in the place of those with their names."""
+        """Add modules, or put them in the place of those with their names."""
         for name, module in modules.items():
             self[name] = module
 
@@ -171,25 +171,25 @@ class ModuleDict(Module):
         return name in self.keys()
 
     def keys(self) -> list[str]:
-        """The names, in order of insertion."""
+        """Return the names, in order of insertion."""
         return list(self.own_modules())
 
     def values(self) -> list[Module]:
-        """The modules."""
+        """Return the modules."""
         return list(self.own_modules().values())
 
     def items(self) -> list[tuple[str, Module]]:
-        """Names and modules."""
+        """Return names and modules."""
         return list(self.own_modules().items())
 
     def pop(self, name: str) -> Module:
-        """Takes a module out and gives it back."""
+        """Take a module out and give it back."""
         found = self[name]
         delattr(self, name)
         return found
 
     def clear(self) -> None:
-        """Takes all modules out."""
+        """Take all modules out."""
         for name in self.keys():
             delattr(self, name)
 

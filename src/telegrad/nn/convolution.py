@@ -87,7 +87,7 @@ class Conv2d(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws new first values."""
+        """Draw new first values."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             fan = math.prod(self.weight.shape[1:])

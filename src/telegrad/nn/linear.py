@@ -57,7 +57,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws new first values."""
+        """Draw new first values."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
@@ -113,7 +113,7 @@ class Embedding(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws new first values."""
+        """Draw new first values."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             value = np.array(self.weight.array)

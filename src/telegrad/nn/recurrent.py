@@ -86,13 +86,13 @@ class GRU(Module):
         return ("", "_reverse") if self.bidirectional else ("",)
 
     def reset_parameters(self) -> None:
-        """Draws new first values."""
+        """Draw new first values."""
         bound = 1 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The last layer's states of all steps, and all layers' states after the last step."""
+        """Return the last layer's states of all steps, and all layers' states after the last."""
         lone = input.ndim == 2
         if input.ndim not in (2, 3) or input.shape[-1] != self.input_size:
             raise ShapeError(

@@ -64,7 +64,7 @@ class Generator:
         self._numbers = np.random.Generator(np.random.Philox(seeds))
 
     def manual_seed(self, seed: int) -> "Generator":
-        """Starts the stream of this seed, from its beginning."""
+        """Start the stream of this seed, from its beginning."""
         self._start(Generator(seed)._seeds)
         return self
 
@@ -74,7 +74,7 @@ class Generator:
         return int(self._seeds.entropy)  # type: ignore[arg-type]
 
     def spawn(self, count: int) -> list["Generator"]:
-        """New streams that are independent of this one and of each other, e.g. one a worker."""
+        """Return new streams, independent of this one and of each other, e.g. one a worker."""
         children = []
         for seeds in self._seeds.spawn(count):
             child = Generator.__new__(Generator)
@@ -83,11 +83,11 @@ class Generator:
         return children
 
     def get_state(self) -> dict[str, Any]:
-        """Where the stream is: numbers and small arrays that can be saved."""
+        """Return where the stream is: numbers and small arrays that can be saved."""
         return copy.deepcopy(dict(self._numbers.bit_generator.state))
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes back, or on, to where ``get_state`` was called."""
+        """Go back, or on, to where ``get_state`` was called."""
         self._numbers.bit_generator.state = state
 
     @property

@@ -58,45 +58,45 @@ class Places:
         self._index = raw_index(index)
 
     def get(self) -> Tensor:
-        """The values at these places."""
+        """Return the values at these places."""
         return getitem(self._tensor, self._index)
 
     def set(self, values: ArrayLike) -> Tensor:
-        """`values` in place of what is there."""
+        """Put `values` in place of what is there."""
         values = fitting(values, self._tensor.dtype)
         return index_set(self._tensor, self._fitting(values, "set"), index=self._index)
 
     def add(self, values: ArrayLike) -> Tensor:
-        """`values` added to what is there."""
+        """Add `values` to what is there."""
         return index_add(self._tensor, self._fitting(values, "add"), index=self._index)
 
     def subtract(self, values: ArrayLike) -> Tensor:
-        """`values` subtracted from what is there."""
+        """Subtract `values` from what is there."""
         new = self._fitting(values, "subtract")
         return index_add(self._tensor, negative(new), index=self._index)
 
     def multiply(self, values: ArrayLike) -> Tensor:
-        """What is there times `values`."""
+        """Multiply what is there by `values`."""
         return self._changed(self._fitting(values, "multiply"), multiply)
 
     def divide(self, values: ArrayLike) -> Tensor:
-        """What is there divided by `values`."""
+        """Divide what is there by `values`."""
         return self._changed(self._fitting(values, "divide"), divide)
 
     def power(self, values: ArrayLike) -> Tensor:
-        """What is there to the power of `values`."""
+        """Raise what is there to the power of `values`."""
         return self._changed(self._fitting(values, "power"), pow)
 
     def min(self, values: ArrayLike) -> Tensor:
-        """The smaller of what is there and `values`."""
+        """Keep the smaller of what is there and `values`."""
         return self._changed(self._fitting(values, "min"), minimum)
 
     def max(self, values: ArrayLike) -> Tensor:
-        """The larger of what is there and `values`."""
+        """Keep the larger of what is there and `values`."""
         return self._changed(self._fitting(values, "max"), maximum)
 
     def apply(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """``function`` of what is there, once for each time that the index names a place."""
+        """Put ``function`` of what is there, once for each time that the index names a place."""
         return self._changed(self.get(), lambda old, _: function(old))
 
     def _fitting(self, values: ArrayLike, name: str) -> Tensor:

@@ -1,7 +1,7 @@
 """Learning rates that change from epoch to epoch.
 
 Each scheduler is a formula: the rate of a group after so many epochs, from the rate it began with.
-``step()`` counts one epoch and sets the rates.
+``step()`` counts one epoch and set the rates.
 """
 
 import math
@@ -66,11 +66,11 @@ class LRScheduler:
         self.step()
 
     def rate(self, base: float, epoch: int, group: int) -> float:
-        """The rate of a group that began with `base`, after so many epochs."""
+        """Return the rate of a group that began with `base`, after so many epochs."""
         raise NotImplementedError(f"{type(self).__name__} has no rate method yet")
 
     def step(self) -> None:
-        """Counts one epoch and sets the rates."""
+        """Count one epoch and set the rates."""
         self.last_epoch += 1
         self._set()
 
@@ -79,16 +79,16 @@ class LRScheduler:
             group["lr"] = self.rate(base, self.last_epoch, i)
 
     def get_last_lr(self) -> list[float]:
-        """The rates of all groups now."""
+        """Return the rates of all groups now."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """What is needed to go on; the optimiser has a state of its own."""
+        """Return what is needed to go on; the optimiser has a state of its own."""
         names = ("last_epoch", "base_lrs", *self._saved)
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on from a state."""
+        """Go on from a state."""
         names = {"last_epoch", "base_lrs", *self._saved}
         if set(state_dict) != names or len(state_dict["base_lrs"]) != len(self.base_lrs):
             raise UsageError(

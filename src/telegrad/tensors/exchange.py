@@ -38,7 +38,7 @@ class Exchange:
         return sys.modules["telegrad"]
 
     def numpy(self: Any) -> np.ndarray[Any, Any]:
-        """A read-only view of the value as a NumPy array; of one on a device, a copy."""
+        """Return a read-only view of the value as a NumPy array; of one on a device, a copy."""
         _refuse_derivatives(self, "NumPy", "detach().numpy()")
         view = in_host_memory(self.array).view()
         view.flags.writeable = False
@@ -53,13 +53,13 @@ class Exchange:
         return array.copy() if copy else array
 
     def item(self: Any) -> Any:
-        """The only element as a Python number."""
+        """Return the only element as a Python number."""
         if self.size != 1:
             raise ShapeError(f"expected a tensor with one element, got shape {self.shape}")
         return in_host_memory(self.array).item()
 
     def tolist(self: Any) -> Any:
-        """The elements as nested Python lists."""
+        """Return the elements as nested Python lists."""
         return in_host_memory(self.array).tolist()
 
     def __bool__(self: Any) -> bool:

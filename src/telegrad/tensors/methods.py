@@ -38,7 +38,7 @@ class Methods:
     def sum(
         self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None, **unknown: Never
     ) -> "Tensor":
-        """The sum over some axes, or over all of them."""
+        """Return the sum over some axes, or over all of them."""
         if unknown:
             raise unexpected("sum", unknown)
         return lent.namespace.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
@@ -46,25 +46,25 @@ class Methods:
     def prod(
         self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None, **unknown: Never
     ) -> "Tensor":
-        """The product over some axes, or over all of them."""
+        """Return the product over some axes, or over all of them."""
         if unknown:
             raise unexpected("prod", unknown)
         return lent.namespace.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
     def mean(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """The average over some axes, or over all of them."""
+        """Return the average over some axes, or over all of them."""
         if unknown:
             raise unexpected("mean", unknown)
         return lent.namespace.mean(self, axis=axis, keepdims=keepdims)
 
     def max(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """The largest element over some axes, or over all of them."""
+        """Return the largest element over some axes, or over all of them."""
         if unknown:
             raise unexpected("max", unknown)
         return lent.namespace.max(self, axis=axis, keepdims=keepdims)
 
     def min(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """The smallest element over some axes, or over all of them."""
+        """Return the smallest element over some axes, or over all of them."""
         if unknown:
             raise unexpected("min", unknown)
         return lent.namespace.min(self, axis=axis, keepdims=keepdims)
@@ -72,7 +72,7 @@ class Methods:
     def var(
         self, axis: Any = None, *, correction: Any = 0.0, keepdims: bool = False, **unknown: Never
     ) -> "Tensor":
-        """The variance over some axes; the divisor is the count less ``correction``."""
+        """Return the variance over some axes; the divisor is the count less ``correction``."""
         if unknown:
             raise unexpected("var", unknown)
         return lent.namespace.var(self, axis=axis, correction=correction, keepdims=keepdims)
@@ -80,31 +80,31 @@ class Methods:
     def std(
         self, axis: Any = None, *, correction: Any = 0.0, keepdims: bool = False, **unknown: Never
     ) -> "Tensor":
-        """The standard deviation over some axes; the divisor is the count less ``correction``."""
+        """Return the standard deviation over some axes; its divisor is the count less ``correction``."""
         if unknown:
             raise unexpected("std", unknown)
         return lent.namespace.std(self, axis=axis, correction=correction, keepdims=keepdims)
 
     def argmax(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """Where the largest element is, along an axis or counted over all elements."""
+        """Return where the largest element is, along an axis or counted over all elements."""
         if unknown:
             raise unexpected("argmax", unknown)
         return lent.namespace.argmax(self, axis=axis, keepdims=keepdims)
 
     def argmin(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """Where the smallest element is, along an axis or counted over all elements."""
+        """Return where the smallest element is, along an axis or counted over all elements."""
         if unknown:
             raise unexpected("argmin", unknown)
         return lent.namespace.argmin(self, axis=axis, keepdims=keepdims)
 
     def all(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """Whether all elements are true, over some axes or over all of them."""
+        """Say whether all elements are true, over some axes or over all of them."""
         if unknown:
             raise unexpected("all", unknown)
         return lent.namespace.all(self, axis=axis, keepdims=keepdims)
 
     def any(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """Whether some element is true, over some axes or over all of them."""
+        """Say whether some element is true, over some axes or over all of them."""
         if unknown:
             raise unexpected("any", unknown)
         return lent.namespace.any(self, axis=axis, keepdims=keepdims)
@@ -112,19 +112,19 @@ class Methods:
     def norm(
         self, ord: Any = 2, axis: Any = None, *, keepdims: bool = False, **unknown: Never
     ) -> "Tensor":
-        """The length as a vector, of this order, over some axes or over all of them."""
+        """Return the length as a vector, of this order, over some axes or over all of them."""
         if unknown:
             raise unexpected("norm", unknown)
         return lent.namespace.linalg.vector_norm(self, axis=axis, ord=ord, keepdims=keepdims)
 
     def logsumexp(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """The logarithm of the sum of exponentials over some axes, or over all of them."""
+        """Return the logarithm of the sum of exponentials over some axes, or over all of them."""
         if unknown:
             raise unexpected("logsumexp", unknown)
         return lent.namespace.logsumexp(self, axis=axis, keepdims=keepdims)
 
     def cumsum(self, axis: Any = None, **unknown: Never) -> "Tensor":
-        """The running sum along an axis."""
+        """Return the running sum along an axis."""
         if unknown:
             raise unexpected("cumsum", unknown)
         return lent.namespace.cumulative_sum(self, axis=axis)
@@ -132,22 +132,22 @@ class Methods:
     # Shape and order
 
     def dim(self: Any) -> int:
-        """The same as ``ndim``."""
+        """Return the same as ``ndim``."""
         return self.ndim
 
     def numel(self: Any) -> int:
-        """The same as ``size``, the number of elements."""
+        """Return the same as ``size``, the number of elements."""
         return self.size
 
     def reshape(self, *shape: Any) -> "Tensor":
-        """The same elements in another shape, given as a tuple or as several numbers."""
+        """Return the same elements in another shape, given as a tuple or as several numbers."""
         return lent.namespace.reshape(self, _shape(shape))
 
     view = reshape
     """Values do not alias, so there is nothing to share."""
 
     def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> "Tensor":
-        """The axes from ``start_dim`` to ``end_dim``, both included, as one."""
+        """Return the axes from ``start_dim`` to ``end_dim``, both included, as one."""
         ndim = self.ndim
         if not ndim:
             return lent.namespace.reshape(self, (1,))
@@ -162,21 +162,21 @@ class Methods:
         return lent.namespace.reshape(self, (*self.shape[:start], joined, *self.shape[end + 1 :]))
 
     def squeeze(self: Any, axis: Any = None, **unknown: Never) -> "Tensor":
-        """Without some axes of length 1, or without all of them."""
+        """Take away some axes of length 1, or all of them."""
         if unknown:
             raise unexpected("squeeze", unknown)
         return lent.namespace.squeeze(self, axis=axis)
 
     def unsqueeze(self, dim: int) -> "Tensor":
-        """With a new axis of length 1."""
+        """Give it a new axis of length 1."""
         return lent.namespace.expand_dims(self, axis=dim)
 
     def permute(self, *axes: Any) -> "Tensor":
-        """The axes in another order, given as a tuple or as several numbers."""
+        """Return the axes in another order, given as a tuple or as several numbers."""
         return lent.namespace.permute_dims(self, _shape(axes))
 
     def transpose(self: Any, dim0: int, dim1: int) -> "Tensor":
-        """Two axes exchanged."""
+        """Exchange two axes."""
         for axis in (dim0, dim1):
             if not -self.ndim <= axis < self.ndim:
                 raise ShapeError(
@@ -187,14 +187,14 @@ class Methods:
         return lent.namespace.permute_dims(self, tuple(order))
 
     def expand(self: Any, *shape: Any) -> "Tensor":
-        """Stretched to a larger shape; -1 leaves a length as it is."""
+        """Stretch it to a larger shape; -1 leaves a length as it is."""
         wanted = _shape(shape)
         own = (-1,) * (len(wanted) - self.ndim) + self.shape
         lengths = tuple(n if w == -1 else w for w, n in zip(wanted, own))
         return lent.namespace.broadcast_to(self, lengths)
 
     def t(self: Any) -> "Tensor":
-        """The transposed matrix; a vector or a 0-d tensor is itself."""
+        """Return the transposed matrix; a vector or a 0-d tensor is itself."""
         return self if self.ndim < 2 else self.T
 
     @property
@@ -220,89 +220,89 @@ class Methods:
     # Element by element
 
     def abs(self) -> "Tensor":
-        """The absolute value of each element."""
+        """Return the absolute value of each element."""
         return lent.namespace.abs(self)
 
     def exp(self) -> "Tensor":
-        """The exponential of each element."""
+        """Return the exponential of each element."""
         return lent.namespace.exp(self)
 
     def log(self) -> "Tensor":
-        """The natural logarithm of each element."""
+        """Return the natural logarithm of each element."""
         return lent.namespace.log(self)
 
     def sqrt(self) -> "Tensor":
-        """The square root of each element."""
+        """Return the square root of each element."""
         return lent.namespace.sqrt(self)
 
     def square(self) -> "Tensor":
-        """The square of each element."""
+        """Return the square of each element."""
         return lent.namespace.square(self)
 
     def sin(self) -> "Tensor":
-        """The sine of each element."""
+        """Return the sine of each element."""
         return lent.namespace.sin(self)
 
     def cos(self) -> "Tensor":
-        """The cosine of each element."""
+        """Return the cosine of each element."""
         return lent.namespace.cos(self)
 
     def tanh(self) -> "Tensor":
-        """The hyperbolic tangent of each element."""
+        """Return the hyperbolic tangent of each element."""
         return lent.namespace.tanh(self)
 
     def sigmoid(self) -> "Tensor":
-        """``1 / (1 + exp(-x))`` of each element."""
+        """Return ``1 / (1 + exp(-x))`` of each element."""
         return lent.namespace.sigmoid(self)
 
     def relu(self) -> "Tensor":
-        """Each element, or zero where it is negative."""
+        """Return each element, or zero where it is negative."""
         return lent.namespace.relu(self)
 
     def sign(self) -> "Tensor":
-        """The sign of each element."""
+        """Return the sign of each element."""
         return lent.namespace.sign(self)
 
     def round(self) -> "Tensor":
-        """Each element rounded to the nearest whole number."""
+        """Return each element rounded to the nearest whole number."""
         return lent.namespace.round(self)
 
     def floor(self) -> "Tensor":
-        """Each element rounded down."""
+        """Return each element rounded down."""
         return lent.namespace.floor(self)
 
     def ceil(self) -> "Tensor":
-        """Each element rounded up."""
+        """Return each element rounded up."""
         return lent.namespace.ceil(self)
 
     def conj(self) -> "Tensor":
-        """The complex conjugate of each element."""
+        """Return the complex conjugate of each element."""
         return lent.namespace.conj(self)
 
     def pow(self, exponent: Any, /) -> "Tensor":
-        """Each element to a power."""
+        """Return each element to a power."""
         return lent.namespace.pow(self, exponent)
 
     def clip(self, min: Any = None, max: Any = None) -> "Tensor":
-        """Each element, or the nearer bound where it is outside of them."""
+        """Return each element, or the nearer bound where it is outside of them."""
         return lent.namespace.clip(self, min, max)
 
     clamp = clip
 
     def masked_fill(self: Any, mask: Any, value: Any) -> "Tensor":
-        """`value` where the mask is true, the elements elsewhere."""
+        """Return `value` where the mask is true, the elements elsewhere."""
         if self.dtype.kind in "fc" and type(value) in (int, float):
             fitting(value, self.dtype)
         return lent.namespace.where(mask, value, self)
 
     def softmax(self, axis: Any = -1, **unknown: Never) -> "Tensor":
-        """Exponentials divided by their sum along an axis."""
+        """Return exponentials divided by their sum along an axis."""
         if unknown:
             raise unexpected("softmax", unknown)
         return lent.namespace.softmax(self, axis=axis)
 
     def log_softmax(self, axis: Any = -1, **unknown: Never) -> "Tensor":
-        """The logarithm of ``softmax``."""
+        """Return the logarithm of ``softmax``."""
         if unknown:
             raise unexpected("log_softmax", unknown)
         return lent.namespace.log_softmax(self, axis=axis)
@@ -320,11 +320,11 @@ class Methods:
     # Products
 
     def matmul(self, other: Any, /) -> "Tensor":
-        """The product of matrices, or of stacks of matrices."""
+        """Return the product of matrices, or of stacks of matrices."""
         return lent.namespace.matmul(self, other)
 
     def dot(self: Any, other: Any, /) -> "Tensor":
-        """The sum of the products of two vectors, unconjugated."""
+        """Return the sum of the products of two vectors, unconjugated."""
         if self.ndim != 1 or other.ndim != 1:
             raise ShapeError(
                 f"expected two vectors in dot, got shapes {self.shape} and {other.shape}; use @ "
@@ -335,37 +335,37 @@ class Methods:
     # Copies, dtypes and devices
 
     def clone(self) -> "Tensor":
-        """A copy in memory of its own, with the same history."""
+        """Return a copy in memory of its own, with the same history."""
         return lent.namespace.clone(self)
 
     copy = clone
 
     def astype(self, dtype: Any, /, *, copy: bool = True) -> "Tensor":
-        """With another dtype."""
+        """Return it with another dtype."""
         return lent.namespace.astype(self, dtype, copy=copy)
 
     def double(self) -> "Tensor":
-        """In float64 (complex128 for complex values)."""
+        """Return it in float64 (complex128 for complex values)."""
         return _in_precision(self, "float64", "complex128")
 
     def float(self) -> "Tensor":
-        """In float32 (complex64 for complex values)."""
+        """Return it in float32 (complex64 for complex values)."""
         return _in_precision(self, "float32", "complex64")
 
     def long(self) -> "Tensor":
-        """In int64; fractions are cut off."""
+        """Return it in int64; fractions are cut off."""
         return lent.namespace.astype(self, np.int64, copy=False)
 
     def cpu(self) -> "Tensor":
-        """This tensor on the CPU; itself where it is there already."""
+        """Return this tensor on the CPU; itself where it is there already."""
         return lent.namespace.to_device(self, "cpu")
 
     def contiguous(self: Any) -> "Tensor":
-        """Itself: tensors have no strides."""
+        """Return it as it is: tensors have no strides."""
         return self
 
     def to(self: Any, *where: Any, dtype: Any = None, device: Any = None) -> "Tensor":
-        """This tensor with another dtype or on another device; itself where nothing changes."""
+        """Return this tensor with another dtype or on another device; itself if nothing changes."""
         for each in where:
             if _is_dtype(each):
                 dtype = each
@@ -379,7 +379,7 @@ class Methods:
         return result
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> "Tensor":
-        """This tensor on another device."""
+        """Return this tensor on another device."""
         return lent.namespace.to_device(self, device)
 
 

@@ -125,7 +125,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Makes this tensor a leaf that receives a gradient, or a constant again."""
+        """Make this tensor a leaf that receives a gradient, or a constant again."""
         if self.node is not None and self.node is not LEAF:
             if requires_grad:
                 return self
@@ -187,17 +187,17 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         return bool(self.tangents)
 
     def states(self) -> State:
-        """The state, made when first needed."""
+        """Return the state, made when first needed."""
         if self.state is None:
             self.state = State()
         return self.state
 
     def is_inference(self) -> bool:
-        """Whether this tensor was made under ``inference_mode``."""
+        """Say whether this tensor was made under ``inference_mode``."""
         return self.state is not None and self.state.inference
 
     def detach(self) -> "Tensor":
-        """The same value as a constant: without history and, as in PyTorch, without tangents."""
+        """Return the value as a constant: without history and, as in PyTorch, without tangents."""
         return wrap(self.array)
 
     def backward(
@@ -207,11 +207,11 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         create_graph: bool = False,
         inputs: Any = None,
     ) -> None:
-        """Adds the gradients of this tensor to ``.grad`` of the leaves it was computed from."""
+        """Add the gradients of this tensor to ``.grad`` of the leaves it was computed from."""
         lent.backward(self, gradient, retain_graph, create_graph, inputs)
 
     def retain_grad(self) -> None:
-        """Keeps the gradient of this tensor in ``.grad`` although it is not a leaf."""
+        """Keep the gradient of this tensor in ``.grad`` although it is not a leaf."""
         if self.node is None:
             raise GradientError(
                 "expected a tensor that requires grad, got a constant; there is no gradient to keep"
@@ -242,7 +242,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         return hooks is not None and hooks.retain is not None
 
     def register_hook(self, hook: Callable[["Tensor"], "Tensor | None"]) -> Handle:
-        """Calls ``hook(gradient)`` when this tensor's gradient is complete; it may replace it."""
+        """Call ``hook(gradient)`` when this tensor's gradient is complete; it may replace it."""
         if self.node is None:
             raise GradientError(
                 "expected a tensor that requires grad, got a constant; no gradient will pass here"
@@ -250,7 +250,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         return Handle(hooks_of(history_of(self)).tensor, hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[["Tensor"], None]) -> Handle:
-        """Calls ``hook(tensor)`` after a pass has added to this leaf's ``.grad``."""
+        """Call ``hook(tensor)`` after a pass has added to this leaf's ``.grad``."""
         if self.node is not LEAF:
             raise GradientError(
                 "expected a leaf that requires grad; only leaves accumulate, see register_hook"
@@ -267,21 +267,21 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         self.states().hooks = value
 
     def before(self, cotangent: Any) -> Any:
-        """Runs the hooks of a leaf and of its node on its gradient; the engine calls it."""
+        """Run the hooks of a leaf and of its node on its gradient; the engine calls it."""
         hooks = self.hooks
         return cotangent if hooks is None else run_before(hooks, cotangent)
 
     def before_capture(self, cotangent: Any) -> Any:
-        """Runs the hooks of a leaf alone, where its gradient does not accumulate."""
+        """Run the hooks of a leaf alone, where its gradient does not accumulate."""
         hooks = self.hooks
         return cotangent if hooks is None else run_on_value(hooks, cotangent)
 
     def name(self) -> str:
-        """What the engine calls a leaf."""
+        """Return what the engine calls a leaf."""
         return "AccumulateGrad"
 
     def as_input(self) -> tuple[AccumulateGrad, int]:
-        """What ``next_functions`` shows for a leaf."""
+        """Return what ``next_functions`` shows for a leaf."""
         return AccumulateGrad(self), 0
 
     # How it looks to Python
@@ -315,7 +315,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
     # Changing it
 
     def copy_(self, source: Any) -> Self:
-        """Gives this tensor the value of `source`, in its own memory where nobody else holds it."""
+        """Give this tensor the value of `source`, in its own memory where nobody else holds it."""
         xp = lent.namespace
         source = source if isinstance(source, Tensor) else xp.asarray(source)
         array = self.array
@@ -341,7 +341,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         return self
 
     def rebind(self, other: "Tensor") -> None:
-        """Gives this Tensor another's value and history: what in-place operators do.
+        """Give this Tensor another's value and history: what in-place operators do.
 
         Where nothing is recorded it keeps its own history, as in PyTorch: only the value changes.
         """

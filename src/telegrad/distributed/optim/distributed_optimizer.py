@@ -33,11 +33,11 @@ class _OnOwners:
         self._local: dict[str, RRef] = _ask_all(f"build the {self._kind}", make, asked)
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of all owners, by owner, as copies."""
+        """Return the states of all owners, by owner, as copies."""
         return {"owners": self._everywhere(local.state_dict, f"read the state of the {self._kind}")}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what ``state_dict`` gave; one that does not fit changes nothing.
+        """Go on from what ``state_dict`` gave; one that does not fit changes nothing.
 
         The owners must have the same names, with the same number and shapes of parameters on each.
         """
@@ -118,7 +118,7 @@ class DistributedOptimizer(_OnOwners):
         return without_advice(self, super().__dir__())
 
     def step(self, context_id: int) -> None:
-        """Updates every parameter with its gradient in the context; all owners at once.
+        """Update every parameter with its gradient in the context; all owners at once.
 
         A parameter that the context has no gradient for stays as it is. If an owner fails or is
         lost, the others have stepped all the same: a note on the error names them.
@@ -129,11 +129,11 @@ class DistributedOptimizer(_OnOwners):
     def schedule(
         self, scheduler_class: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> "DistributedScheduler":
-        """A learning-rate schedule for the optimisers of all owners."""
+        """Return a learning-rate schedule for the optimisers of all owners."""
         return DistributedScheduler(self._local, scheduler_class, args, kwargs)
 
     def clip_grad_norm_(self, context_id: int, max_norm: float) -> float:
-        """Scales the gradients of a context to a norm, over all workers, of at most `max_norm`.
+        """Scale the gradients of a context to a norm, over all workers, of at most `max_norm`.
 
         Returns the norm that they had. If that is not a number, all gradients become so, as those
         of ``nn.utils.clip_grad_norm_`` do.
@@ -185,14 +185,14 @@ class DistributedScheduler(_OnOwners):
         )
 
     def step(self, *args: Any) -> None:
-        """Goes on to the next learning rate, everywhere.
+        """Go on to the next learning rate, everywhere.
 
         With what the scheduler itself takes, such as the loss for ``ReduceLROnPlateau``.
         """
         self._everywhere(local.step_scheduler, "step the scheduler", *args)
 
     def get_last_lr(self) -> dict[str, Any]:
-        """The learning rates last set, by owner."""
+        """Return the learning rates last set, by owner."""
         return self._everywhere(local.last_lr, "read the learning rate")
 
 

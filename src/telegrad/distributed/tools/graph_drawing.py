@@ -34,7 +34,7 @@ class Drawing:
         return self.dot
 
     def svg(self) -> str:
-        """The picture, a lane or cluster for each worker."""
+        """Return the picture, a lane or cluster for each worker."""
         program = shutil.which("dot")
         if program is None:
             return self._lanes
@@ -43,7 +43,7 @@ class Drawing:
         return subprocess.run(command, input=given, check=True, capture_output=True).stdout.decode()
 
     def save(self, path: str | Path) -> Path:
-        """Writes a .dot or an .svg file."""
+        """Write a .dot or an .svg file."""
         target = Path(path)
         if target.suffix not in (".dot", ".svg"):
             raise UsageError(f"expected a path that ends in .dot or .svg, got {target.name!r}")
