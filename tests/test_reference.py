@@ -39,6 +39,7 @@ LOCAL = [
     "telegrad.serialization",
     "telegrad.testing",
     "telegrad.testing.simulation",
+    "telegrad.torch",
 ]
 OVER_WORKERS = [
     "telegrad.distributed",
@@ -130,6 +131,8 @@ def run(names: Sequence[tuple[str, Any]]) -> None:
 
 @pytest.mark.parametrize("module", LOCAL)
 def test_every_example_prints_what_it_says(module):
+    if module == "telegrad.torch":
+        pytest.importorskip("torch", reason="PyTorch is not installed")
     run(list(public(module)))
 
 

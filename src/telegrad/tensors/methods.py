@@ -80,7 +80,7 @@ class Methods:
     def std(
         self, axis: Any = None, *, correction: Any = 0.0, keepdims: bool = False, **unknown: Never
     ) -> "Tensor":
-        """Return the standard deviation over some axes; its divisor is the count less ``correction``."""
+        """Return the standard deviation over some axes, by the count less ``correction``."""
         if unknown:
             raise unexpected("std", unknown)
         return lent.namespace.std(self, axis=axis, correction=correction, keepdims=keepdims)
