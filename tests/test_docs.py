@@ -5,6 +5,7 @@ block marked ``text`` right after one of them is what it prints. ``...`` in it s
 Other blocks are not run.
 """
 
+import ast
 import doctest
 import io
 import re
@@ -26,6 +27,7 @@ TESTED_ELSEWHERE = {
 """Pages whose examples need more than a namespace, and the test that runs them."""
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+METHOD = re.compile(r"`([A-Z][A-Za-z]+)\.([a-z_]+)`")
 FENCE = re.compile(
     r"^(?P<indent> *)```(?P<kind>[^\n`]*)\n(?P<body>.*?)^(?P=indent)``` *$",
     re.MULTILINE | re.DOTALL,
@@ -134,12 +136,39 @@ def test_readme_names_every_folder_of_the_package():
 
 
 def test_the_readme_of_a_folder_names_every_file_and_folder_in_it():
-    for page in ROOT.glob("src/telegrad/*/README.md"):
+    for page in ROOT.glob("src/telegrad/**/README.md"):
         text = page.read_text()
         modules = [f"{file.stem}.py" for file in page.parent.glob("*.py")]
         folders = [f"{file.parent.name}/" for file in page.parent.glob("*/__init__.py")]
         unnamed = {each for each in modules + folders if f"`{each}`" not in text}
         assert unnamed <= {"__init__.py"}, page
+
+
+def members() -> dict[str, set[str]]:
+    """What each class of the package defines: methods, properties, fields."""
+    found: dict[str, set[str]] = {}
+    for file in ROOT.glob("src/telegrad/**/*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef):
+                names = found.setdefault(node.name, set())
+                for each in ast.walk(node):
+                    if isinstance(each, ast.FunctionDef):
+                        names.add(each.name)
+                    elif isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+                        names.add(each.target.id)
+                    elif isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
+                        names.add(each.attr)
+    return found
+
+
+def test_the_methods_that_the_readme_of_a_folder_names_are_there():
+    known = members()
+    count = 0
+    for page in ROOT.glob("src/telegrad/**/README.md"):
+        for name, member in METHOD.findall(page.read_text()):
+            assert member in known.get(name, ()), f"{page}: {name}.{member}"
+            count += 1
+    assert count > 40
 
 
 def test_the_page_and_the_help_name_every_option():

@@ -30,17 +30,18 @@ def road(title: str) -> list[str]:
 
 
 class Trace:
-    """The functions of telegrad that all threads call, in the order of the calls."""
+    """The functions of telegrad that threads call, by thread, in the order of the calls."""
 
     def __init__(self) -> None:
-        self.calls: list[str] = []
+        self.calls: dict[int, list[str]] = {}
 
     def __call__(self, frame: Any, event: str, argument: Any) -> None:
         path = frame.f_code.co_filename
         if event == "call" and path.startswith(f"{ROOT}/"):
-            self.calls.append(f"{path[len(str(ROOT)) + 1 :]}:{frame.f_code.co_qualname}")
+            name = f"{path[len(str(ROOT)) + 1 :]}:{frame.f_code.co_qualname}"
+            self.calls.setdefault(threading.get_ident(), []).append(name)
 
-    def of(self, program: Callable[[], object]) -> list[str]:
+    def of(self, program: Callable[[], object]) -> list[list[str]]:
         """What runs of the program, on this thread and on those that began since."""
         self.calls.clear()
         sys.setprofile(self)
@@ -48,15 +49,23 @@ class Trace:
             program()
         finally:
             sys.setprofile(None)
-        return list(self.calls)
+        return [list(each) for each in list(self.calls.values())]
 
 
-def check(title: str, calls: list[str]) -> None:
-    """Each step of the road comes after the one before it."""
-    at = 0
+def check(title: str, threads: list[list[str]]) -> None:
+    """Each step of the road is reached, on some thread after the steps before it there.
+
+    Between threads there is no order: one may wait before the other begins, or after.
+    """
+    ways = {(0,) * len(threads)}
     for step in road(title):
-        assert step in calls[at:], f"{title}: {step} is not reached there"
-        at = calls.index(step, at)
+        found = set()
+        for at in ways:
+            for i, calls in enumerate(threads):
+                if step in calls[at[i] :]:
+                    found.add((*at[:i], calls.index(step, at[i]), *at[i + 1 :]))
+        assert found, f"{title}: {step} is not reached there"
+        ways = found
 
 
 def double(x: Any) -> Any:
@@ -113,6 +122,6 @@ def test_the_road_of_a_torch_tensor(traced) -> None:
 
 def test_a_step_that_is_not_reached_is_found() -> None:
     with pytest.raises(AssertionError, match="is not reached there"):
-        check("A local backward", road("A local backward")[:-1])
+        check("A local backward", [road("A local backward")[:-1]])
     with pytest.raises(AssertionError, match="is not reached there"):
-        check("A local backward", road("A local backward")[::-1])
+        check("A local backward", [road("A local backward")[::-1]])

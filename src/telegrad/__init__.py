@@ -15,7 +15,7 @@ Beside it: ``autograd``, ``nn`` and ``optim``; ``telegrad.distributed`` for othe
 import typing as _typing
 
 from telegrad import autograd, data, fft, linalg, nn, optim
-from telegrad import namespace as _lending  # noqa: F401  # lends the functions to Tensor
+from telegrad import namespace as _namespace  # noqa: F401  # binds the functions to Tensor
 from telegrad._version import __version__
 from telegrad.ops.activations import gelu, log_sigmoid, relu, sigmoid, silu, softplus
 from telegrad.ops.arithmetic import (

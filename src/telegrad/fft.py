@@ -11,7 +11,7 @@ from telegrad.ops.creation import asarray
 from telegrad.ops.magnitude import conj
 from telegrad.ops.windows import pad
 from telegrad.rules import Primitive
-from telegrad.rules import fourier as _rows
+from telegrad.rules import fourier as _primitives
 from telegrad.tensors import Tensor, apply
 
 __all__ = [
@@ -39,36 +39,36 @@ def fft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "bac
     """Return the discrete Fourier transform along an axis.
 
     Arguments:
-        x: the values.
-        n: how many elements to cut or pad to; all by default.
-        axis: the axis to go along.
-        norm: which direction divides by the length: "backward", "ortho" (both, by its root) or
+        x: The values.
+        n: How many elements to cut or pad to; all by default.
+        axis: The axis to go along.
+        norm: Which direction divides by the length: "backward", "ortho" (both, by its root) or
             "forward".
 
     Raises:
-        DTypeError: if x is neither floating nor complex.
+        DTypeError: If x is neither floating nor complex.
 
     Examples:
         >>> tg.fft.fft(tg.tensor([1.0, 0.0, 0.0, 0.0]))
         tensor([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
     """
-    return _transformed(_rows.FFTN, "fft", x, _one(n), (axis,), norm)
+    return _transformed(_primitives.FFTN, "fft", x, _one(n), (axis,), norm)
 
 
 def ifft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the inverse of ``fft``.
 
     Arguments:
-        x: the values.
-        n: how many elements to cut or pad to; all by default.
-        axis: the axis to go along.
-        norm: as in ``fft``.
+        x: The values.
+        n: How many elements to cut or pad to; all by default.
+        axis: The axis to go along.
+        norm: As in ``fft``.
 
     Examples:
         >>> tg.real(tg.fft.ifft(tg.tensor([4.0, 0.0, 0.0, 0.0])))
         tensor([1., 1., 1., 1.])
     """
-    return _transformed(_rows.IFFTN, "ifft", x, _one(n), (axis,), norm)
+    return _transformed(_primitives.IFFTN, "ifft", x, _one(n), (axis,), norm)
 
 
 def fftn(
@@ -81,17 +81,17 @@ def fftn(
     """Return the transform along several axes.
 
     Arguments:
-        x: the values.
-        s: the lengths to cut or pad to.
-        axes: the axes to transform; all, or the last ones if `s` is given, by default.
-        norm: as in ``fft``.
+        x: The values.
+        s: The lengths to cut or pad to.
+        axes: The axes to transform; all, or the last ones if `s` is given, by default.
+        norm: As in ``fft``.
 
     Examples:
         >>> tg.real(tg.fft.fftn(tg.ones(2, 2)))
         tensor([[4., 0.],
                 [0., 0.]])
     """
-    return _transformed(_rows.FFTN, "fftn", x, s, axes, norm)
+    return _transformed(_primitives.FFTN, "fftn", x, s, axes, norm)
 
 
 def ifftn(
@@ -104,52 +104,52 @@ def ifftn(
     """Return the inverse of ``fftn``.
 
     Arguments:
-        x: the values.
-        s: the lengths to cut or pad to.
-        axes: the axes to transform; all, or the last ones if `s` is given, by default.
-        norm: as in ``fft``.
+        x: The values.
+        s: The lengths to cut or pad to.
+        axes: The axes to transform; all, or the last ones if `s` is given, by default.
+        norm: As in ``fft``.
 
     Examples:
         >>> tg.real(tg.fft.ifftn(tg.ones(2, 2)))
         tensor([[1., 0.],
                 [0., 0.]])
     """
-    return _transformed(_rows.IFFTN, "ifftn", x, s, axes, norm)
+    return _transformed(_primitives.IFFTN, "ifftn", x, s, axes, norm)
 
 
 def rfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the transform of real values: half of the spectrum, which determines the rest.
 
     Arguments:
-        x: the values.
-        n: how many elements to cut or pad to; all by default.
-        axis: the axis to go along.
-        norm: as in ``fft``.
+        x: The values.
+        n: How many elements to cut or pad to; all by default.
+        axis: The axis to go along.
+        norm: As in ``fft``.
 
     Raises:
-        DTypeError: if x is not real.
+        DTypeError: If x is not real.
 
     Examples:
         >>> tg.fft.rfft(tg.ones(4))
         tensor([4.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)
     """
-    return _transformed(_rows.RFFTN, "rfft", x, _one(n), (axis,), norm)
+    return _transformed(_primitives.RFFTN, "rfft", x, _one(n), (axis,), norm)
 
 
 def irfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the inverse of ``rfft``: n real values, by default an even number of them.
 
     Arguments:
-        x: the values.
-        n: how many values the result has.
-        axis: the axis to go along.
-        norm: as in ``fft``.
+        x: The values.
+        n: How many values the result has.
+        axis: The axis to go along.
+        norm: As in ``fft``.
 
     Examples:
         >>> tg.fft.irfft(tg.tensor([4.0, 0.0, 0.0]))
         tensor([1., 1., 1., 1.])
     """
-    return _transformed(_rows.IRFFTN, "irfft", x, _one(n), (axis,), norm)
+    return _transformed(_primitives.IRFFTN, "irfft", x, _one(n), (axis,), norm)
 
 
 def rfftn(
@@ -162,16 +162,16 @@ def rfftn(
     """Return ``rfft`` along the last of the axes, then ``fft`` along the others.
 
     Arguments:
-        x: the values.
-        s: the lengths to cut or pad to.
-        axes: the axes to transform; all, or the last ones if `s` is given, by default.
-        norm: as in ``fft``.
+        x: The values.
+        s: The lengths to cut or pad to.
+        axes: The axes to transform; all, or the last ones if `s` is given, by default.
+        norm: As in ``fft``.
 
     Examples:
         >>> tg.fft.rfftn(tg.ones(2, 4)).shape
         (2, 3)
     """
-    return _transformed(_rows.RFFTN, "rfftn", x, s, axes, norm)
+    return _transformed(_primitives.RFFTN, "rfftn", x, s, axes, norm)
 
 
 def irfftn(
@@ -184,27 +184,27 @@ def irfftn(
     """Return the inverse of ``rfftn``.
 
     Arguments:
-        x: the values.
-        s: the lengths of the result.
-        axes: the axes to transform; all, or the last ones if `s` is given, by default.
-        norm: as in ``fft``.
+        x: The values.
+        s: The lengths of the result.
+        axes: The axes to transform; all, or the last ones if `s` is given, by default.
+        norm: As in ``fft``.
 
     Examples:
         >>> tg.fft.irfftn(tg.fft.rfftn(tg.ones(2, 4)))
         tensor([[1., 1., 1., 1.],
                 [1., 1., 1., 1.]])
     """
-    return _transformed(_rows.IRFFTN, "irfftn", x, s, axes, norm)
+    return _transformed(_primitives.IRFFTN, "irfftn", x, s, axes, norm)
 
 
 def hfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the real transform of a signal that mirrors its own conjugate, given by half of it.
 
     Arguments:
-        x: the values.
-        n: how many values the result has.
-        axis: the axis to go along.
-        norm: as in ``fft``.
+        x: The values.
+        n: How many values the result has.
+        axis: The axis to go along.
+        norm: As in ``fft``.
 
     Examples:
         >>> tg.fft.hfft(tg.tensor([1.0, 0.0, 0.0]))
@@ -217,10 +217,10 @@ def ihfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "b
     """Return the inverse of ``hfft``.
 
     Arguments:
-        x: the values.
-        n: how many elements to cut or pad to; all by default.
-        axis: the axis to go along.
-        norm: as in ``fft``.
+        x: The values.
+        n: How many elements to cut or pad to; all by default.
+        axis: The axis to go along.
+        norm: As in ``fft``.
 
     Examples:
         >>> tg.real(tg.fft.ihfft(tg.ones(4)))
@@ -238,7 +238,7 @@ def fftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tensor
     """
     x = as_tensor(x, "fftshift")
     axes = _shifted_axes(axes, x, "fftshift")
-    return apply(_rows.FFTSHIFT, x, axes=axes)
+    return apply(_primitives.FFTSHIFT, x, axes=axes)
 
 
 def ifftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tensor:
@@ -250,7 +250,7 @@ def ifftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tenso
     """
     x = as_tensor(x, "ifftshift")
     axes = _shifted_axes(axes, x, "ifftshift")
-    return apply(_rows.IFFTSHIFT, x, axes=axes)
+    return apply(_primitives.IFFTSHIFT, x, axes=axes)
 
 
 def _shifted_axes(axes: int | Sequence[int] | None, x: Tensor, name: str) -> tuple[int, ...]:
@@ -262,9 +262,9 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
     """Return the frequencies of ``fft`` of n values at the distance d.
 
     Arguments:
-        n: how many values.
-        d: from each value to the next.
-        dtype: the dtype of the result; float32 by default.
+        n: How many values.
+        d: From each value to the next.
+        dtype: The dtype of the result; float32 by default.
         device: "cpu" or None, which is the same.
 
     Examples:
@@ -278,9 +278,9 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
     """Return the frequencies of ``rfft`` of n values at the distance d.
 
     Arguments:
-        n: how many values.
-        d: from each value to the next.
-        dtype: the dtype of the result; float32 by default.
+        n: How many values.
+        d: From each value to the next.
+        dtype: The dtype of the result; float32 by default.
         device: "cpu" or None, which is the same.
 
     Examples:
@@ -296,25 +296,25 @@ def _one(n: int | None) -> tuple[int, ...] | None:
 
 def _exchanged(norm: str, name: str) -> Any:
     """A transform in the other direction has the other scale."""
-    if norm not in _rows.EXCHANGED:
+    if norm not in _primitives.EXCHANGED:
         raise UsageError(
             f"expected 'backward', 'ortho' or 'forward' as norm of {name}, got {norm!r}"
         )
-    return _rows.EXCHANGED[norm]
+    return _primitives.EXCHANGED[norm]
 
 
 def _transformed(
-    row: Primitive,
+    primitive: Primitive,
     name: str,
     x: ArrayLike,
     s: Sequence[int] | None,
     axes: Sequence[int] | None,
     norm: str,
 ) -> Tensor:
-    """Calls a row with every option checked and written out."""
+    """Calls a primitive with every option checked and written out."""
     x = as_tensor(x, name)
-    if x.dtype.kind not in ("f" if row is _rows.RFFTN else "fc"):
-        kind = "real floating" if row is _rows.RFFTN else "floating or complex"
+    if x.dtype.kind not in ("f" if primitive is _primitives.RFFTN else "fc"):
+        kind = "real floating" if primitive is _primitives.RFFTN else "floating or complex"
         raise DTypeError(f"expected a {kind} dtype in {name}, got {x.dtype}; convert it first")
     _exchanged(norm, name)
     if axes is None:
@@ -323,7 +323,7 @@ def _transformed(
     if not axes:
         raise ShapeError(f"expected at least one axis to transform in {name}, got none")
     lengths = [x.shape[a] for a in axes]
-    if row is _rows.IRFFTN:
+    if primitive is _primitives.IRFFTN:
         lengths[-1] = 2 * (lengths[-1] - 1)
     if s is not None:
         if len(s) != len(axes):
@@ -335,6 +335,8 @@ def _transformed(
             f"{lengths}"
         )
     last = axes[-1]
-    if row is _rows.IRFFTN and not x.shape[last]:  # NumPy reads the first of them, there or not
+    if (
+        primitive is _primitives.IRFFTN and not x.shape[last]
+    ):  # NumPy reads the first of them, there or not
         x = pad(x, [(0, int(a == last)) for a in range(x.ndim)])
-    return apply(row, x, s=tuple(lengths), axes=axes, norm=norm)
+    return apply(primitive, x, s=tuple(lengths), axes=axes, norm=norm)

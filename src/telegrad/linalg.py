@@ -179,12 +179,12 @@ def solve_triangular(x1: ArrayLike, x2: ArrayLike, /, *, upper: bool) -> Tensor:
     """Return the solution of ``x1 @ x = x2`` as of ``solve``, reading only one triangle of x1.
 
     Arguments:
-        x1: square matrices.
-        x2: a vector, or matrices.
-        upper: whether to read the upper triangle, or the lower.
+        x1: Square matrices.
+        x2: A vector, or matrices.
+        upper: Whether to read the upper triangle, or the lower.
 
     Raises:
-        ShapeError: if the shapes don't fit.
+        ShapeError: If the shapes don't fit.
 
     Examples:
         >>> tg.linalg.solve_triangular(tg.tensor([[2.0, 9.0], [1.0, 1.0]]), tg.ones(2), upper=False)
@@ -353,8 +353,8 @@ def svd(x: ArrayLike, /, full_matrices: bool = True) -> SVDResult:
     """
     matrix = _matrix(x, "svd")
     is_square = matrix.shape[-1] == matrix.shape[-2]
-    row = _spectra.SVD_FULL if full_matrices and not is_square else _spectra.SVD
-    return SVDResult(*apply_several(row, matrix))
+    primitive = _spectra.SVD_FULL if full_matrices and not is_square else _spectra.SVD
+    return SVDResult(*apply_several(primitive, matrix))
 
 
 def svdvals(x: ArrayLike, /) -> Tensor:
@@ -382,13 +382,13 @@ def vector_norm(
     """Return the norm of vectors along some axes, or of all elements.
 
     Arguments:
-        x: the values.
-        axis: the axis, or axes, of the vectors; all by default.
-        keepdims: whether the axes gone over stay, with length 1.
-        ord: the order of the norm: any number, also inf and -inf.
+        x: The values.
+        axis: The axis, or axes, of the vectors; all by default.
+        keepdims: Whether the axes gone over stay, with length 1.
+        ord: The order of the norm: any number, also inf and -inf.
 
     Raises:
-        DTypeError: if x is neither floating nor complex.
+        DTypeError: If x is neither floating nor complex.
 
     Examples:
         >>> tg.linalg.vector_norm(tg.tensor([3.0, 4.0]))
@@ -408,12 +408,12 @@ def matrix_norm(
     """Return the norm of matrices.
 
     Arguments:
-        x: the matrices.
-        keepdims: whether the last two axes stay, with length 1.
+        x: The matrices.
+        keepdims: Whether the last two axes stay, with length 1.
         ord: 'fro', 'nuc', 1, -1, 2, -2, inf or -inf.
 
     Raises:
-        UsageError: if the order is not one of these.
+        UsageError: If the order is not one of these.
 
     Examples:
         >>> tg.linalg.matrix_norm(tg.tensor([[3.0, 0.0], [0.0, 4.0]]))

@@ -1,4 +1,4 @@
-"""Lends the public functions to Tensor's methods and, as a namespace, to rules on Tensors."""
+"""Binds the public functions to Tensor's methods and, as a namespace, to rules on Tensors."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -36,7 +36,7 @@ from telegrad.ops import (
 )
 from telegrad.rules import convolution, pooling
 from telegrad.tensors import apply
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 
 __all__ = ["NAMESPACE"]
 
@@ -51,11 +51,11 @@ _FOR_RULES = (
     *(convolution.CONVOLVE, convolution.CONVOLVE_INPUT, convolution.CONVOLVE_WEIGHT),
     *(pooling.POOL_MAX, pooling.POOL_TAKE, pooling.POOL_PUT, pooling.POOL_SUM, pooling.POOL_SPREAD),
 )
-"""Rows that rules call and that have no public function here: those are in ``nn``."""
+"""Primitives that rules call and that have no public function here: those are in ``nn``."""
 
 NAMESPACE = SimpleNamespace(
     **{name: getattr(family, name) for family in _FAMILIES for name in family.__all__},
-    **{row.name: partial(apply, row) for row in _FOR_RULES},
+    **{primitive.name: partial(apply, primitive) for primitive in _FOR_RULES},
     linalg=linalg,
     fft=fft,
     cofactor=linalg.cofactor,
@@ -67,4 +67,4 @@ NAMESPACE = SimpleNamespace(
     dtype_of=lambda x: x.dtype,
 )
 
-lent.namespace = NAMESPACE
+late_bound.namespace = NAMESPACE

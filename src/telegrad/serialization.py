@@ -39,7 +39,7 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     The format is safetensors.
 
     Raises:
-        UsageError: if it is no mapping from names to tensors, or the path no name of a file.
+        UsageError: If it is no mapping from names to tensors, or the path no name of a file.
 
     Examples:
         >>> import tempfile
@@ -101,7 +101,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """Return the tensors of a file by name; one that is cut short, altered or a pickle is refused.
 
     Raises:
-        UsageError: if the file is not a whole safetensors file with the numbers that were saved.
+        UsageError: If the file is not a whole safetensors file with the numbers that were saved.
 
     Examples:
         >>> import tempfile

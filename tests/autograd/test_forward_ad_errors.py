@@ -177,18 +177,18 @@ def test_another_thread_has_no_level():
 
 
 def test_a_function_without_a_forward_derivative_says_so():
-    row = Primitive(
+    primitive = Primitive(
         "twice_backwards_only",
         forward=lambda xp, x: x * 2.0,
         vjp=(lambda xp, g, s: g * 2.0,),
         jvp=NOT_DIFFERENTIABLE,
     )
-    assert apply(row, X).tolist() == [2.0, 4.0]
+    assert apply(primitive, X).tolist() == [2.0, 4.0]
     with fw.dual_level():
         dual = fw.make_dual(X, X)
         with pytest.raises(NotDifferentiable, match="twice_backwards_only has no forward-mode"):
-            apply(row, dual)
-        assert apply(row, fw.unpack_dual(dual).primal).tolist() == [2.0, 4.0]
+            apply(primitive, dual)
+        assert apply(primitive, fw.unpack_dual(dual).primal).tolist() == [2.0, 4.0]
 
 
 @pytest.mark.parametrize(

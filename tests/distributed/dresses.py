@@ -1,4 +1,4 @@
-"""What tensors are dressed in when they travel: containers, records, objects of their own kind."""
+"""What tensors are dressed in when they are sent: containers, records, objects of other kinds."""
 
 import dataclasses
 from collections import namedtuple

@@ -35,7 +35,7 @@ def gradient(context_id, name="w"):
 
 
 def has_context(context_id):
-    """Whether this worker has a part of a context."""
+    """Whether this worker has a context."""
     return autograd_of(rpc.current_worker()).contexts.find(context_id) is not None
 
 
@@ -189,7 +189,7 @@ def with_signal_in_backward(x, number):
 
     def signalled(g):
         os.kill(os.getpid(), number)
-        # A process stops a little after the signal: this thread must not answer meanwhile.
+        # A process stops a little after the signal: this thread must not answer until then.
         GATE.wait(60)
 
     y = x * parameter()

@@ -82,7 +82,7 @@ def execute(run, place, steps, returned, values, call):
             given = [resolve(values, pending, i) for i in taken]
             answer = call(there, program, outputs, given, how)
             if how != "now":
-                # A place for each result now; whoever reads one waits for it.
+                # A place for each result now; to read one is to wait for it.
                 pending.append((len(values), answer, len(outputs)))
                 values.extend([None] * len(outputs))
             else:

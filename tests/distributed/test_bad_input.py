@@ -136,7 +136,7 @@ def test_gradients_asked_for_during_a_pass_are_waited_for(simulation):
         assert asked.wait() == X.tolist()
 
 
-def test_the_table_of_gradients_has_those_of_a_pass_whose_end_is_still_being_told():
+def test_the_table_of_gradients_has_those_of_a_pass_whose_outcome_is_still_under_way():
     def test():
         with autograd.context() as context_id:
             rpc.rpc_sync("c", handlers.scale, (x(),))

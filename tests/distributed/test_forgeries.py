@@ -27,12 +27,12 @@ def notice(context_id, service, *rest):
         (notice, ("autograd.in_doubt", "x")),
     ],
 )
-def test_the_loss_of_a_worker_is_told_after_forged_ids(make, forged):
+def test_the_loss_of_a_worker_is_noticed_after_forged_ids(make, forged):
     with neighbours("a", "b", "c") as (a, b, c):
         for worker in (a, b, c):
             attach_autograd(worker)
-        told = []
-        b.on_worker_lost(lambda who, why: told.append(who.name))
+        lost = []
+        b.on_worker_lost(lambda who, why: lost.append(who.name))
         context = autograd_of(b).contexts.open(a.next_id(), a.info)
         assert a.rpc_sync("b", simulated.who) == c.rpc_sync("b", simulated.who) == "b"
         kind, message = make(context.id, *forged)
@@ -47,4 +47,4 @@ def test_the_loss_of_a_worker_is_told_after_forged_ids(make, forged):
         assert not context.in_doubt
         assert not len(autograd_of(b).levels)
         c.close()
-        assert eventually(lambda: told[-1:] == ["c"])
+        assert eventually(lambda: lost[-1:] == ["c"])

@@ -188,7 +188,7 @@ def gradients_here(context_id):
     return dist_autograd.get_gradients(context_id)
 
 
-def test_gradients_travel_as_a_plain_dict(cluster):
+def test_gradients_are_sent_as_a_plain_dict(cluster):
     x = tg.tensor([4.0, 5.0])
     with dist_autograd.context() as context_id:
         y = rpc.rpc_sync("ps", handlers.scale, (x,))

@@ -79,7 +79,7 @@ def test_create_graph_gives_gradients_that_can_be_differentiated_again(cluster, 
             y = found.sum()
 
 
-def test_the_tangent_of_a_dual_argument_travels_there_and_back(cluster, x):
+def test_the_tangent_of_a_dual_argument_is_sent_there_and_back(cluster, x):
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(x.detach(), tg.ones_like(x.detach()))
         assert rpc.rpc_sync("b", handlers.tangent_of, (dual,)).numpy().tolist() == [1.0, 1.0]
@@ -88,7 +88,7 @@ def test_the_tangent_of_a_dual_argument_travels_there_and_back(cluster, x):
         assert tangent.numpy().tolist() == [10.0, 14.0]
 
 
-def test_nested_dual_levels_travel_too(cluster, x):
+def test_tangents_of_nested_dual_levels_are_sent_too(cluster, x):
     ones = tg.ones_like(x.detach())
     with forward_ad.dual_level() as outer, forward_ad.dual_level() as inner:
         dual = forward_ad.make_dual(x.detach(), ones, level=outer)

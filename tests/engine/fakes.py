@@ -1,8 +1,9 @@
 """Nodes that know nothing but the protocol of ``graph.node``: numbers for cotangents, no Tensor."""
 
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any
+
+from telegrad.graph import LeafNode, NodeHooks, next_key
 
 __all__ = ["FakeLeaf", "FakeNode", "Log"]
 
@@ -24,9 +25,6 @@ class Log:
         return True
 
 
-_next_key = count().__next__
-
-
 class FakeNode:
     """Multiplies its cotangent by one weight for each edge; None is no contribution."""
 
@@ -46,8 +44,8 @@ class FakeNode:
         self.edges = tuple(edges)
         self.weights = (1,) * len(self.edges) if weights is None else tuple(weights)
         self.log = log
-        self.key = _next_key()
-        self.hooks: Any = None
+        self.key = next_key()
+        self.hooks: NodeHooks | None = None
         self.freed = False
         self.is_boundary = is_boundary
         self._pull = pull
@@ -55,35 +53,43 @@ class FakeNode:
     def name(self) -> str:
         return self.label
 
-    def pull(self, cotangent: Any) -> Sequence[Any]:
+    def pull(self, cotangent: Any, /) -> Sequence[Any]:
         if self.log is not None:
             self.log.ran.append(self.label)
         if self._pull is not None:
             return self._pull(cotangent)
         return [None if w is None else cotangent * w for w in self.weights]
 
-    def pull_recorded(self, cotangent: Any) -> Sequence[Any]:
+    def pull_recorded(self, cotangent: Any, /) -> Sequence[Any]:
         return [("recorded", each) for each in self.pull(cotangent)]
 
     def release(self) -> None:
         self.freed = True
 
-    def explain(self, error: Exception) -> None:
+    def before_capture(self, cotangent: Any, /) -> Any:
+        return cotangent
+
+    def before_run(self, cotangent: Any, /) -> Any:
+        return cotangent
+
+    def after(self, contributions: Sequence[Any], cotangent: Any, /) -> Sequence[Any]:
+        return contributions
+
+    def pass_by(self, cotangent: Any, /) -> None:
+        pass
+
+    def explain(self, error: Exception, /) -> None:
         error.add_note(f"while {self.label} ran")
 
 
-class FakeLeaf:
+class FakeLeaf(LeafNode):
     """Where a pass ends."""
 
-    key = -1
-    edges = ()
     is_leaf = True
-    is_boundary = False
-    freed = False
 
     def __init__(self, label: str) -> None:
         self.label = label
-        self.hooks: Any = None
+        self.hooks: NodeHooks | None = None
 
     def name(self) -> str:
         return self.label

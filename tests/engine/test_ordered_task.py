@@ -14,9 +14,7 @@ from telegrad.errors import GraphFreedError
 
 
 def task_of(log: Log, **options: Any) -> OrderedTask:
-    return OrderedTask(
-        log.deliver, log.depart, **({"keep_graph": True, "recorded": False} | options)
-    )
+    return OrderedTask(log.deliver, depart=log.depart, **({"keep_graph": True} | options))
 
 
 def test_every_order_of_arrival_gives_the_same_bits() -> None:
@@ -279,7 +277,9 @@ def test_both_tasks_run_the_same_nodes_for_the_same_targets(
         targets = {leaves[i] if i < 0 else nodes[i] for i in chosen}
         tasks.append((nodes[-1], targets))
     root, targets = tasks[0]
-    GraphTask(logs[0].deliver, keep_graph=True, targets=targets).run_to_end({root: 1})
+    local = GraphTask(logs[0].deliver, keep_graph=True, targets=targets)
+    local.count([root])
+    local.run({root: 1})
     root, targets = tasks[1]
     task = task_of(logs[1], targets=targets)
     task.is_goal = targets.__contains__
@@ -302,7 +302,9 @@ def test_both_tasks_give_the_same_gradients_on_random_graphs(
     reached = {e for edges in graph for e in edges}
     roots = [node for i, node in enumerate(nodes) if i not in reached]
     expected = Log()
-    GraphTask(expected.deliver, keep_graph=True).run_to_end(dict.fromkeys(roots, 1))
+    local = GraphTask(expected.deliver, keep_graph=True)
+    local.count(roots)
+    local.run(dict.fromkeys(roots, 1))
     for _ in range(3):
         log = Log()
         task = task_of(log)
@@ -352,7 +354,7 @@ def test_a_pass_pauses_when_one_is_to_leave_and_the_time_has_come() -> None:
     assert not task.ready
 
 
-class FakeCrew:
+class FakePool:
     """Runs what it is given when it is asked for news, last first."""
 
     def __init__(self, refuses: tuple[Any, ...] = ()) -> None:
@@ -375,12 +377,12 @@ class FakeCrew:
             return node, None, error
 
 
-def test_what_a_crew_runs_is_taken_in_in_any_order_and_summed_in_one() -> None:
+def test_what_a_pool_runs_is_taken_in_in_any_order_and_summed_in_one() -> None:
     log = Log()
     x = FakeLeaf("x")
     pieces = [FakeNode(f"piece {i}", (x,), log=log) for i in range(4)]
     task = task_of(log, keep_graph=False)
-    task.crew = FakeCrew(refuses=(pieces[2],))
+    task.pool = FakePool(refuses=(pieces[2],))
     task.count(pieces)
     for piece, value in zip(pieces, (1.0, 1e16, -1e16, 3.0)):
         task.feed(piece, value)
@@ -390,14 +392,14 @@ def test_what_a_crew_runs_is_taken_in_in_any_order_and_summed_in_one() -> None:
     assert all(piece.freed for piece in pieces)
 
 
-def test_what_a_crew_raises_is_raised_by_the_pass() -> None:
+def test_what_a_pool_raises_is_raised_by_the_pass() -> None:
     def fail(cotangent: Any) -> Any:
         raise ZeroDivisionError("a piece that fails")
 
     log = Log()
     piece = FakeNode("piece", (FakeLeaf("x"),), pull=fail)
     task = task_of(log)
-    task.crew = FakeCrew()
+    task.pool = FakePool()
     task.count([piece])
     task.feed(piece, 1)
     with pytest.raises(ZeroDivisionError, match="a piece that fails"):

@@ -1,30 +1,16 @@
-"""What is fed to a pass, and where it stops: at targets."""
+"""Where a pass stops: at targets."""
+
+from typing import Any
 
 from tests.engine.fakes import FakeLeaf, FakeNode, Log
 
 from telegrad.engine import GraphTask
 
 
-def test_two_cotangents_fed_to_one_entry_add() -> None:
-    log = Log()
-    root = FakeNode("root", (FakeLeaf("x"),), (3,), log=log)
-    task = GraphTask(log.deliver)
-    task.count([root])
-    task.feed(root, 1)
-    task.feed(root, 10)
-    task.run()
-    assert log.ran == ["root"]
-    assert log.delivered == {"x": 33}
-
-
-def test_what_is_fed_to_a_node_that_was_not_counted_is_ignored() -> None:
-    log = Log()
-    root, stranger = FakeNode("root", (FakeLeaf("x"),)), FakeNode("stranger", (FakeLeaf("y"),))
-    task = GraphTask(log.deliver)
-    task.count([root])
-    task.feed(stranger, 1)
-    task.run()
-    assert log.delivered == {}
+def run(log: Log, targets: Any, roots: dict[Any, Any]) -> None:
+    task = GraphTask(log.deliver, targets=targets)
+    task.count(roots)
+    task.run(roots)
 
 
 def test_only_nodes_on_a_path_to_a_target_run() -> None:
@@ -33,7 +19,7 @@ def test_only_nodes_on_a_path_to_a_target_run() -> None:
     left = FakeNode("left", (x,), (2,), log=log)
     right = FakeNode("right", (y,), (3,), log=log)
     root = FakeNode("root", (left, right), log=log)
-    GraphTask(log.deliver, targets={x}).run_to_end({root: 1})
+    run(log, {x}, {root: 1})
     assert log.ran == ["root", "left"]
     assert log.delivered == {"x": 2}
 
@@ -42,7 +28,7 @@ def test_a_pass_ends_at_a_target_that_is_not_a_leaf_and_does_not_free_it() -> No
     log = Log()
     inner = FakeNode("inner", (FakeLeaf("x"),), (2,), log=log)
     root = FakeNode("root", (inner,), (3,), log=log)
-    GraphTask(log.deliver, targets={inner}).run_to_end({root: 1})
+    run(log, {inner}, {root: 1})
     assert log.ran == ["root"]
     assert log.delivered == {"inner": 3}
     assert root.freed
@@ -54,7 +40,7 @@ def test_a_target_on_the_way_to_another_one_is_delivered_and_passed() -> None:
     x = FakeLeaf("x")
     inner = FakeNode("inner", (x,), (2,), log=log)
     root = FakeNode("root", (inner,), (3,), log=log)
-    GraphTask(log.deliver, targets={inner, x}).run_to_end({root: 1})
+    run(log, {inner, x}, {root: 1})
     assert log.delivered == {"inner": 3, "x": 6}
 
 
@@ -64,13 +50,41 @@ def test_a_freed_node_beyond_the_targets_does_not_matter() -> None:
     beyond.freed = True
     inner = FakeNode("inner", (beyond,), log=log)
     root = FakeNode("root", (inner,), (3,), log=log)
-    GraphTask(log.deliver, targets={inner}).run_to_end({root: 1})
+    run(log, {inner}, {root: 1})
     assert log.delivered == {"inner": 3}
 
 
 def test_a_root_that_reaches_no_target_runs_nothing() -> None:
     log = Log()
     root = FakeNode("root", (FakeLeaf("x"),), log=log)
-    GraphTask(log.deliver, targets={FakeLeaf("elsewhere")}).run_to_end({root: 1})
+    run(log, {FakeLeaf("elsewhere")}, {root: 1})
     assert log.ran == []
     assert log.delivered == {}
+
+
+def test_a_root_that_leads_to_no_target_is_ignored_beside_one_that_does() -> None:
+    log = Log()
+    x, y = FakeLeaf("x"), FakeLeaf("y")
+    root, stranger = FakeNode("root", (x,), log=log), FakeNode("stranger", (y,), log=log)
+    run(log, {x}, {root: 1, stranger: 1, y: 1})
+    assert log.ran == ["root"]
+    assert log.delivered == {"x": 1}
+
+
+def test_a_target_that_nothing_comes_to_is_not_delivered_and_stops_no_other() -> None:
+    log = Log()
+    x, y = FakeLeaf("x"), FakeLeaf("y")
+    inner = FakeNode("inner", (y,), log=log)
+    other = FakeNode("other", (x, y), (2, 3), log=log)
+    run(log, {inner, x}, {FakeNode("root", (inner, other), (None, 1)): 1})
+    assert log.ran == ["other"]
+    assert log.delivered == {"x": 2}
+
+
+def test_sums_at_a_target_have_the_order_of_a_whole_pass() -> None:
+    log = Log()
+    x = FakeLeaf("x")
+    # In this order the large terms cancel before the small one comes: any other order loses it.
+    middle = [FakeNode("middle", (x,), (weight,)) for weight in (1.0, -1e17, 1e17)]
+    run(log, {x}, {FakeNode("root", middle): 1.0})
+    assert log.delivered == {"x": 1.0}

@@ -26,7 +26,7 @@ def _call_torch(case: Case, inputs: Sequence[Any]) -> Any:
 
 @functools.cache
 def _twin(name: str) -> Callable[..., Any]:
-    """PyTorch's function for a row."""
+    """PyTorch's function for a primitive."""
     twin = SAMPLES[name].torch
     if callable(twin):
         return functools.partial(twin, torch)

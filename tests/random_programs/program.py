@@ -1,9 +1,9 @@
-"""Programs over the rows that run the same under telegrad and under PyTorch.
+"""Programs over the primitives that run the same under telegrad and under PyTorch.
 
-A program starts from two real vectors. Each step is a sample of some row: its floating inputs are
-the sample's, moved a little by values that the program has computed before, so they stay where the
-row is defined and yet depend on everything. What a step gives is made real and kept; the program's
-result is a vector of all that it computed.
+A program starts from two real vectors. Each step is a sample of some primitive: its floating inputs
+are the sample's, moved a little by values that the program has computed before, so they stay where
+the primitive is defined and yet depend on everything. What a step gives is made real and kept; the
+program's result is a vector of all that it computed.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ _REACH = 0.03
 
 
 class Case(NamedTuple):
-    """One sample of one row, shown as ``sin[plain]``."""
+    """One sample of one primitive, shown as ``sin[plain]``."""
 
     name: str
     sample: Sample
@@ -50,7 +50,7 @@ CASES = [
 
 
 class Library(NamedTuple):
-    """What a program needs of a library beside the rows."""
+    """What a program needs of a library beside the primitives."""
 
     xp: Any
     """The module that ``prepare`` and ``finish`` get."""
@@ -77,11 +77,11 @@ def run(steps: Sequence[Step], starts: Sequence[Any], library: Library) -> Any:
 
 def _results(step: Step, values: list[Any], library: Library) -> list[Any]:
     case = step.case
-    row = TABLE[case.name]
+    primitive = TABLE[case.name]
     inputs = []
     for i, array in enumerate(case.sample.inputs()):
         made = library.constant(array)
-        if row.vjp[i] is not None and array.dtype.kind in "fc":
+        if primitive.vjp[i] is not None and array.dtype.kind in "fc":
             source = values[step.sources[i % len(step.sources)] % len(values)]
             made = made + _moved(source, array, library)
         inputs.append(made)

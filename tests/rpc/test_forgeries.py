@@ -90,7 +90,7 @@ NONSENSE = [
     ("autograd.release", [1]),
     ("autograd.release", 1),
     ("autograd.release", [1, ["b", 2]]),
-    ("autograd.held", "1"),
+    ("autograd.lease_held", "1"),
     ("autograd.level_closed", {}),
     ("autograd.level_held", [[]]),
 ]

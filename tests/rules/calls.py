@@ -1,4 +1,4 @@
-"""How the tests call a row on a sample: as a function of Tensors, with its shortcuts or without."""
+"""How the tests call a primitive on a sample: as a function of Tensors, by its fast path or not."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,8 +18,8 @@ from telegrad.tensors.recording.modes import ModeScope
 __all__ = [
     "as_function",
     "cases",
+    "fast_function",
     "gradients",
-    "hot_function",
     "is_differentiable",
     "numpy_reference",
     "tangents",
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def cases(check: str) -> list[tuple[str, Sample]]:
-    """Every sample of every row that is not excused from the check, as (row's name, sample)."""
+    """Every sample that is not excused from the check, as (name of the primitive, sample)."""
     return [
         (name, each)
         for name, entry in SAMPLES.items()
@@ -37,21 +37,21 @@ def cases(check: str) -> list[tuple[str, Sample]]:
     ]
 
 
-def is_differentiable(row: Primitive, index: int, array: Any) -> bool:
-    """Whether input `index` of the row carries a derivative."""
-    return row.vjp[index] is not None and np.dtype(array.dtype).kind in "fc"
+def is_differentiable(primitive: Primitive, index: int, array: Any) -> bool:
+    """Whether input `index` of the primitive carries a derivative."""
+    return primitive.vjp[index] is not None and np.dtype(array.dtype).kind in "fc"
 
 
-def as_function(row: Primitive, sample: Sample) -> Callable[..., Any]:
+def as_function(primitive: Primitive, sample: Sample) -> Callable[..., Any]:
     """The call of a sample on Tensors, with what comes before and after it."""
 
     def function(*inputs: Tensor) -> Any:
         if sample.prepare is not None:
             inputs = sample.prepare(telegrad, *inputs)
-        result = apply(row, *inputs, **sample.options)
+        result = apply(primitive, *inputs, **sample.options)
         if sample.finish is None:
             return result
-        return sample.finish(telegrad, *(result if row.outputs else (result,)))
+        return sample.finish(telegrad, *(result if primitive.outputs else (result,)))
 
     return function
 
@@ -66,24 +66,33 @@ def in_general(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def hot_function(row: Primitive, sample: Sample) -> Callable[..., Any] | None:
-    """The hot path of a row for the options of a sample, or None where it has none."""
-    if row.name == "matrix_product":
-        return product(row)
-    if row.name in ("sum", "mean"):
-        return partial(_totalled, row, total(row), sample.options)
-    if not row.elementwise or not row.differentiable or row.options or row.outputs:
+def fast_function(primitive: Primitive, sample: Sample) -> Callable[..., Any] | None:
+    """The fast path of a primitive for the options of a sample, or None where it has none."""
+    if primitive.name == "matrix_product":
+        return product(primitive)
+    if primitive.name in ("sum", "mean"):
+        return partial(_totalled, primitive, total(primitive), sample.options)
+    if (
+        not primitive.elementwise
+        or not primitive.differentiable
+        or primitive.options
+        or primitive.outputs
+    ):
         return None
-    return {1: unary, 2: binary}[len(row.inputs)](row) if len(row.inputs) < 3 else None
+    return (
+        {1: unary, 2: binary}[len(primitive.inputs)](primitive)
+        if len(primitive.inputs) < 3
+        else None
+    )
 
 
-def _totalled(row: Primitive, hot: Callable[..., Any], options: Any, x: Tensor) -> Any:
-    made = hot(x, options["axis"], options["keepdims"])
-    return apply(row, x, **options) if made is None else made
+def _totalled(primitive: Primitive, fast: Callable[..., Any], options: Any, x: Tensor) -> Any:
+    made = fast(x, options["axis"], options["keepdims"])
+    return apply(primitive, x, **options) if made is None else made
 
 
 def numpy_reference(name: str, entry: Entry) -> Callable[..., Any]:
-    """NumPy's function for the row `name`."""
+    """NumPy's function for the primitive `name`."""
     found: Any = entry.numpy if entry.numpy is not None else TABLE[name].name
     if not isinstance(found, str):
         return found  # type: ignore[no-any-return]
@@ -98,11 +107,12 @@ def tuple_of(result: Any) -> tuple[Any, ...]:
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
-def leaves(row: Primitive, arrays: Sequence[Any]) -> list[Tensor]:
+def leaves(primitive: Primitive, arrays: Sequence[Any]) -> list[Tensor]:
     """The inputs as Tensors; those that carry a derivative require grad."""
     tensors = [wrap(array) for array in arrays]
     return [
-        x.requires_grad_() if is_differentiable(row, i, x) else x for i, x in enumerate(tensors)
+        x.requires_grad_() if is_differentiable(primitive, i, x) else x
+        for i, x in enumerate(tensors)
     ]
 
 

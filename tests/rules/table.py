@@ -1,4 +1,4 @@
-"""All rows, by name: every one that a module of ``telegrad.rules`` has."""
+"""All primitives, by name: every one that a module of ``telegrad.rules`` has."""
 
 import importlib
 import pkgutil
@@ -17,7 +17,7 @@ _OF_PARTS = [concat_of(3), stack_of(3), unstack_of(3)]
 """There is one for each number of parts; those of three stand for all."""
 
 TABLE: dict[str, Primitive] = {
-    row.name: row
-    for row in (*(each for family in _FAMILIES for each in vars(family).values()), *_OF_PARTS)
-    if isinstance(row, Primitive)
+    primitive.name: primitive
+    for primitive in (*(each for family in _FAMILIES for each in vars(family).values()), *_OF_PARTS)
+    if isinstance(primitive, Primitive)
 }

@@ -1,4 +1,4 @@
-"""What a row declares beside its rules is true: ``saves``, ``exact`` and the words."""
+"""What a primitive declares beside its rules is true: ``saves``, ``exact`` and the words."""
 
 from typing import Any
 
@@ -16,7 +16,11 @@ from telegrad.rules import LINEAR, NOT_DIFFERENTIABLE, SAME, ZERO, Primitive
 from telegrad.rules.primitive import Word
 from telegrad.tensors import apply
 
-ROWS = [row for row in TABLE.values() if row.differentiable and row.name in SAMPLES]
+PRIMITIVES = [
+    primitive
+    for primitive in TABLE.values()
+    if primitive.differentiable and primitive.name in SAMPLES
+]
 WORDS = (SAME, ZERO, None)
 
 
@@ -32,72 +36,82 @@ class Reader:
         return getattr(self._node, name)
 
 
-def recorded(row: Primitive, sample: Sample) -> Any:
+def recorded(primitive: Primitive, sample: Sample) -> Any:
     """The node that the sample's call leaves, and its result; None where nothing is recorded."""
-    inputs = leaves(row, sample.inputs())
+    inputs = leaves(primitive, sample.inputs())
     if sample.prepare is not None:
         inputs = list(sample.prepare(telegrad, *inputs))
-    results = tuple_of(apply(row, *inputs, **sample.options))
+    results = tuple_of(apply(primitive, *inputs, **sample.options))
     node = results[0].node
-    return (node.edges[0] if row.outputs and node is not None else node), results, inputs
+    return (node.edges[0] if primitive.outputs and node is not None else node), results, inputs
 
 
-def cotangent_of(row: Primitive, results: tuple[Any, ...]) -> Any:
+def cotangent_of(primitive: Primitive, results: tuple[Any, ...]) -> Any:
     parts: list[Any] = [np.ones(y.shape, dtype=y.dtype) for y in results]
-    if row.gaps:
+    if primitive.gaps:
         # Vectors are determined up to a phase or not at all, values (with an axis less) always.
         least = min(y.ndim for y in results)
         parts = [part if part.ndim == least else None for part in parts]
-    return Bundle(parts) if row.outputs else parts[0]
+    return Bundle(parts) if primitive.outputs else parts[0]
 
 
-def declared(row: Primitive, index: int) -> set[str]:
-    return {name.replace(".", "_") for name in row.saves[index].split()}
+def declared(primitive: Primitive, index: int) -> set[str]:
+    return {name.replace(".", "_") for name in primitive.saves[index].split()}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_each_rule_reads_all_that_its_row_saves_for_it_and_nothing_else(row: Primitive) -> None:
+@pytest.mark.parametrize("primitive", PRIMITIVES, ids=lambda primitive: primitive.name)
+def test_each_rule_reads_all_that_its_row_saves_for_it_and_nothing_else(
+    primitive: Primitive,
+) -> None:
     read: dict[int, set[str]] = {}
-    for sample in SAMPLES[row.name].samples:
-        node, results, _ = recorded(row, sample)
+    for sample in SAMPLES[primitive.name].samples:
+        node, results, _ = recorded(primitive, sample)
         if node is None:
             continue
         for index, rule in zip(node.wanted, node.rules):
             seen = read.setdefault(index, set())
             if rule not in WORDS:
                 reader = Reader(node)
-                g = cotangent_of(row, results)
-                rule(NUMPY, g if row.begin is None else row.begin(NUMPY, g, reader), reader)
+                g = cotangent_of(primitive, results)
+                rule(
+                    NUMPY,
+                    g if primitive.begin is None else primitive.begin(NUMPY, g, reader),
+                    reader,
+                )
                 seen |= reader.read
-    assert read, "no sample of this row records anything"
+    assert read, "no sample of this primitive records anything"
     for index, seen in read.items():
-        free = {*row.options, *row.outputs}
-        assert seen - free == declared(row, index) - free, f"input {row.inputs[index]}"
+        free = {*primitive.options, *primitive.outputs}
+        assert seen - free == declared(primitive, index) - free, f"input {primitive.inputs[index]}"
 
 
-@pytest.mark.parametrize("row", [r for r in ROWS if r.exact], ids=lambda row: row.name)
-def test_the_rules_of_an_exact_row_give_the_shape_and_dtype_of_the_input(row: Primitive) -> None:
-    for sample in SAMPLES[row.name].samples:
-        node, results, inputs = recorded(row, sample)
+@pytest.mark.parametrize(
+    "primitive", [r for r in PRIMITIVES if r.exact], ids=lambda primitive: primitive.name
+)
+def test_the_rules_of_an_exact_row_give_the_shape_and_dtype_of_the_input(
+    primitive: Primitive,
+) -> None:
+    for sample in SAMPLES[primitive.name].samples:
+        node, results, inputs = recorded(primitive, sample)
         for index, rule in zip(node.wanted, node.rules):
-            found = cotangent_of(row, results)
+            found = cotangent_of(primitive, results)
             if rule is not SAME:
-                begun = found if row.begin is None else row.begin(NUMPY, found, node)
+                begun = found if primitive.begin is None else primitive.begin(NUMPY, found, node)
                 found = rule(NUMPY, begun, node)
             assert tuple(found.shape) == inputs[index].shape, sample.label
             assert found.dtype == inputs[index].dtype, sample.label
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_row_has_both_derivatives_for_the_same_inputs(row: Primitive) -> None:
-    assert row.jvp is not NOT_DIFFERENTIABLE
-    assert not isinstance(row.jvp, Word)
-    assert len(row.vjp) == len(row.jvp) == len(row.inputs) == len(row.saves)
-    assert [rule is None for rule in row.vjp] == [rule is None for rule in row.jvp]
-    assert LINEAR not in row.vjp
+@pytest.mark.parametrize("primitive", PRIMITIVES, ids=lambda primitive: primitive.name)
+def test_a_row_has_both_derivatives_for_the_same_inputs(primitive: Primitive) -> None:
+    assert primitive.jvp is not NOT_DIFFERENTIABLE
+    assert not isinstance(primitive.jvp, Word)
+    assert len(primitive.vjp) == len(primitive.jvp) == len(primitive.inputs) == len(primitive.saves)
+    assert [rule is None for rule in primitive.vjp] == [rule is None for rule in primitive.jvp]
+    assert LINEAR not in primitive.vjp
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_rule_that_is_a_word_saves_nothing(row: Primitive) -> None:
-    for rule, saves in zip(row.vjp, row.saves):
+@pytest.mark.parametrize("primitive", PRIMITIVES, ids=lambda primitive: primitive.name)
+def test_a_rule_that_is_a_word_saves_nothing(primitive: Primitive) -> None:
+    for rule, saves in zip(primitive.vjp, primitive.saves):
         assert rule not in WORDS or not saves

@@ -1,4 +1,4 @@
-"""The rows under another namespace: array-api-strict has what the standard says, and no more.
+"""The primitives under another namespace: array-api-strict has what the standard says, and no more.
 
 So a rule that reached for NumPy, or for something beyond the standard, would fail here.
 """
@@ -39,10 +39,13 @@ def test_an_array_of_another_library_is_served_by_its_own_namespace() -> None:
     ("name", "sample"), CASES, ids=[f"{name}-{sample.label}" for name, sample in CASES]
 )
 def test_a_row_gives_the_same_numbers_under_array_api_strict(name: str, sample: Sample) -> None:
-    row = TABLE[name]
-    function = as_function(row, sample)
+    primitive = TABLE[name]
+    function = as_function(primitive, sample)
     arrays = sample.inputs()
-    ours, theirs = leaves(row, arrays), leaves(row, [as_strict(array) for array in arrays])
+    ours, theirs = (
+        leaves(primitive, arrays),
+        leaves(primitive, [as_strict(array) for array in arrays]),
+    )
     results = tuple_of(function(*ours))
     weights = [np.ones(y.shape, dtype=y.dtype) for y in results]
     strict_weights = [as_strict(weight) for weight in weights]

@@ -19,9 +19,12 @@ from telegrad.tensors import Tensor, apply
 
 POINTS = (0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -3.0, 1e-300)
 ELEMENTWISE = [
-    row
-    for row in TABLE.values()
-    if row.differentiable and row.elementwise and not row.options and None not in row.vjp
+    primitive
+    for primitive in TABLE.values()
+    if primitive.differentiable
+    and primitive.elementwise
+    and not primitive.options
+    and None not in primitive.vjp
 ]
 
 
@@ -32,30 +35,30 @@ def _warnings_are_errors() -> Iterator[None]:
         yield
 
 
-def quiet_points(row: Primitive) -> Iterator[tuple[Tensor, ...]]:
+def quiet_points(primitive: Primitive) -> Iterator[tuple[Tensor, ...]]:
     """The points where the value itself does not warn."""
-    for values in itertools.product(POINTS, repeat=len(row.inputs)):
+    for values in itertools.product(POINTS, repeat=len(primitive.inputs)):
         point = tuple(telegrad.tensor([value], dtype=telegrad.float64) for value in values)
         try:
-            apply(row, *point)
+            apply(primitive, *point)
         except RuntimeWarning:
             continue
         yield point
 
 
-@pytest.mark.parametrize("row", ELEMENTWISE, ids=lambda row: row.name)
-def test_a_derivative_warns_of_nothing_where_the_value_does_not(row: Primitive) -> None:
+@pytest.mark.parametrize("primitive", ELEMENTWISE, ids=lambda primitive: primitive.name)
+def test_a_derivative_warns_of_nothing_where_the_value_does_not(primitive: Primitive) -> None:
     count = 0
-    for point in quiet_points(row):
+    for point in quiet_points(primitive):
         ones = tuple(telegrad.ones_like(x) for x in point)
 
         def function(*inputs: Tensor) -> Tensor:
-            return apply(row, *inputs)  # type: ignore[no-any-return]
+            return apply(primitive, *inputs)  # type: ignore[no-any-return]
 
         functional.jvp(function, point, ones)
         functional.vjp(function, *point)[1](ones[0])
         count += 1
-    assert count, f"{row.name} warns everywhere"
+    assert count, f"{primitive.name} warns everywhere"
 
 
 def slope_by(mode: str, function: Callable[[Tensor], Tensor], x: Tensor) -> Any:

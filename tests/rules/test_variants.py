@@ -1,10 +1,10 @@
-"""A row called in other ways than with everything differentiated at once gives the same."""
+"""A primitive called in other ways than with everything differentiated at once gives the same."""
 
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.rules.calls import as_function, cases, gradients, hot_function, leaves, tuple_of
+from tests.rules.calls import as_function, cases, fast_function, gradients, leaves, tuple_of
 from tests.rules.samples import SAMPLES
 from tests.rules.samples.sample import Sample
 from tests.rules.table import TABLE
@@ -22,8 +22,8 @@ def marked(chosen: list[tuple[str, Sample]]) -> Any:
     )
 
 
-def floating(row: Primitive, sample: Sample) -> list[int]:
-    return [i for i, x in enumerate(leaves(row, sample.inputs())) if x.requires_grad]
+def floating(primitive: Primitive, sample: Sample) -> list[int]:
+    return [i for i, x in enumerate(leaves(primitive, sample.inputs())) if x.requires_grad]
 
 
 OF_SEVERAL = [(n, s) for n, s in cases("reverse") if len(floating(TABLE[n], s)) > 1]
@@ -51,15 +51,19 @@ def ones_like(results: tuple[Tensor, ...]) -> list[Any]:
 def test_an_input_alone_gets_the_gradient_it_gets_beside_the_others(
     name: str, sample: Sample
 ) -> None:
-    row = TABLE[name]
-    everything = leaves(row, sample.inputs())
-    plain = as_function(row, sample)
-    hot = hot_function(row, sample) if sample.prepare is None and sample.finish is None else None
+    primitive = TABLE[name]
+    everything = leaves(primitive, sample.inputs())
+    plain = as_function(primitive, sample)
+    fast = (
+        fast_function(primitive, sample)
+        if sample.prepare is None and sample.finish is None
+        else None
+    )
     results, together = gradients(plain, everything, ones_like(tuple_of(plain(*everything))))
-    for place, expected in zip(floating(row, sample), together, strict=True):
+    for place, expected in zip(floating(primitive, sample), together, strict=True):
         alone = [wrap(x.array) for x in everything]
         alone[place].requires_grad_()
-        for function in (plain, hot):
+        for function in (plain, fast):
             if function is None or tuple_of(function(*alone))[0] is None:
                 continue
             _, (found,) = gradients(function, alone, ones_like(results))
@@ -68,10 +72,10 @@ def test_an_input_alone_gets_the_gradient_it_gets_beside_the_others(
 
 @marked([(n, s) for n, s in OF_SEVERAL if "forward" not in s.without])
 def test_tangents_of_the_inputs_one_by_one_add_up_to_that_of_all(name: str, sample: Sample) -> None:
-    row = TABLE[name]
+    primitive = TABLE[name]
     arrays = sample.inputs()
-    places = floating(row, sample)
-    function = as_function(row, sample)
+    places = floating(primitive, sample)
+    function = as_function(primitive, sample)
 
     def moving(chosen: list[int]) -> list[Any]:
         def of_chosen(*values: Tensor) -> tuple[Tensor, ...]:
@@ -90,9 +94,9 @@ def test_tangents_of_the_inputs_one_by_one_add_up_to_that_of_all(name: str, samp
 
 @marked(cases("reverse"))
 def test_nothing_writes_into_what_it_was_given(name: str, sample: Sample) -> None:
-    row = TABLE[name]
-    function = as_function(row, sample)
-    inputs = leaves(row, [frozen(array) for array in sample.inputs()])
+    primitive = TABLE[name]
+    function = as_function(primitive, sample)
+    inputs = leaves(primitive, [frozen(array) for array in sample.inputs()])
     weights = [frozen(weight) for weight in ones_like(tuple_of(function(*inputs)))]
     for create_graph in (False, True):
         gradients(function, inputs, weights, create_graph=create_graph)
@@ -113,21 +117,23 @@ def test_third_derivatives_at_one_point_are_right_in_every_mixture(
 
 
 CONSTANT = [
-    row for row in TABLE.values() if not row.differentiable and row.elementwise and not row.options
+    primitive
+    for primitive in TABLE.values()
+    if not primitive.differentiable and primitive.elementwise and not primitive.options
 ]
 
 
-@pytest.mark.parametrize("row", CONSTANT, ids=lambda row: row.name)
-def test_a_row_without_derivatives_gives_constants(row: Primitive) -> None:
-    assert row.name not in SAMPLES
+@pytest.mark.parametrize("primitive", CONSTANT, ids=lambda primitive: primitive.name)
+def test_a_row_without_derivatives_gives_constants(primitive: Primitive) -> None:
+    assert primitive.name not in SAMPLES
     shape = (2, 3)
-    if row.name.startswith("bitwise"):
-        inputs = [telegrad.ones(shape, dtype=telegrad.int64) for _ in row.inputs]
-    elif row.name.startswith("logical"):
-        inputs = [telegrad.ones(shape, dtype=telegrad.bool) for _ in row.inputs]
+    if primitive.name.startswith("bitwise"):
+        inputs = [telegrad.ones(shape, dtype=telegrad.int64) for _ in primitive.inputs]
+    elif primitive.name.startswith("logical"):
+        inputs = [telegrad.ones(shape, dtype=telegrad.bool) for _ in primitive.inputs]
     else:
-        inputs = [telegrad.ones(shape).requires_grad_() for _ in row.inputs]
-    result = apply(row, *inputs)
+        inputs = [telegrad.ones(shape).requires_grad_() for _ in primitive.inputs]
+    result = apply(primitive, *inputs)
     assert result.shape == shape
     assert not result.requires_grad
     assert result.dtype.kind in "biuf"

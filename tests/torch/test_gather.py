@@ -55,7 +55,7 @@ def test_the_end_does_not_wait_for_a_worker_that_was_killed(tmp_path, me):
         assert process.wait(20) == -signal.SIGKILL
 
 
-def test_who_comes_after_others_gave_up_is_told(tmp_path):
+def test_one_that_comes_after_others_gave_up_is_told(tmp_path):
     with other_worker(tmp_path):
         with pytest.raises(RuntimeError, match="RPC ran for more than set timeout"):
             rpc.api._all_gather(1, BOTH, timeout=0.1)

@@ -97,7 +97,7 @@ def test_train_heeds_its_mode_and_gives_the_remote_module(alone):
     assert not module.training
 
 
-def test_it_travels_in_calls_and_not_in_a_pickle(alone):
+def test_it_is_sent_in_calls_and_not_in_a_pickle(alone):
     remote = RemoteModule("alone", Gate, (3,))
     x = torch.randn(2, 3)
     assert torch.equal(rpc.rpc_sync("alone", call_it, (remote, x)), 2 * remote(x))
@@ -119,7 +119,7 @@ def test_a_place_that_is_none_is_refused_at_once(alone, place, kind, said):
         RemoteModule(place, nn.Linear, (3, 1))
 
 
-def test_what_is_no_module_is_told_at_the_first_use(alone):
+def test_what_is_no_module_is_refused_at_the_first_use(alone):
     with pytest.raises(ValueError, match=r"returns an instance of <class nn\.Module>"):
         RemoteModule("alone", dict).forward()
 

@@ -77,7 +77,7 @@ class Backend:
         self.finfo = lambda dtype: np.finfo(_as_ours(dtype))
 
     def dtype_of(self, array: Any) -> np.dtype[Any]:
-        """The dtype of a raw array, as telegrad names it."""
+        """Return the dtype of a raw array, as telegrad names it."""
         return array.dtype if self.is_numpy else _as_ours(array.dtype)
 
     def __repr__(self) -> str:
@@ -106,12 +106,12 @@ _BY_TYPE.update((kind, NUMPY) for kind in np.sctypeDict.values())
 
 
 def backend_of_type(kind: type) -> Any:
-    """The backend that serves this type, or None."""
+    """Return the backend that serves this type, or None."""
     return _BY_TYPE.get(kind)
 
 
 def backend_of(array: Any) -> Any:
-    """The backend that serves this raw array; found once for each type."""
+    """Return the backend that serves this raw array; found once for each type."""
     found = _BY_TYPE.get(type(array))
     if found is not None:
         return found

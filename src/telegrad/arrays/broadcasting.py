@@ -13,7 +13,7 @@ __all__ = ["fit"]
 
 
 def fit(xp: Any, gradient: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """The gradient for an input of this shape and dtype; see the module's docstring."""
+    """Return the gradient for an input of this shape and dtype; see the module's docstring."""
     if gradient.shape != shape:
         gradient = _sum_to(xp, gradient, shape)
     if gradient.dtype is not dtype and gradient.dtype != dtype:

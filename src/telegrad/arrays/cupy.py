@@ -20,12 +20,13 @@ BACKEND_NAME: Final = "cupy"
 
 
 def is_cupy(array: Any) -> bool:
-    """Whether this is one of CuPy's arrays; asking does not import CuPy."""
+    """Tell whether this is one of CuPy's arrays; asking does not import CuPy."""
     return type(array).__module__.partition(".")[0] == BACKEND_NAME
 
 
 def namespace_and_extras() -> tuple[Any, dict[str, Any]]:
-    """The namespace to make a backend of, and the kernels that replace the plain extras."""
+    """Return the namespace to make a backend of, and the kernels that replace the plain extras."""
+    # Here: CuPy need not be installed, and with one of its arrays at hand it is loaded already.
     import cupy
     from cupyx.scipy import special
 
@@ -39,7 +40,7 @@ def namespace_and_extras() -> tuple[Any, dict[str, Any]]:
 
 
 def _on_device(cupy: ModuleType, create: Callable[..., Any]) -> Callable[..., Any]:
-    """A creating function with the standard's keyword ``device``."""
+    """Return a creating function with the standard's keyword ``device``."""
 
     def call(*args: Any, device: Any = None, **options: Any) -> Any:
         if device is None:
@@ -51,7 +52,7 @@ def _on_device(cupy: ModuleType, create: Callable[..., Any]) -> Callable[..., An
 
 
 def _rearranged(cupy: ModuleType) -> dict[str, Any]:
-    """What the standard has with other arguments, or CuPy not at all."""
+    """Return what the standard has with other arguments, or CuPy not at all."""
 
     def argsort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
         if not descending:

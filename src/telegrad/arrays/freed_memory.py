@@ -22,5 +22,5 @@ _LARGEST = 24 << 20
 
 @functools.cache
 def keep_freed_memory() -> None:
-    """Makes arrays of up to 24 MiB, and up to 48 MiB of free memory, stay with the process."""
+    """Make arrays of up to 24 MiB, and up to 48 MiB of free memory, stay with the process."""
     np.empty(_LARGEST, np.uint8)

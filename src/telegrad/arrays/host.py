@@ -10,7 +10,7 @@ __all__ = ["in_host_memory"]
 
 
 def in_host_memory(array: Any) -> np.ndarray[Any, Any]:
-    """The elements as a NumPy array: the same memory where NumPy can see it, else a copy."""
+    """Return the elements as a NumPy array: the same memory where NumPy can see it, else a copy."""
     if type(array) is np.ndarray:
         return array
     return array.get() if is_cupy(array) else np.asarray(array)

@@ -17,7 +17,7 @@ _local = threading.local()
 
 
 def scratch(name: str, size: int, dtype: "np.dtype[Any]") -> Any:
-    """`size` numbers on one axis, with anything in them."""
+    """Return `size` numbers on one axis, with anything in them."""
     if size * dtype.itemsize > _LARGEST:
         return np.empty(size, dtype)
     kept: dict[str, Any] = _local.__dict__

@@ -18,10 +18,10 @@ class detect_anomaly(ModeScope):
     operation; around the backward pass it looks for NaN. Both cost time: for debugging only.
 
     Arguments:
-        check_nan: whether to look for NaN.
+        check_nan: Whether to look for NaN.
 
     Raises:
-        AnomalyError: in a backward pass, at the first gradient with NaN in it.
+        AnomalyError: In a backward pass, at the first gradient with NaN in it.
 
     Examples:
         >>> x = tg.tensor([1.0], requires_grad=True)
@@ -42,8 +42,8 @@ class set_detect_anomaly(SetAtOnce):
     """Detect anomalies by a flag: at once, and back again when used in ``with``.
 
     Arguments:
-        mode: whether anomalies are looked for.
-        check_nan: whether to look for NaN.
+        mode: Whether anomalies are looked for.
+        check_nan: Whether to look for NaN.
 
     Examples:
         >>> with tg.autograd.set_detect_anomaly(False):
@@ -57,7 +57,7 @@ class set_detect_anomaly(SetAtOnce):
 
 
 def refuse_nan(node: Any, contributions: Any) -> None:
-    """Raises where a node that has run gave a gradient with NaN in it."""
+    """Raise where a node that has run gave a gradient with NaN in it."""
     for i, contribution in enumerate(contributions):
         parts = contribution if type(contribution) is Bundle else (contribution,)
         if any(map(_has_nan, parts)):

@@ -12,7 +12,7 @@ from telegrad.autograd.staged_gradients import Staging
 from telegrad.engine import BoundaryReached, GraphTask, are_captured, keep_retained
 from telegrad.errors import GradientError, UsageError
 from telegrad.tensors import Tensor, wrap
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.accumulation import own
 from telegrad.tensors.recording.modes import MODE, Recording
 
@@ -29,15 +29,15 @@ def backward(
     """Add the gradients of the tensors' sum to ``.grad`` of the leaves they were computed from.
 
     Arguments:
-        tensors: what to differentiate, one tensor or several.
-        grad_tensors: how much each counts; only scalars may go without.
-        retain_graph: whether to keep the graph for another pass; by default as `create_graph`.
-        create_graph: whether the gradients can be differentiated again.
-        inputs: the only tensors to receive a gradient; by default all leaves do.
+        tensors: What to differentiate, one tensor or several.
+        grad_tensors: How much each counts; only scalars may go without.
+        retain_graph: Whether to keep the graph for another pass; by default as `create_graph`.
+        create_graph: Whether the gradients can be differentiated again.
+        inputs: The only tensors to receive a gradient; by default all leaves do.
 
     Raises:
-        GradientError: if a tensor does not require grad, or `inputs` is empty.
-        GraphFreedError: if an earlier pass has freed the graph.
+        GradientError: If a tensor does not require grad, or `inputs` is empty.
+        GraphFreedError: If an earlier pass has freed the graph.
 
     Examples:
         >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
@@ -81,22 +81,22 @@ def grad(
     """Return the gradients of the outputs' sum by each input; ``.grad`` stays untouched.
 
     Arguments:
-        outputs: what to differentiate, one tensor or several.
-        inputs: what to differentiate by, one tensor or several.
-        grad_outputs: how much each output counts; only scalars may go without.
-        retain_graph: whether to keep the graph for another pass; by default as `create_graph`.
-        create_graph: whether the gradients can be differentiated again.
-        allow_unused: whether an input that the outputs don't depend on has the gradient None; it is
+        outputs: What to differentiate, one tensor or several.
+        inputs: What to differentiate by, one tensor or several.
+        grad_outputs: How much each output counts; only scalars may go without.
+        retain_graph: Whether to keep the graph for another pass; by default as `create_graph`.
+        create_graph: Whether the gradients can be differentiated again.
+        allow_unused: Whether an input that the outputs don't depend on has the gradient None; it is
             an error otherwise.
-        materialize_grads: whether its gradient is zeros instead; with `create_graph` they require
+        materialize_grads: Whether its gradient is zeros instead; with `create_graph` they require
             grad, as the others do.
 
     Returns:
         A tuple with one gradient for each input, also where there is one input alone.
 
     Raises:
-        GradientError: if an output does not depend on an input, or `inputs` is empty.
-        GraphFreedError: if an earlier pass has freed the graph.
+        GradientError: If an output does not depend on an input, or `inputs` is empty.
+        GraphFreedError: If an earlier pass has freed the graph.
 
     Examples:
         >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
@@ -138,7 +138,7 @@ def grad(
         with Recording(create_graph):
             keep_retained(retained)
     if materialize_grads:
-        zeros = lent.namespace.zeros_like
+        zeros = late_bound.namespace.zeros_like
         return tuple(
             found[n] if n in found else zeros(x).requires_grad_(create_graph)
             for x, n in zip(chosen, nodes)
@@ -155,7 +155,7 @@ def _run(
     inputs: Sequence[Tensor] = (),
     check: Callable[[Collection[Any]], None] | None = None,
 ) -> list[Any]:
-    """Runs a pass; gives the gradients that are to be retained when nothing can fail any more."""
+    """Run a pass; return the gradients that are to be retained when nothing can fail any more."""
     keep_graph = create_graph if retain_graph is None else retain_graph
     task = GraphTask(
         deliver,
@@ -163,21 +163,16 @@ def _run(
         recorded=create_graph,
         targets=targets,
         captures=are_captured(targets),
-        watch=refuse_nan if MODE.get().check_nan else None,
+        check=refuse_nan if MODE.get().check_nan else None,
     )
     try:
         with Recording(create_graph):
-            if targets is None:
-                task.run_to_end(roots)
-            else:
-                task.count(roots)
-                if check is not None:
-                    check(task.missing)
-                for x in inputs:
-                    x.retain_grad()
-                for root, cotangent in roots.items():
-                    task.feed(root, cotangent)
-                task.run()
+            task.count(roots)
+            if check is not None:
+                check(task.needed or ())
+            for x in inputs:
+                x.retain_grad()
+            task.run(roots)
         return task.retained
     except BoundaryReached as met:
         # Found before anything ran: part of the graph is elsewhere, and knows how to go on.
@@ -187,4 +182,4 @@ def _run(
         return []
 
 
-lent.backward = backward
+late_bound.backward = backward

@@ -58,7 +58,7 @@ def exit_dual_level(level: int | None = None) -> None:
     `level` says which one is meant; any but the innermost is refused.
 
     Raises:
-        LevelError: if no level is open, or another one is the innermost.
+        LevelError: If no level is open, or another one is the innermost.
 
     Examples:
         >>> level = tg.autograd.forward_ad.enter_dual_level()
@@ -166,15 +166,15 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     It is differentiable with respect to both: history and outer tangents stay.
 
     Arguments:
-        tensor: the primal: of a floating or complex dtype.
-        tangent: of the same shape and dtype.
-        level: the number of an open level; the innermost by default.
+        tensor: The primal: of a floating or complex dtype.
+        tangent: Of the same shape and dtype.
+        level: The number of an open level; the innermost by default.
 
     Raises:
-        DTypeError: if the primal is neither floating nor complex, or the tangent is of another
+        DTypeError: If the primal is neither floating nor complex, or the tangent is of another
             dtype.
-        ShapeError: if the shapes differ.
-        LevelError: if no level is open, or the tensor has a tangent at that level already.
+        ShapeError: If the shapes differ.
+        LevelError: If no level is open, or the tensor has a tangent at that level already.
 
     Examples:
         >>> fwAD = tg.autograd.forward_ad
@@ -212,7 +212,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     level is open.
 
     Raises:
-        DTypeError: if it is not a Tensor.
+        DTypeError: If it is not a Tensor.
 
     Examples:
         >>> tg.autograd.forward_ad.unpack_dual(tg.tensor([1.0]))

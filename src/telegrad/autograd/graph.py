@@ -53,8 +53,8 @@ class saved_tensors_hooks(ModeScope):
     The innermost pair of hooks counts.
 
     Arguments:
-        pack_hook: called with each value saved inside; may return anything.
-        unpack_hook: gets that when the backward pass needs the value, and returns a Tensor like the
+        pack_hook: Called with each value saved inside; may return anything.
+        unpack_hook: Gets that when the backward pass needs the value, and returns a Tensor like the
             first.
 
     Examples:

@@ -47,15 +47,15 @@ def checkpoint(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     that is called.
 
     Arguments:
-        function: what to run, twice.
-        *args: its arguments.
-        **options: its options.
+        function: What to run, twice.
+        *args: Its arguments.
+        **options: Its options.
 
     Returns:
         What the function returns.
 
     Raises:
-        UsageError: if PyTorch's `use_reentrant` is given.
+        UsageError: If PyTorch's `use_reentrant` is given.
 
     Examples:
         >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
@@ -105,7 +105,7 @@ class _KeptArgument:
 
 
 def _lasting(tangents: dict[Level, Tensor] | None) -> _Lasting:
-    """Tangents in a form that the closing of their levels leaves alone."""
+    """Return tangents in a form that the closing of their levels leaves alone."""
     return {
         level: (t.array, history_of(t), _lasting(t.tangents))
         for level, t in (tangents or {}).items()
@@ -113,7 +113,7 @@ def _lasting(tangents: dict[Level, Tensor] | None) -> _Lasting:
 
 
 def _again(tangents: _Lasting, levels: dict[Level, Level]) -> Tangents | None:
-    """The tangents that ``_lasting`` kept, at the levels that now stand for theirs."""
+    """Return the tangents that ``_lasting`` kept, at the levels that now stand for theirs."""
     if not tangents:
         return None
     return Tangents(
@@ -151,12 +151,12 @@ class _Segment:
         self.drawn = Drawn()
 
     def count(self, tensor: Tensor) -> int:
-        """The pack hook of the first run."""
+        """Return the pack hook of the first run."""
         self._saved.append((tensor.shape, tensor.dtype, sample(tensor.array)))
         return len(self._saved) - 1
 
     def note_leaves(self, result: Any, start: int) -> None:
-        """Remembers the leaves at the end of what was recorded since the key `start`.
+        """Remember the leaves at the end of what was recorded since the key `start`.
 
         Their arrays are held, so that an update in place can't reuse one and pass unseen.
         """
@@ -174,7 +174,7 @@ class _Segment:
                     self._used[edge] = edge.array
 
     def value(self, place: int) -> Tensor:
-        """The unpack hook of the first run."""
+        """Return the unpack hook of the first run."""
         found = self._caught.pop(place, None)
         if found is None:
             # Under no lock, since it may wait for other workers: two passes at once may both run
@@ -240,7 +240,7 @@ class _Segment:
         return caught
 
     def _levels(self) -> dict[Level, Level]:
-        """The levels of the arguments, each with itself or, if it was left, one in its place.
+        """Return the levels of the arguments, each with itself or, if it was left, with another.
 
         A second run must save what the first did, so it pushes the same tangents through.
         """

@@ -43,7 +43,7 @@ def node_of(x: Tensor, name: str) -> Any:
 def checked_roots(
     tensors: list[Tensor], gradients: Gradients, name: str, recorded: bool
 ) -> dict[Any, Any]:
-    """The cotangent to start with at each root's node; a tensor named twice counts twice."""
+    """Return the cotangent to start with at each root's node; a tensor named twice counts twice."""
     if not tensors:
         raise GradientError("expected at least one tensor to differentiate, got none")
     given = None if gradients is None else _given(gradients, len(tensors), name)
@@ -65,7 +65,7 @@ def checked_roots(
 
 
 def _given(gradients: Any, count: int, name: str) -> Sequence[Any]:
-    """The gradients as a list, one for each of so many tensors."""
+    """Return the gradients as a list, one for each of so many tensors."""
     if isinstance(gradients, Tensor):
         given = [gradients]
     elif not isinstance(gradients, Iterable):
@@ -83,7 +83,7 @@ def _given(gradients: Any, count: int, name: str) -> Sequence[Any]:
 
 
 def _ones(x: Tensor, name: str, place: int, recorded: bool) -> Any:
-    """What a scalar starts with."""
+    """Return what a scalar starts with."""
     array = x.array
     if math.prod(array.shape) != 1:
         raise GradientError(
@@ -101,7 +101,7 @@ def _ones(x: Tensor, name: str, place: int, recorded: bool) -> Any:
 
 
 def _checked(x: Tensor, gradient: Any, name: str, recorded: bool) -> Any:
-    """A gradient that was given for a tensor."""
+    """Return a gradient that was given for a tensor."""
     if not isinstance(gradient, Tensor):
         raise DTypeError(f"expected a Tensor or None as {name}, got {kind_of(gradient)}")
     if gradient.shape != x.shape:

@@ -18,7 +18,7 @@ _COUNT = 32
 
 
 def sample(array: Any) -> Sample:
-    """Up to 32 numbers of the array."""
+    """Return up to 32 numbers of the array."""
     if not isinstance(array, np.ndarray):
         return None
     found: Any = array.flat[:: array.size // _COUNT + 1]
@@ -26,7 +26,7 @@ def sample(array: Any) -> Sample:
 
 
 def alike(now: Sample, then: Sample, dtype: Any) -> bool:
-    """Whether two samples of arrays of this dtype and one shape are equal up to roundings."""
+    """Tell whether two samples of arrays of this dtype and one shape are equal up to roundings."""
     if now == then or now is None or then is None:
         return True
     if np.dtype(dtype).kind not in "fc":

@@ -24,15 +24,15 @@ class Staging:
         """Leaves, their gradients, and whether nothing else refers to those."""
 
     def deliver(self, leaf: Any, gradient: Any, is_alone: bool) -> None:
-        """Takes the complete gradient of a leaf, unless it has stopped requiring grad since."""
+        """Take the complete gradient of a leaf, unless it has stopped requiring grad since."""
         if leaf.node is None:
             return
-        state = leaf.state
-        hooks = None if state is None else state.hooks
+        meta = leaf.meta
+        hooks = None if meta is None else meta.hooks
         if hooks is not None and (hooks.accumulated or hooks.after):
             accumulate(leaf, gradient, is_alone)
             return
-        if (state is None or state.grad is None) and type(gradient) is np.ndarray:
+        if (meta is None or meta.grad is None) and type(gradient) is np.ndarray:
             # Now, while the engine's word holds that nothing else refers to it.
             gradient = own(gradient, is_alone)
             is_alone = True
@@ -42,7 +42,7 @@ class Staging:
         self._staged.append((leaf, gradient, is_alone))
 
     def commit(self) -> None:
-        """Adds everything to ``.grad``; called once, when nothing can fail any more."""
+        """Add everything to ``.grad``; called once, when nothing can fail any more."""
         for leaf, gradient, is_alone in self._staged:
             accumulate(leaf, gradient, is_alone)
         self._staged.clear()

@@ -10,7 +10,7 @@ __all__ = ["check_tangent"]
 
 
 def check_tangent(primal: Tensor, tangent: Tensor, name: str) -> None:
-    """Raises where the tangent is not of the primal's shape, dtype and device."""
+    """Raise where the tangent is not of the primal's shape, dtype and device."""
     x, t = primal.array, tangent.array
     if type(x) is type(t) is np.ndarray and x.dtype is t.dtype and x.shape == t.shape:
         return

@@ -15,7 +15,7 @@ _BRANCHES = (dict, tuple, list)
 
 
 def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
-    """The same structure with the function applied to each leaf."""
+    """Return the same structure with the function applied to each leaf."""
     if not isinstance(tree, _BRANCHES):
         return None if tree is None else function(tree)
     if isinstance(tree, dict):
@@ -27,7 +27,7 @@ def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
 
 
 def flatten(tree: Tree) -> tuple[list[Any], Tree]:
-    """The leaves in order, and the structure that ``unflatten`` takes."""
+    """Return the leaves in order, and the structure that ``unflatten`` takes."""
     leaves: list[Any] = []
 
     def number(leaf: Any) -> int:
@@ -38,12 +38,12 @@ def flatten(tree: Tree) -> tuple[list[Any], Tree]:
 
 
 def unflatten(structure: Tree, leaves: Sequence[Any]) -> Tree:
-    """The tree of this structure with these leaves."""
+    """Return the tree of this structure with these leaves."""
     return map_leaves(leaves.__getitem__, structure)
 
 
 def leaves_along(structure: Tree, tree: Tree) -> list[Any] | None:
-    """The leaves of a tree in the order of this structure's; None where it nests otherwise.
+    """Return the leaves of a tree in the order of this structure's; None where it nests otherwise.
 
     A tuple and a list of equal parts nest alike, and so do dicts of the same keys in any order.
     """

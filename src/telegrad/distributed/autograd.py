@@ -1,4 +1,4 @@
-"""Differentiating programs whose parts run on several workers.
+"""Derivatives of programs that run on several workers.
 
 The names and meaning of ``torch.distributed.autograd``, and beyond: any root, any order, chosen
 inputs, and a pass that is exact and ends whether or not every call was used. ``README.md`` beside
@@ -24,7 +24,7 @@ from telegrad.rpc.names import COUNTER_BITS
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.wire.functions import expose
 from telegrad.tensors import Tensor
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.modes import Recording
 
 if TYPE_CHECKING:
@@ -80,24 +80,24 @@ def backward(
 ) -> None:
     """Run the backward pass over all workers that took part; return when it has ended.
 
-    Gradients of leaves go to the context, on the worker of each leaf; see ``get_gradients``. What
-    fails on any worker is raised here with its own type and a note that names the worker; no worker
-    then keeps a gradient of this pass.
+    Gradients of leaves go to the context, on the worker of each leaf; see ``get_gradients``.
 
     Arguments:
-        context_id: what ``with context() as context_id`` gives.
-        roots: tensors of this worker.
-        retain_graph: whether to keep the graph for another pass; by default as `create_graph`.
-        grad_tensors: how much each root counts; only scalars may go without.
-        create_graph: whether the gradients can be differentiated again.
-        inputs: the only tensors, of this worker, to receive a gradient; by default all leaves do.
-        mode: "smart", or "fast", where a call whose result was not used is an error instead of a
-            correction.
+        context_id: The id that ``with context()`` gave.
+        roots: Tensors of this worker.
+        retain_graph: Whether the graph is kept for another pass; None for as `create_graph`.
+        grad_tensors: A weight for each root, of its shape; only scalars may go without.
+        create_graph: Whether the gradients can be differentiated again.
+        inputs: The tensors of this worker that receive a gradient; None for all leaves.
+        mode: "smart"; with "fast" a call whose result was not used is an error.
 
     Raises:
-        ContextError: if there is no such context.
-        GradientError: if a root does not require grad.
-        WorkerLost: if a worker is gone.
+        ContextError: If the context is not live, or the roots were recorded in another.
+        UsageError: For arguments that don't fit.
+        GradientError: For roots that don't require grad, and for unused calls with "fast".
+        WorkerLost: If a worker that took part was lost.
+        Exception: What failed on any worker, with its own type and a note that names the worker.
+            No worker keeps a gradient of a pass that raised.
 
     Examples:
         >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
@@ -170,30 +170,28 @@ def grad(
     mode: str = "smart",
     as_rrefs: bool = False,
 ) -> tuple[Any, ...]:
-    """Return a tuple: the gradients of the outputs' sum by each input; the context keeps none.
+    """Return a tuple of the gradients of the outputs' sum by each input; the context keeps none.
 
     Arguments:
-        context_id: what ``with context() as context_id`` gives.
-        outputs: tensors of this worker.
-        inputs: tensors of this worker, or RRefs to tensors of others.
-        grad_outputs: how much each output counts; only scalars may go without.
-        retain_graph: whether to keep the graph for another pass; by default as `create_graph`.
-        create_graph: whether the gradients can be differentiated again.
-        allow_unused: whether an input that was not used has the gradient None; it is an error
-            otherwise.
-        materialize_grads: whether its gradient is zeros instead.
-        mode: as in ``backward``.
-        as_rrefs: whether gradients of other workers' tensors stay there, and come as RRefs.
+        context_id: The id that ``with context()`` gave.
+        outputs: Tensors of this worker.
+        inputs: Tensors of this worker, or RRefs to tensors of others.
+        grad_outputs: A weight for each output, of its shape; only scalars may go without.
+        retain_graph: Whether the graph is kept for another pass; None for as `create_graph`.
+        create_graph: Whether the gradients can be differentiated again.
+        allow_unused: Whether an input that was not used has None; else it is an error.
+        materialize_grads: Whether an input that was not used has zeros.
+        mode: As in ``backward``.
+        as_rrefs: Whether the gradient of an RRef stays with its owner, and an RRef to it is given.
 
     Raises:
-        GradientError: if an input was not used.
+        GradientError: If an input was not used; and as ``backward`` does.
 
     Examples:
         >>> x = tg.tensor(2.0, requires_grad=True)
         >>> with dist_autograd.context() as context_id:
         ...     y = rpc.rpc_sync("ps", tg.pow, (x, 3))
-        ...     (slope,) = dist_autograd.grad(context_id, y, x, create_graph=True)
-        ...     print(dist_autograd.grad(context_id, slope, x))
+        ...     print(dist_autograd.grad(context_id, y, x))
         (tensor(12.),)
     """
     found = _live(context_id)
@@ -237,7 +235,7 @@ def grad(
 
 
 def _targets_of(inputs: list[Any]) -> tuple[dict[Any, int], list[tuple[int, int]]]:
-    """The nodes to ask for of the inputs here, numbered, and (owner, reference) of the others."""
+    """Return the nodes of the inputs here, numbered, and (owner, reference) of the others."""
     targets: dict[Any, int] = {}
     remote: list[tuple[int, int]] = []
     for i, x in enumerate(inputs):
@@ -259,12 +257,12 @@ def _collected(
     targets: dict[Any, int],
     how: tuple[bool, bool, bool],
 ) -> list[Any]:
-    """What a pass captured for each input; `how` is for ``_captured_here``."""
+    """Return what a pass captured for each input; `how` is for ``_captured_here``."""
     # After the calls that hooks of the pass made: see `LocalPass`.
     token = CURRENT.set(
         ProgramPoint(context, (BACKWARD_PHASE, *local_pass.plan.path, BACKWARD_PHASE + 2))
     )
-    # In whatever mode the caller is, the owners are told the context, and a recorded gradient comes
+    # In whatever mode the caller is, the owners learn the context, and a recorded gradient comes
     # with its history.
     scope: AbstractContextManager[Any] = Recording(True)
     asked: list[Any] = []
@@ -283,7 +281,7 @@ def _collected(
 
 
 def _make_known(references: Sequence[RRef]) -> None:
-    """Returns when the owners have the values, where they may not have been asked for them yet.
+    """Wait until the owners have the values, where they may not have been asked for them yet.
 
     A pass names references by number, and may come to the owner by another way than ``remote`` did.
     """
@@ -300,7 +298,7 @@ def _make_known(references: Sequence[RRef]) -> None:
 
 @expose
 def _wait_for(reference: RRef) -> None:
-    """Answers when the value is there: a reference that travels makes itself known."""
+    """Answer when the value is there: a reference that is sent makes itself known."""
     reference.local_value()
 
 
@@ -313,7 +311,7 @@ def _captured_here(
     materialize: bool,
     create_graph: bool,
 ) -> Any:
-    """The gradient that this worker's part of a pass captured for a reference, or None or zeros."""
+    """Return the gradient that a local pass captured for a reference, or None or zeros."""
     local_pass = _live(context_id).passes.get(pass_id)
     gradient = None if local_pass is None else local_pass.captured_for(reference)
     if gradient is None:
@@ -326,15 +324,15 @@ def _captured_here(
 
 
 def _zeros_for(x: Any, create_graph: bool) -> Any:
-    """The gradient of an input that nothing depends on."""
+    """Return the gradient of an input that nothing depends on."""
     owner = None if isinstance(x, Tensor) else frameworks.framework_of(x)
-    zeros = (lent.namespace if owner is None else owner).zeros_like(x)
+    zeros = (late_bound.namespace if owner is None else owner).zeros_like(x)
     return zeros.requires_grad_(create_graph)
 
 
 @expose
 def _backward_here(reference: RRef, context_id: int, retain_graph: bool) -> None:
-    """Runs a pass from the value of a reference to this worker; see ``RRef.backward``."""
+    """Run a pass from the value of a reference to this worker; see ``RRef.backward``."""
     value = reference.local_value()
     if not isinstance(value, Tensor) and frameworks.framework_of(value) is None:
         raise DTypeError(
@@ -389,25 +387,25 @@ class DistAutogradContext:
         return self._found.id
 
     def _send_functions(self) -> dict[int, Any]:
-        """The send nodes of this worker, by message id."""
+        """Return the send nodes of this worker, by message id."""
         return {**self._found.spent, **self._found.sends}
 
     def _recv_functions(self) -> dict[int, Any]:
-        """The recv nodes of this worker, by message id."""
+        """Return the recv nodes of this worker, by message id."""
         return dict(self._found.recvs)
 
     def _known_worker_ids(self) -> set[int]:
-        """The ids of the workers that messages of this context went to or came from."""
+        """Return the ids of the workers that messages of this context went to or came from."""
         return {worker.id for worker in list(self._found.known.values())}
 
 
 def _new_context() -> DistAutogradContext:
-    """Opens a context in this thread until ``_release_context``."""
+    """Open a context in this thread until ``_release_context``."""
     return DistAutogradContext(_enter_new(_here())[0])
 
 
 def _release_context(context_id: int) -> None:
-    """Ends a context everywhere."""
+    """Release a context everywhere."""
     _live(context_id)
     _here().leases.release(context_id)
     current = CURRENT.get()
@@ -416,12 +414,12 @@ def _release_context(context_id: int) -> None:
 
 
 def _retrieve_context(context_id: int) -> DistAutogradContext:
-    """The context of that id on this worker."""
+    """Return the context of that id on this worker."""
     return DistAutogradContext(_live(context_id))
 
 
 def _current_context() -> DistAutogradContext:
-    """The context in which calls are recorded here and now."""
+    """Return the context in which calls are recorded here and now."""
     current = CURRENT.get()
     if current is None or current.context.released:
         raise ContextError("expected a context to be open here; use `with context() as context_id`")
@@ -429,22 +427,22 @@ def _current_context() -> DistAutogradContext:
 
 
 def _is_valid_context(context_id: int) -> bool:
-    """True; as in PyTorch, an error if the context is not live on this worker."""
+    """Return True; as in PyTorch, raise if the context is not live on this worker."""
     _live(context_id)
     return True
 
 
 def _get_max_id() -> int:
-    """The largest id that this worker can give to a context."""
+    """Return the largest id that this worker can give to a context."""
     return current_worker().id << COUNTER_BITS | (1 << COUNTER_BITS) - 1
 
 
 def _init(worker_id: int) -> None:
-    """Nothing to do: a worker has distributed autograd from its start."""
+    """Do nothing: a worker has distributed autograd from its start."""
 
 
 def _get_debug_info() -> dict[str, int]:
-    """How many passes this worker has a part in and how many contexts there are on it."""
+    """Return how many local passes and how many contexts there are on this worker."""
     contexts = _here().contexts.all()
     return {
         "num_current_backward_passes": sum(len(each.passes) for each in contexts),

@@ -79,7 +79,7 @@ class Framework(Protocol):
     ) -> list[Any]:
         """Replace the framework's values in a message by what is sent to `to`.
 
-        Returns the same with stand-ins for those that are recorded; the list itself if none is.
+        Return the same with stand-ins for those that are recorded; the list itself if none is.
         """
 
     def arrive(self, values: list[Any], is_recorded: bool) -> list[Any]:
@@ -167,7 +167,7 @@ def node_of_input(value: Any, name: str) -> Any:
 
 
 def node_of_referent(value: Any) -> Any:
-    """``node_of_input`` for what an RRef among the inputs refers to; asked on its owner."""
+    """Return ``node_of_input`` for what an RRef among the inputs refers to, on its owner."""
     if not isinstance(value, Tensor) and framework_of(value) is None:
         raise DTypeError(
             f"expected an RRef to a Tensor as an input, got one to {type(value).__name__}"
@@ -204,7 +204,7 @@ def arrive(values: list[Any], *, is_recorded: bool) -> list[Any]:
 
 
 def _merged(values: list[Any], first: list[Any], second: list[Any]) -> list[Any]:
-    """The stand-ins of two frameworks in one list."""
+    """Return the stand-ins of two frameworks in one list."""
     return [b if a is value else a for value, a, b in zip(values, first, second)]
 
 

@@ -1,4 +1,4 @@
-"""Notices to the workers that share a context, a pass or a level: to those who can be reached.
+"""Notices to the workers that share a context, a pass or a level, if they can be reached.
 
 One that is lost is not dialled, as a rule: what it had went with it.
 """

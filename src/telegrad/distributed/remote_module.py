@@ -26,13 +26,16 @@ _MADE_THERE = "its numbers are on its worker: give dtype= among the arguments of
     },
 )
 class RemoteModule:
-    """A module made on another worker; calling this calls it there.
+    """A module that ``module_cls(*args, **kwargs)`` makes on another worker.
 
     Arguments:
-        remote_device: a worker's name or, as PyTorch writes it, ``"name/device"``.
-        module_cls: the class of the module, or a function that makes one.
-        args: its positional arguments.
-        kwargs: its options.
+        remote_device: The worker's name or, as PyTorch writes it, ``"name/cpu"``.
+        module_cls: The class of the module.
+        args: The positional arguments of the class.
+        kwargs: Its keyword arguments.
+
+    Raises:
+        UsageError: For arguments that don't fit, and for a class that makes no module.
 
     Examples:
         >>> from telegrad.distributed import RemoteModule
@@ -74,11 +77,11 @@ class RemoteModule:
         return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the module there and wait for its result."""
+        """Run the module there; return its result."""
         return current_worker().rpc_sync(self.on, _forward, (self.module_rref, args, kwargs))
 
     def forward_async(self, *args: Any, **kwargs: Any) -> Call:
-        """Run the module there; return the future of its result."""
+        """Start the module there; return the future of its result."""
         return current_worker().rpc_async(self.on, _forward, (self.module_rref, args, kwargs))
 
     def parameters(self) -> list[RRef]:
@@ -93,12 +96,12 @@ class RemoteModule:
         return self.module_rref
 
     def train(self, mode: bool = True) -> "RemoteModule":
-        """Switch the module to training."""
+        """Switch the module to training, or from it; return this."""
         current_worker().rpc_sync(self.on, _set_training, (self.module_rref, mode))
         return self
 
     def eval(self) -> "RemoteModule":
-        """Switch the module to evaluation."""
+        """Switch the module to evaluation; return this."""
         return self.train(False)
 
     def state_dict(self) -> Any:
@@ -126,7 +129,7 @@ def _make(module_class: Callable[..., Any], args: Any, kwargs: Any) -> RRef:
     if isinstance(module, Module):
         # For people who look at a context: autograd.gradients and autograd.draw show them.
         for path, parameter in module.named_parameters():
-            parameter.states().name = f"{type(module).__name__}.{path}"
+            parameter.ensure_meta().name = f"{type(module).__name__}.{path}"
     return current_worker().make_rref(module)
 
 

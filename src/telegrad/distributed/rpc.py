@@ -56,18 +56,18 @@ def init_rpc(
     TELEGRAD_WORKER_NAME, and the key by TELEGRAD_KEY_FILE or TELEGRAD_CREDENTIALS.
 
     Arguments:
-        name: the name of this worker.
-        rank: its number, from 0.
-        world_size: how many workers there are.
-        options: those of this worker.
+        name: The name of this worker.
+        rank: Its number, from 0.
+        world_size: How many workers there are.
+        options: Those of this worker.
 
     Returns:
         The worker.
 
     Raises:
-        UsageError: if something is neither given nor in the environment, or this process is a
+        UsageError: If something is neither given nor in the environment, or this process is a
             worker already.
-        AuthenticationFailed: if the key is another.
+        AuthenticationFailed: If the key is another.
 
     Examples:
         >>> worker = rpc.init_rpc("main", rank=0, world_size=1)

@@ -1,6 +1,6 @@
 """Distributed autograd on one worker: what it is made of, and who is handed what.
 
-Whatever starts a worker (init_rpc, LocalCluster and its children, the simulated cluster) calls
+All that starts a worker (init_rpc, LocalCluster and its processes, the simulated cluster) calls
 `attach_autograd` before the first call can come. This is the one place where the layers above RPC
 are attached to it.
 """

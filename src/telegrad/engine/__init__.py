@@ -1,6 +1,7 @@
 """How a backward pass runs over a graph. Knows nodes by their protocol: no op, no Tensor."""
 
+from telegrad.engine.local import GraphTask
 from telegrad.engine.ordered import OrderedTask
-from telegrad.engine.task import BoundaryReached, GraphTask, are_captured, keep_retained
+from telegrad.engine.task import BoundaryReached, are_captured, keep_retained
 
 __all__ = ["BoundaryReached", "GraphTask", "OrderedTask", "are_captured", "keep_retained"]

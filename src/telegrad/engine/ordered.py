@@ -20,21 +20,21 @@ Contributions are folded as soon as all with smaller ranks are in; only early on
    need only those that will come (step 6 in ``distributed/README.md``).
 """
 
-import math
-import sys
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
-
-import msgspec
+from math import inf
+from sys import getrefcount, maxsize
+from typing import Any, Protocol, TypeAlias
 
 from telegrad.arrays import silent
 from telegrad.arrays.ownership import ALONE
-from telegrad.engine.task import Retain, freed_error
+from telegrad.engine.task import Task, freed_error
 from telegrad.errors import InternalError
-from telegrad.graph import Cotangent
+from telegrad.graph import Contributions, Cotangent, Node, added
 
 __all__ = ["OrderedTask"]
+
+Clock: TypeAlias = Callable[[], float]
 
 
 class Sum:
@@ -63,7 +63,7 @@ class Sum:
         self.fold()
 
     def fold(self) -> None:
-        """Adds what is next in order, as long as it is there."""
+        """Add what is next in order, as long as it is there."""
         expected, early = self.expected, self.early
         while self.position < len(expected):
             rank = expected[self.position]
@@ -87,8 +87,7 @@ class Sum:
             else:
                 self.total = self.total + contribution
         except RuntimeError:
-            # What `graph.adding.added` does, without the cost of a call.
-            self.total = contribution + self.total
+            self.total = added(contribution, self.total)
         self.is_owned = True
 
     @property
@@ -99,64 +98,50 @@ class Sum:
 class RegionPool(Protocol):
     """Runs nodes for a task, some of them on other threads; in passes that are not recorded."""
 
-    def run(self, node: Any, cotangent: Cotangent) -> Any:
-        """What the node gives; None if it runs on another thread now."""
+    def run(self, node: Node, cotangent: Cotangent) -> Contributions | None:
+        """Return what the node gives; None if it runs on another thread now."""
 
-    def take_in(self) -> tuple[Any, Any, Exception | None] | None:
-        """A node that has run there, with what it gave or raised; None if there is none."""
+    def take_in(self) -> tuple[Node, Contributions, Exception | None] | None:
+        """Return a node that has run there, with what it gave or raised; None if there is none."""
 
 
-class OrderedTask(msgspec.Struct, eq=False):
+class OrderedTask(Task, eq=False, kw_only=True):
     """The state of one worker's part of a pass; see the module's docstring for the steps."""
 
-    deliver: Callable[[Any, Cotangent, bool], None]
-    """Called with a leaf or a target, its gradient, and whether nothing else refers to that."""
     depart: Callable[[Any, Cotangent | None], bool]
     """Called with a boundary and its cotangent; tells whether that leaves."""
-    keep_graph: bool
-    """Whether nodes keep their saved values for another pass."""
-    recorded: bool
-    """Whether rules run on values that record: gradients can be differentiated again."""
-    targets: Container[Any] = ()
-    """Nodes whose gradient is asked for, leaves or not."""
     watch: Callable[[str], AbstractContextManager[Any]] | None = None
     """Makes what is entered while a node runs, given its name: for a profile."""
-    check: Callable[[Any, Any], None] | None = None
-    """Called with each node that has run and its contributions."""
-    joined: dict[Any, Sequence[Any]] = {}
+    joined: Mapping[Node, Sequence[Node]] = {}
     """Boundaries that this pass goes on behind, with the edges they have in it."""
-    crew: RegionPool | None = None
+    pool: RegionPool | None = None
     """Runs nodes side by side; None: they run on this thread, one by one."""
-    captures: bool = False
-    """Whether gradients of leaves are asked for, not accumulated: their nodes don't run."""
-    is_goal: Callable[[Any], bool] | None = None
+    is_goal: Callable[[Node], bool] | None = None
     """Which nodes the pass is for; None for all."""
-    skipped: frozenset[Any] = frozenset()
+    skipped: frozenset[Node] = frozenset()
     """Nodes that lead to no goal."""
-    ranks: dict[Any, int] = {}
-    sums: dict[Any, Sum] = {}
+    ranks: dict[Node, int] = {}
+    sums: dict[Node, Sum] = {}
     """Nodes that received something and have not run: after ``run``, those that wait."""
-    done: set[Any] = set()
-    retained: list[tuple[Retain, Cotangent]] = []
-    """Gradients of values that retain theirs, for ``keep_retained``."""
-    ready: dict[Any, Cotangent | None] = {}
+    done: set[Node] = set()
+    ready: dict[Node, Cotangent | None] = {}
     """Nodes that can run, with their complete cotangents; the last runs next. Others read only."""
-    live: dict[Any, None] = {}
+    live: dict[Node, None] = {}
     """What ``discover`` has marked: reached, and not run yet."""
-    _expected: dict[Any, list[int]] = {}
+    _expected: dict[Node, list[int]] = {}
     """By node, the ranks of its contributors, ascending; one for each edge."""
-    _summed: set[Any] = set()
+    _summed: set[Node] = set()
     """Nodes with more than one contribution, counting what is fed; the others just get theirs."""
     _leaving: int = 0
     """How many boundaries' cotangents have left in this ``run``."""
 
     @classmethod
     def ended(cls) -> "OrderedTask":
-        """A task without a graph: running it is an error."""
-        return cls(_ended, _ended, keep_graph=True, recorded=False)
+        """Return a task without a graph: running it is an error."""
+        return cls(_ended, depart=_ended)
 
-    def count(self, entries: Iterable[Any]) -> None:
-        """Ranks everything that the entries reach, and notes each node's contributors."""
+    def count(self, entries: Iterable[Node]) -> None:
+        """Rank everything that the entries reach, and note each node's contributors."""
         ranks, expected, joined = self.ranks, self._expected, self.joined
         stack = list(entries)
         stack.reverse()
@@ -177,8 +162,8 @@ class OrderedTask(msgspec.Struct, eq=False):
         if self.is_goal is not None:
             self._skip_all_but(self.is_goal)
 
-    def _skip_all_but(self, is_goal: Callable[[Any], bool]) -> None:
-        """Goes from the goals to those who contribute to them, and to theirs; skips the others."""
+    def _skip_all_but(self, is_goal: Callable[[Node], bool]) -> None:
+        """Go from the goals to those who contribute to them, and to theirs; skip the others."""
         nodes = list(self.ranks)
         stack = [node for node in nodes if is_goal(node)]
         needed = set(stack)
@@ -190,8 +175,8 @@ class OrderedTask(msgspec.Struct, eq=False):
                     stack.append(contributor)
         self.skipped = frozenset(nodes) - needed
 
-    def feed(self, node: Any, cotangent: Cotangent) -> None:
-        """Adds a cotangent from outside; the node becomes ready if it expects nothing else."""
+    def feed(self, node: Node, cotangent: Cotangent) -> None:
+        """Add a cotangent from outside; the node becomes ready if it expects nothing else."""
         ready = self.ready
         if self.skipped and node in self.skipped:
             return
@@ -206,34 +191,26 @@ class OrderedTask(msgspec.Struct, eq=False):
             self._summed.add(node)
             self._sum_of(node).add_now(cotangent)
 
-    def _sum_of(self, node: Any) -> Sum:
+    def _sum_of(self, node: Node) -> Sum:
         found = self.sums.get(node)
         if found is None:
             found = self.sums[node] = Sum(self._expected.get(node, []))
         return found
 
     @silent
-    def run(
-        self,
-        most: int = sys.maxsize,
-        pause_at: float = math.inf,
-        clock: Callable[[], float] = float,
-    ) -> None:
-        """Runs everything that is ready, and what that makes ready.
+    def run(self, most: int = maxsize, pause_at: float = inf, clock: Clock = float) -> None:
+        """Run everything that is ready, and what that makes ready.
 
         It pauses once `most` cotangents are to leave; from `pause_at` on, a time of `clock`, once
         one is.
         """
         self._leaving = 0
-        node: Any = None
-        contributions: Any
-        ready, done, summed = self.ready, self.done, self._summed
-        recorded, keep = self.recorded, self.keep_graph
-        joined, skipped = self.joined, self.skipped
+        node: Node | None = None
+        ready, done, summed, pool = self.ready, self.done, self._summed, self.pool
+        recorded, keep, joined, skipped = self.recorded, self.keep_graph, self.joined, self.skipped
         is_plain = self.watch is None and self.check is None and not self.targets
-        crew = self.crew
         try:
-            while ready or crew is not None:
+            while ready or pool is not None:
                 if self._leaving and (self._leaving >= most or clock() >= pause_at):
                     return
                 if ready:
@@ -241,29 +218,27 @@ class OrderedTask(msgspec.Struct, eq=False):
                     done.add(node)
                     if node.key < 0:
                         if cotangent is not None:
-                            is_alone = sys.getrefcount(cotangent) <= ALONE
-                            if node.hooks is not None:
-                                run_hooks = node.before_capture if self.captures else node.before
-                                cotangent, is_alone = run_hooks(cotangent), False
-                            self.deliver(node, cotangent, is_alone)
+                            is_alone = getrefcount(cotangent) <= ALONE
+                            self.finish_leaf(node, cotangent, is_alone)
                         continue
                     edges = node.edges if not joined else joined.get(node, node.edges)
-                    if cotangent is None:
-                        contributions = (None,) * len(edges)
-                        if node.is_boundary and node not in joined:
-                            # The other side waits for it: it must hear that nothing comes.
-                            self._leaving += self.depart(node, None)
-                    elif not is_plain or node.hooks is not None or (joined and node in joined):
-                        contributions = self._run_general(node, cotangent, edges)
+                    if (
+                        not is_plain
+                        or cotangent is None
+                        or node.hooks is not None
+                        or (joined and node in joined)
+                    ):
+                        contributions = self._run_observed(node, cotangent, edges)
                     elif node.is_boundary:
                         self._leaving += self.depart(node, cotangent)
                         continue
                     else:
                         try:
-                            if crew is not None:
-                                contributions = crew.run(node, cotangent)
-                                if contributions is None:
+                            if pool is not None:
+                                given = pool.run(node, cotangent)
+                                if given is None:
                                     continue
+                                contributions = given
                             elif recorded:
                                 contributions = node.pull_recorded(cotangent)
                             else:
@@ -273,14 +248,14 @@ class OrderedTask(msgspec.Struct, eq=False):
                                 raise freed_error(node) from error
                             raise
                         if node.freed:
-                            # By an earlier pass, or by another one meanwhile: it may be wrong.
+                            # By an earlier pass, or by another one just now: it may be wrong.
                             raise freed_error(node)
                         if not keep:
                             node.release()
-                elif crew is None or (finished := crew.take_in()) is None:
+                elif pool is None or (ran := pool.take_in()) is None:
                     return
                 else:
-                    node, contributions, failure = finished
+                    node, contributions, failure = ran
                     if failure is not None:
                         raise failure
                     if not keep:
@@ -298,59 +273,44 @@ class OrderedTask(msgspec.Struct, eq=False):
                     if total.is_complete:
                         ready[edge] = self.sums.pop(edge).total
                         del total
-                contributions = contribution = None
+                contributions, contribution = (), None
         except Exception as error:
-            # A leaf has nothing to explain: what failed is a hook of it.
-            if node is not None and node.key >= 0:
+            if node is not None:
                 node.explain(error)
             raise
 
-    def _run_general(self, node: Any, cotangent: Cotangent, edges: Sequence[Any]) -> Any:
-        """Runs any node: one with hooks, a target, one that is watched or checked, a boundary."""
-        hooks = node.hooks
-        if hooks is not None:
-            cotangent = node.before_capture(cotangent)
-            if hooks.retain is not None:
-                self.retained.append((hooks.retain, cotangent))
-        if node in self.targets:
-            self.deliver(node, cotangent, False)
-            if self.skipped and not node.is_boundary and self.skipped.issuperset(edges):
-                # Nothing is asked for behind it, so it need not run itself.
-                if hooks is not None and not self.captures:
-                    node.pass_by(cotangent)
+    def _run_observed(
+        self, node: Node, cotangent: Cotangent | None, edges: Sequence[Node]
+    ) -> Contributions:
+        """Run any node: one with hooks, a target, one that is watched or checked, a boundary."""
+        leaves = node.is_boundary and node not in self.joined
+        if cotangent is not None:
+            cotangent = self.before(node, cotangent)
+            if cotangent is None:
                 return ()
-        if hooks is not None:
-            cotangent = node.before_run(cotangent)
-        is_boundary = node.is_boundary
-        if is_boundary and node not in self.joined:
+            if not leaves:
+                return self.run_with_hooks(node, cotangent)
+        if leaves:
+            # Without a cotangent, too: the other side waits, and must hear that nothing comes.
             self._leaving += self.depart(node, cotangent)
-            return ()
-        try:
-            with nullcontext() if self.watch is None else self.watch(node.name()):
-                contributions = (
-                    node.pull_recorded(cotangent) if self.recorded else node.pull(cotangent)
-                )
-        except Exception as error:
-            if node.freed and not is_boundary:
-                raise freed_error(node) from error
-            raise
-        if node.freed and not is_boundary:
-            raise freed_error(node)
-        if hooks is not None:
-            contributions = node.after(contributions, cotangent)
-        if self.check is not None:
-            self.check(node, contributions)
-        if not self.keep_graph:
-            node.release()
-        return contributions
+        return (None,) * len(edges)
+
+    def ends_at(self, target: Node) -> bool:
+        if not self.skipped or target.is_boundary:
+            return False
+        return self.skipped.issuperset(self.joined.get(target, target.edges))
+
+    def pull(self, node: Node, cotangent: Cotangent) -> Contributions:
+        with nullcontext() if self.watch is None else self.watch(node.name()):
+            return node.pull_recorded(cotangent) if self.recorded else node.pull(cotangent)
 
     def end(self) -> None:
-        """Drops the callbacks: they refer to whoever made this task, and that refers to it."""
+        """Drop the callbacks: they refer to the maker of this task, and that refers to it."""
         self.deliver = self.depart = _ended
         self.is_goal = None
 
-    def discover(self, nodes: Iterable[Any]) -> list[Any]:
-        """Marks these nodes and what they reach as live; gives the boundaries met first.
+    def discover(self, nodes: Iterable[Node]) -> list[Node]:
+        """Mark these nodes and what they reach as live; return the boundaries met first.
 
         None of it has run: each still lacks the contribution of the one it is reached from.
         """
@@ -370,7 +330,7 @@ class OrderedTask(msgspec.Struct, eq=False):
         return boundaries
 
     def drop_dead(self) -> None:
-        """Has each live node expect only what has come and what live nodes will send."""
+        """Have each live node expect only what has come and what live nodes will send."""
         coming = {self.ranks[node] for nodes in (self.done, self.live) for node in nodes}
         for node in self.live:
             expected = self._expected.get(node)

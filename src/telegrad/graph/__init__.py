@@ -5,8 +5,24 @@ Pure data. Nothing here computes a derivative, knows an operation or knows a Ten
 
 from telegrad.graph.addition import added
 from telegrad.graph.bundle import Bundle
-from telegrad.graph.hooks import Handle, NodeHooks
-from telegrad.graph.node import Cotangent, Node, next_key
+from telegrad.graph.hooks import Handle, NodeHooks, hooks_of
+from telegrad.graph.leaf import LEAF, LeafNode
+from telegrad.graph.node import Boundary, Contributions, Cotangent, Deliver, Node, next_key
 from telegrad.graph.traversal import reachable
 
-__all__ = ["Bundle", "Cotangent", "Handle", "Node", "NodeHooks", "added", "next_key", "reachable"]
+__all__ = [
+    "LEAF",
+    "Boundary",
+    "Bundle",
+    "Contributions",
+    "Cotangent",
+    "Deliver",
+    "Handle",
+    "LeafNode",
+    "Node",
+    "NodeHooks",
+    "added",
+    "hooks_of",
+    "next_key",
+    "reachable",
+]

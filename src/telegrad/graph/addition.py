@@ -1,4 +1,4 @@
-"""Adding two cotangents, of whichever framework they are."""
+"""Adding two cotangents, of any framework."""
 
 from typing import Any
 
@@ -6,9 +6,12 @@ __all__ = ["added"]
 
 
 def added(a: Any, b: Any) -> Any:
-    """The sum of two cotangents; neither is changed."""
+    """Return the sum of two cotangents; neither is changed.
+
+    A sum has no sides, but a framework may refuse to add a cotangent of one layout to one of
+    another, and only in one order: then the other order is tried.
+    """
     try:
         return a + b
     except RuntimeError:
-        # PyTorch adds a sparse tensor to a dense one, but not the other way round.
         return b + a

@@ -14,7 +14,7 @@ class Bundle(tuple[Any, ...]):
 
     @classmethod
     def single(cls, size: int, index: int, part: Any) -> "Bundle":
-        """A bundle of `size` parts with only the one at `index` present."""
+        """Return a bundle of `size` parts with only the one at `index` present."""
         return cls(part if i == index else None for i in range(size))
 
     def __add__(self, other: "Bundle") -> "Bundle":  # type: ignore[override]

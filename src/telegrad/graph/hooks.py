@@ -9,7 +9,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-__all__ = ["Handle", "NodeHooks"]
+__all__ = ["Handle", "NodeHooks", "hooks_of"]
 
 _next_id = count().__next__
 
@@ -28,7 +28,7 @@ class Handle:
         hooks[self._id] = hook
 
     def remove(self) -> None:
-        """Takes the hook off; a second time does nothing."""
+        """Take the hook off; a second time does nothing."""
         self._hooks.pop(self._id, None)
 
     def __enter__(self) -> "Handle":
@@ -57,3 +57,11 @@ class NodeHooks:
         """On a leaf after its ``.grad`` has changed."""
         self.retain: Callable[[Any], Callable[[], None]] | None = None
         """Keeps the gradient of a value that is not a leaf; gives what takes it back."""
+
+
+def hooks_of(node: Any) -> NodeHooks:
+    """Return the hooks of a node, made when first needed."""
+    if node.hooks is None:
+        node.hooks = NodeHooks()
+    hooks: NodeHooks = node.hooks
+    return hooks

@@ -1,58 +1,128 @@
-"""The protocol of a node: all that the engine knows about a graph.
+"""The contract of a node: all that a pass knows about a graph.
 
 A node stands for one recorded value. Its *cotangent* is the derivative of what is being
 differentiated with respect to that value. Running a node ("pull") turns its cotangent into one
 contribution for each of its edges. An edge is simply the node of an input.
 
-- ``edges``: the nodes of the inputs this one was computed from, in their order; ``()`` for a leaf.
-- ``key``: creation order. An edge always points to a smaller key (a leaf's is -1), so running nodes
-  by falling key runs every node after all that contribute to it.
-- ``hooks``: None, or what users hung on the node.
-- ``freed``: True when the values that ``pull`` needs were dropped by an earlier pass.
-- ``pull(cotangent)`` and ``pull_recorded(cotangent)``: the contributions, one an edge, ``None``
-  where there is none; the second works on values that record, so its results can be
-  differentiated again.
-- ``release()``: drop the saved values.
-- ``before_capture``, ``before_run``, ``after`` and ``pass_by`` (a leaf: ``before_capture`` and
-  ``before``) run the hooks; ``explain(error)`` notes on an error which node it came from.
-  ``tensors/recording/hooked.py``.
-- ``is_leaf``, ``is_boundary``: where a pass ends: a leaf takes its gradient; a boundary's
-  cotangent leaves this engine (for another worker).
+Three kinds of node differ in where a pass goes on from them:
 
-Leaves are tensors that implement this protocol themselves, so a graph keeps its leaves alive, and
-no leaf and node refer to each other in a circle.
+- most *run*: ``tensors/recording/hooked.py`` has what they share;
+- a *leaf* takes its gradient (``graph/leaf.py``). Leaves are tensors that implement this contract
+  themselves, so a graph keeps its leaves alive, and no leaf and node refer to each other in a
+  circle;
+- at a *boundary* the cotangent leaves this engine, for another worker or another framework.
+
+For one node a pass calls, in this order: ``before_capture``, ``before_run``, ``pull`` (or
+``pull_recorded``), ``after``, ``release``. The calls about hooks are left out where ``hooks`` is
+None.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Protocol, TypeAlias
 
 from telegrad.graph.hooks import NodeHooks
 
-__all__ = ["Cotangent", "Node", "next_key"]
+__all__ = ["Boundary", "Contributions", "Cotangent", "Deliver", "Node", "next_key"]
 
 Cotangent: TypeAlias = Any
-"""A raw array, a Tensor, or a Bundle of those: whatever ``+`` adds."""
+"""A raw array, a Tensor, or a Bundle of those: anything that ``+`` adds."""
+
+Contributions: TypeAlias = Sequence[Cotangent | None]
+"""What a node gives to its edges, one each; None where it gives nothing."""
 
 next_key = count().__next__
 
 
 class Node(Protocol):
-    """What the engine asks of a node; see the module's docstring."""
+    """What a pass asks of a node; see the module's docstring."""
 
     @property
-    def edges(self) -> Sequence["Node"]: ...
+    def edges(self) -> Sequence["Node"]:
+        """The nodes of the inputs this one was computed from, in their order; ``()`` for a leaf.
+
+        Read by every walk, and after the node has run, for where its contributions go.
+        """
+
     @property
-    def key(self) -> int: ...
+    def key(self) -> int:
+        """Creation order. An edge always points to a smaller key (a leaf's is -1).
+
+        So running nodes by falling key, as ``GraphTask`` does, runs each after all that contribute
+        to it. Both loops tell leaves by it, since ``is_leaf`` of a Tensor costs a call.
+        """
+
     @property
-    def hooks(self) -> NodeHooks | None: ...
+    def hooks(self) -> NodeHooks | None:
+        """What users hung on the node; asked by both loops just before it runs, None as a rule."""
+
     @property
-    def freed(self) -> bool: ...
+    def freed(self) -> bool:
+        """Whether an earlier pass dropped the values that ``pull`` needs.
+
+        Asked before a pass where the graph is all here, and again after the node has run, since a
+        pass of another thread may share it. Always True for a boundary.
+        """
+
     @property
-    def is_leaf(self) -> bool: ...
+    def is_leaf(self) -> bool:
+        """Whether a pass ends here with a gradient; asked by those who deliver or show it."""
+
     @property
-    def is_boundary(self) -> bool: ...
-    def name(self) -> str: ...
-    def pull(self, cotangent: Cotangent, /) -> Sequence[Cotangent | None]: ...
-    def pull_recorded(self, cotangent: Cotangent, /) -> Sequence[Cotangent | None]: ...
-    def release(self) -> None: ...
+    def is_boundary(self) -> bool:
+        """Whether the cotangent leaves this engine here; asked where a pass meets the node."""
+
+    def name(self) -> str:
+        """Return what errors, profiles and drawings call the node."""
+
+    def pull(self, cotangent: Cotangent, /) -> Contributions:
+        """Turn the complete cotangent into contributions; called by the loops, once a pass."""
+
+    def pull_recorded(self, cotangent: Cotangent, /) -> Contributions:
+        """Do the same on values that record, so that the results can be differentiated again.
+
+        Called in place of ``pull`` in a pass with ``create_graph``.
+        """
+
+    def release(self) -> None:
+        """Drop the saved values; called after the node has run, unless the graph is kept."""
+
+    def before_capture(self, cotangent: Cotangent, /) -> Cotangent:
+        """Run the hooks of the value; what they leave is the gradient that was asked for here.
+
+        Called with the complete cotangent, before a target is delivered or a leaf takes it.
+        """
+
+    def before_run(self, cotangent: Cotangent, /) -> Cotangent:
+        """Run the hooks of the node, which is about to run, or of a leaf's that accumulates."""
+
+    def after(self, contributions: Contributions, cotangent: Cotangent, /) -> Contributions:
+        """Run the hooks that see the contributions and may replace them; called after ``pull``."""
+
+    def pass_by(self, cotangent: Cotangent, /) -> None:
+        """Run the hooks of a target where ``backward`` ends: no input of it wants a gradient."""
+
+    def explain(self, error: Exception, /) -> None:
+        """Note on an error that came up while this node ran where it came from."""
+
+
+Deliver: TypeAlias = Callable[[Any, Cotangent, bool], None]
+"""Called with a leaf or a target, its gradient, and whether nothing else refers to that."""
+
+
+class Boundary(Node, Protocol):
+    """A node whose ``is_boundary`` is True."""
+
+    def take_over(
+        self,
+        roots: dict[Any, Cotangent],
+        deliver: Deliver,
+        keep_graph: bool,
+        recorded: bool,
+        targets: dict[Any, Any] | None,
+        /,
+    ) -> None:
+        """Run a pass that met this node in place of the local engine.
+
+        ``autograd.backward`` calls it before anything of the pass has run.
+        """

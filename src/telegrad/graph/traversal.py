@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable
 from operator import attrgetter
-from typing import Any
+
+from telegrad.graph.node import Node
 
 __all__ = ["reachable"]
 
 _by_key = attrgetter("key")
 
 
-def reachable(entries: Iterable[Any]) -> list[Any]:
-    """Every node that the entries reach, each once, newest first."""
+def reachable(entries: Iterable[Node]) -> list[Node]:
+    """Return every node that the entries reach, each once, newest first."""
     stack = list(entries)
     seen = dict.fromkeys(stack)
     while stack:

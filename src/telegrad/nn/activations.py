@@ -89,7 +89,7 @@ class Softmax(Module):
     """Exponentials divided by their sum along the axis `dim`.
 
     Arguments:
-        dim: the axis to go along.
+        dim: The axis to go along.
 
     Examples:
         >>> tg.nn.Softmax(dim=-1)(tg.tensor([1.0, 1.0]))

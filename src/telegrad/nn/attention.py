@@ -31,16 +31,16 @@ class MultiheadAttention(Module):
     feature). Masks are as in PyTorch: True, or minus infinity, is where not to look.
 
     Arguments:
-        embed_dim: the features of queries and of the result.
-        num_heads: how many attentions; a divisor of `embed_dim`.
-        dropout: with which probability a weight is dropped in training.
-        bias: whether there is a bias.
-        kdim: the features of keys; `embed_dim` by default.
-        vdim: the features of values; `embed_dim` by default.
-        batch_first: whether the axis of items comes first.
+        embed_dim: The features of queries and of the result.
+        num_heads: How many attentions; a divisor of `embed_dim`.
+        dropout: With which probability a weight is dropped in training.
+        bias: Whether there is a bias.
+        kdim: The features of keys; `embed_dim` by default.
+        vdim: The features of values; `embed_dim` by default.
+        batch_first: Whether the axis of items comes first.
         device: "cpu" or None, which is the same.
-        dtype: the dtype of the parameters; float32 by default.
-        generator: where dropout draws from; the generator of the process by default.
+        dtype: The dtype of the parameters; float32 by default.
+        generator: Where dropout draws from; the generator of the process by default.
 
     Examples:
         >>> attention = tg.nn.MultiheadAttention(8, 2, batch_first=True)

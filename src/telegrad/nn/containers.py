@@ -75,7 +75,7 @@ class Sequential(_Numbered):
     """Modules called one after another, each with the result of the one before.
 
     Arguments:
-        *modules: the modules, named "0", "1", …; or one dict of modules by name.
+        *modules: The modules, named "0", "1", …; or one dict of modules by name.
 
     Examples:
         >>> model = tg.nn.Sequential(tg.nn.Linear(3, 4), tg.nn.ReLU(), tg.nn.Linear(4, 2))
@@ -105,7 +105,7 @@ class ModuleList(_Numbered):
     """A list of modules; what is done with them is up to the module that holds it.
 
     Arguments:
-        modules: the modules, in order.
+        modules: The modules, in order.
 
     Examples:
         >>> layers = tg.nn.ModuleList([tg.nn.Linear(2, 2), tg.nn.Linear(2, 2)])
@@ -131,7 +131,7 @@ class ModuleDict(Module):
     """Modules by name; what is done with them is up to the module that holds it.
 
     Arguments:
-        modules: the modules by name.
+        modules: The modules by name.
 
     Examples:
         >>> heads = tg.nn.ModuleDict({"digit": tg.nn.Linear(4, 10), "parity": tg.nn.Linear(4, 2)})

@@ -23,21 +23,21 @@ class Conv2d(Module):
     """Images (item, channel, row, column) weighted by a small kernel at every place.
 
     Arguments:
-        in_channels: how many channels come in.
-        out_channels: how many go out.
-        kernel_size: the rows and columns of the kernel; a number for both.
-        stride: how far apart its places are.
-        padding: the border around the images, or "same" or "valid".
-        dilation: how far apart the elements of the kernel are.
-        groups: into how many parts the channels are split, each with a kernel of its own.
-        bias: whether there is a bias.
-        padding_mode: what the border holds: "zeros", or the images continued: "reflect",
+        in_channels: How many channels come in.
+        out_channels: How many go out.
+        kernel_size: The rows and columns of the kernel; a number for both.
+        stride: How far apart its places are.
+        padding: The border around the images, or "same" or "valid".
+        dilation: How far apart the elements of the kernel are.
+        groups: Into how many parts the channels are split, each with a kernel of its own.
+        bias: Whether there is a bias.
+        padding_mode: What the border holds: "zeros", or the images continued: "reflect",
             "replicate", "circular".
         device: "cpu" or None, which is the same.
-        dtype: the dtype of the parameters; float32 by default.
+        dtype: The dtype of the parameters; float32 by default.
 
     Raises:
-        UsageError: if the groups don't divide the channels, or the padding mode is not known.
+        UsageError: If the groups don't divide the channels, or the padding mode is not known.
 
     Examples:
         >>> tg.nn.Conv2d(3, 8, kernel_size=3, padding=1)(tg.ones(1, 3, 16, 16)).shape

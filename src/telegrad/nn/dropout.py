@@ -16,8 +16,8 @@ class Dropout(Module):
     """In training, makes elements zero with probability `p` and the others larger by as much.
 
     Arguments:
-        p: from 0 to 1.
-        generator: where the choice comes from; the generator of the process by default.
+        p: From 0 to 1.
+        generator: Where the choice comes from; the generator of the process by default.
 
     Examples:
         >>> tg.nn.Dropout(0.5).eval()(tg.ones(3))

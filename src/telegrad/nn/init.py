@@ -46,7 +46,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     `param` is the slope of a leaky relu.
 
     Raises:
-        UsageError: if the activation is not known.
+        UsageError: If the activation is not known.
 
     Examples:
         >>> tg.nn.init.calculate_gain("tanh")
@@ -103,10 +103,10 @@ def uniform_(
     """Fill a tensor with values from `a` to `b`, all equally likely; of complex ones both parts.
 
     Arguments:
-        tensor: the tensor to fill.
-        a: the smallest value.
-        b: the largest value.
-        generator: the stream to draw from; that of the process by default.
+        tensor: The tensor to fill.
+        a: The smallest value.
+        b: The largest value.
+        generator: The stream to draw from; that of the process by default.
 
     Returns:
         The tensor.
@@ -129,10 +129,10 @@ def normal_(
     """Fill a tensor from the normal distribution.
 
     Arguments:
-        tensor: the tensor to fill.
-        mean: its mean.
-        std: its standard deviation.
-        generator: the stream to draw from; that of the process by default.
+        tensor: The tensor to fill.
+        mean: Its mean.
+        std: Its standard deviation.
+        generator: The stream to draw from; that of the process by default.
 
     Returns:
         The tensor.
@@ -156,18 +156,18 @@ def trunc_normal_(
     """Fill a tensor from the normal distribution without what lies outside of `a` and `b`.
 
     Arguments:
-        tensor: the tensor to fill.
-        mean: the mean of the whole distribution.
-        std: its standard deviation.
-        a: the lower bound.
-        b: the upper bound.
-        generator: the stream to draw from; that of the process by default.
+        tensor: The tensor to fill.
+        mean: The mean of the whole distribution.
+        std: Its standard deviation.
+        a: The lower bound.
+        b: The upper bound.
+        generator: The stream to draw from; that of the process by default.
 
     Returns:
         The tensor.
 
     Raises:
-        UsageError: if `std` is not above 0, or `a` not below `b`.
+        UsageError: If `std` is not above 0, or `a` not below `b`.
 
     Examples:
         >>> tg.max(tg.nn.init.trunc_normal_(tg.empty(100), b=0.5)) <= 0.5
@@ -207,15 +207,15 @@ def xavier_uniform_(
     """Fill a tensor uniformly, so that the variance neither grows nor shrinks, averaged both ways.
 
     Arguments:
-        tensor: the tensor to fill.
-        gain: the factor that ``calculate_gain`` returns.
-        generator: the stream to draw from; that of the process by default.
+        tensor: The tensor to fill.
+        gain: The factor that ``calculate_gain`` returns.
+        generator: The stream to draw from; that of the process by default.
 
     Returns:
         The tensor.
 
     Raises:
-        ShapeError: if the tensor has fewer than two axes.
+        ShapeError: If the tensor has fewer than two axes.
 
     Examples:
         >>> tg.nn.init.xavier_uniform_(tg.empty(2, 3)).shape
@@ -229,15 +229,15 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | Non
     """Fill a tensor normally, so that the variance neither grows nor shrinks, averaged both ways.
 
     Arguments:
-        tensor: the tensor to fill.
-        gain: the factor that ``calculate_gain`` returns.
-        generator: the stream to draw from; that of the process by default.
+        tensor: The tensor to fill.
+        gain: The factor that ``calculate_gain`` returns.
+        generator: The stream to draw from; that of the process by default.
 
     Returns:
         The tensor.
 
     Raises:
-        ShapeError: if the tensor has fewer than two axes.
+        ShapeError: If the tensor has fewer than two axes.
 
     Examples:
         >>> tg.nn.init.xavier_normal_(tg.empty(2, 3)).shape
@@ -264,18 +264,18 @@ def kaiming_uniform_(
     """Fill a tensor uniformly, so that the variance stays with this activation.
 
     Arguments:
-        tensor: the tensor to fill.
-        a: the slope of the activation below zero.
+        tensor: The tensor to fill.
+        a: The slope of the activation below zero.
         mode: "fan_in" keeps the variance forward, "fan_out" backward.
-        nonlinearity: the activation, as ``calculate_gain`` knows it.
-        generator: the stream to draw from; that of the process by default.
+        nonlinearity: The activation, as ``calculate_gain`` knows it.
+        generator: The stream to draw from; that of the process by default.
 
     Returns:
         The tensor.
 
     Raises:
-        ShapeError: if the tensor has fewer than two axes.
-        UsageError: if the mode or the activation is not known.
+        ShapeError: If the tensor has fewer than two axes.
+        UsageError: If the mode or the activation is not known.
 
     Examples:
         >>> tg.nn.init.kaiming_uniform_(tg.empty(2, 3), nonlinearity="relu").shape
@@ -295,18 +295,18 @@ def kaiming_normal_(
     """Fill a tensor normally, so that the variance stays with this activation.
 
     Arguments:
-        tensor: the tensor to fill.
-        a: the slope of the activation below zero.
+        tensor: The tensor to fill.
+        a: The slope of the activation below zero.
         mode: "fan_in" keeps the variance forward, "fan_out" backward.
-        nonlinearity: the activation, as ``calculate_gain`` knows it.
-        generator: the stream to draw from; that of the process by default.
+        nonlinearity: The activation, as ``calculate_gain`` knows it.
+        generator: The stream to draw from; that of the process by default.
 
     Returns:
         The tensor.
 
     Raises:
-        ShapeError: if the tensor has fewer than two axes.
-        UsageError: if the mode or the activation is not known.
+        ShapeError: If the tensor has fewer than two axes.
+        UsageError: If the mode or the activation is not known.
 
     Examples:
         >>> tg.nn.init.kaiming_normal_(tg.empty(2, 3), nonlinearity="relu").shape
@@ -319,15 +319,15 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None =
     """Fill a tensor (all axes but the first folded) with orthonormal rows or columns.
 
     Arguments:
-        tensor: the tensor to fill.
-        gain: what they are multiplied by.
-        generator: the stream to draw from; that of the process by default.
+        tensor: The tensor to fill.
+        gain: What they are multiplied by.
+        generator: The stream to draw from; that of the process by default.
 
     Returns:
         The tensor.
 
     Raises:
-        ShapeError: if the tensor has fewer than two axes.
+        ShapeError: If the tensor has fewer than two axes.
 
     Examples:
         >>> w = tg.nn.init.orthogonal_(tg.empty(2, 3))

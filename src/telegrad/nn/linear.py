@@ -23,11 +23,11 @@ class Linear(Module):
     """``x @ weight.T + bias``.
 
     Arguments:
-        in_features: how many features come in.
-        out_features: how many go out.
-        bias: whether there is a bias.
+        in_features: How many features come in.
+        out_features: How many go out.
+        bias: Whether there is a bias.
         device: "cpu" or None, which is the same.
-        dtype: the dtype of the parameters; float32 by default.
+        dtype: The dtype of the parameters; float32 by default.
 
     Examples:
         >>> tg.nn.Linear(3, 2)
@@ -77,11 +77,11 @@ class Embedding(Module):
     """A table of vectors, looked up by integers.
 
     Arguments:
-        num_embeddings: how many vectors.
-        embedding_dim: how long each is.
-        padding_idx: the vector that is zero and receives no gradient.
+        num_embeddings: How many vectors.
+        embedding_dim: How long each is.
+        padding_idx: The vector that is zero and receives no gradient.
         device: "cpu" or None, which is the same.
-        dtype: the dtype of the parameters; float32 by default.
+        dtype: The dtype of the parameters; float32 by default.
 
     Examples:
         >>> tg.nn.Embedding(10, 4)(tg.tensor([1, 5, 1])).shape

@@ -31,7 +31,7 @@ class HuberLoss(Module):
 
     Arguments:
         reduction: "mean" (the default), "sum" or "none".
-        delta: where it becomes straight.
+        delta: Where it becomes straight.
 
     Examples:
         >>> tg.nn.HuberLoss()(tg.tensor([0.0, 0.0]), tg.tensor([1.0, 4.0]))
@@ -62,10 +62,10 @@ class CrossEntropyLoss(_Weighted):
     """The cross entropy of ``softmax(input)`` and classes, or probabilities.
 
     Arguments:
-        weight: how much each class counts.
-        ignore_index: the class of items that don't count.
+        weight: How much each class counts.
+        ignore_index: The class of items that don't count.
         reduction: "mean" (the default), "sum" or "none".
-        label_smoothing: which share of each target is spread over all classes.
+        label_smoothing: Which share of each target is spread over all classes.
 
     Examples:
         >>> tg.nn.CrossEntropyLoss()(tg.tensor([[2.0, 0.0], [0.0, 2.0]]), tg.tensor([0, 1]))
@@ -93,8 +93,8 @@ class NLLLoss(_Weighted):
     """Minus the log-probability of each item's class.
 
     Arguments:
-        weight: how much each class counts.
-        ignore_index: the class of items that don't count.
+        weight: How much each class counts.
+        ignore_index: The class of items that don't count.
         reduction: "mean" (the default), "sum" or "none".
 
     Examples:
@@ -116,9 +116,9 @@ class BCEWithLogitsLoss(_Weighted):
     """The cross entropy of ``sigmoid(input)`` and a target from 0 to 1.
 
     Arguments:
-        weight: how much each element counts.
+        weight: How much each element counts.
         reduction: "mean" (the default), "sum" or "none".
-        pos_weight: how much a target of 1 counts.
+        pos_weight: How much a target of 1 counts.
 
     Examples:
         >>> tg.nn.BCEWithLogitsLoss()(tg.tensor([0.0, 2.0]), tg.tensor([1.0, 1.0]))

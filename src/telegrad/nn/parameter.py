@@ -20,8 +20,8 @@ class Parameter(Tensor):
     """A leaf made from data, to be trained unless ``requires_grad=False``.
 
     Arguments:
-        data: what ``tensor`` takes.
-        requires_grad: whether it is to be trained.
+        data: What ``tensor`` takes.
+        requires_grad: Whether it is to be trained.
 
     Examples:
         >>> tg.nn.Parameter(tg.ones(2))
@@ -39,7 +39,7 @@ class Parameter(Tensor):
         self.array = data.array if plain else tensor(data).array
         self.node = None
         self.tangents = None
-        self.state = None
+        self.meta = None
         self.requires_grad_(requires_grad)
 
     def __repr__(self) -> str:
@@ -56,5 +56,5 @@ def rebuild_parameter(array: Any, requires_grad: bool) -> Parameter:
     made.array = array.astype(array.dtype.char)  # as in `rebuild`
     made.node = LEAF if requires_grad else None
     made.tangents = None
-    made.state = None
+    made.meta = None
     return made

@@ -11,11 +11,11 @@ class MaxPool2d(Module):
     """The largest element of each window.
 
     Arguments:
-        kernel_size: the rows and columns of a window; a number for both.
-        stride: how far apart windows are; `kernel_size` by default.
-        padding: the border around the input.
-        dilation: how far apart the elements of a window are.
-        ceil_mode: whether a last window may reach beyond the border.
+        kernel_size: The rows and columns of a window; a number for both.
+        stride: How far apart windows are; `kernel_size` by default.
+        padding: The border around the input.
+        dilation: How far apart the elements of a window are.
+        ceil_mode: Whether a last window may reach beyond the border.
 
     Examples:
         >>> tg.nn.MaxPool2d(2)(tg.ones(1, 1, 4, 4)).shape
@@ -53,12 +53,12 @@ class AvgPool2d(Module):
     """The average of each window.
 
     Arguments:
-        kernel_size: the rows and columns of a window; a number for both.
-        stride: how far apart windows are; `kernel_size` by default.
-        padding: the border around the input.
-        ceil_mode: whether a last window may reach beyond the border.
-        count_include_pad: whether the border counts in the average.
-        divisor_override: what to divide by, instead of the number of elements.
+        kernel_size: The rows and columns of a window; a number for both.
+        stride: How far apart windows are; `kernel_size` by default.
+        padding: The border around the input.
+        ceil_mode: Whether a last window may reach beyond the border.
+        count_include_pad: Whether the border counts in the average.
+        divisor_override: What to divide by, instead of the number of elements.
 
     Examples:
         >>> tg.nn.AvgPool2d(2)(tg.ones(1, 1, 4, 4)).shape

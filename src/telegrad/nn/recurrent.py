@@ -24,16 +24,16 @@ class GRU(Module):
     Axes are (step, item, feature), or (item, step, feature) with `batch_first`, or (step, feature).
 
     Arguments:
-        input_size: how many features come in.
-        hidden_size: how many units a layer has.
-        num_layers: how many layers.
-        bias: whether there is a bias.
-        batch_first: whether the axis of items comes first.
-        dropout: with which probability a value is dropped between layers in training.
-        bidirectional: whether there are units that read from the end, too.
+        input_size: How many features come in.
+        hidden_size: How many units a layer has.
+        num_layers: How many layers.
+        bias: Whether there is a bias.
+        batch_first: Whether the axis of items comes first.
+        dropout: With which probability a value is dropped between layers in training.
+        bidirectional: Whether there are units that read from the end, too.
         device: "cpu" or None, which is the same.
-        dtype: the dtype of the parameters; float32 by default.
-        generator: where dropout draws from; the generator of the process by default.
+        dtype: The dtype of the parameters; float32 by default.
+        generator: Where dropout draws from; the generator of the process by default.
 
     Examples:
         >>> states, last = tg.nn.GRU(3, 4)(tg.ones(5, 2, 3))

@@ -27,17 +27,17 @@ def clip_grad_norm_(
     """Make all gradients together no longer than `max_norm`.
 
     Arguments:
-        parameters: the tensors whose gradients to shorten.
-        max_norm: the largest norm they may have.
-        norm_type: the order of the norm.
-        error_if_nonfinite: whether a norm that is not finite is an error.
+        parameters: The tensors whose gradients to shorten.
+        max_norm: The largest norm they may have.
+        norm_type: The order of the norm.
+        error_if_nonfinite: Whether a norm that is not finite is an error.
 
     Returns:
         Their norm before.
 
     Raises:
-        GradientError: if the norm is not finite and that is an error.
-        UsageError: if an option is out of range.
+        GradientError: If the norm is not finite and that is an error.
+        UsageError: If an option is out of range.
 
     Examples:
         >>> x = tg.tensor([3.0, 4.0], requires_grad=True)

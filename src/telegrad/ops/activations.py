@@ -6,18 +6,18 @@ from typing import Literal
 from telegrad.errors import UsageError
 from telegrad.ops.arguments import ArrayLike
 from telegrad.ops.elementwise import elementwise
-from telegrad.rules import activations as _rows
+from telegrad.rules import activations as _primitives
 from telegrad.tensors import Tensor
 from telegrad.tensors.recording.fast_paths import unary
 
 __all__ = ["gelu", "log_sigmoid", "relu", "sigmoid", "silu", "softplus"]
 
-_gelu = unary(_rows.GELU)
-_gelu_tanh = unary(_rows.GELU_TANH)
-_softplus = unary(_rows.SOFTPLUS)
+_gelu = unary(_primitives.GELU)
+_gelu_tanh = unary(_primitives.GELU_TANH)
+_softplus = unary(_primitives.SOFTPLUS)
 
 
-@elementwise(_rows.RELU)
+@elementwise(_primitives.RELU)
 def relu(x: ArrayLike, /) -> Tensor:
     """Return each element, or zero where it is negative.
 
@@ -27,7 +27,7 @@ def relu(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.SIGMOID)
+@elementwise(_primitives.SIGMOID)
 def sigmoid(x: ArrayLike, /) -> Tensor:
     """Return ``1 / (1 + exp(-x))`` of each element.
 
@@ -37,7 +37,7 @@ def sigmoid(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.LOG_SIGMOID)
+@elementwise(_primitives.LOG_SIGMOID)
 def log_sigmoid(x: ArrayLike, /) -> Tensor:
     """Return the logarithm of ``sigmoid``, without its underflow.
 
@@ -51,7 +51,7 @@ def softplus(x: ArrayLike, /, beta: float = 1.0) -> Tensor:
     """Return ``log(1 + exp(beta * x)) / beta`` of each element, exact for all sizes of x.
 
     Raises:
-        UsageError: if beta is not positive.
+        UsageError: If beta is not positive.
 
     Examples:
         >>> tg.softplus(tg.tensor([-1.0, 0.0, 100.0]))
@@ -64,7 +64,7 @@ def softplus(x: ArrayLike, /, beta: float = 1.0) -> Tensor:
     return _softplus(x * beta) / beta
 
 
-@elementwise(_rows.SILU)
+@elementwise(_primitives.SILU)
 def silu(x: ArrayLike, /) -> Tensor:
     """Return ``x * sigmoid(x)`` of each element.
 
@@ -80,7 +80,7 @@ def gelu(x: ArrayLike, /, *, approximate: Literal["none", "tanh"] = "none") -> T
     ``approximate="tanh"`` takes the approximation by a hyperbolic tangent.
 
     Raises:
-        UsageError: if approximate is neither "none" nor "tanh".
+        UsageError: If approximate is neither "none" nor "tanh".
 
     Examples:
         >>> tg.gelu(tg.tensor([-1.0, 0.0, 1.0]))

@@ -21,11 +21,11 @@ def concat(arrays: Sequence[ArrayLike], /, axis: int | None = 0, **unknown: Neve
     """Join tensors one after the other along an axis.
 
     Arguments:
-        arrays: the tensors, at least one; their shapes are equal up to that axis.
-        axis: the axis to join along; with None each tensor is flattened first.
+        arrays: The tensors, at least one; their shapes are equal up to that axis.
+        axis: The axis to join along; with None each tensor is flattened first.
 
     Raises:
-        ShapeError: if there is no tensor, one has no axes, or the shapes don't fit.
+        ShapeError: If there is no tensor, one has no axes, or the shapes don't fit.
 
     Examples:
         >>> tg.concat([tg.tensor([1, 2]), tg.tensor([3])])
@@ -55,11 +55,11 @@ def stack(arrays: Sequence[ArrayLike], /, axis: int = 0, **unknown: Never) -> Te
     """Join tensors of one shape along a new axis.
 
     Arguments:
-        arrays: the tensors, at least one.
-        axis: where the new axis is in the result.
+        arrays: The tensors, at least one.
+        axis: Where the new axis is in the result.
 
     Raises:
-        ShapeError: if there is no tensor, or the shapes differ.
+        ShapeError: If there is no tensor, or the shapes differ.
 
     Examples:
         >>> tg.stack([tg.tensor([1, 2]), tg.tensor([3, 4])])
@@ -80,8 +80,8 @@ def unstack(x: ArrayLike, /, axis: int = 0, **unknown: Never) -> tuple[Tensor, .
     """Return the layers of a tensor along an axis, which they no longer have.
 
     Arguments:
-        x: the values.
-        axis: the axis to go along.
+        x: The values.
+        axis: The axis to go along.
 
     Examples:
         >>> tg.unstack(tg.tensor([[1, 2], [3, 4]]))

@@ -15,7 +15,7 @@ import numpy as np
 from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, promoted
 from telegrad.ops.manipulation import reshape
-from telegrad.rules import contraction as _rows
+from telegrad.rules import contraction as _primitives
 from telegrad.tensors import Tensor, apply
 
 __all__ = ["einsum"]
@@ -29,12 +29,12 @@ def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
     Without ``->`` the result has the letters that occur once, in alphabetical order.
 
     Arguments:
-        subscripts: the axes of each operand, and those of the result: ``"bij,bjk->bik"``.
-        *operands: one tensor for each term of the subscripts.
+        subscripts: The axes of each operand, and those of the result: ``"bij,bjk->bik"``.
+        *operands: One tensor for each term of the subscripts.
 
     Raises:
-        UsageError: if the subscripts cannot be read, or don't fit the number of operands.
-        ShapeError: if an axis does not have one length.
+        UsageError: If the subscripts cannot be read, or don't fit the number of operands.
+        ShapeError: If an axis does not have one length.
 
     Examples:
         >>> x, y = tg.tensor([[1.0, 2.0], [3.0, 4.0]]), tg.tensor([10.0, 100.0])
@@ -147,8 +147,8 @@ def _contracted(tensors: list[Tensor], terms: list[str], result: str) -> Tensor:
 
 def _step(tensors: list[Tensor], terms: list[str], result: str) -> Tensor:
     subscripts = f"{','.join(terms)}->{result}"
-    row: Any = _rows.EINSUM if len(tensors) == 2 else _rows.EINSUM_ONE
-    return apply(row, *tensors, subscripts=subscripts)
+    primitive: Any = _primitives.EINSUM if len(tensors) == 2 else _primitives.EINSUM_ONE
+    return apply(primitive, *tensors, subscripts=subscripts)
 
 
 def _order(tensors: list[Tensor], terms: list[str], result: str) -> list[tuple[int, int]]:

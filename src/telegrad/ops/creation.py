@@ -41,13 +41,13 @@ def tensor(
     Python numbers become float32, complex64, int64 or bool. The copy is a leaf: it has no history.
 
     Arguments:
-        data: numbers, nested sequences of them, an array of NumPy or another library, or a Tensor.
-        dtype: the dtype of the tensor; that of the data by default.
+        data: Numbers, nested sequences of them, an array of NumPy or another library, or a Tensor.
+        dtype: The dtype of the tensor; that of the data by default.
         device: "cpu" or None, which is the same.
-        requires_grad: whether gradients are wanted with respect to this tensor.
+        requires_grad: Whether gradients are wanted with respect to this tensor.
 
     Raises:
-        DTypeError: if the data holds something other than numbers, or is not regular.
+        DTypeError: If the data holds something other than numbers, or is not regular.
 
     Examples:
         >>> tg.tensor([1, 2, 3])
@@ -72,14 +72,14 @@ def asarray(
     Tensors is stacked, with their histories.
 
     Arguments:
-        obj: numbers, nested sequences of them, an array of NumPy or another library, or a Tensor.
-        dtype: the dtype of the tensor; that of the data by default.
+        obj: Numbers, nested sequences of them, an array of NumPy or another library, or a Tensor.
+        dtype: The dtype of the tensor; that of the data by default.
         device: "cpu" or None, which is the same.
         copy: True always copies, False never, or raises; by default only a Tensor is not copied.
 
     Raises:
-        ValueError: if ``copy=False`` is asked for and a copy cannot be avoided.
-        DTypeError: if the data holds something other than numbers, or is not regular.
+        ValueError: If ``copy=False`` is asked for and a copy cannot be avoided.
+        DTypeError: If the data holds something other than numbers, or is not regular.
 
     Examples:
         >>> import numpy as np
@@ -175,7 +175,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     """Make a tensor of an array of another library, in the same memory unless a copy is asked for.
 
     Arguments:
-        x: an object with ``__dlpack__``.
+        x: An object with ``__dlpack__``.
         device: "cpu" or None, which is the same.
         copy: True copies, False or None shares the memory.
 

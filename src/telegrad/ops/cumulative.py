@@ -6,7 +6,7 @@ from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, as_dtype, as_tensor, normalized_axis
 from telegrad.ops.concatenation import concat
 from telegrad.ops.manipulation import broadcast_to
-from telegrad.rules import cumulative as _rows
+from telegrad.rules import cumulative as _primitives
 from telegrad.rules.primitive import Primitive
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.inputs import as_inputs
@@ -16,20 +16,21 @@ __all__ = ["cumulative_prod", "cumulative_sum", "diff"]
 
 
 def _running(
-    row: Primitive, x: ArrayLike, axis: int | None, dtype: Any, include_initial: bool
+    primitive: Primitive, x: ArrayLike, axis: int | None, dtype: Any, include_initial: bool
 ) -> Tensor:
-    x = as_tensor(x, row.name)
+    x = as_tensor(x, primitive.name)
     if axis is None:
         if x.ndim != 1:
             raise ShapeError(
-                f"expected one axis, or the axis to run along, in {row.name}, got shape {x.shape}"
+                f"expected one axis, or the axis to run along, in {primitive.name}, got shape "
+                f"{x.shape}"
             )
         axis = 0
-    axis = normalized_axis(axis, x.ndim, row.name)
+    axis = normalized_axis(axis, x.ndim, primitive.name)
     if dtype is not None:
         dtype = as_dtype(dtype)
         x = x.to(dtype)
-    result = apply(row, x, axis=axis, include_initial=include_initial)
+    result = apply(primitive, x, axis=axis, include_initial=include_initial)
     return result if dtype is None else result.to(dtype)
 
 
@@ -45,13 +46,13 @@ def cumulative_sum(
     """Return the sum of each element and all before it.
 
     Arguments:
-        x: the values.
-        axis: the axis to go along; may be left out where there is one.
-        dtype: the dtype to compute in and to return; that of x by default.
-        include_initial: whether the result starts with a zero.
+        x: The values.
+        axis: The axis to go along; may be left out where there is one.
+        dtype: The dtype to compute in and to return; that of x by default.
+        include_initial: Whether the result starts with a zero.
 
     Raises:
-        ShapeError: if x has several axes and none is named.
+        ShapeError: If x has several axes and none is named.
 
     Examples:
         >>> tg.cumulative_sum(tg.tensor([1, 2, 3]))
@@ -61,7 +62,7 @@ def cumulative_sum(
     """
     if unknown:
         raise unexpected("cumulative_sum", unknown)
-    return _running(_rows.CUMULATIVE_SUM, x, axis, dtype, include_initial)
+    return _running(_primitives.CUMULATIVE_SUM, x, axis, dtype, include_initial)
 
 
 def cumulative_prod(
@@ -76,13 +77,13 @@ def cumulative_prod(
     """Return the product of each element and all before it.
 
     Arguments:
-        x: the values.
-        axis: the axis to go along; may be left out where there is one.
-        dtype: the dtype to compute in and to return; that of x by default.
-        include_initial: whether the result starts with a one.
+        x: The values.
+        axis: The axis to go along; may be left out where there is one.
+        dtype: The dtype to compute in and to return; that of x by default.
+        include_initial: Whether the result starts with a one.
 
     Raises:
-        ShapeError: if x has several axes and none is named.
+        ShapeError: If x has several axes and none is named.
 
     Examples:
         >>> tg.cumulative_prod(tg.tensor([1, 2, 3]))
@@ -90,7 +91,7 @@ def cumulative_prod(
     """
     if unknown:
         raise unexpected("cumulative_prod", unknown)
-    return _running(_rows.CUMULATIVE_PROD, x, axis, dtype, include_initial)
+    return _running(_primitives.CUMULATIVE_PROD, x, axis, dtype, include_initial)
 
 
 def diff(
@@ -105,14 +106,14 @@ def diff(
     """Return each element less the one before it, `n` times over.
 
     Arguments:
-        x: the values.
-        axis: the axis to go along.
-        n: how often to take differences.
-        prepend: what comes before x; a number stands for all that lie side by side.
-        append: what comes after x, likewise.
+        x: The values.
+        axis: The axis to go along.
+        n: How often to take differences.
+        prepend: What comes before x; a number stands for all that lie side by side.
+        append: What comes after x, likewise.
 
     Raises:
-        UsageError: if n is negative.
+        UsageError: If n is negative.
 
     Examples:
         >>> tg.diff(tg.tensor([1, 4, 9, 16]))

@@ -83,7 +83,7 @@ def finfo(type: Any, /) -> FloatInfo:
     """Return the limits of a floating dtype, or of that of a tensor.
 
     Raises:
-        DTypeError: if the dtype is neither floating nor complex.
+        DTypeError: If the dtype is neither floating nor complex.
 
     Examples:
         >>> tg.finfo(tg.float32).bits
@@ -109,7 +109,7 @@ def iinfo(type: Any, /) -> IntegerInfo:
     """Return the limits of an integer dtype, or of that of a tensor.
 
     Raises:
-        DTypeError: if the dtype is not of integers.
+        DTypeError: If the dtype is not of integers.
 
     Examples:
         >>> tg.iinfo(tg.int8).max
@@ -126,7 +126,7 @@ def isdtype(dtype: Any, kind: Any) -> builtins.bool:
     """Say whether a dtype is of a kind: a dtype, a word such as 'real floating', a tuple of those.
 
     Raises:
-        DTypeError: if the kind is not known.
+        DTypeError: If the kind is not known.
 
     Examples:
         >>> tg.isdtype(tg.float32, "real floating")
@@ -159,7 +159,7 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     """Return the dtype that values of these dtypes, tensors and Python numbers have when combined.
 
     Raises:
-        DTypeError: if nothing is given.
+        DTypeError: If nothing is given.
 
     Examples:
         >>> tg.result_type(tg.float32, tg.float64)

@@ -1,6 +1,7 @@
-"""Public functions of elementwise rows: written out as names, types and docstrings.
+"""Public functions of elementwise primitives: written out as names, types and docstrings.
 
-Such a function does nothing but call its row, so it *is* the row's hot path, under its own name.
+Such a function does nothing but call its primitive, so it *is* that one's fast path, under its own
+name.
 """
 
 from collections.abc import Callable
@@ -15,11 +16,11 @@ __all__ = ["elementwise"]
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def elementwise(row: Primitive) -> Callable[[F], F]:
-    """Makes a function of a declaration without a body: that of `row`, of one or two inputs."""
+def elementwise(primitive: Primitive) -> Callable[[F], F]:
+    """Make a function of a declaration without a body, for a primitive of one or two inputs."""
 
     def decorate(declared: F) -> F:
-        function = unary(row) if len(row.inputs) == 1 else binary(row)
+        function = unary(primitive) if len(primitive.inputs) == 1 else binary(primitive)
         return cast(F, update_wrapper(function, declared))
 
     return decorate

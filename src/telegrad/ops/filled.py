@@ -36,7 +36,7 @@ def made(array: Any) -> Tensor:
     """A new constant around an array that nobody else has."""
     result = wrap(array)
     if MODE.get().inference:
-        result.states().inference = True
+        result.ensure_meta().inference = True
     return result
 
 
@@ -54,9 +54,9 @@ def empty(
     """Make a tensor whose elements are yet to be set: zeros.
 
     Arguments:
-        shape: the lengths of the axes: a tuple or a number.
-        *more: further lengths, where the shape is given as several numbers.
-        dtype: the dtype of the result; float32 by default.
+        shape: The lengths of the axes: a tuple or a number.
+        *more: Further lengths, where the shape is given as several numbers.
+        dtype: The dtype of the result; float32 by default.
         device: "cpu" or None, which is the same.
 
     Examples:
@@ -78,9 +78,9 @@ def zeros(
     """Make a tensor of zeros.
 
     Arguments:
-        shape: the lengths of the axes: a tuple or a number.
-        *more: further lengths, where the shape is given as several numbers.
-        dtype: the dtype of the result; float32 by default.
+        shape: The lengths of the axes: a tuple or a number.
+        *more: Further lengths, where the shape is given as several numbers.
+        dtype: The dtype of the result; float32 by default.
         device: "cpu" or None, which is the same.
 
     Examples:
@@ -106,9 +106,9 @@ def ones(
     """Make a tensor of ones.
 
     Arguments:
-        shape: the lengths of the axes: a tuple or a number.
-        *more: further lengths, where the shape is given as several numbers.
-        dtype: the dtype of the result; float32 by default.
+        shape: The lengths of the axes: a tuple or a number.
+        *more: Further lengths, where the shape is given as several numbers.
+        dtype: The dtype of the result; float32 by default.
         device: "cpu" or None, which is the same.
 
     Examples:
@@ -133,13 +133,13 @@ def full(
     """Make a tensor with one value everywhere.
 
     Arguments:
-        shape: the lengths of the axes: a tuple or a number.
-        fill_value: a number, or a 0-d tensor, whose history the result then has.
-        dtype: the dtype of the result; that of the value by default.
+        shape: The lengths of the axes: a tuple or a number.
+        fill_value: A number, or a 0-d tensor, whose history the result then has.
+        dtype: The dtype of the result; that of the value by default.
         device: "cpu" or None, which is the same.
 
     Raises:
-        ShapeError: if the value is a tensor with axes.
+        ShapeError: If the value is a tensor with axes.
 
     Examples:
         >>> tg.full((2, 2), 7.0)
@@ -176,8 +176,8 @@ def empty_like(x: ArrayLike, /, *, dtype: Any = None, device: Any = None) -> Ten
     """Make a tensor of the shape and dtype of x whose elements are yet to be set: zeros.
 
     Arguments:
-        x: the tensor to be like.
-        dtype: the dtype of the result; that of x by default.
+        x: The tensor to be like.
+        dtype: The dtype of the result; that of x by default.
         device: "cpu" or None, which is the same.
 
     Examples:
@@ -191,8 +191,8 @@ def zeros_like(x: ArrayLike, /, *, dtype: Any = None, device: Any = None) -> Ten
     """Make zeros of the shape and dtype of x, beside it.
 
     Arguments:
-        x: the tensor to be like.
-        dtype: the dtype of the result; that of x by default.
+        x: The tensor to be like.
+        dtype: The dtype of the result; that of x by default.
         device: "cpu" or None, which is the same.
 
     Examples:
@@ -206,8 +206,8 @@ def ones_like(x: ArrayLike, /, *, dtype: Any = None, device: Any = None) -> Tens
     """Make ones of the shape and dtype of x, beside it.
 
     Arguments:
-        x: the tensor to be like.
-        dtype: the dtype of the result; that of x by default.
+        x: The tensor to be like.
+        dtype: The dtype of the result; that of x by default.
         device: "cpu" or None, which is the same.
 
     Examples:
@@ -221,13 +221,13 @@ def full_like(x: ArrayLike, /, fill_value: Any, *, dtype: Any = None, device: An
     """Make a tensor with one value everywhere, of the shape and dtype of x, beside it.
 
     Arguments:
-        x: the tensor to be like.
-        fill_value: a number, or a 0-d tensor, whose history the result then has.
-        dtype: the dtype of the result; that of x by default.
+        x: The tensor to be like.
+        fill_value: A number, or a 0-d tensor, whose history the result then has.
+        dtype: The dtype of the result; that of x by default.
         device: "cpu" or None, which is the same.
 
     Raises:
-        ShapeError: if the value is a tensor with axes.
+        ShapeError: If the value is a tensor with axes.
 
     Examples:
         >>> tg.full_like(tg.tensor([1.0, 2.0]), 7)
@@ -253,10 +253,10 @@ def eye(
     """Make a matrix with ones on diagonal `k` and zeros elsewhere.
 
     Arguments:
-        n_rows: how many rows.
-        n_cols: how many columns; as many as rows by default.
-        k: which diagonal: 0 is the main one, a positive number counts above it.
-        dtype: the dtype of the result; float32 by default.
+        n_rows: How many rows.
+        n_cols: How many columns; as many as rows by default.
+        k: Which diagonal: 0 is the main one, a positive number counts above it.
+        dtype: The dtype of the result; float32 by default.
         device: "cpu" or None, which is the same.
 
     Examples:
@@ -283,10 +283,10 @@ def arange(
     """Return numbers from `start` up to, without, `stop`.
 
     Arguments:
-        start: the first number; with one argument, the end, and the numbers start at 0.
-        stop: the end, which is left out.
-        step: from each number to the next.
-        dtype: the dtype of the result; int64 for whole numbers and float32 for others by default.
+        start: The first number; with one argument, the end, and the numbers start at 0.
+        stop: The end, which is left out.
+        step: From each number to the next.
+        dtype: The dtype of the result; int64 for whole numbers and float32 for others by default.
         device: "cpu" or None, which is the same.
 
     Examples:
@@ -318,12 +318,12 @@ def linspace(
     """Return `num` numbers at equal distances from `start` to `stop`.
 
     Arguments:
-        start: the first number.
-        stop: the last number.
-        num: how many.
-        dtype: the dtype of the result; float32, or complex64, by default.
+        start: The first number.
+        stop: The last number.
+        num: How many.
+        dtype: The dtype of the result; float32, or complex64, by default.
         device: "cpu" or None, which is the same.
-        endpoint: whether `stop` itself is among them.
+        endpoint: Whether `stop` itself is among them.
 
     Examples:
         >>> tg.linspace(0, 1, 5)

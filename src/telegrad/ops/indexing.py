@@ -10,7 +10,7 @@ from telegrad.arrays.cupy import is_cupy
 from telegrad.errors import DTypeError, ShapeError
 from telegrad.ops.arguments import ArrayLike, as_indices, as_tensor, normalized_axis
 from telegrad.ops.manipulation import astype, broadcast_to, reshape
-from telegrad.rules import indexing as _rows
+from telegrad.rules import indexing as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.dtypes import fitting
 from telegrad.tensors.inputs import as_inputs, fits_kind
@@ -52,31 +52,31 @@ def raw_index(index: Any) -> Any:
 
 def getitem(x: Tensor, index: Any) -> Tensor:
     """``x[index]``: integers, slices, ``None``, ``...``, masks and integer arrays."""
-    return apply(_rows.GETITEM, x, index=raw_index(index))
+    return apply(_primitives.GETITEM, x, index=raw_index(index))
 
 
 def index_add(x: Tensor, values: ArrayLike, *, index: Any) -> Tensor:
     """Return a copy of x with `values` added at `index`; a place named twice receives both.
 
     Arguments:
-        x: the tensor to copy.
-        values: what to add; it broadcasts to the places.
-        index: as in ``x[index]``.
+        x: The tensor to copy.
+        values: What to add; it broadcasts to the places.
+        index: As in ``x[index]``.
 
     Examples:
         >>> tg.index_add(tg.zeros(3), tg.tensor([1.0, 2.0, 4.0]), index=[0, 0, 2])
         tensor([3., 0., 4.])
     """
-    return apply(_rows.INDEX_ADD, x, values, index=raw_index(index))
+    return apply(_primitives.INDEX_ADD, x, values, index=raw_index(index))
 
 
 def index_set(x: Tensor, values: ArrayLike, *, index: Any) -> Tensor:
     """Return a copy of x with `values` at `index`; of several for one place the last one stays.
 
     Arguments:
-        x: the tensor to copy.
-        values: what to put there; it broadcasts to the places.
-        index: as in ``x[index]``.
+        x: The tensor to copy.
+        values: What to put there; it broadcasts to the places.
+        index: As in ``x[index]``.
 
     Examples:
         >>> tg.index_set(tg.zeros(3), 5.0, index=slice(1, None))
@@ -88,7 +88,7 @@ def index_set(x: Tensor, values: ArrayLike, *, index: Any) -> Tensor:
         values = _as_chosen(x, values, index)
         if _has_integers(index):
             return _set_once(x, values, index)
-    return apply(_rows.INDEX_SET, x, values, index=index)
+    return apply(_primitives.INDEX_SET, x, values, index=index)
 
 
 def _as_chosen(x: Tensor, values: Tensor, index: Any) -> Tensor:
@@ -112,10 +112,10 @@ def _set_once(x: Tensor, values: Tensor, index: Any) -> Tensor:
     flat = places.reshape(-1)
     _, last = np.unique(flat[::-1], return_index=True)
     if last.size == flat.size:
-        return apply(_rows.INDEX_SET, x, values, index=index)
+        return apply(_primitives.INDEX_SET, x, values, index=index)
     stays = np.sort(flat.size - 1 - last)
     chosen = getitem(reshape(broadcast_to(values, places.shape), (-1,)), stays)
-    result = apply(_rows.INDEX_SET, reshape(x, (-1,)), chosen, index=flat[stays])
+    result = apply(_primitives.INDEX_SET, reshape(x, (-1,)), chosen, index=flat[stays])
     return reshape(result, x.shape)
 
 
@@ -149,16 +149,16 @@ def take(x: ArrayLike, indices: ArrayLike, /, axis: int | None = None, **unknown
     """Take the elements or layers at some places along an axis; a place may be named twice.
 
     Arguments:
-        x: the values.
-        indices: the places, integers.
-        axis: the axis to take from; may be left out where there is one.
+        x: The values.
+        indices: The places, integers.
+        axis: The axis to take from; may be left out where there is one.
 
     Returns:
         A tensor with the axes of the indices in the place of that axis.
 
     Raises:
-        ShapeError: if x has several axes and none is named.
-        DTypeError: if the indices are not integers.
+        ShapeError: If x has several axes and none is named.
+        DTypeError: If the indices are not integers.
 
     Examples:
         >>> tg.take(tg.tensor([10, 20, 30]), tg.tensor([2, 0, 2]))
@@ -181,16 +181,16 @@ def take_along_axis(
     """Take, for each place of `indices`, the element at that index of the axis in the same line.
 
     Arguments:
-        x: the values.
-        indices: integers, with as many axes as x.
-        axis: the axis to go along.
+        x: The values.
+        indices: Integers, with as many axes as x.
+        axis: The axis to go along.
 
     Returns:
         A tensor of the shape of the indices, broadcast against x on the other axes.
 
     Raises:
-        ShapeError: if the indices have another number of axes than x.
-        DTypeError: if the indices are not integers.
+        ShapeError: If the indices have another number of axes than x.
+        DTypeError: If the indices are not integers.
 
     Examples:
         >>> tg.take_along_axis(tg.tensor([[1, 2], [3, 4]]), tg.tensor([[1], [0]]))
@@ -207,4 +207,4 @@ def take_along_axis(
             f"{indices.ndim}"
         )
     axis = normalized_axis(axis, x.ndim, "take_along_axis")
-    return apply(_rows.TAKE_ALONG_AXIS, x, indices, axis=axis)
+    return apply(_primitives.TAKE_ALONG_AXIS, x, indices, axis=axis)

@@ -3,7 +3,7 @@
 
 from telegrad.ops.arguments import ArrayLike
 from telegrad.ops.elementwise import elementwise
-from telegrad.rules import logic as _rows
+from telegrad.rules import logic as _primitives
 from telegrad.tensors import Tensor
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-@elementwise(_rows.BITWISE_INVERT)
+@elementwise(_primitives.BITWISE_INVERT)
 def bitwise_invert(x: ArrayLike, /) -> Tensor:
     """Invert the bits of each element.
 
@@ -40,7 +40,7 @@ def bitwise_invert(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.ISFINITE)
+@elementwise(_primitives.ISFINITE)
 def isfinite(x: ArrayLike, /) -> Tensor:
     """Say whether each element is finite.
 
@@ -50,7 +50,7 @@ def isfinite(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.ISINF)
+@elementwise(_primitives.ISINF)
 def isinf(x: ArrayLike, /) -> Tensor:
     """Say whether each element is infinite.
 
@@ -60,7 +60,7 @@ def isinf(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.ISNAN)
+@elementwise(_primitives.ISNAN)
 def isnan(x: ArrayLike, /) -> Tensor:
     """Say whether each element is not a number.
 
@@ -70,7 +70,7 @@ def isnan(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.LOGICAL_NOT)
+@elementwise(_primitives.LOGICAL_NOT)
 def logical_not(x: ArrayLike, /) -> Tensor:
     """Return the opposite of each truth value.
 
@@ -80,7 +80,7 @@ def logical_not(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.SIGNBIT)
+@elementwise(_primitives.SIGNBIT)
 def signbit(x: ArrayLike, /) -> Tensor:
     """Say whether each element has its sign bit set.
 
@@ -90,7 +90,7 @@ def signbit(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.BITWISE_AND)
+@elementwise(_primitives.BITWISE_AND)
 def bitwise_and(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Return the bits set in both.
 
@@ -100,7 +100,7 @@ def bitwise_and(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.BITWISE_LEFT_SHIFT)
+@elementwise(_primitives.BITWISE_LEFT_SHIFT)
 def bitwise_left_shift(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Move the bits of ``x1`` left by ``x2``.
 
@@ -110,7 +110,7 @@ def bitwise_left_shift(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.BITWISE_OR)
+@elementwise(_primitives.BITWISE_OR)
 def bitwise_or(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Return the bits set in either.
 
@@ -120,7 +120,7 @@ def bitwise_or(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.BITWISE_RIGHT_SHIFT)
+@elementwise(_primitives.BITWISE_RIGHT_SHIFT)
 def bitwise_right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Move the bits of ``x1`` right by ``x2``.
 
@@ -130,7 +130,7 @@ def bitwise_right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.BITWISE_XOR)
+@elementwise(_primitives.BITWISE_XOR)
 def bitwise_xor(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Return the bits set in exactly one.
 
@@ -140,7 +140,7 @@ def bitwise_xor(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.EQUAL)
+@elementwise(_primitives.EQUAL)
 def equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Say whether the elements are equal.
 
@@ -150,7 +150,7 @@ def equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.GREATER)
+@elementwise(_primitives.GREATER)
 def greater(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Say whether ``x1 > x2``, element by element.
 
@@ -160,7 +160,7 @@ def greater(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.GREATER_EQUAL)
+@elementwise(_primitives.GREATER_EQUAL)
 def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Say whether ``x1 >= x2``, element by element.
 
@@ -170,7 +170,7 @@ def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.LESS)
+@elementwise(_primitives.LESS)
 def less(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Say whether ``x1 < x2``, element by element.
 
@@ -180,7 +180,7 @@ def less(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.LESS_EQUAL)
+@elementwise(_primitives.LESS_EQUAL)
 def less_equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Say whether ``x1 <= x2``, element by element.
 
@@ -190,7 +190,7 @@ def less_equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.LOGICAL_AND)
+@elementwise(_primitives.LOGICAL_AND)
 def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Say whether both are true.
 
@@ -200,7 +200,7 @@ def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.LOGICAL_OR)
+@elementwise(_primitives.LOGICAL_OR)
 def logical_or(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Say whether at least one is true.
 
@@ -210,7 +210,7 @@ def logical_or(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.LOGICAL_XOR)
+@elementwise(_primitives.LOGICAL_XOR)
 def logical_xor(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Say whether exactly one is true.
 
@@ -220,7 +220,7 @@ def logical_xor(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.NOT_EQUAL)
+@elementwise(_primitives.NOT_EQUAL)
 def not_equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Say whether the elements differ.
 

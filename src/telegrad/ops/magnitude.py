@@ -5,13 +5,13 @@ from telegrad.ops.arguments import ArrayLike, as_tensor
 from telegrad.ops.elementwise import elementwise
 from telegrad.ops.filled import zeros_like
 from telegrad.rules import complex_parts as _parts
-from telegrad.rules import magnitude as _rows
+from telegrad.rules import magnitude as _primitives
 from telegrad.tensors import Tensor, apply
 
 __all__ = ["abs", "conj", "copysign", "imag", "real", "sign"]
 
 
-@elementwise(_rows.ABS)
+@elementwise(_primitives.ABS)
 def abs(x: ArrayLike, /) -> Tensor:
     """Return the magnitude of each element.
 
@@ -21,7 +21,7 @@ def abs(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.SIGN)
+@elementwise(_primitives.SIGN)
 def sign(x: ArrayLike, /) -> Tensor:
     """Return -1, 0 or 1; for complex elements the number of magnitude 1 in their direction, or 0.
 
@@ -31,7 +31,7 @@ def sign(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.COPYSIGN)
+@elementwise(_primitives.COPYSIGN)
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Return the magnitude of ``x1`` with the sign of ``x2``.
 

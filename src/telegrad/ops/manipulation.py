@@ -13,7 +13,7 @@ from telegrad.ops.arguments import (
     check_device,
     normalized_axes,
 )
-from telegrad.rules import manipulation as _rows
+from telegrad.rules import manipulation as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.dtypes import refuse_complex
 from telegrad.tensors.torch_hints import unexpected
@@ -38,12 +38,12 @@ def reshape(x: ArrayLike, /, shape: tuple[int, ...], *, copy: bool | None = None
     """Return the same elements in another shape.
 
     Arguments:
-        x: the values.
-        shape: the lengths of the axes; one may be -1, which is what is left.
+        x: The values.
+        shape: The lengths of the axes; one may be -1, which is what is left.
         copy: True copies, False raises where the memory cannot be shared.
 
     Raises:
-        ShapeError: if the number of elements differs.
+        ShapeError: If the number of elements differs.
 
     Examples:
         >>> tg.reshape(tg.arange(6), (2, -1))
@@ -54,7 +54,7 @@ def reshape(x: ArrayLike, /, shape: tuple[int, ...], *, copy: bool | None = None
     shape = tuple(shape)
     if copy is False and isinstance(x.array, np.ndarray):
         np.reshape(x.array, shape, copy=False)
-    result: Tensor = apply(_rows.RESHAPE, x, shape=shape)
+    result: Tensor = apply(_primitives.RESHAPE, x, shape=shape)
     return result.clone() if copy else result
 
 
@@ -62,7 +62,7 @@ def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
     """Return the tensor with its axes in another order.
 
     Raises:
-        ShapeError: if the axes don't name each axis once.
+        ShapeError: If the axes don't name each axis once.
 
     Examples:
         >>> tg.permute_dims(tg.zeros(2, 3, 4), (2, 0, 1)).shape
@@ -73,7 +73,7 @@ def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
     axes = tuple(a % ndim if -ndim <= a < ndim else a for a in axes)
     if sorted(axes) != list(range(ndim)):
         raise ShapeError(f"expected each of the {ndim} axes once in permute_dims, got {axes}")
-    return apply(_rows.PERMUTE_DIMS, x, axes=axes)
+    return apply(_primitives.PERMUTE_DIMS, x, axes=axes)
 
 
 def moveaxis(
@@ -82,15 +82,15 @@ def moveaxis(
     """Move some axes to other places; the rest keep their order.
 
     Arguments:
-        x: the values.
-        source: the axis, or axes, to move.
-        destination: where each is to be.
+        x: The values.
+        source: The axis, or axes, to move.
+        destination: Where each is to be.
 
     Returns:
         A tensor with the same elements.
 
     Raises:
-        ShapeError: if there are not as many destinations as sources.
+        ShapeError: If there are not as many destinations as sources.
 
     Examples:
         >>> tg.moveaxis(tg.zeros(2, 3, 4), 0, -1).shape
@@ -113,7 +113,7 @@ def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
     """Stretch `x` to a larger shape.
 
     Raises:
-        ShapeError: if x does not broadcast to it.
+        ShapeError: If x does not broadcast to it.
 
     Examples:
         >>> tg.broadcast_to(tg.tensor([1, 2]), (2, 2))
@@ -128,14 +128,14 @@ def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
         raise ShapeError(
             f"expected a shape with at least {x.ndim} axes in broadcast_to, got {shape}"
         )
-    return apply(_rows.BROADCAST_TO, x, shape=tuple(shape))
+    return apply(_primitives.BROADCAST_TO, x, shape=tuple(shape))
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape that values of these shapes are stretched to when they are combined.
 
     Raises:
-        ShapeError: if they don't broadcast together.
+        ShapeError: If they don't broadcast together.
 
     Examples:
         >>> tg.broadcast_shapes((3, 1), (4,))
@@ -154,7 +154,7 @@ def broadcast_arrays(*arrays: ArrayLike) -> list[Tensor]:
     """Stretch the tensors to their common shape.
 
     Raises:
-        ShapeError: if they don't broadcast together.
+        ShapeError: If they don't broadcast together.
 
     Examples:
         >>> tg.broadcast_arrays(tg.tensor([1, 2]), tg.tensor([[0]]))
@@ -169,8 +169,8 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Tensor]:
     """Return the coordinates of a grid: each 1-d tensor stretched over the axes of all the others.
 
     Raises:
-        ShapeError: if indexing is neither "xy" nor "ij".
-        DTypeError: if the tensors differ in dtype.
+        ShapeError: If indexing is neither "xy" nor "ij".
+        DTypeError: If the tensors differ in dtype.
 
     Examples:
         >>> rows, columns = tg.meshgrid(tg.arange(2), tg.arange(3), indexing="ij")
@@ -201,7 +201,7 @@ def expand_dims(x: ArrayLike, /, axis: int = 0, **unknown: Never) -> Tensor:
     """Give `x` a new axis of length 1.
 
     Raises:
-        IndexError: if there is no such place for an axis.
+        IndexError: If there is no such place for an axis.
 
     Examples:
         >>> tg.expand_dims(tg.tensor([1, 2]), axis=1)
@@ -223,7 +223,7 @@ def squeeze(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
     """Take some axes of length 1 away from `x`, or all of them.
 
     Raises:
-        ShapeError: if one of the axes is not of length 1.
+        ShapeError: If one of the axes is not of length 1.
 
     Examples:
         >>> tg.squeeze(tg.zeros(1, 3, 1), axis=0).shape
@@ -247,13 +247,13 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
     """Return `x` with another dtype.
 
     Arguments:
-        x: the values.
-        dtype: the dtype to convert to.
-        copy: whether x is copied where it has that dtype already.
+        x: The values.
+        dtype: The dtype to convert to.
+        copy: Whether x is copied where it has that dtype already.
         device: "cpu" or None, which is the same.
 
     Raises:
-        DTypeError: if x is complex and the dtype is not.
+        DTypeError: If x is complex and the dtype is not.
 
     Examples:
         >>> tg.astype(tg.tensor([1.5, 2.5]), tg.int64)
@@ -264,7 +264,7 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
     if x.dtype == dtype and not copy:
         return x
     refuse_complex(x.dtype, dtype)
-    return apply(_rows.ASTYPE, x, dtype=dtype)
+    return apply(_primitives.ASTYPE, x, dtype=dtype)
 
 
 def clone(x: Tensor, /) -> Tensor:
@@ -274,7 +274,7 @@ def clone(x: Tensor, /) -> Tensor:
         >>> tg.clone(tg.tensor([1.0, 2.0]))
         tensor([1., 2.])
     """
-    return apply(_rows.CLONE, x)
+    return apply(_primitives.CLONE, x)
 
 
 def to_device(x: Tensor, device: Any, /) -> Tensor:

@@ -10,7 +10,7 @@ from telegrad.ops.filled import zeros
 from telegrad.ops.indexing import index_set
 from telegrad.ops.manipulation import astype, reshape
 from telegrad.rules import contraction as _contraction
-from telegrad.rules import products as _rows
+from telegrad.rules import products as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.recording.fast_paths import product
 
@@ -28,14 +28,14 @@ __all__ = [
     "vecdot",
 ]
 
-_matrix_product = product(_rows.MATRIX_PRODUCT)
+_matrix_product = product(_primitives.MATRIX_PRODUCT)
 
 
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Return the product of matrices, or of stacks of matrices; vectors count as one row or column.
 
     Raises:
-        ShapeError: if the inner lengths differ, or one of the two has no axes.
+        ShapeError: If the inner lengths differ, or one of the two has no axes.
 
     Examples:
         >>> tg.matmul(tg.tensor([[1.0, 2.0], [3.0, 4.0]]), tg.tensor([1.0, 10.0]))
@@ -46,9 +46,9 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
         if made is not None:
             return made
         if x1.dtype == x2.dtype:
-            return apply(_rows.MATMUL, x1, x2)
+            return apply(_primitives.MATMUL, x1, x2)
     x1, x2 = promoted("matmul", (x1, x2))
-    return apply(_rows.MATMUL, x1, x2)
+    return apply(_primitives.MATMUL, x1, x2)
 
 
 def matrix_transpose(x: ArrayLike, /) -> Tensor:
@@ -59,7 +59,7 @@ def matrix_transpose(x: ArrayLike, /) -> Tensor:
         tensor([[1, 3],
                 [2, 4]])
     """
-    return apply(_rows.MATRIX_TRANSPOSE, as_matrix(x, "matrix_transpose"))
+    return apply(_primitives.MATRIX_TRANSPOSE, as_matrix(x, "matrix_transpose"))
 
 
 def tensordot(
@@ -68,13 +68,13 @@ def tensordot(
     """Return the sum of products over pairs of axes.
 
     Arguments:
-        x1: the first factor.
-        x2: the second factor.
-        axes: how many of the last axes of x1 go with the first ones of x2, or which go with which,
+        x1: The first factor.
+        x2: The second factor.
+        axes: How many of the last axes of x1 go with the first ones of x2, or which go with which,
             as two sequences.
 
     Raises:
-        ShapeError: if paired axes differ in length, or are not there.
+        ShapeError: If paired axes differ in length, or are not there.
 
     Examples:
         >>> tg.tensordot(tg.ones(2, 3), tg.ones(3, 2), axes=1)
@@ -123,12 +123,12 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """Return the dot products of vectors along an axis; the first argument is conjugated.
 
     Arguments:
-        x1: the first vectors.
-        x2: the second vectors.
-        axis: the axis of their elements.
+        x1: The first vectors.
+        x2: The second vectors.
+        axis: The axis of their elements.
 
     Raises:
-        ShapeError: if the vectors differ in length.
+        ShapeError: If the vectors differ in length.
 
     Examples:
         >>> tg.vecdot(tg.tensor([[1.0, 2.0], [3.0, 4.0]]), tg.tensor([1.0, 10.0]))
@@ -140,7 +140,7 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
         raise ShapeError(
             f"expected vectors of one length in vecdot, got {x1.shape[axis]} and {x2.shape[axis]}"
         )
-    return apply(_rows.VECDOT, x1, x2, axis=axis)
+    return apply(_primitives.VECDOT, x1, x2, axis=axis)
 
 
 def _common_axis(x1: Tensor, x2: Tensor, axis: int, name: str) -> int:
@@ -159,7 +159,7 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Return all products of an element of one vector and an element of another.
 
     Raises:
-        ShapeError: if one of them is not a vector.
+        ShapeError: If one of them is not a vector.
 
     Examples:
         >>> tg.outer(tg.tensor([1, 2]), tg.tensor([1, 10, 100]))
@@ -176,12 +176,12 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """Return the cross products of vectors of three elements along an axis.
 
     Arguments:
-        x1: the first vectors.
-        x2: the second vectors.
-        axis: the axis of their elements.
+        x1: The first vectors.
+        x2: The second vectors.
+        axis: The axis of their elements.
 
     Raises:
-        ShapeError: if the vectors don't have three elements.
+        ShapeError: If the vectors don't have three elements.
 
     Examples:
         >>> tg.linalg.cross(tg.tensor([1.0, 0.0, 0.0]), tg.tensor([0.0, 1.0, 0.0]))
@@ -193,7 +193,7 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
         raise ShapeError(
             f"expected vectors of 3 elements in cross, got {x1.shape[axis]} and {x2.shape[axis]}"
         )
-    return apply(_rows.CROSS, x1, x2, axis=axis)
+    return apply(_primitives.CROSS, x1, x2, axis=axis)
 
 
 def kron(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
@@ -216,26 +216,26 @@ def diagonal(x: ArrayLike, /, offset: int = 0) -> Tensor:
     """Return the diagonals of matrices; a positive offset counts above the main one.
 
     Raises:
-        ShapeError: if x has fewer than two axes.
+        ShapeError: If x has fewer than two axes.
 
     Examples:
         >>> tg.diagonal(tg.tensor([[1, 2], [3, 4]]))
         tensor([1, 4])
     """
     x = as_matrix(x, "diagonal")
-    return apply(_rows.DIAGONAL, x, offset=offset)
+    return apply(_primitives.DIAGONAL, x, offset=offset)
 
 
 def trace(x: ArrayLike, /, offset: int = 0, *, dtype: Any = None) -> Tensor:
     """Return the sums of the diagonals of matrices.
 
     Arguments:
-        x: the matrices.
-        offset: which diagonal: 0 is the main one, a positive number counts above it.
-        dtype: the dtype to compute in and to return; that of x by default.
+        x: The matrices.
+        offset: Which diagonal: 0 is the main one, a positive number counts above it.
+        dtype: The dtype to compute in and to return; that of x by default.
 
     Raises:
-        ShapeError: if x has fewer than two axes.
+        ShapeError: If x has fewer than two axes.
 
     Examples:
         >>> tg.trace(tg.tensor([[1, 2], [3, 4]]))
@@ -244,7 +244,7 @@ def trace(x: ArrayLike, /, offset: int = 0, *, dtype: Any = None) -> Tensor:
     x = as_matrix(x, "trace")
     if dtype is not None:
         x = astype(x, dtype, copy=False)
-    return apply(_rows.TRACE, x, offset=offset)
+    return apply(_primitives.TRACE, x, offset=offset)
 
 
 def diagonal_matrix(x: ArrayLike, /) -> Tensor:
@@ -252,7 +252,7 @@ def diagonal_matrix(x: ArrayLike, /) -> Tensor:
     x = as_tensor(x, "diagonal_matrix")
     if not x.ndim:
         raise ShapeError("expected at least one axis in diagonal_matrix, got a 0-d tensor")
-    return apply(_rows.DIAGONAL_MATRIX, x)
+    return apply(_primitives.DIAGONAL_MATRIX, x)
 
 
 def diag(x: ArrayLike, /, offset: int = 0) -> Tensor:

@@ -41,10 +41,10 @@ class Generator:
     """A stream of random numbers; safe to share between threads, which then share the stream.
 
     Arguments:
-        seed: where the stream starts; None for anywhere.
+        seed: Where the stream starts; None for anywhere.
 
     Raises:
-        UsageError: if the seed is negative or not a whole number.
+        UsageError: If the seed is negative or not a whole number.
 
     Examples:
         >>> generator = tg.Generator(0)
@@ -121,7 +121,7 @@ def manual_seed(seed: int) -> Generator:
     """Start the generator of this process anew.
 
     Raises:
-        UsageError: if the seed is negative or not a whole number.
+        UsageError: If the seed is negative or not a whole number.
 
     Examples:
         >>> tg.manual_seed(3)
@@ -139,13 +139,13 @@ def rand(
     """Draw numbers from 0 up to, not including, 1, all equally likely.
 
     Arguments:
-        *shape: the lengths of the axes, as numbers or as one tuple; none for one number.
-        generator: the stream to draw from; that of the process by default.
-        dtype: float32 (the default) or float64.
-        requires_grad: whether gradients are wanted for the result.
+        *shape: The lengths of the axes, as numbers or as one tuple; none for one number.
+        generator: The stream to draw from; that of the process by default.
+        dtype: Float32 (the default) or float64.
+        requires_grad: Whether gradients are wanted for the result.
 
     Raises:
-        DTypeError: if the dtype is neither float32 nor float64.
+        DTypeError: If the dtype is neither float32 nor float64.
 
     Examples:
         >>> tg.rand(2, 3).shape
@@ -164,13 +164,13 @@ def randn(
     """Draw numbers from the normal distribution of mean 0 and variance 1, also complex ones.
 
     Arguments:
-        *shape: the lengths of the axes, as numbers or as one tuple; none for one number.
-        generator: the stream to draw from; that of the process by default.
-        dtype: float32 (the default), float64 or a complex dtype.
-        requires_grad: whether gradients are wanted for the result.
+        *shape: The lengths of the axes, as numbers or as one tuple; none for one number.
+        generator: The stream to draw from; that of the process by default.
+        dtype: Float32 (the default), float64 or a complex dtype.
+        requires_grad: Whether gradients are wanted for the result.
 
     Raises:
-        DTypeError: if the dtype is neither floating nor complex.
+        DTypeError: If the dtype is neither floating nor complex.
 
     Examples:
         >>> tg.randn(2, 3, dtype=tg.float64).dtype
@@ -196,15 +196,15 @@ def randint(
     """Draw whole numbers from `low` up to, not including, `high`.
 
     Arguments:
-        low: the smallest number; without `high` the end, and the numbers start at 0.
-        high: the end, which is left out.
-        shape: the lengths of the axes; none for one number.
-        generator: the stream to draw from; that of the process by default.
-        dtype: an integer dtype; int64 by default.
+        low: The smallest number; without `high` the end, and the numbers start at 0.
+        high: The end, which is left out.
+        shape: The lengths of the axes; none for one number.
+        generator: The stream to draw from; that of the process by default.
+        dtype: An integer dtype; int64 by default.
 
     Raises:
-        UsageError: if `high` is not above `low`.
-        DTypeError: if the bounds are not whole numbers, or the dtype is not of integers.
+        UsageError: If `high` is not above `low`.
+        DTypeError: If the bounds are not whole numbers, or the dtype is not of integers.
 
     Examples:
         >>> int(tg.randint(5, 6))
@@ -230,7 +230,7 @@ def permutation(n: int, /, *, generator: Generator | None = None) -> Tensor:
     """Draw the numbers from 0 to n - 1 in a random order.
 
     Raises:
-        UsageError: if n is negative.
+        UsageError: If n is negative.
 
     Examples:
         >>> tg.sort(tg.permutation(4))
@@ -248,13 +248,13 @@ def bernoulli(
     """Draw ones with this probability, zeros otherwise.
 
     Arguments:
-        probability: from 0 to 1, one for all.
-        shape: the lengths of the axes; none for one number.
-        generator: the stream to draw from; that of the process by default.
-        dtype: the dtype of the result; float32 by default.
+        probability: From 0 to 1, one for all.
+        shape: The lengths of the axes; none for one number.
+        generator: The stream to draw from; that of the process by default.
+        dtype: The dtype of the result; float32 by default.
 
     Raises:
-        UsageError: if the probability is not from 0 to 1.
+        UsageError: If the probability is not from 0 to 1.
 
     Examples:
         >>> tg.bernoulli(1.0, (3,))
@@ -277,9 +277,9 @@ def rand_like(
     """Draw numbers as ``rand`` in the shape and dtype of x.
 
     Arguments:
-        x: the tensor to be like.
-        generator: the stream to draw from; that of the process by default.
-        requires_grad: whether gradients are wanted for the result.
+        x: The tensor to be like.
+        generator: The stream to draw from; that of the process by default.
+        requires_grad: Whether gradients are wanted for the result.
 
     Examples:
         >>> tg.rand_like(tg.zeros(2, 3)).shape
@@ -294,9 +294,9 @@ def randn_like(
     """Draw numbers as ``randn`` in the shape and dtype of x.
 
     Arguments:
-        x: the tensor to be like.
-        generator: the stream to draw from; that of the process by default.
-        requires_grad: whether gradients are wanted for the result.
+        x: The tensor to be like.
+        generator: The stream to draw from; that of the process by default.
+        requires_grad: Whether gradients are wanted for the result.
 
     Examples:
         >>> tg.randn_like(tg.zeros(2, 3)).shape

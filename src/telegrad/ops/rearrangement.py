@@ -16,7 +16,7 @@ from telegrad.ops.arguments import (
 )
 from telegrad.ops.indexing import getitem
 from telegrad.ops.manipulation import broadcast_to, expand_dims, reshape
-from telegrad.rules import manipulation as _rows
+from telegrad.rules import manipulation as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.torch_hints import unexpected
 
@@ -27,7 +27,7 @@ def flip(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
     """Reverse the order of the elements along some axes, or along all of them.
 
     Raises:
-        ShapeError: if x does not have an axis, or one is named twice.
+        ShapeError: If x does not have an axis, or one is named twice.
 
     Examples:
         >>> tg.flip(tg.tensor([[1, 2], [3, 4]]), axis=1)
@@ -37,7 +37,7 @@ def flip(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
     if unknown:
         raise unexpected("flip", unknown)
     x = as_tensor(x, "flip")
-    return apply(_rows.FLIP, x, axis=normalized_axes(axis, x.ndim, "flip"))
+    return apply(_primitives.FLIP, x, axis=normalized_axes(axis, x.ndim, "flip"))
 
 
 def roll(
@@ -46,15 +46,15 @@ def roll(
     """Move the elements along some axes; what leaves at the end enters at the start.
 
     Arguments:
-        x: the values.
-        shift: how many places to move by; several, one for each axis, as a tuple.
-        axis: the axis, or axes, to move along; by default x counts as flat.
+        x: The values.
+        shift: How many places to move by; several, one for each axis, as a tuple.
+        axis: The axis, or axes, to move along; by default x counts as flat.
 
     Returns:
         A tensor of the shape of x.
 
     Raises:
-        ShapeError: if there is not one axis for each shift, or x does not have it.
+        ShapeError: If there is not one axis for each shift, or x does not have it.
 
     Examples:
         >>> tg.roll(tg.tensor([1, 2, 3, 4]), 1)
@@ -70,7 +70,7 @@ def roll(
         axis = tuple(normalized_axis(each, x.ndim, "roll") for each in axis)
     elif axis is not None:
         axis = normalized_axis(axis, x.ndim, "roll")
-    return apply(_rows.ROLL, x, shift=shift, axis=axis)
+    return apply(_primitives.ROLL, x, shift=shift, axis=axis)
 
 
 def tile(x: ArrayLike, repetitions: int | tuple[int, ...], /) -> Tensor:
@@ -99,16 +99,16 @@ def repeat(
     """Repeat each element, `repeats` times or its own number of times, along an axis.
 
     Arguments:
-        x: the values.
-        repeats: how often: one number, or one for each place of the axis.
-        axis: the axis to go along; by default x is flattened first.
+        x: The values.
+        repeats: How often: one number, or one for each place of the axis.
+        axis: The axis to go along; by default x is flattened first.
 
     Returns:
         A tensor that is longer along that axis.
 
     Raises:
-        ShapeError: if there are neither one nor as many numbers as places.
-        DTypeError: if the numbers are not integers.
+        ShapeError: If there are neither one nor as many numbers as places.
+        DTypeError: If the numbers are not integers.
 
     Examples:
         >>> tg.repeat(tg.tensor([1, 2]), 2)

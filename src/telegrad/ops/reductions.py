@@ -12,7 +12,7 @@ from telegrad.ops.arguments import (
     normalized_axes,
 )
 from telegrad.rules import cumulative as _cumulative
-from telegrad.rules import reductions as _rows
+from telegrad.rules import reductions as _primitives
 from telegrad.rules import searching as _searching
 from telegrad.rules import statistics as _statistics
 from telegrad.rules.primitive import Primitive
@@ -35,27 +35,27 @@ __all__ = [
 
 
 def _reduced(
-    row: Primitive,
+    primitive: Primitive,
     x: ArrayLike,
     axis: Axis,
     keepdims: bool,
     unknown: dict[str, Never],
-    hot: Callable[[Any, Any, bool], Tensor | None] | None = None,
+    fast_path: Callable[[Any, Any, bool], Tensor | None] | None = None,
     **options: Any,
 ) -> Tensor:
     if unknown:
-        raise unexpected(row.name, unknown)
+        raise unexpected(primitive.name, unknown)
     if keepdims is not False:
-        check_keepdims(keepdims, row.name)
-    x = as_tensor(x, row.name)
+        check_keepdims(keepdims, primitive.name)
+    x = as_tensor(x, primitive.name)
     if axis is not None:
-        axis = normalized_axes(axis, x.ndim, row.name)
-    if hot is not None and (made := hot(x, axis, keepdims)) is not None:
+        axis = normalized_axes(axis, x.ndim, primitive.name)
+    if fast_path is not None and (made := fast_path(x, axis, keepdims)) is not None:
         return made
-    return apply(row, x, axis=axis, keepdims=keepdims, **options)
+    return apply(primitive, x, axis=axis, keepdims=keepdims, **options)
 
 
-_sum, _mean = total(_rows.SUM), total(_rows.MEAN)
+_sum, _mean = total(_primitives.SUM), total(_primitives.MEAN)
 
 
 def _cast(x: ArrayLike, dtype: Any, name: str) -> Tensor:
@@ -74,10 +74,10 @@ def sum(
     """Return the sum over some axes, or over all of them.
 
     Arguments:
-        x: the values.
-        axis: the axis, or a tuple of axes, to go over; all of them by default.
-        keepdims: whether the axes gone over stay, with length 1.
-        dtype: the dtype to compute in and to return; that of x by default.
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        keepdims: Whether the axes gone over stay, with length 1.
+        dtype: The dtype to compute in and to return; that of x by default.
 
     Examples:
         >>> tg.sum(tg.tensor([[1.0, 2.0], [3.0, 4.0]]))
@@ -86,8 +86,8 @@ def sum(
         tensor([4., 6.])
     """
     if dtype is not None:
-        return _reduced(_rows.SUM, _cast(x, dtype, "sum"), axis, keepdims, unknown).to(dtype)
-    return _reduced(_rows.SUM, x, axis, keepdims, unknown, _sum)
+        return _reduced(_primitives.SUM, _cast(x, dtype, "sum"), axis, keepdims, unknown).to(dtype)
+    return _reduced(_primitives.SUM, x, axis, keepdims, unknown, _sum)
 
 
 def prod(
@@ -102,10 +102,10 @@ def prod(
     """Return the product over some axes, or over all of them.
 
     Arguments:
-        x: the values.
-        axis: the axis, or a tuple of axes, to go over; all of them by default.
-        keepdims: whether the axes gone over stay, with length 1.
-        dtype: the dtype to compute in and to return; that of x by default.
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        keepdims: Whether the axes gone over stay, with length 1.
+        dtype: The dtype to compute in and to return; that of x by default.
 
     Examples:
         >>> tg.prod(tg.tensor([1.0, 2.0, 3.0]))
@@ -122,16 +122,16 @@ def mean(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: 
     """Return the average over some axes, or over all of them.
 
     Arguments:
-        x: the values.
-        axis: the axis, or a tuple of axes, to go over; all of them by default.
-        keepdims: whether the axes gone over stay, with length 1.
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        keepdims: Whether the axes gone over stay, with length 1.
 
     Examples:
         >>> tg.mean(tg.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=1, keepdims=True)
         tensor([[1.5],
                 [3.5]])
     """
-    return _reduced(_rows.MEAN, x, axis, keepdims, unknown, _mean)
+    return _reduced(_primitives.MEAN, x, axis, keepdims, unknown, _mean)
 
 
 def var(
@@ -146,10 +146,10 @@ def var(
     """Return the variance: squared deviations summed, over their number less `correction`.
 
     Arguments:
-        x: the values.
-        axis: the axis, or a tuple of axes, to go over; all of them by default.
-        correction: what is taken off the number of elements; 1 for a sample.
-        keepdims: whether the axes gone over stay, with length 1.
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        correction: What is taken off the number of elements; 1 for a sample.
+        keepdims: Whether the axes gone over stay, with length 1.
 
     Examples:
         >>> tg.var(tg.tensor([1.0, 2.0, 3.0]))
@@ -172,10 +172,10 @@ def std(
     """Return the standard deviation: the root of ``var``.
 
     Arguments:
-        x: the values.
-        axis: the axis, or a tuple of axes, to go over; all of them by default.
-        correction: what is taken off the number of elements; 1 for a sample.
-        keepdims: whether the axes gone over stay, with length 1.
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        correction: What is taken off the number of elements; 1 for a sample.
+        keepdims: Whether the axes gone over stay, with length 1.
 
     Examples:
         >>> tg.std(tg.tensor([1.0, 2.0, 3.0]), correction=1)
@@ -188,39 +188,39 @@ def max(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: N
     """Return the largest element over some axes; equal ones share the gradient.
 
     Arguments:
-        x: the values.
-        axis: the axis, or a tuple of axes, to go over; all of them by default.
-        keepdims: whether the axes gone over stay, with length 1.
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        keepdims: Whether the axes gone over stay, with length 1.
 
     Examples:
         >>> tg.max(tg.tensor([[1.0, 4.0], [3.0, 2.0]]), axis=1)
         tensor([4., 3.])
     """
-    return _reduced(_rows.AMAX, x, axis, keepdims, unknown)
+    return _reduced(_primitives.AMAX, x, axis, keepdims, unknown)
 
 
 def min(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """Return the smallest element over some axes; equal ones share the gradient.
 
     Arguments:
-        x: the values.
-        axis: the axis, or a tuple of axes, to go over; all of them by default.
-        keepdims: whether the axes gone over stay, with length 1.
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        keepdims: Whether the axes gone over stay, with length 1.
 
     Examples:
         >>> tg.min(tg.tensor([[1.0, 4.0], [3.0, 2.0]]), axis=1)
         tensor([1., 2.])
     """
-    return _reduced(_rows.AMIN, x, axis, keepdims, unknown)
+    return _reduced(_primitives.AMIN, x, axis, keepdims, unknown)
 
 
 def all(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
     """Say whether all elements over some axes are true.
 
     Arguments:
-        x: the values.
-        axis: the axis, or a tuple of axes, to go over; all of them by default.
-        keepdims: whether the axes gone over stay, with length 1.
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        keepdims: Whether the axes gone over stay, with length 1.
 
     Examples:
         >>> tg.all(tg.tensor([True, False]))
@@ -233,9 +233,9 @@ def any(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: N
     """Say whether some element over some axes is true.
 
     Arguments:
-        x: the values.
-        axis: the axis, or a tuple of axes, to go over; all of them by default.
-        keepdims: whether the axes gone over stay, with length 1.
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        keepdims: Whether the axes gone over stay, with length 1.
 
     Examples:
         >>> tg.any(tg.tensor([True, False]))
@@ -250,9 +250,9 @@ def count_nonzero(
     """Return how many elements over some axes are not zero.
 
     Arguments:
-        x: the values.
-        axis: the axis, or a tuple of axes, to go over; all of them by default.
-        keepdims: whether the axes gone over stay, with length 1.
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        keepdims: Whether the axes gone over stay, with length 1.
 
     Examples:
         >>> tg.count_nonzero(tg.tensor([0, 3, 0, 5]))

@@ -42,7 +42,7 @@ class Drawn:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Inside, streams are noted; whoever noted or lent before, does so too."""
+        """Note streams inside; those who noted or lent before do so too."""
         outer = _LENDER.get()
 
         def note(generator: Any, own: Stream) -> Stream:

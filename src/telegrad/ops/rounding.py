@@ -3,13 +3,13 @@
 
 from telegrad.ops.arguments import ArrayLike
 from telegrad.ops.elementwise import elementwise
-from telegrad.rules import rounding as _rows
+from telegrad.rules import rounding as _primitives
 from telegrad.tensors import Tensor
 
 __all__ = ["ceil", "floor", "nextafter", "round", "trunc"]
 
 
-@elementwise(_rows.CEIL)
+@elementwise(_primitives.CEIL)
 def ceil(x: ArrayLike, /) -> Tensor:
     """Return the smallest whole number that is not below each element.
 
@@ -19,7 +19,7 @@ def ceil(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.FLOOR)
+@elementwise(_primitives.FLOOR)
 def floor(x: ArrayLike, /) -> Tensor:
     """Return the largest whole number that is not above each element.
 
@@ -29,7 +29,7 @@ def floor(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.ROUND)
+@elementwise(_primitives.ROUND)
 def round(x: ArrayLike, /) -> Tensor:
     """Return the nearest whole number; of two equally near, the even one.
 
@@ -39,7 +39,7 @@ def round(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.TRUNC)
+@elementwise(_primitives.TRUNC)
 def trunc(x: ArrayLike, /) -> Tensor:
     """Return each element without its fraction.
 
@@ -49,7 +49,7 @@ def trunc(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.NEXTAFTER)
+@elementwise(_primitives.NEXTAFTER)
 def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Return the floating-point number next to each of ``x1`` towards ``x2``; it moves with ``x1``.
 

@@ -25,16 +25,16 @@ def gather(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Tensor:
     Unlike in ``take_along_axis``, the other axes of `indices` may be shorter than those of x.
 
     Arguments:
-        x: the values.
-        indices: integers, with as many axes as x.
-        axis: the axis to go along.
+        x: The values.
+        indices: Integers, with as many axes as x.
+        axis: The axis to go along.
 
     Returns:
         A tensor of the shape of the indices.
 
     Raises:
-        ShapeError: if the shape of the indices does not fit that of x.
-        IndexError: if an index is out of range.
+        ShapeError: If the shape of the indices does not fit that of x.
+        IndexError: If an index is out of range.
 
     Examples:
         >>> tg.gather(tg.tensor([[1, 2], [3, 4]]), tg.tensor([[1], [0]]))
@@ -49,14 +49,14 @@ def scatter(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, *, axis: int
     """Return a copy of x with `values` at `indices` along an axis; of several the last one stays.
 
     Arguments:
-        x: the tensor to copy.
-        indices: integers, with as many axes as x.
-        values: what to put there; it broadcasts to the indices.
-        axis: the axis to go along.
+        x: The tensor to copy.
+        indices: Integers, with as many axes as x.
+        values: What to put there; it broadcasts to the indices.
+        axis: The axis to go along.
 
     Raises:
-        ShapeError: if the shape of the indices does not fit that of x.
-        IndexError: if an index is out of range.
+        ShapeError: If the shape of the indices does not fit that of x.
+        IndexError: If an index is out of range.
 
     Examples:
         >>> tg.scatter(tg.zeros(2, 2), tg.tensor([[1], [0]]), 5.0)
@@ -73,14 +73,14 @@ def scatter_add(
     """Return a copy of x with `values` added at `indices` along an axis; where one repeats, all.
 
     Arguments:
-        x: the tensor to copy.
-        indices: integers, with as many axes as x.
-        values: what to add; it broadcasts to the indices.
-        axis: the axis to go along.
+        x: The tensor to copy.
+        indices: Integers, with as many axes as x.
+        values: What to add; it broadcasts to the indices.
+        axis: The axis to go along.
 
     Raises:
-        ShapeError: if the shape of the indices does not fit that of x.
-        IndexError: if an index is out of range.
+        ShapeError: If the shape of the indices does not fit that of x.
+        IndexError: If an index is out of range.
 
     Examples:
         >>> tg.scatter_add(tg.zeros(3), tg.tensor([0, 0, 2]), tg.tensor([1.0, 2.0, 4.0]))
@@ -98,14 +98,14 @@ def put_along_axis(
     The other axes of `indices` are broadcast against those of x.
 
     Arguments:
-        x: the tensor to copy.
-        indices: integers, with as many axes as x.
-        values: what to put there; it broadcasts to the indices.
-        axis: the axis to go along.
+        x: The tensor to copy.
+        indices: Integers, with as many axes as x.
+        values: What to put there; it broadcasts to the indices.
+        axis: The axis to go along.
 
     Raises:
-        ShapeError: if the indices don't broadcast against x.
-        IndexError: if an index is out of range.
+        ShapeError: If the indices don't broadcast against x.
+        IndexError: If an index is out of range.
 
     Examples:
         >>> tg.put_along_axis(tg.zeros(2, 2), tg.tensor([[1], [0]]), 5.0)

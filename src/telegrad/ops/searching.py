@@ -5,7 +5,7 @@ from typing import Never
 from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, as_tensor, check_keepdims, normalized_axis
 from telegrad.rules import Primitive
-from telegrad.rules import searching as _rows
+from telegrad.rules import searching as _primitives
 from telegrad.tensors import Tensor, apply, apply_several
 from telegrad.tensors.torch_hints import unexpected
 
@@ -13,15 +13,15 @@ __all__ = ["argmax", "argmin", "nonzero", "searchsorted"]
 
 
 def _place(
-    row: Primitive, x: ArrayLike, axis: int | None, keepdims: bool, unknown: dict[str, Never]
+    primitive: Primitive, x: ArrayLike, axis: int | None, keepdims: bool, unknown: dict[str, Never]
 ) -> Tensor:
     if unknown:
-        raise unexpected(row.name, unknown)
-    check_keepdims(keepdims, row.name)
-    x = as_tensor(x, row.name)
+        raise unexpected(primitive.name, unknown)
+    check_keepdims(keepdims, primitive.name)
+    x = as_tensor(x, primitive.name)
     if axis is not None:
-        axis = normalized_axis(axis, x.ndim, row.name)
-    return apply(row, x, axis=axis, keepdims=keepdims)
+        axis = normalized_axis(axis, x.ndim, primitive.name)
+    return apply(primitive, x, axis=axis, keepdims=keepdims)
 
 
 def argmax(
@@ -30,15 +30,15 @@ def argmax(
     """Return where the largest element along an axis is; the first of equal ones.
 
     Arguments:
-        x: the values.
-        axis: the axis to go along; by default x counts as flat.
-        keepdims: whether the axes gone over stay, with length 1.
+        x: The values.
+        axis: The axis to go along; by default x counts as flat.
+        keepdims: Whether the axes gone over stay, with length 1.
 
     Examples:
         >>> tg.argmax(tg.tensor([[1.0, 4.0], [3.0, 2.0]]), axis=1)
         tensor([1, 0])
     """
-    return _place(_rows.ARGMAX, x, axis, keepdims, unknown)
+    return _place(_primitives.ARGMAX, x, axis, keepdims, unknown)
 
 
 def argmin(
@@ -47,22 +47,22 @@ def argmin(
     """Return where the smallest element along an axis is; the first of equal ones.
 
     Arguments:
-        x: the values.
-        axis: the axis to go along; by default x counts as flat.
-        keepdims: whether the axes gone over stay, with length 1.
+        x: The values.
+        axis: The axis to go along; by default x counts as flat.
+        keepdims: Whether the axes gone over stay, with length 1.
 
     Examples:
         >>> tg.argmin(tg.tensor([[1.0, 4.0], [3.0, 2.0]]), axis=1)
         tensor([0, 1])
     """
-    return _place(_rows.ARGMIN, x, axis, keepdims, unknown)
+    return _place(_primitives.ARGMIN, x, axis, keepdims, unknown)
 
 
 def nonzero(x: ArrayLike, /) -> tuple[Tensor, ...]:
     """Return where the elements that are not zero are: their indices, one tensor an axis.
 
     Raises:
-        ShapeError: if x has no axes.
+        ShapeError: If x has no axes.
 
     Examples:
         >>> tg.nonzero(tg.tensor([0, 3, 0, 5]))
@@ -71,7 +71,7 @@ def nonzero(x: ArrayLike, /) -> tuple[Tensor, ...]:
     x = as_tensor(x, "nonzero")
     if not x.ndim:
         raise ShapeError("expected a tensor with axes in nonzero, got a 0-d tensor")
-    return apply_several(_rows.NONZERO, x)
+    return apply_several(_primitives.NONZERO, x)
 
 
 def searchsorted(
@@ -80,13 +80,13 @@ def searchsorted(
     """Return where each of ``x2`` would have to stand in ``x1`` to keep its order.
 
     Arguments:
-        x1: numbers in rising order, or in any with `sorter`.
-        x2: the numbers to find a place for.
-        side: before ("left") or after ("right") equal ones.
-        sorter: the indices that put x1 in rising order.
+        x1: Numbers in rising order, or in any with `sorter`.
+        x2: The numbers to find a place for.
+        side: Before ("left") or after ("right") equal ones.
+        sorter: The indices that put x1 in rising order.
 
     Raises:
-        UsageError: if the side is neither "left" nor "right".
+        UsageError: If the side is neither "left" nor "right".
 
     Examples:
         >>> tg.searchsorted(tg.tensor([1, 3, 5]), tg.tensor([0, 3, 9]))
@@ -95,4 +95,4 @@ def searchsorted(
     if side not in ("left", "right"):
         raise UsageError(f"expected 'left' or 'right' as side in searchsorted, got {side!r}")
     order = None if sorter is None else as_tensor(sorter, "searchsorted").array
-    return apply(_rows.SEARCHSORTED, x1, x2, side=side, sorter=order)
+    return apply(_primitives.SEARCHSORTED, x1, x2, side=side, sorter=order)

@@ -5,7 +5,7 @@ from typing import Any, Never
 
 from telegrad.ops.arguments import ArrayLike, as_matrix, as_tensor, promoted
 from telegrad.ops.elementwise import elementwise
-from telegrad.rules import selection as _rows
+from telegrad.rules import selection as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.inputs import as_inputs
 from telegrad.tensors.torch_hints import unexpected
@@ -17,9 +17,9 @@ def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """Return ``x1`` where the condition is true, ``x2`` elsewhere.
 
     Arguments:
-        condition: truth values.
-        x1: the values where it is true.
-        x2: the values where it is not.
+        condition: Truth values.
+        x1: The values where it is true.
+        x2: The values where it is not.
 
     Examples:
         >>> tg.where(tg.tensor([True, False]), tg.tensor([1.0, 2.0]), 0.0)
@@ -27,10 +27,10 @@ def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """
     if not (isinstance(x1, Tensor) and isinstance(x2, Tensor) and x1.dtype == x2.dtype):
         x1, x2 = promoted("where", (x1, x2))
-    return apply(_rows.WHERE, condition, x1, x2)
+    return apply(_primitives.WHERE, condition, x1, x2)
 
 
-@elementwise(_rows.WHERE_NONZERO)
+@elementwise(_primitives.WHERE_NONZERO)
 def where_nonzero(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """``x1`` where ``x2`` is not zero, zero elsewhere; as the rules need it."""
 
@@ -44,9 +44,9 @@ def clip(
     """Return each element, or the nearer bound where it lies outside.
 
     Arguments:
-        x: the values.
-        min: the lower bound; None is open.
-        max: the upper bound; None is open.
+        x: The values.
+        min: The lower bound; None is open.
+        max: The upper bound; None is open.
 
     Examples:
         >>> tg.clip(tg.tensor([-2.0, 0.5, 2.0]), -1, 1)
@@ -54,9 +54,9 @@ def clip(
     """
     result = as_tensor(x, "clip")
     if min is not None:
-        result = apply(_rows.CLIP_LOW, result, _bound(min, result))
+        result = apply(_primitives.CLIP_LOW, result, _bound(min, result))
     if max is not None:
-        result = apply(_rows.CLIP_HIGH, result, _bound(max, result))
+        result = apply(_primitives.CLIP_HIGH, result, _bound(max, result))
     return result.clone() if result is x else result
 
 
@@ -69,7 +69,7 @@ def tril(x: ArrayLike, /, k: int = 0, **unknown: Never) -> Tensor:
     """Return the part of each matrix on and below diagonal `k`, zeros above.
 
     Raises:
-        ShapeError: if x has fewer than two axes.
+        ShapeError: If x has fewer than two axes.
 
     Examples:
         >>> tg.tril(tg.ones(2, 2))
@@ -78,14 +78,14 @@ def tril(x: ArrayLike, /, k: int = 0, **unknown: Never) -> Tensor:
     """
     if unknown:
         raise unexpected("tril", unknown)
-    return apply(_rows.TRIL, as_matrix(x, "tril"), k=k)
+    return apply(_primitives.TRIL, as_matrix(x, "tril"), k=k)
 
 
 def triu(x: ArrayLike, /, k: int = 0, **unknown: Never) -> Tensor:
     """Return the part of each matrix on and above diagonal `k`, zeros below.
 
     Raises:
-        ShapeError: if x has fewer than two axes.
+        ShapeError: If x has fewer than two axes.
 
     Examples:
         >>> tg.triu(tg.ones(2, 2))
@@ -94,4 +94,4 @@ def triu(x: ArrayLike, /, k: int = 0, **unknown: Never) -> Tensor:
     """
     if unknown:
         raise unexpected("triu", unknown)
-    return apply(_rows.TRIU, as_matrix(x, "triu"), k=k)
+    return apply(_primitives.TRIU, as_matrix(x, "triu"), k=k)

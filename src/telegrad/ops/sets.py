@@ -8,7 +8,7 @@ from typing import NamedTuple
 from telegrad.ops.arguments import ArrayLike, as_tensor
 from telegrad.ops.indexing import take
 from telegrad.ops.manipulation import reshape
-from telegrad.rules import searching as _rows
+from telegrad.rules import searching as _primitives
 from telegrad.tensors import Tensor, apply_several
 
 __all__ = [
@@ -53,7 +53,7 @@ def unique_all(x: ArrayLike, /) -> UniqueAll:
         tensor([1, 0])
     """
     x = as_tensor(x, "unique_all")
-    _, indices, inverse_indices, counts = apply_several(_rows.UNIQUE_ALL, x)
+    _, indices, inverse_indices, counts = apply_several(_primitives.UNIQUE_ALL, x)
     values = take(reshape(x, (-1,)), indices, axis=0)
     return UniqueAll(values, indices, inverse_indices, counts)
 

@@ -4,7 +4,7 @@ from typing import Never
 
 from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis
 from telegrad.rules import searching as _searching
-from telegrad.rules import sorting as _rows
+from telegrad.rules import sorting as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.torch_hints import unexpected
 
@@ -23,10 +23,10 @@ def sort(
     """Return the elements in order along an axis.
 
     Arguments:
-        x: the values.
-        axis: the axis to go along.
-        descending: whether the largest comes first.
-        stable: whether equal elements keep their order.
+        x: The values.
+        axis: The axis to go along.
+        descending: Whether the largest comes first.
+        stable: Whether equal elements keep their order.
 
     Examples:
         >>> tg.sort(tg.tensor([3, 1, 2]), descending=True)
@@ -36,7 +36,7 @@ def sort(
         raise unexpected("sort", unknown)
     x = as_tensor(x, "sort")
     axis = normalized_axis(axis, x.ndim, "sort")
-    return apply(_rows.SORT, x, axis=axis, descending=descending, stable=stable)
+    return apply(_primitives.SORT, x, axis=axis, descending=descending, stable=stable)
 
 
 def argsort(
@@ -51,10 +51,10 @@ def argsort(
     """Return the indices that put an axis in order; not differentiable.
 
     Arguments:
-        x: the values.
-        axis: the axis to go along.
-        descending: whether the largest comes first.
-        stable: whether equal elements keep their order.
+        x: The values.
+        axis: The axis to go along.
+        descending: Whether the largest comes first.
+        stable: Whether equal elements keep their order.
 
     Examples:
         >>> tg.argsort(tg.tensor([3, 1, 2]))

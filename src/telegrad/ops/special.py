@@ -4,13 +4,13 @@
 from telegrad.errors import UsageError
 from telegrad.ops.arguments import ArrayLike
 from telegrad.ops.elementwise import elementwise
-from telegrad.rules import special as _rows
+from telegrad.rules import special as _primitives
 from telegrad.tensors import Tensor, apply
 
 __all__ = ["digamma", "erf", "erfc", "lgamma", "ndtr", "polygamma"]
 
 
-@elementwise(_rows.ERF)
+@elementwise(_primitives.ERF)
 def erf(x: ArrayLike, /) -> Tensor:
     """Return the error function of each element.
 
@@ -20,7 +20,7 @@ def erf(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.ERFC)
+@elementwise(_primitives.ERFC)
 def erfc(x: ArrayLike, /) -> Tensor:
     """Return ``1 - erf(x)`` of each element, with all its digits where that is small.
 
@@ -30,7 +30,7 @@ def erfc(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.NDTR)
+@elementwise(_primitives.NDTR)
 def ndtr(x: ArrayLike, /) -> Tensor:
     """Return the share of a normal distribution (mean 0, variance 1) below each element.
 
@@ -40,7 +40,7 @@ def ndtr(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.LGAMMA)
+@elementwise(_primitives.LGAMMA)
 def lgamma(x: ArrayLike, /) -> Tensor:
     """Return the logarithm of the absolute value of the gamma function at each element.
 
@@ -50,7 +50,7 @@ def lgamma(x: ArrayLike, /) -> Tensor:
     """
 
 
-@elementwise(_rows.DIGAMMA)
+@elementwise(_primitives.DIGAMMA)
 def digamma(x: ArrayLike, /) -> Tensor:
     """Return the derivative of ``lgamma`` at each element.
 
@@ -64,7 +64,7 @@ def polygamma(n: int, x: ArrayLike, /) -> Tensor:
     """Return the n-th derivative of ``digamma`` at each element.
 
     Raises:
-        UsageError: if n is negative.
+        UsageError: If n is negative.
 
     Examples:
         >>> tg.polygamma(1, tg.tensor([1.0, 2.0]))
@@ -72,4 +72,4 @@ def polygamma(n: int, x: ArrayLike, /) -> Tensor:
     """
     if n < 0:
         raise UsageError(f"expected n of 0 or more in polygamma, got {n}")
-    return apply(_rows.POLYGAMMA, x, n=n)
+    return apply(_primitives.POLYGAMMA, x, n=n)

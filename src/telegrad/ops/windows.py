@@ -9,7 +9,7 @@ from telegrad.arrays.plain.placement import places
 from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.arguments import ArrayLike, as_tensor, normalized_axis
 from telegrad.ops.indexing import getitem
-from telegrad.rules import windows as _rows
+from telegrad.rules import windows as _primitives
 from telegrad.tensors import Tensor, apply
 
 __all__ = ["overlap_add", "pad", "windows"]
@@ -23,14 +23,14 @@ def pad(
     """Return x with more elements around it.
 
     Arguments:
-        x: the values.
-        pad_width: a number, a pair (before, after), or a pair for each axis.
+        x: The values.
+        pad_width: A number, a pair (before, after), or a pair for each axis.
         mode: "constant", or x itself continued: "edge", "reflect", "symmetric", "wrap".
-        constant_values: what "constant" fills with.
+        constant_values: What "constant" fills with.
 
     Raises:
-        ShapeError: if a width is negative, or the widths don't fit the axes.
-        UsageError: if the mode is not known.
+        ShapeError: If a width is negative, or the widths don't fit the axes.
+        UsageError: If the mode is not known.
 
     Examples:
         >>> tg.pad(tg.tensor([1, 2]), 1)
@@ -41,7 +41,7 @@ def pad(
     result = as_tensor(x, "pad")
     widths = _widths(pad_width, result)
     if mode == "constant":
-        return apply(_rows.PAD, result, pad_width=widths, constant_values=constant_values)
+        return apply(_primitives.PAD, result, pad_width=widths, constant_values=constant_values)
     if mode not in _BY_POSITION:
         raise UsageError(
             f"expected 'constant', {', '.join(map(repr, _BY_POSITION))} as mode of pad, got "
@@ -81,14 +81,14 @@ def windows(
     """Return the windows that slide over some axes; their own axes come last.
 
     Arguments:
-        x: the values.
-        sizes: the lengths of a window.
-        axes: the axes it slides over; the last ones by default.
-        strides: how far apart windows are.
-        dilations: how far apart the elements of a window are.
+        x: The values.
+        sizes: The lengths of a window.
+        axes: The axes it slides over; the last ones by default.
+        strides: How far apart windows are.
+        dilations: How far apart the elements of a window are.
 
     Raises:
-        ShapeError: if a window does not fit, or the numbers of axes differ.
+        ShapeError: If a window does not fit, or the numbers of axes differ.
 
     Examples:
         >>> tg.windows(tg.arange(5), 3, strides=2)
@@ -103,7 +103,9 @@ def windows(
                 f"expected windows that fit on axis {axis} of shape {x.shape}, got {size} elements "
                 f"{gap} apart"
             )
-    return apply(_rows.WINDOWS, x, sizes=lengths, axes=places_of, strides=steps, dilations=gaps)
+    return apply(
+        _primitives.WINDOWS, x, sizes=lengths, axes=places_of, strides=steps, dilations=gaps
+    )
 
 
 def overlap_add(
@@ -118,14 +120,14 @@ def overlap_add(
     """Return windows added up where ``windows`` takes them from; its adjoint.
 
     Arguments:
-        x: the windows; their own axes come last.
-        shape: the shape of the result.
-        axes: the axes that windows slide over; the last ones by default.
-        strides: how far apart windows are.
-        dilations: how far apart the elements of a window are.
+        x: The windows; their own axes come last.
+        shape: The shape of the result.
+        axes: The axes that windows slide over; the last ones by default.
+        strides: How far apart windows are.
+        dilations: How far apart the elements of a window are.
 
     Raises:
-        ShapeError: if the windows don't fit the shape.
+        ShapeError: If the windows don't fit the shape.
 
     Examples:
         >>> tg.overlap_add(tg.windows(tg.arange(5), 3, strides=2), (5,), strides=2)
@@ -144,7 +146,9 @@ def overlap_add(
         raise ShapeError(
             f"expected windows of shape {(*expected, *sizes)} to lay back on {shape}, got {x.shape}"
         )
-    return apply(_rows.OVERLAP_ADD, x, shape=shape, axes=places_of, strides=steps, dilations=gaps)
+    return apply(
+        _primitives.OVERLAP_ADD, x, shape=shape, axes=places_of, strides=steps, dilations=gaps
+    )
 
 
 def _sliding(

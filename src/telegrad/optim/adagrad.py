@@ -15,16 +15,16 @@ class Adagrad(Optimizer):
     """Steps divided by the root of all squared gradients so far.
 
     Arguments:
-        params: the tensors to train, or groups, each a dict with "params" and options of its own.
-        lr: the rate: how far a step goes.
-        lr_decay: how the rate falls: it is divided by ``1 + n * lr_decay`` after n steps.
-        weight_decay: how strongly weights are pulled towards zero.
-        initial_accumulator_value: what the sum of squares begins with.
-        eps: added where something is divided by, so that it is never by zero.
-        maximize: whether to climb instead.
+        params: The tensors to train, or groups, each a dict with "params" and options of its own.
+        lr: The rate: how far a step goes.
+        lr_decay: How the rate falls: it is divided by ``1 + n * lr_decay`` after n steps.
+        weight_decay: How strongly weights are pulled towards zero.
+        initial_accumulator_value: What the sum of squares begins with.
+        eps: Added where something is divided by, so that it is never by zero.
+        maximize: Whether to climb instead.
 
     Raises:
-        UsageError: if an option is out of range.
+        UsageError: If an option is out of range.
 
     Examples:
         >>> x = tg.tensor([1.0], requires_grad=True)

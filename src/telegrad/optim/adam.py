@@ -16,16 +16,16 @@ class Adam(Optimizer):
     """An average of the gradient, divided by the root of an average of its square.
 
     Arguments:
-        params: the tensors to train, or groups, each a dict with "params" and options of its own.
-        lr: the rate: how far a step goes.
-        betas: how slowly the two averages move.
-        eps: added where something is divided by, so that it is never by zero.
-        weight_decay: how strongly weights are pulled towards zero.
-        amsgrad: whether to divide by the largest average of squares so far.
-        maximize: whether to climb instead.
+        params: The tensors to train, or groups, each a dict with "params" and options of its own.
+        lr: The rate: how far a step goes.
+        betas: How slowly the two averages move.
+        eps: Added where something is divided by, so that it is never by zero.
+        weight_decay: How strongly weights are pulled towards zero.
+        amsgrad: Whether to divide by the largest average of squares so far.
+        maximize: Whether to climb instead.
 
     Raises:
-        UsageError: if an option is out of range.
+        UsageError: If an option is out of range.
 
     Examples:
         >>> x = tg.tensor([1.0], requires_grad=True)
@@ -90,16 +90,16 @@ class AdamW(Adam):
     """Adam whose weight decay shrinks the weights directly, not by way of the gradients.
 
     Arguments:
-        params: the tensors to train, or groups, each a dict with "params" and options of its own.
-        lr: the rate: how far a step goes.
-        betas: how slowly the two averages move.
-        eps: added where something is divided by, so that it is never by zero.
-        weight_decay: how much weights shrink in a step: by its product with the rate.
-        amsgrad: whether to divide by the largest average of squares so far.
-        maximize: whether to climb instead.
+        params: The tensors to train, or groups, each a dict with "params" and options of its own.
+        lr: The rate: how far a step goes.
+        betas: How slowly the two averages move.
+        eps: Added where something is divided by, so that it is never by zero.
+        weight_decay: How much weights shrink in a step: by its product with the rate.
+        amsgrad: Whether to divide by the largest average of squares so far.
+        maximize: Whether to climb instead.
 
     Raises:
-        UsageError: if an option is out of range.
+        UsageError: If an option is out of range.
 
     Examples:
         >>> x = tg.tensor([1.0], requires_grad=True)

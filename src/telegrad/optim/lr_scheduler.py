@@ -33,8 +33,8 @@ class LRScheduler:
     """What all schedulers share; a subclass says the rate of one group.
 
     Arguments:
-        optimizer: the optimiser whose rates to set.
-        last_epoch: how many epochs have passed, less one; -1 to begin.
+        optimizer: The optimiser whose rates to set.
+        last_epoch: How many epochs have passed, less one; -1 to begin.
 
     Examples:
         >>> class Halving(tg.optim.lr_scheduler.LRScheduler):
@@ -110,9 +110,9 @@ class LambdaLR(LRScheduler):
     """The first rate times a function of the epoch: one for all groups, or one for each.
 
     Arguments:
-        optimizer: the optimiser whose rates to set.
-        lr_lambda: from the epoch to a factor; or a list of such functions.
-        last_epoch: how many epochs have passed, less one; -1 to begin.
+        optimizer: The optimiser whose rates to set.
+        lr_lambda: From the epoch to a factor; or a list of such functions.
+        last_epoch: How many epochs have passed, less one; -1 to begin.
 
     Examples:
         >>> optimizer = tg.optim.SGD([tg.zeros(1).requires_grad_()], lr=1.0)
@@ -139,10 +139,10 @@ class StepLR(LRScheduler):
     """The rate times `gamma` after every `step_size` epochs.
 
     Arguments:
-        optimizer: the optimiser whose rates to set.
-        step_size: how many epochs the rate stays.
-        gamma: what it is multiplied by then.
-        last_epoch: how many epochs have passed, less one; -1 to begin.
+        optimizer: The optimiser whose rates to set.
+        step_size: How many epochs the rate stays.
+        gamma: What it is multiplied by then.
+        last_epoch: How many epochs have passed, less one; -1 to begin.
 
     Examples:
         >>> optimizer = tg.optim.SGD([tg.zeros(1).requires_grad_()], lr=1.0)
@@ -172,10 +172,10 @@ class CosineAnnealingLR(LRScheduler):
     """From the first rate down to `eta_min` in `T_max` epochs, along half a wave, and up again.
 
     Arguments:
-        optimizer: the optimiser whose rates to set.
-        T_max: in how many epochs.
-        eta_min: the smallest rate.
-        last_epoch: how many epochs have passed, less one; -1 to begin.
+        optimizer: The optimiser whose rates to set.
+        T_max: In how many epochs.
+        eta_min: The smallest rate.
+        last_epoch: How many epochs have passed, less one; -1 to begin.
 
     Examples:
         >>> optimizer = tg.optim.SGD([tg.zeros(1).requires_grad_()], lr=1.0)
@@ -206,11 +206,11 @@ class LinearLR(LRScheduler):
     """From one share of the first rate to another, in equal steps over `total_iters` epochs.
 
     Arguments:
-        optimizer: the optimiser whose rates to set.
-        start_factor: the share to begin with.
-        end_factor: the share to end with.
-        total_iters: in how many epochs.
-        last_epoch: how many epochs have passed, less one; -1 to begin.
+        optimizer: The optimiser whose rates to set.
+        start_factor: The share to begin with.
+        end_factor: The share to end with.
+        total_iters: In how many epochs.
+        last_epoch: How many epochs have passed, less one; -1 to begin.
 
     Examples:
         >>> optimizer = tg.optim.SGD([tg.zeros(1).requires_grad_()], lr=1.0)
@@ -250,13 +250,13 @@ class SequentialLR(LRScheduler):
     """Schedulers one after another; each begins anew at its milestone.
 
     Arguments:
-        optimizer: the optimiser whose rates to set.
-        schedulers: the schedulers, in order.
-        milestones: the epochs at which the second and each later one begins.
-        last_epoch: how many epochs have passed, less one; -1 to begin.
+        optimizer: The optimiser whose rates to set.
+        schedulers: The schedulers, in order.
+        milestones: The epochs at which the second and each later one begins.
+        last_epoch: How many epochs have passed, less one; -1 to begin.
 
     Raises:
-        UsageError: if there is not one milestone less than schedulers.
+        UsageError: If there is not one milestone less than schedulers.
 
     Examples:
         >>> from telegrad.optim.lr_scheduler import LinearLR, SequentialLR, StepLR

@@ -36,11 +36,11 @@ class Optimizer:
     """Changes parameters by their gradients; a subclass says how.
 
     Arguments:
-        params: the tensors to train, or groups, each a dict with "params" and options of its own.
-        defaults: the options of groups that don't have their own.
+        params: The tensors to train, or groups, each a dict with "params" and options of its own.
+        defaults: The options of groups that don't have their own.
 
     Raises:
-        UsageError: if there are no parameters, one is no leaf, or one is named twice.
+        UsageError: If there are no parameters, one is no leaf, or one is named twice.
 
     Examples:
         >>> class SignDescent(tg.optim.Optimizer):

@@ -15,17 +15,17 @@ class RMSprop(Optimizer):
     """Steps divided by the root of a moving average of squared gradients.
 
     Arguments:
-        params: the tensors to train, or groups, each a dict with "params" and options of its own.
-        lr: the rate: how far a step goes.
-        alpha: how slowly the average moves.
-        eps: added where something is divided by, so that it is never by zero.
-        weight_decay: how strongly weights are pulled towards zero.
-        momentum: which share of the last step is taken again.
-        centered: whether the variance is taken instead of the average of squares.
-        maximize: whether to climb instead.
+        params: The tensors to train, or groups, each a dict with "params" and options of its own.
+        lr: The rate: how far a step goes.
+        alpha: How slowly the average moves.
+        eps: Added where something is divided by, so that it is never by zero.
+        weight_decay: How strongly weights are pulled towards zero.
+        momentum: Which share of the last step is taken again.
+        centered: Whether the variance is taken instead of the average of squares.
+        maximize: Whether to climb instead.
 
     Raises:
-        UsageError: if an option is out of range.
+        UsageError: If an option is out of range.
 
     Examples:
         >>> x = tg.tensor([1.0], requires_grad=True)

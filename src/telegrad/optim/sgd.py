@@ -16,16 +16,16 @@ class SGD(Optimizer):
     """Steps down the gradient, with momentum if asked for.
 
     Arguments:
-        params: the tensors to train, or groups, each a dict with "params" and options of its own.
-        lr: the rate: how far a step goes.
-        momentum: which share of the last step is taken again.
-        dampening: which share of the gradient is left out of that.
-        weight_decay: how strongly weights are pulled towards zero.
-        nesterov: whether to look ahead by the momentum.
-        maximize: whether to climb instead.
+        params: The tensors to train, or groups, each a dict with "params" and options of its own.
+        lr: The rate: how far a step goes.
+        momentum: Which share of the last step is taken again.
+        dampening: Which share of the gradient is left out of that.
+        weight_decay: How strongly weights are pulled towards zero.
+        nesterov: Whether to look ahead by the momentum.
+        maximize: Whether to climb instead.
 
     Raises:
-        UsageError: if an option is out of range.
+        UsageError: If an option is out of range.
 
     Examples:
         >>> x = tg.tensor([1.0], requires_grad=True)

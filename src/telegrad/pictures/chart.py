@@ -28,17 +28,17 @@ def line_chart(
     What can't be drawn, such as NaN, leaves a gap.
 
     Arguments:
-        lines: the heights of each line, by its name.
-        title: what stands above.
-        x_label: what stands below.
-        y_label: what stands beside.
-        log_y: whether the vertical axis is logarithmic.
+        lines: The heights of each line, by its name.
+        title: What stands above.
+        x_label: What stands below.
+        y_label: What stands beside.
+        log_y: Whether the vertical axis is logarithmic.
 
     Returns:
         The text of an SVG file.
 
     Raises:
-        ValueError: if there is no finite value to draw.
+        ValueError: If there is no finite value to draw.
 
     Examples:
         >>> from telegrad.pictures import line_chart

@@ -30,10 +30,10 @@ def lane_graph(
     """Draw nodes in lanes as SVG.
 
     Arguments:
-        dots: the nodes by key.
-        edges: pairs of keys, joined within a lane.
-        jumps: pairs of keys, joined by a dashed line from one lane to another.
-        title: what stands above.
+        dots: The nodes by key.
+        edges: Pairs of keys, joined within a lane.
+        jumps: Pairs of keys, joined by a dashed line from one lane to another.
+        title: What stands above.
 
     Returns:
         The text of an SVG file.

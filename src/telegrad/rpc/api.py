@@ -167,21 +167,21 @@ def rpc_sync(
     """Run ``func(*args, **kwargs)`` on worker `to` and return its result.
 
     Arguments:
-        to: the worker: its name, its rank or its WorkerInfo.
-        func: the function; what can't be imported there is sent.
-        args: its positional arguments.
-        kwargs: its options.
-        timeout: seconds until it fails with CallTimeout, 0 for never; ``Options.rpc_timeout`` by
+        to: The worker: its name, its rank or its WorkerInfo.
+        func: The function; what can't be imported there is sent.
+        args: Its positional arguments.
+        kwargs: Its options.
+        timeout: Seconds until it fails with CallTimeout, 0 for never; ``Options.rpc_timeout`` by
             default.
 
     Returns:
         What the function returns there.
 
     Raises:
-        CallTimeout: if the answer is not there in time.
-        WorkerLost: if the worker is gone.
-        Unserializable: if something can't travel.
-        Exception: what the function raises.
+        CallTimeout: If the answer is not there in time.
+        WorkerLost: If the worker is gone.
+        Unserializable: If something can't travel.
+        Exception: What the function raises.
 
     Examples:
         >>> rpc.rpc_sync("ps", tg.square, (tg.tensor([1.0, 2.0]),))
@@ -216,11 +216,11 @@ def rpc_async(
     """Start ``func(*args, **kwargs)`` on worker `to` and return the future of its result.
 
     Arguments:
-        to: the worker: its name, its rank or its WorkerInfo.
-        func: the function; what can't be imported there is sent.
-        args: its positional arguments.
-        kwargs: its options.
-        timeout: seconds until it fails with CallTimeout, 0 for never; ``Options.rpc_timeout`` by
+        to: The worker: its name, its rank or its WorkerInfo.
+        func: The function; what can't be imported there is sent.
+        args: Its positional arguments.
+        kwargs: Its options.
+        timeout: Seconds until it fails with CallTimeout, 0 for never; ``Options.rpc_timeout`` by
             default.
 
     Returns:
@@ -260,11 +260,11 @@ def remote(
     """Run ``func(*args, **kwargs)`` on worker `to` and return a reference to its result.
 
     Arguments:
-        to: the worker: its name, its rank or its WorkerInfo.
-        func: the function; what can't be imported there is sent.
-        args: its positional arguments.
-        kwargs: its options.
-        timeout: seconds for `to` to take the call, not to compute the result; see ``RRef.to_here``.
+        to: The worker: its name, its rank or its WorkerInfo.
+        func: The function; what can't be imported there is sent.
+        args: Its positional arguments.
+        kwargs: Its options.
+        timeout: Seconds for `to` to take the call, not to compute the result; see ``RRef.to_here``.
 
     Returns:
         A reference; the result stays where it is.
@@ -281,7 +281,7 @@ def get_worker_info(worker_name: str | int | None = None) -> WorkerInfo:
     """Return who a worker is; without a name, who this one is.
 
     Raises:
-        UnknownWorker: if there is no such worker.
+        UnknownWorker: If there is no such worker.
 
     Examples:
         >>> rpc.get_worker_info("trainer").id

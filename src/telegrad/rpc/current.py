@@ -24,7 +24,7 @@ def current_worker() -> "Worker":
     """Return the worker on which the current handler runs, or the process's default.
 
     Raises:
-        NotInitialized: if this process has no worker.
+        NotInitialized: If this process has no worker.
 
     Examples:
         >>> rpc.current_worker().name

@@ -17,9 +17,9 @@ class WorkerInfo(msgspec.Struct, frozen=True, gc=False):
     """A worker of the cluster.
 
     Arguments:
-        name: its name.
-        id: its rank.
-        incarnation: what tells one life from the next.
+        name: Its name.
+        id: Its rank.
+        incarnation: What tells one life from the next.
 
     Examples:
         >>> rpc.get_worker_info().name

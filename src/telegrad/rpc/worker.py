@@ -57,9 +57,9 @@ class Worker:
     """One worker, made by ``init_rpc`` or ``LocalCluster``; `name` and `id` are the cluster's.
 
     Arguments:
-        info: its name and id in the cluster.
-        host: what it runs on, sockets and threads or a simulation.
-        options: its own.
+        info: Its name and id in the cluster.
+        host: What it runs on, sockets and threads or a simulation.
+        options: Its own.
 
     Examples:
         >>> rpc.current_worker().rpc_sync("ps", abs, (-2,))

@@ -1,4 +1,4 @@
-"""Derivatives: one row a primitive, by family. Rules see a namespace and values, nothing else."""
+"""Primitives with both derivatives, by family. Rules see a namespace and values, nothing else."""
 
 from telegrad.rules.primitive import LINEAR, NOT_DIFFERENTIABLE, SAME, ZERO, Primitive
 

@@ -1,7 +1,7 @@
 """The layer of nearly every network: ``x @ weight^T + bias`` over the last axis.
 
-One row instead of a product, a transposition and a sum: the leading axes are folded into one, so
-that each direction is a single matrix product.
+One primitive instead of a product, a transposition and a sum: the leading axes are folded into one,
+so that each direction is a single matrix product.
 """
 
 from math import prod
@@ -13,7 +13,7 @@ __all__ = ["AFFINE", "AFFINE_BIASED"]
 
 
 def _rows(xp: Any, x: Any) -> Any:
-    """All axes but the last folded into one."""
+    """Fold all axes but the last into one."""
     shape = x.shape
     return x if len(shape) == 2 else xp.reshape(x, (prod(shape[:-1]), shape[-1]))
 

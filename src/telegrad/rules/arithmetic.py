@@ -53,7 +53,7 @@ FLOOR_DIVIDE = Primitive("floor_divide", vjp=(ZERO, ZERO), jvp=(ZERO, ZERO), ele
 
 
 def _times(xp: Any, s: Any) -> Any:
-    """How often `y` was taken off `x`: ``floor(x / y)``."""
+    """Return how often `y` was taken off `x`: ``floor(x / y)``."""
     # By an infinite y that is 0, or -1 where the signs differ; the standard's has -0 there.
     beyond = xp.isinf(s.y) & xp.isfinite(s.x)
     return xp.where(beyond, xp.floor(xp.sign(s.x) * xp.sign(s.y) / 2), xp.floor_divide(s.x, s.y))
@@ -78,7 +78,7 @@ def _pow_by_base(xp: Any, v: Any, s: Any) -> Any:
 
 
 def _inverse(xp: Any, x: Any) -> Any:
-    """``1 / x``, and 0 where that is not finite."""
+    """Return ``1 / x``, and 0 where that is not finite."""
     known = xp.isfinite(xp.reciprocal(x))
     safe = xp.where(known, x, xp.ones_like(x))
     return xp.where(known, xp.reciprocal(safe), xp.zeros_like(x))

@@ -1,10 +1,10 @@
-"""Self-attention in one row, from the projected queries, keys and values to the heads' results.
+"""Self-attention in one primitive, from the projected queries, keys and values to the heads.
 
 ``packed`` has axes (item, place, 3, head, feature), as one linear map gives them; the result has
 axes (item, place, head, feature), and the second one, ``weights``, (item, head, query, key). All
 three parts come as one input, because their gradients share most of the work. `mask` is None, truth
 values that say where to look, or numbers to add to the scores. NumPy has kernels of its own for the
-row and its plain pull-back (``arrays/numpy/attention.py``).
+primitive and its plain pull-back (``arrays/numpy/attention.py``).
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ __all__ = ["SELF_ATTENTION"]
 
 
 def _parts(xp: Any, packed: Any) -> tuple[Any, Any, Any]:
-    """Queries, keys and values with axes (item, head, place, feature)."""
+    """Return queries, keys and values with axes (item, head, place, feature)."""
     turned = xp.permute_dims(packed, (2, 0, 3, 1, 4))
     return turned[0, ...], turned[1, ...], turned[2, ...]
 

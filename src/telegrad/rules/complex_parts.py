@@ -1,4 +1,4 @@
-"""Parts of complex values. None is holomorphic: each row writes the convention itself."""
+"""Parts of complex values. None is holomorphic: each primitive writes the convention itself."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """Joining values, and taking them apart again.
 
-A row has a fixed number of inputs and outputs, so there is one row for each number of parts,
-made when first used.
+A primitive has a fixed number of inputs and outputs, so there is one primitive for each number of
+parts, made when first used.
 """
 
 import functools
@@ -14,7 +14,7 @@ __all__ = ["concat_of", "stack_of", "unstack_of"]
 
 
 _KEPT = 256
-"""How many rows of each kind are kept; programs join the same few numbers of parts again."""
+"""How many primitives of each kind are kept; programs join the same few numbers of parts again."""
 
 
 def _names(count: int) -> tuple[str, ...]:
@@ -22,13 +22,13 @@ def _names(count: int) -> tuple[str, ...]:
 
 
 def _stretch(s: Any, i: int) -> tuple[Any, ...]:
-    """Where part `i` lies in the result; ``bounds`` are the ends of the parts."""
+    """Return where part `i` lies in the result; ``bounds`` are the ends of the parts."""
     start = s.bounds[i - 1] if i else 0
     return (*(slice(None),) * s.axis, slice(start, s.bounds[i]), Ellipsis)
 
 
 def _layer(s: Any, i: int) -> tuple[Any, ...]:
-    """Where part `i` lies in the result, of which it is one layer."""
+    """Return where part `i` lies in the result, of which it is one layer."""
     return (*(slice(None),) * s.axis, i, Ellipsis)
 
 
@@ -46,7 +46,7 @@ def _rules(place: Callable[[Any, int], tuple[Any, ...]], i: int) -> tuple[Rule, 
 
 @functools.lru_cache(_KEPT)
 def concat_of(count: int) -> Primitive:
-    """The row that joins `count` values along an axis they have."""
+    """Return the primitive that joins `count` values along an axis they have."""
     rules = [_rules(_stretch, i) for i in range(count)]
     return Primitive(
         "concat",
@@ -60,7 +60,7 @@ def concat_of(count: int) -> Primitive:
 
 @functools.lru_cache(_KEPT)
 def stack_of(count: int) -> Primitive:
-    """The row that joins `count` values of one shape along a new axis."""
+    """Return the primitive that joins `count` values of one shape along a new axis."""
     rules = [_rules(_layer, i) for i in range(count)]
     return Primitive(
         "stack",
@@ -74,7 +74,7 @@ def stack_of(count: int) -> Primitive:
 
 @functools.lru_cache(_KEPT)
 def unstack_of(count: int) -> Primitive:
-    """The row that gives the `count` layers along an axis."""
+    """Return the primitive that gives the `count` layers along an axis."""
     return Primitive(
         "unstack",
         outputs=_names(count),

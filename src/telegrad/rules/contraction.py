@@ -9,7 +9,7 @@ __all__ = ["EINSUM", "EINSUM_ONE"]
 
 
 def _gradient(xp: Any, part: Any, known: str, labels: str, shape: tuple[int, ...]) -> Any:
-    """The gradient of an operand with these labels from its sums over the `known` ones of them."""
+    """Return the gradient of an operand with these labels from its sums over the `known` ones."""
     if known == labels:
         return part
     lengths = dict(zip(labels, shape))

@@ -14,7 +14,7 @@ __all__ = ["CUMULATIVE_PROD", "CUMULATIVE_SUM", "PROD"]
 
 
 def _along(axis: int, part: slice) -> tuple[Any, ...]:
-    """The index of a part of one axis; `axis` counts from 0."""
+    """Return the index of a part of one axis; `axis` counts from 0."""
     return (*(slice(None),) * axis, part, Ellipsis)
 
 
@@ -63,7 +63,7 @@ def _before(xp: Any, x: Any, axis: int) -> Any:
 
 
 def _later(xp: Any, s: Any) -> Any:
-    """All factors but the first, which multiplies nothing before it."""
+    """Return all factors but the first, which multiplies nothing before it."""
     return xp.getitem(s.x, index=_along(s.axis, slice(min(1, s.x.shape[s.axis]), None)))
 
 

@@ -42,7 +42,7 @@ CHOLESKY = Primitive(
 
 
 def _split(x: Any) -> tuple[Any, Any]:
-    """The square on the left, and the columns that a wide matrix has beyond it."""
+    """Return the square on the left, and the columns that a wide matrix has beyond it."""
     rows = x.shape[-2]
     return x[..., :, :rows], x[..., :, rows:]
 

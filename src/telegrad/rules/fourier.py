@@ -1,8 +1,8 @@
 """Fourier transforms.
 
-The transform over several axes is a row; that of a single axis is the same with one. Every option
-is written out: ``s`` are the lengths that the axes are cut or padded with zeros to (in ``irfftn``,
-the lengths of the result), ``axes`` count from 0.
+The transform over several axes is a primitive; that of a single axis is the same with one. Every
+option is written out: ``s`` are the lengths that the axes are cut or padded with zeros to (in
+``irfftn``, the lengths of the result), ``axes`` count from 0.
 
 The matrix of a transform is symmetric, so its plain transpose is itself. Transforms between real
 values and half a spectrum are linear over the real numbers only and write their adjoints: the other
@@ -21,7 +21,7 @@ EXCHANGED = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
 def _resized(xp: Any, x: Any, shape: tuple[int, ...]) -> Any:
-    """`x` cut or padded with zeros at the end of its axes."""
+    """Return `x` cut or padded with zeros at the end of its axes."""
     if tuple(x.shape) == shape:
         return x
     index = tuple(slice(0, min(a, b)) for a, b in zip(x.shape, shape))

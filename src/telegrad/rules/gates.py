@@ -21,7 +21,7 @@ def _forward(xp: Any, x: Any) -> tuple[Any, Any]:
 
 
 def _bend(xp: Any, s: Any) -> Any:
-    """The slope's own slope."""
+    """Return the slope's own slope."""
     return normal_density(xp, s.x) * (2 - s.x * s.x)
 
 

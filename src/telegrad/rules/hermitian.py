@@ -18,40 +18,40 @@ __all__ = [
 
 
 def is_complex(xp: Any, x: Any) -> bool:
-    """Whether the elements are complex."""
+    """Tell whether the elements are complex."""
     return bool(xp.dtype_of(x).kind == "c")
 
 
 def imag(xp: Any, x: Any) -> Any:
-    """The imaginary part of a complex array as a complex array: ``1j`` times a real number."""
+    """Return the imaginary part of a complex array as a complex one: ``1j`` times a number."""
     return (x - xp.conj(x)) * 0.5
 
 
 def adjoint(xp: Any, x: Any) -> Any:
-    """The conjugate of the transposed matrix."""
+    """Return the conjugate of the transposed matrix."""
     return xp.conj(x).mT
 
 
 def hermitian_part(xp: Any, x: Any) -> Any:
-    """``(x + x^H) / 2``."""
+    """Return ``(x + x^H) / 2``."""
     return (x + adjoint(xp, x)) * 0.5
 
 
 def skew_part(xp: Any, x: Any) -> Any:
-    """``x - x^H``, without the half."""
+    """Return ``x - x^H``, without the half."""
     return x - adjoint(xp, x)
 
 
 def identity_like(xp: Any, x: Any) -> Any:
-    """The identity matrix that multiplies x from the left."""
+    """Return the identity matrix that multiplies x from the left."""
     return xp.eye(x.shape[-2], dtype=xp.dtype_of(x))
 
 
 def diagonal_part(xp: Any, x: Any) -> Any:
-    """A square matrix with everything off the diagonal zero."""
+    """Return a square matrix with everything off the diagonal zero."""
     return x * identity_like(xp, x)
 
 
 def lower_half(xp: Any, x: Any) -> Any:
-    """The lower triangle with half of the diagonal: what, plus its adjoint, makes a Hermitian x."""
+    """Return the lower triangle with half of the diagonal: plus its adjoint, a Hermitian x."""
     return xp.tril(x) - diagonal_part(xp, x) * 0.5

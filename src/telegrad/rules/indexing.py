@@ -41,7 +41,7 @@ INDEX_SET = Primitive(
 
 
 def places_along(xp: Any, indices: Any, axis: int, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """The index for which ``x[index]`` is ``take_along_axis(x, indices, axis=axis)``."""
+    """Return the index for which ``x[index]`` is ``take_along_axis(x, indices, axis=axis)``."""
     grid: list[Any] = []
     for each, length in enumerate(shape):
         ruler = tuple(-1 if other == each else 1 for other in range(len(shape)))

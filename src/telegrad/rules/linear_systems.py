@@ -27,7 +27,7 @@ INV = Primitive(
 
 
 def _solved(xp: Any, a: Any, b: Any, is_vector: bool) -> Any:
-    """``a^-1 b``, where b may be a stack of vectors."""
+    """Return ``a^-1 b``, where b may be a stack of vectors."""
     if is_vector:
         return xp.linalg.solve(a, xp.expand_dims(b, axis=-1))[..., 0]
     return xp.linalg.solve(a, b)
@@ -83,7 +83,7 @@ SOLVE_TRIANGULAR = Primitive(
 
 
 def _over_matrix(xp: Any, value: Any) -> Any:
-    """A number for each matrix, in a shape that multiplies the matrix."""
+    """Return a number for each matrix, in a shape that multiplies the matrix."""
     return xp.reshape(value, (*value.shape, 1, 1))
 
 
@@ -171,7 +171,7 @@ SLOGDET = Primitive(
 
 
 def _product(xp: Any, a: Any, b: Any, c: Any) -> Any:
-    """``a @ b @ c`` by way of the smaller matrix, so that no long side is squared."""
+    """Return ``a @ b @ c`` by way of the smaller matrix, so that no long side is squared."""
     if a.shape[-2] * b.shape[-1] <= b.shape[-2] * c.shape[-1]:
         return xp.matmul(xp.matmul(a, b), c)
     return xp.matmul(a, xp.matmul(b, c))
@@ -213,7 +213,7 @@ MATRIX_RANK = Primitive(
 
 
 def _expm_derivative(xp: Any, x: Any, v: Any) -> Any:
-    """The derivative of the exponential at x towards v: a corner of a matrix twice as large."""
+    """Return the derivative of the exponential at x towards v: a corner of a larger matrix."""
     zeros = xp.zeros_like(x)
     upper, lower = xp.concat([x, v], axis=-1), xp.concat([zeros, x], axis=-1)
     n = x.shape[-1]

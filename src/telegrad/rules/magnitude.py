@@ -1,7 +1,7 @@
 """Magnitudes and signs.
 
-For complex values neither is holomorphic, so their rows write the conjugate Wirtinger convention
-themselves: the vjp is the adjoint of the jvp for the inner product Re(conj(a) b).
+For complex values neither is holomorphic, so their primitives write the conjugate Wirtinger
+convention themselves: the vjp is the adjoint of the jvp for the inner product Re(conj(a) b).
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ ABS = Primitive(
 
 
 def _sign_slope(xp: Any, v: Any, s: Any) -> Any:
-    """Moves along the unit circle: v without its part along x, over the distance from 0."""
+    """Move along the unit circle: v without its part along x, over the distance from 0."""
     if not is_complex(xp, s.x):
         return xp.zeros_like(v)
     at_zero = s.x == 0

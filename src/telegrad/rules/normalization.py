@@ -3,7 +3,7 @@
 The second result of ``normalize``, ``scale``, is one divided by the standard deviation. Both rules
 read the results alone, so the argument need not be kept. ``layer_norm`` is the same over the last
 axes, each place of which has a weight and a bias of its own besides. NumPy has kernels of its own
-for that row and its plain pull-back (``arrays/numpy/layer_norm.py``).
+for that primitive and its plain pull-back (``arrays/numpy/layer_norm.py``).
 """
 
 from math import prod
@@ -36,7 +36,7 @@ def _mean_products(xp: Any, x: Any, y: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _has_rows(xp: Any, x: Any, axes: tuple[int, ...]) -> bool:
-    """Whether the axes are the last ones of a plain real array, which has quicker sums."""
+    """Tell whether the axes are the last ones of a plain real array, which has quicker sums."""
     return _is_plain(xp, x) and axes == _last(x, len(axes))
 
 
@@ -53,7 +53,7 @@ def _count(x: Any, axes: tuple[int, ...]) -> int:
 
 
 def _projected(xp: Any, v: Any, s: Any, axes: tuple[int, ...]) -> Any:
-    """The derivative of the normal values in a direction; its matrix is symmetric."""
+    """Return the derivative of the normal values in a direction; its matrix is symmetric."""
     along, centre = _mean_products(xp, v, s.normal, axes), _means(xp, v, axes)
     if xp.is_numpy and v.dtype == s.normal.dtype:
         # The same in one piece of memory: fresh memory takes longer to get than to fill.
@@ -66,7 +66,7 @@ def _projected(xp: Any, v: Any, s: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _pulled(xp: Any, by_normal: Any, by_scale: Any, s: Any, axes: tuple[int, ...]) -> Any:
-    """The argument's gradient from those of the two results; None stands for zeros."""
+    """Return the argument's gradient from those of the two results; None stands for zeros."""
     result = None if by_normal is None else _projected(xp, by_normal, s, axes)
     if by_scale is not None:
         share = 1.0 / max(_count(s.normal, axes), 1)
@@ -115,7 +115,7 @@ def _by_input(xp: Any, g: Any, s: Any) -> Any:
 
 
 def _sum_of_items(xp: Any, x: Any, shape: tuple[int, ...]) -> Any:
-    """The sum over all axes but the last, which have this shape."""
+    """Return the sum over all axes but the last, which have this shape."""
     if x is None:
         return None
     if _is_plain(xp, x):

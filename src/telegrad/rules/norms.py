@@ -9,7 +9,7 @@ __all__ = ["VECTOR_NORM"]
 
 
 def _direction(xp: Any, s: Any) -> Any:
-    """The gradient of the norm at x; zero, as in PyTorch, where the norm has a kink."""
+    """Return the gradient of the norm at x; zero, as in PyTorch, where the norm has a kink."""
     order, norm = s.ord, kept(xp, s.out, s)
     if order == 0:
         return xp.zeros_like(s.x)
@@ -33,7 +33,7 @@ def _direction(xp: Any, s: Any) -> Any:
 
 
 def _nonzero(xp: Any, x: Any) -> Any:
-    """Ones in the place of zeros, to divide by."""
+    """Return ones in the place of zeros, to divide by."""
     return xp.where(x == 0, xp.ones_like(x), x)
 
 

@@ -1,4 +1,4 @@
-"""A primitive is a row: what a function computes, and both of its derivatives, side by side.
+"""A primitive: what a function computes, and both of its derivatives, side by side.
 
 ``forward(xp, *inputs, **options)`` or the name of a function of the namespace.
 
@@ -19,9 +19,9 @@ Words that stand for a rule:
 - ZERO: the derivative is zero wherever it exists;
 - None for an input that carries no derivative (indices, masks).
 
-A row without derivatives has ``vjp=NOT_DIFFERENTIABLE``; its result is a constant.
+A primitive without derivatives has ``vjp=NOT_DIFFERENTIABLE``; its result is a constant.
 
-Nothing in a row undoes broadcasting or dtype promotion: that is done once, on the edge
+Nothing in a primitive undoes broadcasting or dtype promotion: that is done once, on the edge
 (``arrays.broadcasting``). Nor does it conjugate. A vjp is written as the plain transposed Jacobian;
 for complex results of holomorphic functions the edge conjugates before and after, which gives the
 conjugate Wirtinger convention: conj(J^T conj(g)) = J^H g. A function that is not holomorphic
@@ -61,7 +61,7 @@ _INPUT_NAMES = {0: (), 1: ("x",), 2: ("x", "y"), 3: ("x", "y", "z")}
 
 
 class Primitive:
-    """One row; see the module's docstring."""
+    """One primitive; see the module's docstring."""
 
     __slots__ = (
         "begin",
@@ -135,16 +135,16 @@ class Primitive:
         """What every vjp rule begins with, once for all inputs: they take its result as `g`."""
         self.by_itself = by_itself
         """Of a linear function, whose gradient does not depend on its input: what differentiating
-        that gradient by the input gives, as in PyTorch; empty for an error. See ``LinkNode``."""
+        that gradient by the input gives, as in PyTorch; empty: an error. See ``link_node.py``."""
         self.kernels: dict[str, Callable[..., Any]] = {}
         """The forward function by backend, resolved at first use."""
         self.variants: dict[Any, Any] = {}
         """For the layer that records: node classes by which inputs need a gradient."""
         self.push: Any = None
-        """For the layer that carries tangents: what it needs of this row, put together once."""
+        """For the layer that carries tangents: what it needs of this one, put together once."""
 
     def kernel(self, xp: Any) -> Callable[..., Any]:
-        """The forward function with the namespace bound."""
+        """Return the forward function with the namespace bound."""
         found = self.kernels.get(xp.name)
         if found is None:
             if isinstance(self.forward, str):
@@ -170,7 +170,7 @@ def of_slopes(
     floating: bool = True,
     poles: bool = False,
 ) -> Primitive:
-    """The row of an elementwise function: a rule an input, ``slope(xp, v, s)``, for both modes."""
+    """Return an elementwise primitive: a rule an input, ``slope(xp, v, s)``, for both modes."""
     return Primitive(
         name,
         forward=forward,

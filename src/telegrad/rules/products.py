@@ -84,7 +84,7 @@ CROSS = Primitive(
 
 
 def _on_diagonal(xp: Any, g: Any, s: Any) -> Any:
-    """A matrix of the argument's shape with `g` on the diagonal that was taken, zero elsewhere."""
+    """Return a matrix of the argument's shape, `g` on the diagonal that was taken, else zero."""
     square = xp.diagonal_matrix(g)
     length = g.shape[-1]
     if tuple(square.shape) == s.x_shape:

@@ -1,4 +1,4 @@
-"""A whole layer of gated recurrent units (GRU) as one row: the sequence in one scan.
+"""A whole layer of gated recurrent units (GRU) as one primitive: the sequence in one scan.
 
 At each step, with the input's part ``i = W_ih x + b_ih`` already computed for all steps::
 
@@ -45,12 +45,12 @@ def _packed(xp: Any, *parts: Any) -> Any:
 
 
 def _gates(gates: Any) -> tuple[Any, Any, Any, Any]:
-    """r, z, n and m of all steps; `gates` has axes (step, 4, item, unit)."""
+    """Return r, z, n and m of all steps; `gates` has axes (step, 4, item, unit)."""
     return gates[:, 0, ...], gates[:, 1, ...], gates[:, 2, ...], gates[:, 3, ...]
 
 
 def _before(xp: Any, states: Any, first: Any) -> Any:
-    """The state that each step began with."""
+    """Return the state that each step began with."""
     return xp.concat([xp.expand_dims(first, axis=0), states[:-1, ...]], axis=0)
 
 

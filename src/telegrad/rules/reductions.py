@@ -9,7 +9,7 @@ __all__ = ["AMAX", "AMIN", "MEAN", "SUM", "kept", "reduced_axes", "reduced_count
 
 
 def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    """The axes that a reduction removes, each from 0 to ndim."""
+    """Return the axes that a reduction removes, each from 0 to ndim."""
     if axis is None:
         return tuple(range(ndim))
     axes = axis if isinstance(axis, tuple) else (axis,)
@@ -17,12 +17,12 @@ def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def reduced_count(s: Any) -> int:
-    """How many values a reduction makes one of."""
+    """Return how many values a reduction makes one of."""
     return prod(s.x_shape[axis] for axis in reduced_axes(s.axis, len(s.x_shape)))
 
 
 def kept(xp: Any, value: Any, s: Any) -> Any:
-    """`value` with the reduced axes back as axes of length 1."""
+    """Return `value` with the reduced axes back as axes of length 1."""
     if s.keepdims:
         return value
     axes = reduced_axes(s.axis, len(s.x_shape))
@@ -31,7 +31,7 @@ def kept(xp: Any, value: Any, s: Any) -> Any:
 
 
 def spread(xp: Any, value: Any, s: Any) -> Any:
-    """A reduced value stretched over the shape it was reduced from."""
+    """Return a reduced value stretched over the shape it was reduced from."""
     if s.axis is not None:
         value = kept(xp, value, s)
     # The sum of everything has no axes, or only such of length 1, which fit any shape as they are.

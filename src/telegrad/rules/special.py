@@ -16,7 +16,7 @@ _DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
 
 
 def normal_density(xp: Any, x: Any) -> Any:
-    """The density of a normal distribution at x: the slope of ``ndtr``."""
+    """Return the density of a normal distribution at x: the slope of ``ndtr``."""
     return xp.exp(x * x * -0.5) * _DENSITY_AT_0
 
 

@@ -37,7 +37,7 @@ def _apart(xp: Any, values: Any) -> Any:
 
 
 def _refuse_phase(xp: Any, what: str, *turnings: Any) -> None:
-    """Raises where vectors that turn together by a phase would change the result."""
+    """Raise where vectors that turn together by a phase would change the result."""
     rounding = float(xp.finfo(xp.dtype_of(turnings[0])).eps) ** 0.5
     phase = sum(imag(xp, xp.linalg.diagonal(each)) for each in turnings)
     allowed = sum(xp.sum(xp.abs(each), axis=-2) for each in turnings) * rounding
@@ -143,7 +143,7 @@ def _off_diagonal(xp: Any, x: Any) -> Any:
 
 
 def _phases(xp: Any, turning_u: Any, turning_v: Any, values: Any) -> Any:
-    """What complex pairs of vectors contribute by turning against each other.
+    """Return what complex pairs of vectors contribute by turning against each other.
 
     Turning together they give the same matrix, so what depends on that is refused.
     """

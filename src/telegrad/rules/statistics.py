@@ -10,7 +10,7 @@ __all__ = ["STD", "VAR"]
 
 
 def _per_degree(s: Any) -> float:
-    """One over the degrees of freedom; NaN where there are none, as the variance itself."""
+    """Return one over the degrees of freedom; NaN where there are none, as the variance itself."""
     degrees = reduced_count(s) - s.correction
     return 1.0 / degrees if degrees > 0 else float("nan")
 

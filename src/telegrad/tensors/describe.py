@@ -13,13 +13,13 @@ _PLAIN: Final = frozenset({"builtins", "numpy", "telegrad", "__main__"})
 
 
 def kind_of(value: Any) -> str:
-    """The name of a value's type, with its module where another library made it."""
+    """Return the name of a value's type, with its module where another library made it."""
     kind = type(value)
     return kind.__name__ if _library(kind) in _PLAIN else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def way_in(value: Any, usual: str = "telegrad.asarray") -> str:
-    """The function that makes a Tensor of a value: for PyTorch's, one that keeps the history."""
+    """Return what makes a Tensor of a value; for PyTorch's, one that keeps the history."""
     libraries = {_library(kind) for kind in type(value).__mro__}
     return "telegrad.torch.from_torch" if "torch" in libraries else usual
 

@@ -20,7 +20,7 @@ _FLOAT32_END: Final = 2.0**128 - 2.0**103
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any]:
-    """A dtype that tensors have, from one or from its name: the object that NumPy has for it.
+    """Return a dtype that tensors have, from one or from its name: NumPy's own object for it.
 
     `newbyteorder` and pickles make others, which are equal; quick paths look at the identity.
     """
@@ -37,7 +37,7 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def refuse_complex(own: np.dtype[Any], dtype: np.dtype[Any]) -> None:
-    """Raises where values of a complex dtype are to become real, and would lose a part."""
+    """Raise where values of a complex dtype are to become real, and would lose a part."""
     if own.kind == "c" and dtype.kind not in "cb":
         raise DTypeError(
             f"expected a complex dtype for complex values, got {dtype}; take real(x) or abs(x) of "
@@ -46,7 +46,7 @@ def refuse_complex(own: np.dtype[Any], dtype: np.dtype[Any]) -> None:
 
 
 def fitting(number: Any, dtype: np.dtype[Any]) -> Any:
-    """A number, as Python's, that is to be stored as `dtype`; one that it can't hold is refused.
+    """Return a Python number that is to be stored as `dtype`; refuse one that it can't hold.
 
     Python's integers are left to NumPy, which refuses them in integer dtypes.
     """

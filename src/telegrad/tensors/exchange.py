@@ -29,7 +29,7 @@ class Exchange:
     __slots__ = ()
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
-        """The module whose functions take this tensor: telegrad."""
+        """Return the module whose functions take this tensor: telegrad."""
         if api_version is not None and api_version not in _VERSIONS:
             raise UsageError(
                 f"expected one of the versions {', '.join(_VERSIONS)} of the array API standard, "
@@ -98,7 +98,7 @@ class Exchange:
         dl_device: Any = None,
         copy: bool | None = None,
     ) -> Any:
-        """The value as a DLPack capsule."""
+        """Return the value as a DLPack capsule."""
         _refuse_derivatives(self, "DLPack", "detach()")
         array = self.array
         # Of other arrays than NumPy's a later change could not be found.
@@ -122,13 +122,13 @@ class Exchange:
         return view.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self: Any, /) -> tuple[Any, int]:
-        """The kind of device and its number, as DLPack counts them."""
+        """Return the kind of device and its number, as DLPack counts them."""
         device: tuple[Any, int] = self.array.__dlpack_device__()
         return device
 
 
 def _refuse_derivatives(tensor: Any, where: str, instead: str) -> None:
-    """Raises where a history or a tangent would be lost."""
+    """Raise where a history or a tangent would be lost."""
     if tensor.node is not None:
         raise GradientError(
             f"expected a tensor that does not require grad for {where}, got one that does; use "

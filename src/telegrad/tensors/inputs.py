@@ -14,7 +14,7 @@ from telegrad.arrays import backend_of
 from telegrad.errors import DeviceError, DTypeError
 from telegrad.tensors.describe import kind_of, way_in
 from telegrad.tensors.dtypes import as_dtype
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.numpy.masked import refuse_masked
 from telegrad.tensors.tensor import Tensor, wrap
 
@@ -35,7 +35,7 @@ _COMPARISONS = {"equal", "greater", "greater_equal", "less", "less_equal", "not_
 
 
 def _rank(number: Any) -> int:
-    """The place of a number's kind in NUMBERS; an ``IntEnum`` is an int, and bool is not."""
+    """Return the place of a number's kind in NUMBERS; an ``IntEnum`` is an int, and bool is not."""
     for rank, kind in enumerate(NUMBERS):
         if isinstance(number, kind):
             return rank
@@ -43,12 +43,12 @@ def _rank(number: Any) -> int:
 
 
 def default_dtype(number: Any) -> np.dtype[Any]:
-    """The dtype of a Python number on its own."""
+    """Return the dtype of a Python number on its own."""
     return np.dtype(("bool", "int64", "float32", "complex64")[_rank(number)])
 
 
 def number_dtype(number: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype that a Python number takes beside values of `dtype`."""
+    """Return the dtype that a Python number takes beside values of `dtype`."""
     rank = _rank(number)
     own = _RANK[dtype.kind]
     if rank <= own:
@@ -59,7 +59,7 @@ def number_dtype(number: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def as_inputs(name: str, inputs: Sequence[Any], *, is_floating: bool = False) -> list[Tensor]:
-    """Tensors for all inputs of the function `name`; numbers take a dtype that suits them.
+    """Return tensors for all inputs of the function `name`; numbers take a dtype that suits them.
 
     A function that `is_floating` makes integers floating.
     """
@@ -84,11 +84,11 @@ def _beside_others(tensors: list[Tensor]) -> list[Tensor]:
 
 
 def takes(x: Any) -> bool:
-    """Whether operators accept `x` beside a Tensor."""
+    """Tell whether operators accept `x` beside a Tensor."""
     return isinstance(x, (Tensor, *NUMBERS, np.ndarray, np.generic))
 
 
-lent.takes = takes
+late_bound.takes = takes
 
 
 def _as_input(
@@ -118,7 +118,7 @@ def _as_input(
 
 
 def joint_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
-    """The dtype of a result of values of all these; at least one."""
+    """Return the dtype of a result of values of all these; at least one."""
     first, *rest = dtypes
     for other in rest:
         first = promote(first, other)
@@ -126,12 +126,15 @@ def joint_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
 
 
 def fits_kind(dtype: np.dtype[Any], into: np.dtype[Any]) -> bool:
-    """Whether a value of one dtype can be held by another: no fraction, no imaginary part lost."""
+    """Tell whether one dtype can hold another's values: no fraction, no imaginary part lost."""
     return _RANK[dtype.kind] <= _RANK[into.kind]
 
 
 def promote(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of a result of values of `a` and `b`; a floating dtype wins over an integer one."""
+    """Return the dtype of a result of values of `a` and `b`.
+
+    A floating dtype wins over an integer one.
+    """
     if a == b:
         return a
     rank_a, rank_b = _RANK[a.kind], _RANK[b.kind]
@@ -141,7 +144,7 @@ def promote(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def common_backend(name: str, tensors: Sequence[Tensor]) -> Any:
-    """The backend that serves all of the tensors; several are an error."""
+    """Return the backend that serves all of the tensors; several are an error."""
     xp = backend_of(tensors[0].array)
     for other in tensors[1:]:
         if backend_of(other.array) is not xp:

@@ -1,24 +1,42 @@
-"""What later modules lend to Tensor, so that nothing here imports upwards or in a circle.
+"""What modules need of later ones, which bind it here: nothing imports upwards or in a circle.
 
-``calling`` lends ``apply`` and ``variant`` to the hot paths, ``inputs`` lends ``takes`` to the
-operators; ``telegrad.namespace`` lends the namespace of public functions (``x.sum()`` is
-``ops.sum(x)``; rules run on Tensors get it as ``xp``); ``autograd`` lends ``backward``.
+``tensor`` binds its class and ``wrap`` for the fast paths, of which its operators are made;
+``hooked`` binds how a leaf runs its hooks; ``primitive_call`` binds ``apply`` and ``variant`` for
+the fast paths, ``inputs`` binds ``takes`` for the operators; ``telegrad.namespace`` binds the
+namespace of public functions (``x.sum()`` is ``ops.sum(x)``; rules run on Tensors get it as
+``xp``); ``autograd`` binds ``backward``.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from telegrad.graph import Cotangent, NodeHooks
+
 if TYPE_CHECKING:
     from telegrad.tensors.tensor import Tensor
 
-__all__ = ["Lent", "lent"]
+__all__ = ["LateBound", "late_bound"]
 
 
-class Lent:
-    """Filled once, while telegrad is imported."""
+class LateBound:
+    """Bound once, while telegrad is imported."""
 
-    __slots__ = ("apply", "backward", "namespace", "takes", "variant")
+    __slots__ = (
+        "apply",
+        "backward",
+        "namespace",
+        "run_on_node",
+        "run_on_value",
+        "takes",
+        "tensor_type",
+        "variant",
+        "wrap",
+    )
 
+    tensor_type: type["Tensor"]
+    wrap: Callable[..., "Tensor"]
+    run_on_value: Callable[[NodeHooks, Cotangent], Cotangent]
+    run_on_node: Callable[[NodeHooks, Cotangent], Cotangent]
     apply: Callable[..., "Tensor"]
     variant: Callable[..., Any]
     takes: Callable[[Any], bool]
@@ -26,4 +44,4 @@ class Lent:
     backward: Callable[..., None]
 
 
-lent = Lent()
+late_bound = LateBound()

@@ -1,10 +1,10 @@
 """The methods of a Tensor that are public functions otherwise spelled: ``x.sum()`` is ``sum(x)``.
 
-Only what people type every day; everything else is a function, and ``familiar`` says which. Axes
+Only what people type every day; everything else is a function, and ``torch_names`` says which. Axes
 and options are those of the functions; where PyTorch has a method that the array API standard lacks
 (``permute``, ``expand``), it has PyTorch's arguments.
 """
-# The namespace is lent by a later layer, so its type is not known here.
+# The namespace is bound by a later layer, so its type is not known here.
 # mypy: disable-error-code="no-any-return"
 
 import math
@@ -14,7 +14,7 @@ import numpy as np
 
 from telegrad.errors import ShapeError
 from telegrad.tensors.dtypes import fitting
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.torch_hints import advises, unexpected, without_advice
 from telegrad.tensors.torch_names import METHODS
 
@@ -41,7 +41,7 @@ class Methods:
         """Return the sum over some axes, or over all of them."""
         if unknown:
             raise unexpected("sum", unknown)
-        return lent.namespace.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
+        return late_bound.namespace.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
     def prod(
         self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None, **unknown: Never
@@ -49,25 +49,25 @@ class Methods:
         """Return the product over some axes, or over all of them."""
         if unknown:
             raise unexpected("prod", unknown)
-        return lent.namespace.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
+        return late_bound.namespace.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
     def mean(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """Return the average over some axes, or over all of them."""
         if unknown:
             raise unexpected("mean", unknown)
-        return lent.namespace.mean(self, axis=axis, keepdims=keepdims)
+        return late_bound.namespace.mean(self, axis=axis, keepdims=keepdims)
 
     def max(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """Return the largest element over some axes, or over all of them."""
         if unknown:
             raise unexpected("max", unknown)
-        return lent.namespace.max(self, axis=axis, keepdims=keepdims)
+        return late_bound.namespace.max(self, axis=axis, keepdims=keepdims)
 
     def min(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """Return the smallest element over some axes, or over all of them."""
         if unknown:
             raise unexpected("min", unknown)
-        return lent.namespace.min(self, axis=axis, keepdims=keepdims)
+        return late_bound.namespace.min(self, axis=axis, keepdims=keepdims)
 
     def var(
         self, axis: Any = None, *, correction: Any = 0.0, keepdims: bool = False, **unknown: Never
@@ -75,39 +75,39 @@ class Methods:
         """Return the variance over some axes; the divisor is the count less ``correction``."""
         if unknown:
             raise unexpected("var", unknown)
-        return lent.namespace.var(self, axis=axis, correction=correction, keepdims=keepdims)
+        return late_bound.namespace.var(self, axis=axis, correction=correction, keepdims=keepdims)
 
     def std(
         self, axis: Any = None, *, correction: Any = 0.0, keepdims: bool = False, **unknown: Never
     ) -> "Tensor":
-        """Return the standard deviation over some axes, by the count less ``correction``."""
+        """Return the standard deviation over some axes; ``correction`` as in ``var``."""
         if unknown:
             raise unexpected("std", unknown)
-        return lent.namespace.std(self, axis=axis, correction=correction, keepdims=keepdims)
+        return late_bound.namespace.std(self, axis=axis, correction=correction, keepdims=keepdims)
 
     def argmax(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """Return where the largest element is, along an axis or counted over all elements."""
         if unknown:
             raise unexpected("argmax", unknown)
-        return lent.namespace.argmax(self, axis=axis, keepdims=keepdims)
+        return late_bound.namespace.argmax(self, axis=axis, keepdims=keepdims)
 
     def argmin(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """Return where the smallest element is, along an axis or counted over all elements."""
         if unknown:
             raise unexpected("argmin", unknown)
-        return lent.namespace.argmin(self, axis=axis, keepdims=keepdims)
+        return late_bound.namespace.argmin(self, axis=axis, keepdims=keepdims)
 
     def all(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """Say whether all elements are true, over some axes or over all of them."""
+        """Tell whether all elements are true, over some axes or over all of them."""
         if unknown:
             raise unexpected("all", unknown)
-        return lent.namespace.all(self, axis=axis, keepdims=keepdims)
+        return late_bound.namespace.all(self, axis=axis, keepdims=keepdims)
 
     def any(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
-        """Say whether some element is true, over some axes or over all of them."""
+        """Tell whether some element is true, over some axes or over all of them."""
         if unknown:
             raise unexpected("any", unknown)
-        return lent.namespace.any(self, axis=axis, keepdims=keepdims)
+        return late_bound.namespace.any(self, axis=axis, keepdims=keepdims)
 
     def norm(
         self, ord: Any = 2, axis: Any = None, *, keepdims: bool = False, **unknown: Never
@@ -115,19 +115,19 @@ class Methods:
         """Return the length as a vector, of this order, over some axes or over all of them."""
         if unknown:
             raise unexpected("norm", unknown)
-        return lent.namespace.linalg.vector_norm(self, axis=axis, ord=ord, keepdims=keepdims)
+        return late_bound.namespace.linalg.vector_norm(self, axis=axis, ord=ord, keepdims=keepdims)
 
     def logsumexp(self, axis: Any = None, keepdims: bool = False, **unknown: Never) -> "Tensor":
         """Return the logarithm of the sum of exponentials over some axes, or over all of them."""
         if unknown:
             raise unexpected("logsumexp", unknown)
-        return lent.namespace.logsumexp(self, axis=axis, keepdims=keepdims)
+        return late_bound.namespace.logsumexp(self, axis=axis, keepdims=keepdims)
 
     def cumsum(self, axis: Any = None, **unknown: Never) -> "Tensor":
         """Return the running sum along an axis."""
         if unknown:
             raise unexpected("cumsum", unknown)
-        return lent.namespace.cumulative_sum(self, axis=axis)
+        return late_bound.namespace.cumulative_sum(self, axis=axis)
 
     # Shape and order
 
@@ -141,7 +141,7 @@ class Methods:
 
     def reshape(self, *shape: Any) -> "Tensor":
         """Return the same elements in another shape, given as a tuple or as several numbers."""
-        return lent.namespace.reshape(self, _shape(shape))
+        return late_bound.namespace.reshape(self, _shape(shape))
 
     view = reshape
     """Values do not alias, so there is nothing to share."""
@@ -150,7 +150,7 @@ class Methods:
         """Return the axes from ``start_dim`` to ``end_dim``, both included, as one."""
         ndim = self.ndim
         if not ndim:
-            return lent.namespace.reshape(self, (1,))
+            return late_bound.namespace.reshape(self, (1,))
         axes = range(-ndim, ndim)
         start, end = start_dim % ndim, end_dim % ndim
         if start_dim not in axes or end_dim not in axes or start > end:
@@ -159,21 +159,23 @@ class Methods:
                 f"{start_dim} and {end_dim}"
             )
         joined = math.prod(self.shape[start : end + 1])
-        return lent.namespace.reshape(self, (*self.shape[:start], joined, *self.shape[end + 1 :]))
+        return late_bound.namespace.reshape(
+            self, (*self.shape[:start], joined, *self.shape[end + 1 :])
+        )
 
     def squeeze(self: Any, axis: Any = None, **unknown: Never) -> "Tensor":
-        """Take away some axes of length 1, or all of them."""
+        """Remove axes of length 1, some or all of them."""
         if unknown:
             raise unexpected("squeeze", unknown)
-        return lent.namespace.squeeze(self, axis=axis)
+        return late_bound.namespace.squeeze(self, axis=axis)
 
     def unsqueeze(self, dim: int) -> "Tensor":
-        """Give it a new axis of length 1."""
-        return lent.namespace.expand_dims(self, axis=dim)
+        """Add an axis of length 1."""
+        return late_bound.namespace.expand_dims(self, axis=dim)
 
     def permute(self, *axes: Any) -> "Tensor":
         """Return the axes in another order, given as a tuple or as several numbers."""
-        return lent.namespace.permute_dims(self, _shape(axes))
+        return late_bound.namespace.permute_dims(self, _shape(axes))
 
     def transpose(self: Any, dim0: int, dim1: int) -> "Tensor":
         """Exchange two axes."""
@@ -184,14 +186,14 @@ class Methods:
                 )
         order = list(range(self.ndim))
         order[dim0], order[dim1] = order[dim1], order[dim0]
-        return lent.namespace.permute_dims(self, tuple(order))
+        return late_bound.namespace.permute_dims(self, tuple(order))
 
     def expand(self: Any, *shape: Any) -> "Tensor":
-        """Stretch it to a larger shape; -1 leaves a length as it is."""
+        """Stretch to a larger shape; -1 leaves a length as it is."""
         wanted = _shape(shape)
         own = (-1,) * (len(wanted) - self.ndim) + self.shape
         lengths = tuple(n if w == -1 else w for w, n in zip(wanted, own))
-        return lent.namespace.broadcast_to(self, lengths)
+        return late_bound.namespace.broadcast_to(self, lengths)
 
     def t(self: Any) -> "Tensor":
         """Return the transposed matrix; a vector or a 0-d tensor is itself."""
@@ -205,87 +207,87 @@ class Methods:
                 f"expected a matrix for .T, got shape {self.shape}; use .mT for stacks of matrices "
                 "or permute_dims for other orders"
             )
-        return lent.namespace.matrix_transpose(self)
+        return late_bound.namespace.matrix_transpose(self)
 
     @property
     def mT(self) -> "Tensor":
         """The last two axes exchanged."""
-        return lent.namespace.matrix_transpose(self)
+        return late_bound.namespace.matrix_transpose(self)
 
     @property
     def at(self) -> Any:
         """``x.at[index].set(values)`` and its kin: a copy of x with these places changed."""
-        return lent.namespace.at(self)
+        return late_bound.namespace.at(self)
 
     # Element by element
 
     def abs(self) -> "Tensor":
         """Return the absolute value of each element."""
-        return lent.namespace.abs(self)
+        return late_bound.namespace.abs(self)
 
     def exp(self) -> "Tensor":
         """Return the exponential of each element."""
-        return lent.namespace.exp(self)
+        return late_bound.namespace.exp(self)
 
     def log(self) -> "Tensor":
         """Return the natural logarithm of each element."""
-        return lent.namespace.log(self)
+        return late_bound.namespace.log(self)
 
     def sqrt(self) -> "Tensor":
         """Return the square root of each element."""
-        return lent.namespace.sqrt(self)
+        return late_bound.namespace.sqrt(self)
 
     def square(self) -> "Tensor":
         """Return the square of each element."""
-        return lent.namespace.square(self)
+        return late_bound.namespace.square(self)
 
     def sin(self) -> "Tensor":
         """Return the sine of each element."""
-        return lent.namespace.sin(self)
+        return late_bound.namespace.sin(self)
 
     def cos(self) -> "Tensor":
         """Return the cosine of each element."""
-        return lent.namespace.cos(self)
+        return late_bound.namespace.cos(self)
 
     def tanh(self) -> "Tensor":
         """Return the hyperbolic tangent of each element."""
-        return lent.namespace.tanh(self)
+        return late_bound.namespace.tanh(self)
 
     def sigmoid(self) -> "Tensor":
         """Return ``1 / (1 + exp(-x))`` of each element."""
-        return lent.namespace.sigmoid(self)
+        return late_bound.namespace.sigmoid(self)
 
     def relu(self) -> "Tensor":
         """Return each element, or zero where it is negative."""
-        return lent.namespace.relu(self)
+        return late_bound.namespace.relu(self)
 
     def sign(self) -> "Tensor":
         """Return the sign of each element."""
-        return lent.namespace.sign(self)
+        return late_bound.namespace.sign(self)
 
     def round(self) -> "Tensor":
         """Return each element rounded to the nearest whole number."""
-        return lent.namespace.round(self)
+        return late_bound.namespace.round(self)
 
     def floor(self) -> "Tensor":
         """Return each element rounded down."""
-        return lent.namespace.floor(self)
+        return late_bound.namespace.floor(self)
 
     def ceil(self) -> "Tensor":
         """Return each element rounded up."""
-        return lent.namespace.ceil(self)
+        return late_bound.namespace.ceil(self)
 
     def conj(self) -> "Tensor":
         """Return the complex conjugate of each element."""
-        return lent.namespace.conj(self)
+        return late_bound.namespace.conj(self)
 
     def pow(self, exponent: Any, /) -> "Tensor":
         """Return each element to a power."""
-        return lent.namespace.pow(self, exponent)
+        return late_bound.namespace.pow(self, exponent)
 
     def clip(self, min: Any = None, max: Any = None) -> "Tensor":
         """Return each element, or the nearer bound where it is outside of them."""
-        return lent.namespace.clip(self, min, max)
+        return late_bound.namespace.clip(self, min, max)
 
     clamp = clip
 
@@ -293,35 +295,35 @@ class Methods:
         """Return `value` where the mask is true, the elements elsewhere."""
         if self.dtype.kind in "fc" and type(value) in (int, float):
             fitting(value, self.dtype)
-        return lent.namespace.where(mask, value, self)
+        return late_bound.namespace.where(mask, value, self)
 
     def softmax(self, axis: Any = -1, **unknown: Never) -> "Tensor":
         """Return exponentials divided by their sum along an axis."""
         if unknown:
             raise unexpected("softmax", unknown)
-        return lent.namespace.softmax(self, axis=axis)
+        return late_bound.namespace.softmax(self, axis=axis)
 
     def log_softmax(self, axis: Any = -1, **unknown: Never) -> "Tensor":
         """Return the logarithm of ``softmax``."""
         if unknown:
             raise unexpected("log_softmax", unknown)
-        return lent.namespace.log_softmax(self, axis=axis)
+        return late_bound.namespace.log_softmax(self, axis=axis)
 
     @property
     def real(self) -> "Tensor":
         """The real part."""
-        return lent.namespace.real(self)
+        return late_bound.namespace.real(self)
 
     @property
     def imag(self) -> "Tensor":
         """The imaginary part."""
-        return lent.namespace.imag(self)
+        return late_bound.namespace.imag(self)
 
     # Products
 
     def matmul(self, other: Any, /) -> "Tensor":
         """Return the product of matrices, or of stacks of matrices."""
-        return lent.namespace.matmul(self, other)
+        return late_bound.namespace.matmul(self, other)
 
     def dot(self: Any, other: Any, /) -> "Tensor":
         """Return the sum of the products of two vectors, unconjugated."""
@@ -330,42 +332,42 @@ class Methods:
                 f"expected two vectors in dot, got shapes {self.shape} and {other.shape}; use @ "
                 "for matrices"
             )
-        return lent.namespace.matmul(self, other)
+        return late_bound.namespace.matmul(self, other)
 
     # Copies, dtypes and devices
 
     def clone(self) -> "Tensor":
         """Return a copy in memory of its own, with the same history."""
-        return lent.namespace.clone(self)
+        return late_bound.namespace.clone(self)
 
     copy = clone
 
     def astype(self, dtype: Any, /, *, copy: bool = True) -> "Tensor":
-        """Return it with another dtype."""
-        return lent.namespace.astype(self, dtype, copy=copy)
+        """Convert to another dtype."""
+        return late_bound.namespace.astype(self, dtype, copy=copy)
 
     def double(self) -> "Tensor":
-        """Return it in float64 (complex128 for complex values)."""
+        """Convert to float64 (complex128 for complex values)."""
         return _in_precision(self, "float64", "complex128")
 
     def float(self) -> "Tensor":
-        """Return it in float32 (complex64 for complex values)."""
+        """Convert to float32 (complex64 for complex values)."""
         return _in_precision(self, "float32", "complex64")
 
     def long(self) -> "Tensor":
-        """Return it in int64; fractions are cut off."""
-        return lent.namespace.astype(self, np.int64, copy=False)
+        """Convert to int64; fractions are cut off."""
+        return late_bound.namespace.astype(self, np.int64, copy=False)
 
     def cpu(self) -> "Tensor":
         """Return this tensor on the CPU; itself where it is there already."""
-        return lent.namespace.to_device(self, "cpu")
+        return late_bound.namespace.to_device(self, "cpu")
 
     def contiguous(self: Any) -> "Tensor":
-        """Return it as it is: tensors have no strides."""
+        """Return itself: tensors have no strides."""
         return self
 
     def to(self: Any, *where: Any, dtype: Any = None, device: Any = None) -> "Tensor":
-        """Return this tensor with another dtype or on another device; itself if nothing changes."""
+        """Return this tensor with another dtype or on another device, or itself."""
         for each in where:
             if _is_dtype(each):
                 dtype = each
@@ -373,19 +375,19 @@ class Methods:
                 device = each
         result = self
         if dtype is not None and np.dtype(dtype) != self.dtype:
-            result = lent.namespace.astype(result, dtype)
+            result = late_bound.namespace.astype(result, dtype)
         if device is not None:
-            result = lent.namespace.to_device(result, device)
+            result = late_bound.namespace.to_device(result, device)
         return result
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> "Tensor":
         """Return this tensor on another device."""
-        return lent.namespace.to_device(self, device)
+        return late_bound.namespace.to_device(self, device)
 
 
 def _in_precision(x: Any, real: str, complex_: str) -> "Tensor":
     dtype = complex_ if x.dtype.kind == "c" else real
-    return lent.namespace.astype(x, np.dtype(dtype), copy=False)
+    return late_bound.namespace.astype(x, np.dtype(dtype), copy=False)
 
 
 def _shape(shape: tuple[Any, ...]) -> tuple[int, ...]:

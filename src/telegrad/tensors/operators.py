@@ -1,4 +1,4 @@
-"""The operators of a Tensor: each is a row, with its hot path.
+"""The operators of a Tensor: each is a primitive, with its fast path.
 
 In-place operators give the Tensor a new value and a new history (``Tensor.rebind``); nothing that
 saw the old value sees the new one.
@@ -34,7 +34,7 @@ from telegrad.rules.logic import (
     LESS_EQUAL,
     NOT_EQUAL,
 )
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.fast_paths import binary, reversed_binary, unary
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ __all__ = ["Operators"]
 
 def _in_place(symbol: str, compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def call(self: Any, other: Any, /) -> Any:
-        return lent.namespace.in_place(self, symbol, compute, other)
+        return late_bound.namespace.in_place(self, symbol, compute, other)
 
     return call
 
@@ -88,33 +88,33 @@ class Operators:
     __ge__ = binary(GREATER_EQUAL)
 
     def __eq__(self, other: Any, /) -> "Tensor":  # type: ignore[override]
-        return _EQUAL(self, other) if lent.takes(other) else NotImplemented
+        return _EQUAL(self, other) if late_bound.takes(other) else NotImplemented
 
     def __ne__(self, other: Any, /) -> "Tensor":  # type: ignore[override]
-        return _NOT_EQUAL(self, other) if lent.takes(other) else NotImplemented
+        return _NOT_EQUAL(self, other) if late_bound.takes(other) else NotImplemented
 
     def __abs__(self) -> "Tensor":
-        return lent.namespace.abs(self)  # type: ignore[no-any-return]
+        return late_bound.namespace.abs(self)  # type: ignore[no-any-return]
 
     def __matmul__(self, other: Any, /) -> "Tensor":
-        return lent.namespace.matmul(self, other)  # type: ignore[no-any-return]
+        return late_bound.namespace.matmul(self, other)  # type: ignore[no-any-return]
 
     def __rmatmul__(self, other: Any, /) -> "Tensor":
-        return lent.namespace.matmul(other, self)  # type: ignore[no-any-return]
+        return late_bound.namespace.matmul(other, self)  # type: ignore[no-any-return]
 
     def __getitem__(self, index: Any, /) -> "Tensor":
-        return lent.namespace.getitem(self, index)  # type: ignore[no-any-return]
+        return late_bound.namespace.getitem(self, index)  # type: ignore[no-any-return]
 
     def __setitem__(self, index: Any, value: Any, /) -> None:
-        lent.namespace.setitem(self, index, value)
+        late_bound.namespace.setitem(self, index, value)
 
     def __iter__(self: Any) -> Any:
         if not self.ndim:
             raise DTypeError("expected a tensor with axes to iterate over, got a 0-d tensor")
-        return iter(lent.namespace.unstack(self))
+        return iter(late_bound.namespace.unstack(self))
 
     def __contains__(self, value: Any, /) -> bool:
-        return bool(lent.namespace.any(self == value))
+        return bool(late_bound.namespace.any(self == value))
 
     __iadd__ = _in_place("+=", operator.add)
     __isub__ = _in_place("-=", operator.sub)

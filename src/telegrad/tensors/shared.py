@@ -1,8 +1,8 @@
 """Arrays whose memory others may write to.
 
-``asarray(ndarray, copy=False)`` and ``from_dlpack`` share memory with whoever made it. Such an
-array is marked by its type, so the hot path passes it by. When it is saved for the backward pass, a
-digest of its bytes is saved too, and a change in between is an error instead of a wrong gradient.
+``asarray(ndarray, copy=False)`` and ``from_dlpack`` share memory with their maker. Such an
+array is marked by its type, so the fast path passes it by. When it is saved for the backward pass,
+a digest of its bytes is saved too, and a change in between is an error instead of a wrong gradient.
 Where one enters a backward pass as a gradient, it is copied: a gradient is kept, and never shared.
 """
 
@@ -18,17 +18,17 @@ class SharedArray(np.ndarray[Any, Any]):
 
 
 def share(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """`array` marked as shared."""
+    """Return `array` marked as shared."""
     return array.view(SharedArray)
 
 
 def plain(array: Any) -> Any:
-    """The array to compute with: the mark taken off, nothing copied."""
+    """Return the array to compute with: the mark taken off, nothing copied."""
     return array.view(np.ndarray) if type(array) is SharedArray else array
 
 
 def shared_as(results: Any, arrays: Any) -> Any:
-    """The results of a call on `arrays`, some of them shared: a view of those is shared, too."""
+    """Return the results of a call on `arrays`, some shared: a view of those is, too."""
     sources = [array for array in arrays if type(array) is SharedArray]
     if isinstance(results, tuple):
         return tuple(shared_as(result, sources) for result in results)
@@ -36,5 +36,5 @@ def shared_as(results: Any, arrays: Any) -> Any:
 
 
 def unshared(tensor: Any) -> Any:
-    """`tensor`, or a copy of it where its memory is shared."""
+    """Return `tensor`, or a copy of it where its memory is shared."""
     return tensor.clone() if type(tensor.array) is SharedArray else tensor

@@ -2,7 +2,7 @@
 
 ``array`` is the raw array, ``node`` is None for a constant, LEAF for a tensor that the user asked
 to be differentiated, and otherwise the node that recorded it. ``tangents`` holds forward-mode
-tangents by level. ``state`` holds what few tensors have: a gradient, hooks.
+tangents by level. ``meta`` holds what few tensors have: a gradient, hooks.
 
 A leaf is its own node: it implements the protocol of ``graph.node``, and graphs refer to the leaf
 itself. Values do not alias: nothing writes into ``array`` while something else may see it;
@@ -13,34 +13,29 @@ import math
 import sys
 import weakref
 from collections.abc import Callable
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import numpy as np
 
 from telegrad.arrays import backend_of
 from telegrad.arrays.ownership import HELD
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
-from telegrad.graph import Handle, NodeHooks
-from telegrad.rules import Primitive
+from telegrad.graph import LEAF, Handle, LeafNode, Node, NodeHooks, hooks_of
 from telegrad.tensors import text
 from telegrad.tensors.describe import kind_of, way_in
 from telegrad.tensors.exchange import Exchange
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.methods import Methods
 from telegrad.tensors.numpy.protocols import NumpyProtocols
 from telegrad.tensors.operators import Operators
 from telegrad.tensors.recording.accumulate_grad import AccumulateGrad
-from telegrad.tensors.recording.hooked import hooks_of, run_before, run_on_value
 from telegrad.tensors.recording.modes import MODE
 
 __all__ = ["LEAF", "Tensor", "history_of", "wrap"]
 
-LEAF: Final = Primitive("leaf", vjp=())
-"""In the place of a node: this tensor is its own."""
 
-
-class State:
-    """What few tensors have."""
+class AutogradMeta:
+    """What few tensors have: a gradient, hooks, a name, the mark of ``inference_mode``."""
 
     __slots__ = ("grad", "hooks", "inference", "name")
 
@@ -51,7 +46,7 @@ class State:
         self.name: str | None = None
 
 
-class Tensor(Operators, Methods, Exchange, NumpyProtocols):
+class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
     """An n-dimensional array that remembers how it was computed. Made by ``telegrad.tensor``.
 
     Examples:
@@ -61,18 +56,12 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         tensor([2., 4.])
     """
 
-    __slots__ = ("__weakref__", "array", "node", "state", "tangents")
+    __slots__ = ("__weakref__", "array", "meta", "node", "tangents")
 
     array: Any
     node: Any
     tangents: dict[Any, "Tensor"] | None
-    state: State | None
-
-    # The protocol of a node, for leaves.
-    edges = ()
-    key = -1
-    freed = False
-    is_boundary = False
+    meta: AutogradMeta | None
 
     def __init__(self, *data: Any, **options: Any) -> None:
         raise UsageError("a Tensor is made by telegrad.tensor(data) or telegrad.asarray(data)")
@@ -150,7 +139,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
     @property
     def grad(self) -> "Tensor | None":
         """The accumulated gradient of a leaf (or of any tensor after ``retain_grad``)."""
-        return None if self.state is None else self.state.grad
+        return None if self.meta is None else self.meta.grad
 
     @grad.setter
     def grad(self, value: "Tensor | None") -> None:
@@ -165,7 +154,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
                     f"expected a gradient of shape {self.shape} and dtype {self.dtype}, got shape "
                     f"{value.shape} and dtype {value.dtype}"
                 )
-        self.states().grad = value
+        self.ensure_meta().grad = value
 
     @grad.deleter
     def grad(self) -> None:
@@ -186,15 +175,15 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         """Whether this tensor carries a tangent of a level that is still open."""
         return bool(self.tangents)
 
-    def states(self) -> State:
-        """Return the state, made when first needed."""
-        if self.state is None:
-            self.state = State()
-        return self.state
+    def ensure_meta(self) -> AutogradMeta:
+        """Return ``meta``, made when first needed."""
+        if self.meta is None:
+            self.meta = AutogradMeta()
+        return self.meta
 
     def is_inference(self) -> bool:
-        """Say whether this tensor was made under ``inference_mode``."""
-        return self.state is not None and self.state.inference
+        """Tell whether this tensor was made under ``inference_mode``."""
+        return self.meta is not None and self.meta.inference
 
     def detach(self) -> "Tensor":
         """Return the value as a constant: without history and, as in PyTorch, without tangents."""
@@ -208,7 +197,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
         inputs: Any = None,
     ) -> None:
         """Add the gradients of this tensor to ``.grad`` of the leaves it was computed from."""
-        lent.backward(self, gradient, retain_graph, create_graph, inputs)
+        late_bound.backward(self, gradient, retain_graph, create_graph, inputs)
 
     def retain_grad(self) -> None:
         """Keep the gradient of this tensor in ``.grad`` although it is not a leaf."""
@@ -222,14 +211,14 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
 
         def retain(gradient: Any) -> Callable[[], None]:
             tensor = here()
-            state = State() if tensor is None else tensor.states()
+            meta = AutogradMeta() if tensor is None else tensor.ensure_meta()
             shown = gradient if isinstance(gradient, Tensor) else wrap(gradient)
-            before = state.grad
-            state.grad = after = shown if before is None else before + shown
+            before = meta.grad
+            meta.grad = after = shown if before is None else before + shown
 
             def take_back() -> None:
-                if state.grad is after:
-                    state.grad = before
+                if meta.grad is after:
+                    meta.grad = before
 
             return take_back
 
@@ -260,21 +249,19 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
     @property
     def hooks(self) -> NodeHooks | None:
         """The hooks of a leaf, as the engine's protocol wants them."""
-        return None if self.state is None else self.state.hooks
+        return None if self.meta is None else self.meta.hooks
 
     @hooks.setter
     def hooks(self, value: NodeHooks) -> None:
-        self.states().hooks = value
+        self.ensure_meta().hooks = value
 
-    def before(self, cotangent: Any) -> Any:
-        """Run the hooks of a leaf and of its node on its gradient; the engine calls it."""
-        hooks = self.hooks
-        return cotangent if hooks is None else run_before(hooks, cotangent)
+    def before_capture(self, cotangent: Any, /) -> Any:
+        """Run the hooks of a leaf on its gradient; the engine calls it."""
+        return late_bound.run_on_value(hooks_of(self), cotangent)
 
-    def before_capture(self, cotangent: Any) -> Any:
-        """Run the hooks of a leaf alone, where its gradient does not accumulate."""
-        hooks = self.hooks
-        return cotangent if hooks is None else run_on_value(hooks, cotangent)
+    def before_run(self, cotangent: Any, /) -> Any:
+        """Run the hooks of a leaf's node, where its gradient accumulates."""
+        return late_bound.run_on_node(hooks_of(self), cotangent)
 
     def name(self) -> str:
         """Return what the engine calls a leaf."""
@@ -316,7 +303,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
 
     def copy_(self, source: Any) -> Self:
         """Give this tensor the value of `source`, in its own memory where nobody else holds it."""
-        xp = lent.namespace
+        xp = late_bound.namespace
         source = source if isinstance(source, Tensor) else xp.asarray(source)
         array = self.array
         records = MODE.get().recording and (self.node is not None or source.node is not None)
@@ -359,32 +346,36 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols):
 _new = object.__new__
 
 
-def wrap(array: Any, node: Any = None, tangents: dict[Any, Tensor] | None = None) -> Tensor:
-    """A Tensor around a raw array, without a copy or a check."""
+def wrap(array: Any, node: Node | None = None, tangents: dict[Any, Tensor] | None = None) -> Tensor:
+    """Return a Tensor around a raw array, without a copy or a check."""
     tensor = _new(Tensor)
     tensor.array = array
     tensor.node = node
     tensor.tangents = tangents
-    tensor.state = None
+    tensor.meta = None
     return tensor
 
 
-def history_of(x: Tensor) -> Any:
-    """The node that gradients of `x` go to, which may be `x` itself; None for a constant."""
+def history_of(x: Tensor) -> Node | None:
+    """Return the node that gradients of `x` go to, which may be `x` itself; None for a constant."""
     return x if x.node is LEAF else x.node
 
 
 def rebuild(array: Any, requires_grad: bool) -> Tensor:
-    """A leaf or constant from a pickle."""
+    """Return a leaf or constant from a pickle."""
     # An array from a pickle has a dtype object of its own, and hands it on; the quick paths know
     # NumPy's own by their identity.
     return wrap(array.astype(array.dtype.char), LEAF if requires_grad else None)
 
 
 def refuse_in_place(tensor: Tensor, what: str) -> None:
-    """Raises where an in-place change would change a leaf that is being differentiated."""
+    """Raise where an in-place change would change a leaf that is being differentiated."""
     if tensor.node is LEAF and MODE.get().recording:
         raise GradientError(
             f"expected a tensor that is not a leaf for {what}, got a leaf that requires grad; "
             "change it under telegrad.no_grad(), or use an operation that gives a new tensor"
         )
+
+
+late_bound.tensor_type = Tensor
+late_bound.wrap = wrap

@@ -13,7 +13,7 @@ _OBVIOUS = (np.dtype("float32"), np.dtype("int64"), np.dtype("bool"))
 
 
 def tensor_text(tensor: Any) -> str:
-    """``tensor([1., 2.], dtype=float64, grad_fn=<SinBackward>)``."""
+    """Return ``tensor([1., 2.], dtype=float64, grad_fn=<SinBackward>)``."""
     array = in_host_memory(tensor.array)
     value = np.array2string(array, separator=", ", prefix="tensor(", precision=4, threshold=1000)
     parts = [value]

@@ -1,7 +1,7 @@
 """What is said instead of a name or an option that is PyTorch's, or NumPy's, and not telegrad's.
 
-The rows, a familiar name and our way, are in ``familiar`` and beside what lacks them. They are read
-only when something has failed already: a name of a class is a descriptor that raises, not a
+The tables, a familiar name and our way, are in ``torch_names`` and beside what lacks them. They are
+read only when something has failed already: a name of a class is a descriptor that raises, not a
 `__getattr__`, which would slow down every attribute of every tensor (CPython 3.11 does not
 specialise those).
 
@@ -59,19 +59,19 @@ def advises(noun: str, rows: Mapping[str, str]) -> Callable[[_Class], _Class]:
 
 
 def without_advice(instance: object, names: Iterable[str]) -> list[str]:
-    """The names that are there, of those that `dir` finds."""
+    """Return the names that are there, of those that `dir` finds."""
     return [name for name in names if type(getattr_static(instance, name, None)) is not _Elsewhere]
 
 
 def advice_on_name(module: str, rows: Mapping[str, str], name: str) -> AttributeError:
-    """The error for a name that a module lacks."""
+    """Return the error for a name that a module lacks."""
     way = rows.get(name)
     said = f"module {module!r} has no attribute {name!r}"
     return AttributeError(said if way is None else f"{said}: {way.format(name)}")
 
 
 def unexpected(function: str, options: Mapping[str, object]) -> TypeError:
-    """The error for options that a function does not have, by keyword."""
+    """Return the error for options that a function does not have, by keyword."""
     name = next(iter(options))
     said = f"{function}() has no option {name!r}"
     way = _OPTIONS.get(name)

@@ -1,7 +1,8 @@
-"""Familiar names of PyTorch and NumPy that telegrad lacks, and what to write instead: the rows.
+"""Familiar names of PyTorch and NumPy that telegrad lacks, and what to write instead.
 
 A table for each class or module that lacks them; `{0}` stands for the name itself. There are such
-tables in ``nn``, ``optim`` and ``distributed``, too. ``habits`` turns a row into an error.
+tables in ``nn``, ``optim`` and ``distributed``, too. ``torch_hints`` makes errors of
+them.
 """
 
 __all__ = ["AUTOGRAD", "FUNCTIONAL", "FUNCTIONS", "LINALG", "METHODS"]

@@ -61,20 +61,20 @@ def gradient_check(
     and the operations met.
 
     Arguments:
-        f: takes Tensors and returns a Tensor or a sequence of them.
-        inputs: its arguments; floating and complex ones are differentiated, in double precision,
+        f: Takes Tensors and returns a Tensor or a sequence of them.
+        inputs: Its arguments; floating and complex ones are differentiated, in double precision,
             others are passed as they are.
         modes: "reverse", "forward" or both.
-        order: up to which order.
-        step: how far differences go.
-        rtol: by which share of itself an entry may be off.
-        atol: by how much besides; by default 1e-6 of the largest derivative or value, but no more
+        order: Up to which order.
+        step: How far differences go.
+        rtol: By which share of itself an entry may be off.
+        atol: By how much besides; by default 1e-6 of the largest derivative or value, but no more
             than 1e-6 and no less than 1e-10, which is what differences can tell.
-        complex_step: whether steps go along the imaginary axis, too, where f allows that.
-        seed: of the random directions.
+        complex_step: Whether steps go along the imaginary axis, too, where f allows that.
+        seed: Of the random directions.
 
     Raises:
-        GradientMismatch: if a derivative is wrong.
+        GradientMismatch: If a derivative is wrong.
 
     Examples:
         >>> from telegrad.testing import gradient_check

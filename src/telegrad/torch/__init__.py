@@ -54,5 +54,5 @@ def to_torch(tensor: Tensor) -> Any:
 
 
 def _make_known() -> None:
-    """Lets passes over workers know that graphs may lead into PyTorch's from now on."""
+    """Let passes over workers know that graphs may lead into PyTorch's from now on."""
     import telegrad.interop.torch.framework  # noqa: F401

@@ -1,6 +1,6 @@
 """What can stand in for ``torch.distributed.autograd``: the same names over telegrad's passes.
 
-Roots are scalars and errors are RuntimeErrors, as PyTorch has them; whoever wants more calls
+Roots are scalars and errors are RuntimeErrors, as PyTorch has them. For more there is
 ``telegrad.distributed.autograd``, which works in the same context.
 """
 
@@ -34,12 +34,12 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Always."""
+    """Return True: there is no build without it."""
     return True
 
 
 class context:
-    """Records the remote calls made inside; gives the id of a new context."""
+    """Record the remote calls made inside; give the id of a new context."""
 
     def __enter__(self) -> int:
         self.autograd_context = _new_context()
@@ -50,7 +50,17 @@ class context:
 
 
 def backward(context_id: int, roots: list[torch.Tensor], retain_graph: bool = False) -> None:
-    """Runs the backward pass from scalar roots over all workers that took part."""
+    """Run the backward pass from scalar roots over all workers that took part.
+
+    Arguments:
+        context_id: The id that ``with context()`` gave.
+        roots: Scalars of this worker that were computed.
+        retain_graph: Whether the graph is kept for another pass.
+
+    Raises:
+        TypeError: For arguments of other types.
+        RuntimeError: For other roots, an unknown context, and what fails on any worker.
+    """
     if not isinstance(context_id, int) or not isinstance(roots, (list, tuple)):
         raise TypeError(
             "backward(): incompatible function arguments: expected the id of a context and a list "
@@ -89,7 +99,7 @@ def _check_roots(roots: Any) -> None:
 
 
 def _node_of(error: BaseException) -> int:
-    """The id of the worker on which an error was raised, as its notes tell."""
+    """Return the id of the worker on which an error was raised, as its notes say."""
     here = current_worker()
     for note in getattr(error, "__notes__", ()):
         if note.startswith("raised on worker "):
@@ -101,7 +111,16 @@ def _node_of(error: BaseException) -> int:
 
 
 def backward_from_value(value: Any, context_id: int, retain_graph: bool) -> None:
-    """Runs a pass from the value of a reference, on its owner; see ``RRef.backward``."""
+    """Run a pass from the value of a reference, on its owner.
+
+    Arguments:
+        value: The value, a scalar.
+        context_id: The context of the pass; -1 for a pass of this process alone.
+        retain_graph: Whether the graph is kept for another pass.
+
+    Raises:
+        RuntimeError: If the value is no tensor; and as ``backward`` does.
+    """
     if not isinstance(value, torch.Tensor):
         raise RuntimeError("RRef should contain a tensor for .backward()")
     if context_id == -1:
@@ -112,12 +131,12 @@ def backward_from_value(value: Any, context_id: int, retain_graph: bool) -> None
 
 @expose
 def backward_on_owner(reference: RRef, context_id: int, retain_graph: bool) -> None:
-    """``backward_from_value``, called on the owner by a user of the reference."""
+    """Run ``backward_from_value`` on the owner, for a user of the reference."""
     backward_from_value(reference.local_value(), context_id, retain_graph)
 
 
 def get_gradients(context_id: int) -> dict[torch.Tensor, torch.Tensor]:
-    """The gradients of this worker's leaves in a context, by leaf."""
+    """Return the gradients of this worker's leaves in a context, by leaf."""
     _find(context_id)
     return cast(dict[torch.Tensor, torch.Tensor], autograd.get_gradients(context_id))
 

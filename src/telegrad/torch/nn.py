@@ -1,7 +1,7 @@
 """What can stand in for ``torch.distributed.nn``: a module on another worker, as PyTorch calls it.
 
-A `RemoteModule` is an ``nn.Module`` whose ``forward`` runs where the module was made. It travels in
-remote calls by its reference, so whoever gets it calls the same module. What PyTorch refuses on one
+A `RemoteModule` is an ``nn.Module`` whose ``forward`` runs where the module was made. It is sent in
+remote calls as its reference, so all who get it call the same module. What PyTorch refuses on one
 (``parameters``, ``to``, hooks, …) is refused here in PyTorch's words: the module is elsewhere, and
 its parameters are had as references, by ``remote_parameters``.
 """
@@ -20,7 +20,7 @@ __all__ = ["RemoteModule"]
 
 
 def _refused(name: str, instead: str = "") -> Callable[..., NoReturn]:
-    """A method that PyTorch refuses."""
+    """Return a method that raises, as PyTorch's does."""
 
     def refuse(self: nn.Module, *args: Any, **kwargs: Any) -> NoReturn:
         raise ValueError(f"Method ``{name}`` not supported for RemoteModule{instead}")
@@ -40,11 +40,21 @@ _REFUSED = (
 
 
 class RemoteModule(nn.Module):
-    """Makes ``module_cls(*args, **kwargs)`` on another worker; calling this calls it there.
+    """A module that ``module_cls(*args, **kwargs)`` makes on another worker.
 
-    `remote_device` is a worker and a device of it: ``"trainer0/cuda:0"``, ``"rank:1/cpu"``, or the
-    worker alone for its CPU. Tensors of a call are taken to that device; where no device map says
-    otherwise, results come back by the CPU.
+    Tensors of a call are taken to its device; where no device map says otherwise, results come back
+    by the CPU.
+
+    Arguments:
+        remote_device: A worker and a device of it: ``"trainer0/cuda:0"``, ``"rank:1/cpu"``, or the
+            worker alone for its CPU.
+        module_cls: The class of the module.
+        args: The positional arguments of the class.
+        kwargs: Its keyword arguments.
+
+    Raises:
+        NotInitialized: Before ``init_rpc``.
+        ValueError: For a device that is none, or an interface of TorchScript.
     """
 
     on: str | int
@@ -71,7 +81,13 @@ class RemoteModule(nn.Module):
     def init_from_module_rref(
         remote_device: str, module_rref: rpc.RRef, _module_interface_cls: Any = None
     ) -> "RemoteModule":
-        """Another face of a module that is there already."""
+        """Return a RemoteModule for a module that is there already.
+
+        Arguments:
+            remote_device: The worker and the device that calls use.
+            module_rref: A reference to the module.
+            _module_interface_cls: Refused: TorchScript knows PyTorch's own references alone.
+        """
         remote_module = RemoteModule.__new__(RemoteModule)
         nn.Module.__init__(remote_module)
         remote_module._place(remote_device, _module_interface_cls)
@@ -98,18 +114,18 @@ class RemoteModule(nn.Module):
         self.is_scriptable = False
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the module there and waits for its result."""
+        """Run the module there; return its result."""
         return rpc.rpc_sync(self.module_rref.owner(), _forward, self._call(args, kwargs))
 
     def forward_async(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the module there; the future of its result."""
+        """Start the module there; return the future of its result."""
         return rpc.rpc_async(self.module_rref.owner(), _forward, self._call(args, kwargs))
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         return self.module_rref, self.device, self.is_device_map_set, args, kwargs
 
     def remote_parameters(self, recurse: bool = True) -> list[rpc.RRef]:
-        """References to the module's parameters, in its own order."""
+        """Return references to the module's parameters, in its own order."""
         found: list[rpc.RRef] = self._ask(_parameters, recurse)
         return found
 
@@ -118,16 +134,16 @@ class RemoteModule(nn.Module):
         return rpc.rpc_sync(self.module_rref.owner(), function, (self.module_rref, option))
 
     def get_module_rref(self) -> rpc.RRef:
-        """The reference to the module itself."""
+        """Return the reference to the module itself."""
         return self.module_rref
 
     def train(self, mode: bool = True) -> "RemoteModule":
-        """Switches the module to training, or from it."""
+        """Switch the module to training, or from it; return this."""
         self._ask(_set_training, mode)
         return self
 
     def eval(self) -> "RemoteModule":
-        """Switches the module to evaluation."""
+        """Switch the module to evaluation; return this."""
         return self.train(False)
 
     def __reduce__(self) -> Any:

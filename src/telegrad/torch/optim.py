@@ -12,12 +12,12 @@ __all__ = ["DistributedOptimizer"]
 
 
 class DistributedOptimizer(optim.DistributedOptimizer):
-    """Steps parameters where they live; `params_rref` are RRefs to them, or groups of such."""
+    """An optimiser of ``torch.optim`` on each owner of the parameters that `params_rref` names."""
 
     is_functional_optim = False
     _may_be_empty = True
 
     @property
     def remote_optimizers(self) -> list[Any]:
-        """References to the optimisers of the owners."""
+        """Return references to the optimisers of the owners."""
         return list(self._local.values())

@@ -315,7 +315,7 @@ class OfTheDead(LocalCluster):
         self.process(name).wait()
 
 
-def test_a_process_that_ends_before_it_is_told_anything_is_named():
+def test_a_process_that_ends_before_it_has_its_spec_is_named():
     message = r"the process of worker 'gone' ended before it was up \(exit status -9\)"
     with pytest.raises(WorkerLost, match=message), OfTheDead(["gone"]):
         pass

@@ -62,7 +62,7 @@ def test_a_worker_lost_before_the_pass_fails_it_by_name_and_another_can_go_on(nu
 
 
 @pytest.mark.parametrize("names", ["bc", "cb"])
-def test_a_failure_is_told_while_another_worker_is_still_busy_whose_part_is_dropped(names):
+def test_a_failure_is_raised_while_another_worker_is_busy_whose_local_pass_is_aborted(names):
     there = {"b": handlers.with_failing_rule, "c": handlers.with_hook_that_waits}
     with LocalCluster(["b", "c"]) as cluster:
         one = x()
@@ -83,7 +83,7 @@ def test_a_failure_is_told_while_another_worker_is_still_busy_whose_part_is_drop
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
-def test_a_worker_lost_after_its_part_takes_only_its_own_gradients(number):
+def test_a_worker_lost_after_its_local_pass_takes_only_its_own_gradients(number):
     with LocalCluster(["victim", "c"], options=Options(lost_after=2.0)) as cluster:
         one = x()
         with autograd.context() as context_id:
@@ -121,7 +121,7 @@ def test_passes_good_and_bad_leave_no_thread_descriptor_or_reference_behind():
         def resources():
             return [rpc.rpc_sync(name, functions.resources) for name in cluster.names]
 
-        # Who must tell whom of a failed pass depends on who hears of it first: links that it would
+        # Who must notify whom of an abort depends on who hears of it first: links that it would
         # open at any time are opened now.
         for name in cluster.names:
             rpc.rpc_sync(name, functions.meet, (cluster.names,))

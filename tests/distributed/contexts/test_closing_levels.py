@@ -78,25 +78,25 @@ def test_a_level_that_closes_during_a_recorded_pass_leaves_both_orders_exact(see
 
 
 @on_workers("main", "b")
-def test_a_level_that_closed_before_it_was_told_of_is_not_kept():
-    book = autograd_of(rpc.current_worker()).levels
+def test_a_level_that_closed_before_it_was_shared_is_not_kept():
+    levels = autograd_of(rpc.current_worker()).levels
     level = Level()
     level.close()
-    mention = book.share(level, "b")
-    assert len(book) == 0
-    # Nor by whoever hears of it.
+    mention = levels.share(level, "b")
+    assert len(levels) == 0
+    # Nor by a worker that hears of it.
     assert rpc.rpc_sync("b", knows_level, (mention,)) is False
 
 
 def knows_level(mention):
     """Asked again until the notice came."""
     worker = rpc.current_worker()
-    book = autograd_of(worker).levels
+    levels = autograd_of(worker).levels
     for _ in range(100):
-        if mention[0] in book._closed:
+        if mention[0] in levels._closed:
             break
         worker.host.simulation.sleep(0.01)
-    return book.meet([mention]) != [None]
+    return levels.meet([mention]) != [None]
 
 
 def second_of(first, second, third):
@@ -158,16 +158,16 @@ def test_a_dual_leaf_that_leaves_as_a_gradient_is_differentiated():
 def test_notices_of_levels_that_were_never_met_do_not_pile_up(monkeypatch):
     monkeypatch.setattr(dual_levels, "_REMEMBERED", 2)
     worker = rpc.current_worker()
-    book = autograd_of(worker).levels
+    levels = autograd_of(worker).levels
     for number in range(5):
-        book._close(number)
-    assert list(book._closed) == [3, 4]
+        levels._close(number)
+    assert list(levels._closed) == [3, 4]
 
 
 @on_workers("main")
 def test_a_level_that_closes_while_it_is_compared_with_another_is_not_that_one():
     class Ids(dict):
-        """Whoever looks into it gives another thread the time to close the level."""
+        """A look into it gives another thread the time to close the level."""
 
         def __contains__(self, level):
             found = super().__contains__(level)
@@ -175,11 +175,11 @@ def test_a_level_that_closes_while_it_is_compared_with_another_is_not_that_one()
             return found
 
     level, other = Level(), Level()
-    book = autograd_of(rpc.current_worker()).levels
-    book._ids, before = Ids({level: 1}), book._ids
+    levels = autograd_of(rpc.current_worker()).levels
+    levels._ids, before = Ids({level: 1}), levels._ids
     assert not dual_levels.are_one(level, other)
     assert dual_levels.are_one(level, level)
-    book._ids = before
+    levels._ids = before
 
 
 # A level whose worker was lost elsewhere, and lives.
@@ -220,7 +220,7 @@ def test_a_level_that_a_worker_gave_up_is_not_taken_for_one_that_closed(simulati
 
 
 @on_workers("main", "b", "c", faults=IN_ORDER)
-def test_a_level_that_is_given_up_while_a_handler_runs_fails_its_call(simulation):
+def test_a_level_that_is_orphaned_while_a_handler_runs_fails_its_call(simulation):
     with forward_ad.dual_level():
         x = dual()
         assert tangent_of(rpc.rpc_sync("b", doubled, (x,))) == [2.0, 2.0]

@@ -55,7 +55,7 @@ def test_a_context_follows_calls_to_any_depth():
 
 
 @on_workers("main", "b")
-def test_the_ids_of_contexts_are_never_given_twice_and_tell_their_home():
+def test_the_ids_of_contexts_are_never_given_twice_and_have_their_home():
     seen = []
     for _ in range(20):
         with autograd.context() as context_id:
@@ -213,7 +213,7 @@ def test_the_names_that_users_of_pytorch_know_say_what_they_say_there():
 
 
 @on_workers("main", "b", faults=IN_ORDER)
-def test_the_passes_that_a_worker_has_a_part_in_are_counted_while_they_run():
+def test_the_local_passes_of_a_worker_are_counted_while_they_run():
     counts = {}
 
     def note(when):
@@ -287,13 +287,13 @@ def test_the_largest_id_of_a_context_carries_the_worker():
     autograd._init(0)
 
 
-# Handlers of a context may record while it is settled or released.
+# Handlers of a context may record while a pass is committed or the context released.
 
 
 @on_workers("main", "b", "c")
 def test_a_worker_that_is_met_while_a_context_is_released_does_no_harm():
     class Name(str):
-        """Whoever compares it gives another thread the time to meet a worker."""
+        """A comparison gives another thread the time to meet a worker."""
 
         __slots__ = ()
         __hash__ = str.__hash__
@@ -308,21 +308,21 @@ def test_a_worker_that_is_met_while_a_context_is_released_does_no_harm():
         context.known = {Name("main"): rpc.get_worker_info(), **context.known}
 
 
-def test_a_message_that_is_recorded_while_a_pass_is_settled_does_no_harm(monkeypatch):
+def test_a_message_that_is_recorded_while_a_pass_is_committed_does_no_harm(monkeypatch):
     class Done(set):
-        """Whoever looks into it gives another thread the time to record a message."""
+        """A look into it gives another thread the time to record a message."""
 
         def __contains__(self, node):
             self.context.sends.setdefault(-1, node)
             return super().__contains__(node)
 
-    def forget_spent(part):
-        part._task.done = done = Done(part._task.done)
-        done.context = part.context
+    def forget_spent(local_pass):
+        local_pass._task.done = done = Done(local_pass._task.done)
+        done.context = local_pass.context
         try:
-            forget(part)
+            forget(local_pass)
         finally:
-            part.context.sends.pop(-1)
+            local_pass.context.sends.pop(-1)
 
     forget = LocalPass._forget_spent
     monkeypatch.setattr(LocalPass, "_forget_spent", forget_spent)

@@ -55,20 +55,21 @@ def test_the_collector_may_run_what_looks_at_the_gradients_while_another_does():
 def test_the_collector_may_run_what_mentions_the_same_level_while_it_is_being_entered(shares):
     with neighbours("a") as (a,):
         attach_autograd(a)
-        book = autograd_of(a).levels
+        levels = autograd_of(a).levels
         level = Level()
         found = []
 
         def mention():
-            found.append(book.share(level, "b") if shares else book.meet([(7, *level.depth)])[0])
+            given = (7, *level.depth)
+            found.append(levels.share(level, "b") if shares else levels.meet([given])[0])
 
-        book._lock = Watched(book._lock, mention)
+        levels._lock = Watched(levels._lock, mention)
         assert in_time(mention)
         assert len(found) == 2
         assert found[0] == found[1]
-        assert len(book) == 1
+        assert len(levels) == 1
         (level if shares else found[0]).close()
-        assert len(book) == 0
+        assert len(levels) == 0
 
 
 def read_gradients_in(monkeypatch, owner, method, here, context_id, said):

@@ -1,4 +1,4 @@
-"""Forward mode over workers: duals travel, levels have shadows, and nothing of them stays."""
+"""Forward mode over workers: duals are sent, levels have shadows, and nothing of them stays."""
 
 import contextvars
 
@@ -226,7 +226,7 @@ def test_tangents_of_values_that_arrived_are_gone_with_the_level():
 
 
 @pytest.mark.processes
-def test_duals_travel_between_processes_too():
+def test_duals_are_sent_between_processes_too():
     with LocalCluster(["b", "c"]) as cluster:
         with autograd.context() as context_id, forward_ad.dual_level():
             x = tg.tensor(X, requires_grad=True)

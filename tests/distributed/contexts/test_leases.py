@@ -1,4 +1,4 @@
-"""The end of a context: it goes everywhere, whoever leaves it, dies or is late."""
+"""The end of a context: it goes everywhere, though a worker leaves, dies or is late."""
 
 import contextlib
 import contextvars
@@ -90,7 +90,7 @@ def test_where_all_called_all_each_hears_once_that_the_context_is_released(simul
 
 
 @pytest.mark.parametrize("occurrence", [1, 2, 3, 4])
-def test_a_home_that_dies_while_it_tells_leaves_no_context_behind(simulation, occurrence):
+def test_a_home_that_dies_while_it_notifies_leaves_no_context_behind(simulation, occurrence):
     def program():
         autograd._new_context()
         call_others(x(), 2)
@@ -205,7 +205,7 @@ def test_a_result_says_that_its_context_was_released_before_or_after_it_came(sim
         simulation.sleep(1)
     y = late.wait()
     assert y.detach().tolist() == [10.0, 21.0]
-    # Without the part through `y` the gradient of `w` would look whole, and x would have none.
+    # Without what goes through `y` the gradient of `w` would look whole, and x would have none.
     with pytest.raises(ContextError, match="which is released"):
         (y * w).sum().backward()
     assert w.grad is None
@@ -243,7 +243,7 @@ def sleep_and_ask(seconds, context_id):
 
 
 @on_workers("main", "b", "c")
-def test_a_pass_and_who_waits_for_it_are_told_that_the_context_was_released(simulation):
+def test_a_pass_and_those_who_wait_for_it_hear_that_the_context_was_released(simulation):
     with autograd.context() as context_id:
         ran = rpc.rpc_async("b", run_a_slow_pass, ("c", context_id))
         simulation.sleep(1)
@@ -256,10 +256,10 @@ def test_a_pass_and_who_waits_for_it_are_told_that_the_context_was_released(simu
 
 
 @pytest.mark.parametrize("step", [(PassCoordinator, "_new_local_pass"), (GradientCodec, "unpack")])
-def test_a_part_that_begins_as_its_context_is_released_says_so_and_is_not_kept(step, monkeypatch):
+def test_a_pass_that_begins_as_its_context_is_released_says_so_and_is_not_kept(step, monkeypatch):
     found, before = [], getattr(*step)
 
-    def release_meanwhile(self, what, *args):
+    def release_first(self, what, *args):
         if rpc.current_worker().name == "b":
             context = getattr(what, "context", what)
             found.append(context)
@@ -273,11 +273,11 @@ def test_a_part_that_begins_as_its_context_is_released_says_so_and_is_not_kept(s
             with pytest.raises(PassAborted, match="under way when the context was released"):
                 autograd.backward(context_id, [y.sum()])
 
-    monkeypatch.setattr(*step, release_meanwhile)
+    monkeypatch.setattr(*step, release_first)
     test()
     (context,) = found
     assert context.released
-    assert all(part.ended.done() for part in context.passes.values())
+    assert all(each.ended.done() for each in context.passes.values())
 
 
 def run_a_slow_pass(other, context_id):
@@ -302,7 +302,7 @@ def test_a_call_does_not_bring_a_context_back_to_a_home_that_started_anew(simula
             CURRENT.reset(place)
 
     open_and_stay(simulation, ["b", "c"])
-    # Nobody tells c, which still has the context when it calls the new main.
+    # Nobody notifies c, which still has the context when it calls the new main.
     simulation.cut("b", "c")
     simulation.crash("main")
     simulation.restart("main")

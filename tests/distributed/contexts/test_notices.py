@@ -1,4 +1,4 @@
-"""What workers tell each other about contexts and levels, and who waits for that."""
+"""Notices about contexts and levels, and who waits for them."""
 
 import threading
 

@@ -301,7 +301,7 @@ def test_outside_of_a_context_a_leaf_arrives_as_a_new_leaf():
         assert list(autograd.get_gradients(context_id)) == [w]
 
 
-# What was computed and travelled outside of every context: an error for whoever differentiates it.
+# What was computed and sent outside of every context: to differentiate through it is an error.
 
 
 def unrecorded():
@@ -350,7 +350,7 @@ def test_a_handler_outside_of_a_context_can_not_differentiate_what_its_caller_co
 
 
 @on_workers("main", "b")
-def test_nor_can_whoever_fetches_a_computed_value_outside_of_a_context():
+def test_nor_can_one_that_fetches_a_computed_value_outside_of_a_context():
     reference = rpc.remote("b", handlers.scale, (x(),))
     with unrecorded():
         reference.to_here().sum().backward()

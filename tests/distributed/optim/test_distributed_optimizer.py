@@ -537,7 +537,7 @@ def test_a_state_of_another_shape_is_refused_and_changes_nothing(cluster, model)
     assert kept[0] == kept[1]
 
 
-def test_an_old_state_that_could_not_be_put_back_is_told(model):
+def test_an_old_state_that_could_not_be_put_back_is_named(model):
     optimizer = DistributedOptimizer(training.Stubborn, model, lr=0.1)
     with pytest.raises(LookupError, match="no state today") as caught:
         optimizer.load_state_dict(optimizer.state_dict())

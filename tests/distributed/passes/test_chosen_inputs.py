@@ -97,7 +97,7 @@ def test_only_what_leads_to_a_reference_runs_on_its_owner_and_on_the_way():
         (found,) = autograd.grad(context_id, y.sum(), there)
         assert value_of(found) == (X * W).tolist()
         ran = {line for line in RAN if not line.startswith("hook")}
-        # Whether the input lies behind what came to `b`, only `main` can tell: it is asked.
+        # Whether the input lies behind what came to `b`, only `main` knows: it is asked.
         assert ran == {"value on c", "value on b", "weight of b"}
     del there
 

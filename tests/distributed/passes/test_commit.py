@@ -41,7 +41,7 @@ def who_has_gradients(shape, disturb, seed, faults=SLOW):
                 rpc.rpc_sync("b", run_from_here, (context_id, shape), timeout=100.0)
             except TelegradError:
                 pass
-            # Each ends: what a worker has of a pass is settled, though nobody tells it.
+            # Each ends: a local pass commits or aborts, though nobody notifies its worker.
             for name in "cd":
                 try:
                     there = rpc.rpc_sync(name, handlers.gradient, (context_id,), timeout=60.0)

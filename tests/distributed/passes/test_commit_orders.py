@@ -54,7 +54,7 @@ class Node:
         self.host = SimpleNamespace(start=self.tasks.append)
         self.peers = SimpleNamespace(get=self.peer)
         self.contexts = Contexts(name, take_over=None)
-        self.part = None
+        self.local_pass = None
         self.commit = PassCommit(self, self.contexts, Leases(self, self.contexts))
 
     def register_service(self, name, handler, inline):
@@ -103,7 +103,8 @@ class Node:
 
     @property
     def has_gradients(self):
-        return self.context is not None and self.part is not None and self.part.outcome is True
+        takes_part = self.context is not None and self.local_pass is not None
+        return takes_part and self.local_pass.outcome is True
 
 
 class World:
@@ -124,7 +125,7 @@ class World:
             self.nodes[callee].contexts.open(CONTEXT, WORKERS[caller])
             self.nodes[caller].context.meet(WORKERS[callee])
         for name in partners:
-            self.nodes[name].part = self.nodes[name].context.passes[PASS] = LocalPass()
+            self.nodes[name].local_pass = self.nodes[name].context.passes[PASS] = LocalPass()
         root = self.nodes["r"]
         if succeeded:
             root.commit.commit(root.context, PASS, partners)
@@ -189,14 +190,14 @@ class World:
 
     def check_what_shows(self):
         """At no time has one worker the gradients where another knows that it gets none."""
-        known = [x for x in self.living() if x.context is not None and x.part is not None]
-        assert not {True, False} <= {node.part.outcome for node in known}
+        known = [x for x in self.living() if x.context is not None and x.local_pass is not None]
+        assert not {True, False} <= {node.local_pass.outcome for node in known}
 
     def check(self):
         """At rest nobody waits; all have the gradients or none, and all the context or none."""
         living = self.living()
         assert not any(node.context is not None and node.context.passes for node in living)
-        assert len({node.has_gradients for node in living if node.part is not None}) <= 1
+        assert len({node.has_gradients for node in living if node.local_pass is not None}) <= 1
         assert len({node.context is None for node in living}) == 1
         assert self.nodes["h"].is_alive or all(node.context is None for node in living)
 
@@ -232,7 +233,7 @@ def test_the_home_gives_a_context_up_with_those_who_heard_that_a_pass_failed_and
     assert all(node.context is None for node in world.living())
 
 
-def test_the_home_hears_that_a_context_was_given_up_though_the_one_who_did_so_dies():
+def test_the_home_hears_that_a_context_was_released_though_the_one_who_did_so_dies():
     world = World("long", True, "r", words=4, cut_off="rh")
     nodes = world.nodes
     # The home decides that it failed, and only x hears of the success.
@@ -246,7 +247,7 @@ def test_the_home_hears_that_a_context_was_given_up_though_the_one_who_did_so_di
     assert nodes["h"].context is None
 
 
-def test_the_home_hears_of_a_success_from_whoever_heard_of_it_after_the_root_was_lost():
+def test_the_home_hears_of_a_commit_from_those_who_heard_of_it_after_the_root_was_lost():
     world = World("long", True, "r", words=4, cut_off="rh")
     nodes = world.nodes
     world.die(nodes["r"])
@@ -271,7 +272,7 @@ def test_the_home_gives_up_a_pass_whose_root_died_with_all_who_knew_it():
     while moves := list(world.moves()):
         moves[0]()
     world.check()
-    assert nodes["h"].part.outcome is False
+    assert nodes["h"].local_pass.outcome is False
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -288,7 +289,7 @@ def test_after_a_cut_between_two_workers_all_hear_how_the_pass_ended(shape, succ
         while moves := list(world.moves()):
             dice.choice(moves)()
         living = world.living()
-        outcomes = {node.part.outcome for node in living if node.part is not None}
+        outcomes = {node.local_pass.outcome for node in living if node.local_pass is not None}
         assert outcomes == {succeeded}, f"seed={seed}"
         assert all(node.context is not None for node in living), f"seed={seed}"
 
@@ -304,7 +305,7 @@ def test_a_root_that_does_not_know_a_pass_says_that_it_failed(context_id, pass_i
 
 def test_a_root_whose_pass_still_runs_does_not_say_how_it_ended():
     world = World("all", True, "")
-    root, told = world.nodes["r"], len(world.mail["r", "h"])
+    root, sent = world.nodes["r"], len(world.mail["r", "h"])
     root.context.passes[PASS + 1] = LocalPass()
     root.services[IN_DOUBT](SimpleNamespace(header=[CONTEXT, PASS + 1], frm=WORKERS["h"]))
-    assert len(world.mail["r", "h"]) == told
+    assert len(world.mail["r", "h"]) == sent

@@ -1,4 +1,4 @@
-"""A pass that fails: who is told what, and that it leaves nothing behind."""
+"""A pass that fails: who hears of it, and that it leaves nothing behind."""
 
 import gc
 import weakref
@@ -101,7 +101,7 @@ def test_a_failing_hook_of_the_root_leaves_nothing_elsewhere():
 
 
 @on_workers("main", "b", "c", "d")
-def test_one_failure_among_many_workers_leaves_no_part_of_the_gradients():
+def test_one_failure_among_many_workers_leaves_no_gradients():
     one = x()
     with autograd.context() as context_id:
         good = rpc.rpc_sync("c", handlers.through, (["d"], one))
@@ -113,7 +113,7 @@ def test_one_failure_among_many_workers_leaves_no_part_of_the_gradients():
 
 @pytest.mark.parametrize("names", ["bc", "cb"])
 @on_workers("main", "b", "c")
-def test_a_failure_is_told_at_once_though_another_worker_is_still_busy(simulation, names):
+def test_a_failure_is_raised_at_once_though_another_worker_is_still_busy(simulation, names):
     one = x()
     there = {"b": handlers.with_failing_rule, "c": slow_in_backward}
     with autograd.context() as context_id:
@@ -126,7 +126,7 @@ def test_a_failure_is_told_at_once_though_another_worker_is_still_busy(simulatio
         assert "ThriceBackward" in notes(caught.value)
         assert simulation.now - began < 1.0
         assert no_gradients(context_id, "b", "c")
-        # A second try need not wait for its late part, which is for nobody.
+        # A second try need not wait for its late local pass, which is for nobody.
         autograd.backward(context_id, [loss])
         for _ in range(2):
             found = autograd.get_gradients(context_id)[one].numpy()
@@ -137,7 +137,7 @@ def test_a_failure_is_told_at_once_though_another_worker_is_still_busy(simulatio
 
 @pytest.mark.parametrize("names", ["bc", "cb"])
 @on_workers("main", "b", "c", "d")
-def test_a_failure_is_told_at_once_through_a_worker_that_asked_several(simulation, names):
+def test_a_failure_is_raised_at_once_through_a_worker_with_several_requests(simulation, names):
     with autograd.context() as context_id:
         loss = rpc.rpc_sync("d", ask_both, (names, x())).sum()
         began = simulation.now
@@ -158,7 +158,7 @@ def ask_both(names, value):
 
 @pytest.mark.parametrize("names", ["bc", "cb"])
 @on_workers("main", "b", "c")
-def test_a_failure_after_the_correction_is_told_at_once_too(simulation, names):
+def test_a_failure_after_the_correction_is_raised_at_once_too(simulation, names):
     with autograd.context() as context_id:
         one = x()
         used = [rpc.rpc_sync(name, scale_by_hooked, (one,)) for name in names]
@@ -204,11 +204,11 @@ PAUSES = (("b", 30.0), ("c", 10.0), ("d", 20.0))
 
 
 @on_workers("main", "b", "c")
-def test_a_question_that_was_lost_beside_another_is_found_by_asking(simulation):
+def test_a_request_that_was_lost_beside_another_is_found_by_asking(simulation):
     with autograd.context() as context_id:
         y = rpc.rpc_sync("c", handlers.scale, (x(),))
         z = rpc.rpc_sync("b", slow_in_backward, (x(), 200.0))
-        forget_the_next_question(simulation.worker("c"))
+        forget_the_next_request(simulation.worker("c"))
         began = simulation.now
         with pytest.raises(CallTimeout, match=r"'c' did not answer .* no longer works on it"):
             autograd.backward(context_id, [(y * z).sum()])
@@ -217,7 +217,7 @@ def test_a_question_that_was_lost_beside_another_is_found_by_asking(simulation):
     simulation.sleep(300.0)
 
 
-def forget_the_next_question(worker):
+def forget_the_next_request(worker):
     """Has a worker take the next gradients, and neither work on them nor answer."""
     services = worker.incoming._services
     usual = services[GRADIENTS]
@@ -230,7 +230,7 @@ def forget_the_next_question(worker):
 
 @pytest.mark.parametrize("succeeded", [True, False])
 @on_workers("main", "b", faults=IN_ORDER)
-def test_a_message_of_a_pass_that_has_ended_is_refused_and_makes_no_new_part(succeeded):
+def test_a_message_of_a_pass_that_has_ended_is_refused_and_makes_no_new_local_pass(succeeded):
     with autograd.context() as context_id:
         y = rpc.rpc_sync("b", handlers.with_failing_rule, (x(), 0 if succeeded else 1))
         try:
@@ -456,7 +456,7 @@ def test_a_worker_that_dies_fails_the_pass_by_name_for_everyone(simulation, when
 
 
 @on_workers("main", "b", "c")
-def test_a_worker_that_dies_after_its_part_takes_only_its_own_gradients(simulation):
+def test_a_worker_that_dies_after_its_local_pass_takes_only_its_own_gradients(simulation):
     one = x()
     with autograd.context() as context_id:
         y = rpc.rpc_sync("b", handlers.through, (["c"], one))
@@ -468,7 +468,7 @@ def test_a_worker_that_dies_after_its_part_takes_only_its_own_gradients(simulati
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_failure_is_heard_of_though_whoever_would_tell_of_it_died(seed):
+def test_an_abort_is_heard_of_though_the_one_that_would_forward_it_died(seed):
     @on_workers("main", "b", "c", seed=seed)
     def test(simulation):
         with autograd.context() as context_id:
@@ -488,7 +488,7 @@ def slow_further_on(other, value):
 
 
 @on_workers("main", "b", "c", "d")
-def test_a_worker_that_has_no_part_may_die_during_a_pass(simulation):
+def test_a_worker_that_takes_no_part_may_die_during_a_pass(simulation):
     with autograd.context() as context_id:
         one = x()
         y = rpc.rpc_sync("b", slow_further_on, ("c", one))
@@ -604,10 +604,10 @@ def test_a_pass_through_what_a_call_kept_that_timed_out_says_that_the_call_faile
         kept = rpc.rpc_sync("b", take_kept)
         with pytest.raises(
             GradientError, match=r"'main' made with it failed \(CallTimeout"
-        ) as told:
+        ) as caught:
             autograd.backward(context_id, [kept.sum()])
-        assert not isinstance(told.value, GraphFreedError)
-        assert "make the call again" in str(told.value)
+        assert not isinstance(caught.value, GraphFreedError)
+        assert "make the call again" in str(caught.value)
         assert no_gradients(context_id, "b")
 
 
@@ -618,9 +618,9 @@ def test_a_pass_through_what_a_failed_call_had_another_keep_says_that_the_call_f
         with pytest.raises(handlers.Unlucky):
             rpc.rpc_sync("b", fail_after, ("c", one))
         kept = rpc.rpc_sync("c", take_kept)
-        with pytest.raises(GradientError, match=r"'main' made with it failed \(Unlucky") as told:
+        with pytest.raises(GradientError, match=r"'main' made with it failed \(Unlucky") as caught:
             autograd.backward(context_id, [kept.sum()])
-        assert not isinstance(told.value, GraphFreedError)
+        assert not isinstance(caught.value, GraphFreedError)
         assert no_gradients(context_id, "b", "c")
 
 

@@ -130,7 +130,7 @@ def test_a_diamond_of_which_one_side_is_not_used_is_exact_too():
 
 
 @on_workers("main", "b")
-def test_two_passes_in_one_context_each_from_its_own_part_add_up():
+def test_two_passes_in_one_context_each_from_its_own_root_add_up():
     one = x()
     with autograd.context() as context_id:
         first = rpc.rpc_sync("b", handlers.scale, (one,))
@@ -301,7 +301,7 @@ def test_smart_sends_no_more_than_fast_where_every_call_was_used(simulation):
 
 
 @on_workers("main", "b")
-def test_a_pass_over_one_call_costs_a_question_an_answer_and_a_notice(simulation):
+def test_a_pass_over_one_call_costs_a_request_an_answer_and_a_notice(simulation):
     with autograd.context() as context_id:
         y = rpc.rpc_sync("b", handlers.scale, (x(),))
         simulation.sleep(1.0)

@@ -1,4 +1,4 @@
-"""Turns: one at a time, and whoever waits gets one, whatever the others do."""
+"""A lock over futures: one thread has it, and each that waits gets it, whatever others do."""
 
 import threading
 
@@ -9,12 +9,12 @@ from telegrad.errors import CallTimeout
 from telegrad.rpc.calls.future import Future
 
 
-def test_many_threads_have_one_turn_at_a_time_and_all_have_theirs():
-    turns, inside, most, had = FutureLock(), [], [], []
+def test_many_threads_have_the_lock_one_at_a_time_and_all_get_it():
+    lock, inside, most, had = FutureLock(), [], [], []
 
     def take_many():
         for _ in range(300):
-            with turns:
+            with lock:
                 inside.append(None)
                 most.append(len(inside))
                 inside.pop()
@@ -29,8 +29,8 @@ def test_many_threads_have_one_turn_at_a_time_and_all_have_theirs():
     assert set(most) == {1}
 
 
-def test_whoever_gives_up_waiting_leaves_its_turn_to_the_next(monkeypatch):
-    turns = FutureLock()
+def test_one_that_gives_up_waiting_leaves_the_lock_to_the_next(monkeypatch):
+    lock = FutureLock()
     wait = Future.wait
     entered = threading.Event()
 
@@ -42,45 +42,45 @@ def test_whoever_gives_up_waiting_leaves_its_turn_to_the_next(monkeypatch):
     monkeypatch.setattr(Future, "wait", give_up)
 
     def enter():
-        with turns:
+        with lock:
             entered.set()
 
-    with turns:
-        with pytest.raises(CallTimeout), turns:
-            pytest.fail("it was another's turn")
+    with lock:
+        with pytest.raises(CallTimeout), lock:
+            pytest.fail("another has the lock")
         thread = threading.Thread(target=enter)
         thread.start()
     assert entered.wait(10)
     thread.join(10)
-    with turns:
-        assert not turns._waiting
+    with lock:
+        assert not lock._waiting
 
 
-def test_a_turn_that_came_as_its_thread_gave_up_goes_on_to_the_next(monkeypatch):
-    turns = FutureLock()
+def test_a_lock_that_came_as_its_thread_gave_up_goes_on_to_the_next(monkeypatch):
+    lock = FutureLock()
 
     def leave_then_give_up(self, timeout=None):
-        turns.__exit__()
+        lock.__exit__()
         assert self.done()
         raise CallTimeout("enough")
 
     monkeypatch.setattr(Future, "wait", leave_then_give_up)
-    turns.__enter__()
+    lock.__enter__()
     with pytest.raises(CallTimeout):
-        turns.__enter__()
-    with turns:
+        lock.__enter__()
+    with lock:
         pass
 
 
-def test_whoever_waits_when_all_has_ended_gets_the_error_though_nobody_has_the_turn():
-    turns, errors, waits = FutureLock(), [], threading.Event()
+def test_those_who_wait_when_it_has_ended_get_the_error_though_nobody_has_the_lock():
+    lock, errors, waits = FutureLock(), [], threading.Event()
     # As Ctrl-C may leave it.
-    turns._turn.acquire()
+    lock._inner.acquire()
 
     def take():
         waits.set()
         try:
-            with turns:
+            with lock:
                 pass
         except CallTimeout as error:
             errors.append(str(error))
@@ -88,10 +88,10 @@ def test_whoever_waits_when_all_has_ended_gets_the_error_though_nobody_has_the_t
     first = threading.Thread(target=take)
     first.start()
     assert waits.wait(10)
-    turns.end(CallTimeout("it failed"))
+    lock.end(CallTimeout("it failed"))
     later = threading.Thread(target=take)
     later.start()
     for thread in (first, later):
         thread.join(10)
     assert errors == ["it failed", "it failed"]
-    assert not turns._waiting
+    assert not lock._waiting

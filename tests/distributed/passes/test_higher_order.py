@@ -254,7 +254,7 @@ def test_a_transform_of_a_remote_call_outside_of_a_context_says_so(name):
 
 
 @on_workers("main", "b")
-def test_a_transform_in_a_context_that_is_released_meanwhile_says_so():
+def test_a_transform_in_a_context_that_is_released_during_it_says_so():
     """As on a thread that goes on after the block whose context it was given."""
     x = tg.asarray(ONES)
     with autograd.context() as context_id:

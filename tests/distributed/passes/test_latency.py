@@ -92,7 +92,7 @@ def take_a_second_on_the_way_back(x):
 
 
 @on_workers("main", "slow", "b", "c", faults=Faults(shortest=0.001, longest=0.001))
-def test_whoever_is_slow_keeps_the_others_for_a_moment_at_most(simulation):
+def test_a_worker_that_is_slow_keeps_the_others_for_a_moment_at_most(simulation):
     x = leaf()
     with autograd.context() as context_id:
         start = x * 1.0

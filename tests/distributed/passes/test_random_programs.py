@@ -85,8 +85,8 @@ class AnyOrder(dict):
 
 
 def test_the_bits_do_not_tell_in_which_order_nodes_ran(monkeypatch):
-    def task_in_any_order(*args):
-        task = OrderedTask(*args)
+    def task_in_any_order(*args, **options):
+        task = OrderedTask(*args, **options)
         task.ready = AnyOrder()
         return task
 

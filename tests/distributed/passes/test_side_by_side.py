@@ -97,7 +97,7 @@ def test_what_leaves_is_not_kept_by_what_runs_here():
 
 
 @on_workers("main", "b")
-def test_whoever_is_to_wait_for_its_answer_at_once_does_so_whoever_pauses_the_part(monkeypatch):
+def test_a_thread_that_is_to_wait_at_once_does_so_though_another_pauses_the_pass(monkeypatch):
     """Nobody else would read the answer."""
     did, looks = [], count()
     ask, go_on, wait = PassRequests.ask, LocalPass.go_on, PassRequest.wait
@@ -147,7 +147,7 @@ def test_one_that_is_behind_is_sent_more_at_a_time_and_needs_no_thread_for_each(
 
 
 @on_workers("main", "b")
-def test_a_failure_elsewhere_ends_a_part_that_has_much_left_to_run():
+def test_a_failure_elsewhere_ends_a_local_pass_that_has_much_left_to_run():
     seen = []
 
     def look(gradient):

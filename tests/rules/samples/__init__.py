@@ -1,8 +1,8 @@
-"""Sample inputs for every row of ``tests.rules.table``, for ``tests/rules/test_every_row.py``.
+"""Sample inputs for every primitive of ``tests.rules.table``, for ``test_every_primitive.py``.
 
-A module here for each family of rows (``samples/arithmetic.py`` for ``rules/arithmetic.py``), with
-one dictionary ``SAMPLES: dict[str, Entry]`` by the name of the row; ``FAMILIES`` below lists the
-modules. A differentiable row without an entry fails the tests.
+A module here for each family of primitives (``samples/arithmetic.py`` for ``rules/arithmetic.py``),
+with one dictionary ``SAMPLES: dict[str, Entry]`` by the name of the primitive; ``FAMILIES`` below
+lists the modules. A differentiable primitive without an entry fails the tests.
 
 An entry::
 
@@ -20,15 +20,16 @@ An entry::
     )
 
 - ``sample(label, *draws, without={}, prepare=None, finish=None, **options)``: one call
-  ``apply(row, *inputs, **options)``, so options as the row takes them, which ``ops`` has completed
-  and normalised. A draw takes a seeded NumPy generator and gives one input: ``normal(2, 3)``,
-  ``positive(3)``, ``between(-0.9, 0.9, 2, 2)``, ``complex_normal(2)``, ``distinct(2, 3)`` (no ties,
-  nothing near zero), ``whole(0, 4, 2)``, ``truths(3)``, ``constant([[1.0, 2.0]])``. Floating inputs
-  are float64 (the tests try float32 too). Keep them small, at most a dozen elements, and at least
-  0.01 from any kink or pole: finite differences move them by 2e-3.
-- Which samples: plain, broadcast, batched, zero-size, 0-d, complex where the row is defined there,
-  and each option that changes the derivative. ``of_one`` and ``of_two`` (``families.py``) make the
-  usual ones of elementwise rows.
+  ``apply(primitive, *inputs, **options)``, so options as the primitive takes them, which ``ops``
+  has completed and normalised. A draw takes a seeded NumPy generator and gives one input:
+  ``normal(2, 3)``, ``positive(3)``, ``between(-0.9, 0.9, 2, 2)``, ``complex_normal(2)``,
+  ``distinct(2, 3)`` (no ties, nothing near zero), ``whole(0, 4, 2)``, ``truths(3)``,
+  ``constant([[1.0, 2.0]])``. Floating inputs are float64 (the tests try float32 too). Keep them
+  small, at most a dozen elements, and at least 0.01 from any kink or pole: finite differences move
+  them by 2e-3.
+- Which samples: plain, broadcast, batched, zero-size, 0-d, complex where the primitive is defined
+  there, and each option that changes the derivative. ``of_one`` and ``of_two`` (``families.py``)
+  make the usual ones of elementwise primitives.
 - ``without={"second": "why"}`` excuses a sample from a check, with the reason. The checks:
   ``numpy`` (value), ``reverse``, ``forward``, ``second`` (all second orders), ``float32``,
   ``strict`` (the same under array-api-strict), ``torch`` (random programs).
@@ -36,10 +37,12 @@ An entry::
   makes a matrix symmetric: ``lambda xp, a: (a + a.mT,)``. ``finish=lambda xp, *results: ...`` makes
   of the results what is well defined, e.g. ``lambda xp, q, r: xp.abs(r)``. ``xp`` is telegrad,
   NumPy or torch, so use operators and names that all three have.
-- ``numpy=``: the reference for the value, ``"linalg.det"`` or a function with the row's calling
-  convention; by default NumPy's function of the row's name. ``no_numpy="why"`` if there is none.
+- ``numpy=``: the reference for the value, ``"linalg.det"`` or a function with the primitive's
+  calling convention; by default NumPy's function of the primitive's name. ``no_numpy="why"`` if
+  there is none.
 - ``torch=``: PyTorch's twin, ``"linalg.det"`` or a function that takes the module ``torch`` first,
-  then what the row takes; or ``no_torch="why"``. A row without derivatives needs no entry.
+  then what the primitive takes; or ``no_torch="why"``. A primitive without derivatives needs no
+  entry.
 """
 
 from tests.rules.samples import (

@@ -31,7 +31,7 @@ CHECKS = ("numpy", "reverse", "forward", "second", "float32", "strict", "torch")
 
 @dataclass(frozen=True)
 class Sample:
-    """One call of a row."""
+    """One call of a primitive."""
 
     label: str
     draws: tuple[Draw, ...]
@@ -63,7 +63,7 @@ def sample(
 
 @dataclass(frozen=True)
 class Entry:
-    """All that the tests know about one row."""
+    """All that the tests know about one primitive."""
 
     samples: tuple[Sample, ...]
     numpy: str | Callable[..., Any] | None = None
@@ -84,7 +84,7 @@ class Entry:
 
 
 def normal(*shape: int) -> Draw:
-    """Normal draws; a row with kinks takes ``distinct`` or ``between`` instead."""
+    """Normal draws; a primitive with kinks takes ``distinct`` or ``between`` instead."""
     return lambda rng: np.asarray(rng.normal(size=shape))
 
 

@@ -1,4 +1,4 @@
-"""Raw duals on the hot paths: what they take, what they leave to others, what they keep."""
+"""Raw duals on the fast paths: what they take, what they leave to others, what they keep."""
 
 import gc
 import operator

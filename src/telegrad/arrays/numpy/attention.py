@@ -22,12 +22,12 @@ _NARROW = 30.0
 
 
 def _parts(packed: Any) -> Any:
-    """Queries, keys and values, each with axes (item, head, place, feature); a view."""
+    """Return queries, keys and values, each with axes (item, head, place, feature); a view."""
     return packed.transpose(2, 0, 3, 1, 4)
 
 
 def _turned(x: Any, scale: float) -> Any:
-    """The transposed matrices, scaled, in scratch: BLAS likes small ones better as they come."""
+    """Return the transposed matrices, scaled, in scratch: BLAS likes small ones better so."""
     items, heads, places, features = x.shape
     out = scratch("self_attention turned", x.size, x.dtype).reshape(items, heads, features, places)
     return np.multiply(x.mT, x.dtype.type(scale), out=out)
@@ -67,7 +67,7 @@ def _softmax(scores: Any, mask: Any) -> Any:
 
 
 def self_attention_pull(by_out: Any, packed: Any, weights: Any, scale: float) -> Any:
-    """The gradient of the packed input from that of the result."""
+    """Return the gradient of the packed input from that of the result."""
     q, k, v = _parts(packed)
     result = np.empty(packed.shape, packed.dtype)
     by_q, by_k, by_v = _parts(result)

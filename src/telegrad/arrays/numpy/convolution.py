@@ -32,7 +32,7 @@ _SHORT_RUN = 16
 
 
 def _padded(x: Any, pads: Any) -> Any:
-    """x with zeros around it and the channels last, in scratch memory or as a view."""
+    """Return x with zeros around it and the channels last, in scratch memory or as a view."""
     if not any(before or after for before, after in pads):
         return np.moveaxis(x, 1, -1)
     shape = (x.shape[0], *bordered_shape(x.shape[2:], pads), x.shape[1])
@@ -43,7 +43,7 @@ def _padded(x: Any, pads: Any) -> Any:
 
 
 def _columns(x: Any, sizes: Any, strides: Any, dilations: Any) -> Any:
-    """A matrix: a row for each place of the result, a column for each number that it reads."""
+    """Return a matrix with a row for each place of the result, a column for each number read."""
     if x.strides[-1] != x.itemsize and x.shape[-1] > 1:
         x = np.ascontiguousarray(x)
     lengths = x.shape[1:-1]
@@ -79,7 +79,7 @@ def _copied(view: Any) -> Any:
 
 
 def _kernel_rows(w: Any) -> Any:
-    """The kernel as a matrix: a row for each number that a place reads, channels last."""
+    """Return the kernel as a matrix: a row for each number that a place reads, channels last."""
     return np.moveaxis(w, (0, 1), (-1, -2)).reshape(-1, w.shape[0])
 
 

@@ -64,7 +64,7 @@ def gelu_with_slope(x: Any) -> tuple[Any, Any]:
 
 
 def _fill(x: Any, value: Any, slope: Any, work: Any) -> None:
-    """Both results in place; until they are there, their memory serves for the work in between."""
+    """Fill in both results; until they are there, their memory serves for the work in between."""
     power, unit = quickest_power(x.dtype)
     y = np.abs(x, out=work)
     share = np.add(y, _U, out=slope)

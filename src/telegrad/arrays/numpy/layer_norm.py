@@ -16,7 +16,7 @@ __all__ = ["layer_norm", "layer_norm_pull"]
 
 
 def layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
-    """The value, what was scaled by `weight`, and the scale of each row before that."""
+    """Return the value, what was scaled by `weight`, and the scale of each row before that."""
     rows = x.reshape(-1, weight.size)
     width = x.dtype.type(weight.size)
     normal = rows - row_sums(rows) / width
@@ -33,7 +33,7 @@ def layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, An
 
 
 def layer_norm_pull(g: Any, products: Any, weight: Any, normal: Any, scale: Any) -> Any:
-    """The gradient of the argument from `g`, that of the value, and `products`, g * normal."""
+    """Return the argument's gradient from `g`, that of the value, and `products`, g * normal."""
     line = weight.reshape(-1)
     share = line / line.dtype.type(line.size)
     rows = g.reshape(-1, line.size)

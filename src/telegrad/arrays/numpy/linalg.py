@@ -50,7 +50,7 @@ linalg = SimpleNamespace(**{name: _served(name) for name in LINALG})
 
 
 def cofactor(x: Any) -> Any:
-    """``det(x) inv(x)^T`` where that is accurate, else by singular values."""
+    """Return ``det(x) inv(x)^T`` where that is accurate, else by singular values."""
     try:
         inverse = np.linalg.inv(x)
     except np.linalg.LinAlgError:
@@ -77,7 +77,7 @@ def solve_triangular(a: Any, b: Any, *, upper: bool) -> Any:
     try:
         if a.ndim > 2 or b.ndim > 2 or a.shape[-1] <= _SMALL or not b.size:
             return np.linalg.solve(np.triu(a) if upper else np.tril(a), b)
-        import scipy.linalg
+        import scipy.linalg  # Here, since it takes 0.4 s to load and few programs need it.
 
         return scipy.linalg.solve_triangular(a, b, lower=not upper, check_finite=False)
     except np.linalg.LinAlgError as error:
@@ -88,7 +88,7 @@ def solve_triangular(a: Any, b: Any, *, upper: bool) -> Any:
 
 
 def expm(x: Any) -> Any:
-    import scipy.linalg
+    import scipy.linalg  # Here, for the same reason.
 
     return scipy.linalg.expm(x) if x.size else x
 

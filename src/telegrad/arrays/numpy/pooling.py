@@ -47,7 +47,7 @@ def pool_max(x: Any, **how: Any) -> tuple[Any, Any]:
 
 
 def _choose_again(x: Any, inside: Any, out: Any, which: Any, how: dict[str, Any]) -> None:
-    """Sets `which` where comparing did not tell: a NaN wins, the last one, a border never."""
+    """Set `which` where comparing did not tell: a NaN wins, the last one, a border never."""
     parts = list(enumerate(_parts(which.shape, how)))
     lowest = np.isneginf(out)
     for i, at in reversed(parts):

@@ -17,7 +17,7 @@ __all__ = ["quickest_power"]
 
 @functools.cache
 def quickest_power(dtype: "np.dtype[Any]") -> tuple[Any, float]:
-    """A function `power` and a number `unit`, such that ``power(unit * x)`` is ``exp(x)``."""
+    """Return a function `power` and a number `unit`: ``power(unit * x)`` is ``exp(x)``."""
     found = introspect.opt_func_info(func_name="^exp2$", signature="^float32$")
     kernels = [kernel["current"] for kernel in found.get("exp2", {}).values()]
     if dtype == np.float32 and kernels and not kernels[0].startswith("baseline"):

@@ -18,7 +18,7 @@ Sizes = tuple[int, int, int]
 
 
 def _views(packed: Any, sizes: Sizes) -> list[Any]:
-    """The steps' inputs, the first state, the weight and the bias, all in the packed memory."""
+    """Return the steps' inputs, the first state, the weight and the bias, in the packed memory."""
     length, items, units = sizes
     found, start = [], 0
     for shape in ((length, items, 3 * units), (items, units), (3 * units, units), (3 * units,)):
@@ -60,12 +60,12 @@ def gru_scan(packed: Any, *, sizes: Sizes) -> tuple[Any, Any]:
 
 
 def _gate_first(x: Any, units: int) -> Any:
-    """A view of (item, gates x unit) with axes (gate, item, unit)."""
+    """Return a view of (item, gates x unit) with axes (gate, item, unit)."""
     return x.reshape(len(x), 3, units).transpose(1, 0, 2)
 
 
 def gru_pull(by_states: Any, packed: Any, states: Any, gates: Any, sizes: Sizes) -> Any:
-    """The gradient of the packed input from that of the states."""
+    """Return the gradient of the packed input from that of the states."""
     length, items, units = sizes
     _, first, weight, _ = _views(packed, sizes)
     result = np.empty_like(packed)

@@ -24,7 +24,7 @@ _AT_LEAST = 8192
 
 
 def row_sums(x: Any, axes: int = 1) -> Any:
-    """The sums over the last `axes` axes, which stay, with length 1."""
+    """Return the sums over the last `axes` axes, which stay, with length 1."""
     rows = _rows(x, axes)
     length = rows.shape[1]
     if length > _LONG:
@@ -35,7 +35,7 @@ def row_sums(x: Any, axes: int = 1) -> Any:
 
 
 def row_dots(x: Any, y: Any, axes: int = 1) -> Any:
-    """The sums of products of real numbers over the last `axes` axes, which stay, with length 1."""
+    """Return the sums of real products over the last `axes` axes, which stay, with length 1."""
     dots = np.vecdot(_rows(x, axes), _rows(y, axes))
     return dots.reshape(x.shape[:-axes] + (1,) * axes)
 
@@ -45,14 +45,14 @@ def _rows(x: Any, axes: int) -> Any:
 
 
 def column_sums(x: Any) -> Any:
-    """The sums over the first of two axes."""
+    """Return the sums over the first of two axes."""
     if len(x) > _LONG:
         return total(x, axis=0)
     return np.dot(_ones(len(x), x.dtype), x)
 
 
 def add_to_rows(x: Any, line: Any) -> None:
-    """``x += line`` for a matrix, in place."""
+    """Return ``x += line`` for a matrix, in place."""
     if x.size < 2 * _AT_LEAST:
         x += line
         return

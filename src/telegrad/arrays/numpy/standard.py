@@ -52,7 +52,7 @@ def expm1(x: Any) -> Any:
 
 
 def log1p(x: Any) -> Any:
-    """A complex one with all the digits of its real part: NumPy's adds the 1 before anything."""
+    """Give a complex result all digits of its real part: NumPy's adds the 1 before anything."""
     result = np.log1p(x)
     if result.dtype.kind != "c":
         return result
@@ -97,7 +97,7 @@ def sum(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: Any = False) -
 def cumulative_sum(
     x: Any, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
 ) -> Any:
-    """Running sums: NumPy adds one after the other, so those of many are made in double size."""
+    """Return running sums: NumPy adds in turn, so those of many are made in double size."""
     if dtype is None and x.dtype.char in "fF" and _count(x, axis) >= _LONG:
         wide = np.result_type(x.dtype, np.float64)
         sums = np.cumulative_sum(x, axis=axis, dtype=wide, include_initial=include_initial)
@@ -106,7 +106,7 @@ def cumulative_sum(
 
 
 def mean(x: Any, *, axis: Any = None, keepdims: Any = False) -> Any:
-    """The average, likewise."""
+    """Return the average, likewise."""
     result = total(x, axis=axis, keepdims=keepdims)
     size = _count(x, axis)
     if not size:
@@ -115,7 +115,7 @@ def mean(x: Any, *, axis: Any = None, keepdims: Any = False) -> Any:
 
 
 def var(x: Any, *, axis: Any = None, correction: float = 0.0, keepdims: Any = False) -> Any:
-    """The variance, likewise."""
+    """Return the variance, likewise."""
     degrees = _count(x, axis) - correction
     if degrees <= 0:
         return np.var(x, axis=axis, correction=correction, keepdims=keepdims)
@@ -129,7 +129,7 @@ def std(x: Any, *, axis: Any = None, correction: float = 0.0, keepdims: Any = Fa
 
 
 def _count(x: Any, axis: Any) -> int:
-    """How many elements a reduction along these axes makes one of."""
+    """Return how many elements a reduction along these axes makes one of."""
     axes = axis if isinstance(axis, tuple) else (axis,)
     return x.size if axis is None else math.prod(x.shape[a] for a in axes)
 
@@ -141,7 +141,7 @@ _LONG = 256
 
 
 def broadcast_to(x: Any, shape: Any) -> Any:
-    """A small result is filled (NumPy's view takes 2.8 µs to make), a large one is a view."""
+    """Fill a small result (NumPy's view takes 2.8 µs to make); a large one is a view."""
     if math.prod(shape) > _SMALL:
         return np.broadcast_to(x, shape)
     out = np.empty(shape, dtype=x.dtype)
@@ -166,5 +166,5 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
 
 
 def conj(x: Any) -> Any:
-    """A real array itself: NumPy's ``conj`` copies it."""
+    """Return a real array itself: NumPy's ``conj`` copies it."""
     return np.conj(x) if x.dtype.kind == "c" else x

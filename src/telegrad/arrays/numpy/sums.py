@@ -21,7 +21,7 @@ _COARSE = (np.dtype("float32"), np.dtype("complex64"))
 
 
 def total(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
-    """``np.add.reduce``, in blocks where it would add many rows one after the other."""
+    """Return ``np.add.reduce``, in blocks where it would add many rows one after the other."""
     if x.size >= _MANY and (x.dtype if dtype is None else dtype) in _COARSE:
         along = _row_after_row(x, axis)
         if along is not None:
@@ -30,7 +30,7 @@ def total(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: Any = False)
 
 
 def _shortened(x: Any, along: int, dtype: Any) -> Any:
-    """Fewer rows with the same sum: those of blocks, those of blocks of these, and so on."""
+    """Return fewer rows with the same sum: those of blocks, those of blocks of these, and so on."""
     while (rows := x.shape[along]) >= 2 * _BLOCK:
         head, rest = np.split(x, [rows - rows % _BLOCK], axis=along)
         cut = (*x.shape[:along], rows // _BLOCK, _BLOCK, *x.shape[along + 1 :])
@@ -40,7 +40,7 @@ def _shortened(x: Any, along: int, dtype: Any) -> Any:
 
 
 def _row_after_row(x: Any, axis: Any) -> int | None:
-    """The longest of the axes to sum over, if it is long and NumPy goes along it by whole rows."""
+    """Return the longest axis to sum over, if it is long and NumPy goes along it by whole rows."""
     if axis is None:
         return None
     axes = [a % x.ndim for a in (axis if isinstance(axis, tuple) else (axis,))]

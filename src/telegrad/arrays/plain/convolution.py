@@ -15,7 +15,7 @@ __all__ = ["convolve", "convolve_input", "convolve_weight"]
 
 
 def _columns(xp: Any, x: Any, sizes: Any, strides: Any, pads: Any, dilations: Any) -> Any:
-    """What each place of the result reads: axes (item, place …, channel, place in the kernel …)."""
+    """Return what each place reads: axes (item, place …, channel, place in the kernel …)."""
     x = xp.pad(x, ((0, 0), (0, 0), *pads))
     axes = tuple(range(2, 2 + len(sizes)))
     taken = xp.windows(x, sizes, axes=axes, strides=strides, dilations=dilations)
@@ -23,7 +23,7 @@ def _columns(xp: Any, x: Any, sizes: Any, strides: Any, pads: Any, dilations: An
 
 
 def convolve(xp: Any, x: Any, w: Any, *, strides: Any, pads: Any, dilations: Any) -> Any:
-    """x weighted by the kernel at every place."""
+    """Return x weighted by the kernel at every place."""
     count = len(strides)
     taken = _columns(xp, x, w.shape[2:], strides, pads, dilations)
     places = taken.shape[: 1 + count]
@@ -35,7 +35,7 @@ def convolve(xp: Any, x: Any, w: Any, *, strides: Any, pads: Any, dilations: Any
 def convolve_input(
     xp: Any, g: Any, w: Any, *, shape: Any, strides: Any, pads: Any, dilations: Any
 ) -> Any:
-    """The adjoint of ``convolve`` by x, which has this shape."""
+    """Return the adjoint of ``convolve`` by x, which has this shape."""
     count = len(strides)
     last = xp.moveaxis(g, 1, -1)
     rows = xp.reshape(last, (prod(last.shape[:-1]), w.shape[0]))
@@ -53,7 +53,7 @@ def convolve_input(
 def convolve_weight(
     xp: Any, x: Any, g: Any, *, shape: Any, strides: Any, pads: Any, dilations: Any
 ) -> Any:
-    """The adjoint of ``convolve`` by the kernel, which has this shape."""
+    """Return the adjoint of ``convolve`` by the kernel, which has this shape."""
     taken = _columns(xp, x, shape[2:], strides, pads, dilations)
     places = prod(taken.shape[: 1 + len(strides)])
     rows = xp.reshape(taken, (places, prod(shape[1:])))

@@ -1,8 +1,8 @@
 """What a backend has beyond the standard: each kernel in plain form, over the standard alone.
 
 Sums of products, convolution, indexing, functions of matrices, pooling, sliding windows, special
-functions and activations. Every function takes the backend first; each is a differentiable row
-too, so rules may use them at any order.
+functions and activations. Every function takes the backend first; each is a differentiable
+primitive too, so rules may use them at any order.
 """
 
 from types import ModuleType
@@ -22,7 +22,7 @@ __all__ = ["KERNELS", "kernels_of"]
 
 
 def kernels_of(*modules: ModuleType) -> dict[str, Any]:
-    """The kernels of some modules by name: what ``__all__`` of each names."""
+    """Return the kernels of some modules by name: what ``__all__`` of each names."""
     return {name: getattr(module, name) for module in modules for name in module.__all__}
 
 

@@ -8,12 +8,12 @@ __all__ = ["getitem", "index_add", "index_set"]
 
 
 def getitem(xp: Any, x: Any, *, index: Any) -> Any:
-    """``x[index]``."""
+    """Return ``x[index]``."""
     return x[_complete(xp, index)]
 
 
 def _complete(xp: Any, index: Any) -> Any:
-    """An index as the standard wants it: arrays of the backend, and every axis accounted for."""
+    """Complete an index for the standard: arrays of the backend, every axis accounted for."""
     parts = index if isinstance(index, tuple) else (index,)
     if any(isinstance(part, np.ndarray) for part in parts):
         parts = tuple(xp.asarray(part) if isinstance(part, np.ndarray) else part for part in parts)
@@ -23,7 +23,7 @@ def _complete(xp: Any, index: Any) -> Any:
 
 
 def index_add(xp: Any, x: Any, values: Any, *, index: Any) -> Any:
-    """A copy of x with `values` added at ``index``; a place named twice receives both."""
+    """Return a copy of x with `values` added at ``index``; a place named twice receives both."""
     parts = index if isinstance(index, tuple) else (index,)
     places = tuple(np.asarray(part) if hasattr(part, "shape") else part for part in parts)
     out = np.array(np.asarray(x))
@@ -32,7 +32,7 @@ def index_add(xp: Any, x: Any, values: Any, *, index: Any) -> Any:
 
 
 def index_set(xp: Any, x: Any, values: Any, *, index: Any) -> Any:
-    """A copy of x with `values` at ``index``."""
+    """Return a copy of x with `values` at ``index``."""
     out = xp.asarray(x, copy=True)
     out[_complete(xp, index)] = values
     return out

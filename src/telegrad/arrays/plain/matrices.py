@@ -6,7 +6,7 @@ __all__ = ["cofactor", "diagonal_matrix", "expm", "matrix_product", "solve_trian
 
 
 def cofactor(xp: Any, x: Any) -> Any:
-    """The gradient of the determinant: ``det(x) inv(x)^T``, also where x has no inverse.
+    """Return the gradient of the determinant: ``det(x) inv(x)^T``, also where x has no inverse.
 
     By singular values: between the singular vectors x is diagonal, and the cofactors of a diagonal
     matrix are the products of all its other values.
@@ -21,18 +21,18 @@ def cofactor(xp: Any, x: Any) -> Any:
 
 
 def diagonal_matrix(xp: Any, x: Any) -> Any:
-    """Square matrices with the last axis of x on the diagonal and zeros elsewhere."""
+    """Return square matrices with the last axis of x on the diagonal and zeros elsewhere."""
     on = xp.eye(x.shape[-1], dtype=bool)
     return xp.where(on, xp.expand_dims(x, axis=-1), xp.zeros((), dtype=xp.dtype_of(x)))
 
 
 def matrix_product(xp: Any, x: Any, y: Any) -> Any:
-    """``x @ y`` of two matrices: no stacks, no vectors."""
+    """Return ``x @ y`` of two matrices: no stacks, no vectors."""
     return xp.matmul(x, y)
 
 
 def solve_triangular(xp: Any, a: Any, b: Any, *, upper: bool) -> Any:
-    """The solution of ``a @ x = b``, of which only one triangle of `a` is read; b are matrices."""
+    """Solve ``a @ x = b`` for matrices, reading only one triangle of `a`."""
     return xp.linalg.solve(xp.triu(a) if upper else xp.tril(a), b)
 
 
@@ -41,7 +41,7 @@ _TERMS = 18
 
 
 def expm(xp: Any, x: Any) -> Any:
-    """The exponential of square matrices: a Taylor sum of a scaled matrix, then squared back."""
+    """Return the exponential of square matrices: a scaled Taylor sum, then squared back."""
     if 0 in x.shape:
         return x
     largest = float(xp.max(xp.linalg.matrix_norm(x, ord=float("inf"))))

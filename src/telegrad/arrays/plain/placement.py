@@ -12,17 +12,17 @@ __all__ = ["bordered_shape", "inner", "offsets", "places"]
 
 
 def bordered_shape(shape: Sequence[int], pad_width: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """The shape of a value of this shape with its borders."""
+    """Return the shape of a value of this shape with its borders."""
     return tuple(n + before + after for n, (before, after) in zip(shape, pad_width))
 
 
 def inner(shape: Sequence[int], pad_width: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
-    """Where a value of this shape lies inside its borders."""
+    """Return where a value of this shape lies inside its borders."""
     return tuple(slice(before, before + n) for n, (before, _) in zip(shape, pad_width))
 
 
 def places(length: int, size: int, stride: int, dilation: int) -> int:
-    """How many windows fit on an axis."""
+    """Return how many windows fit on an axis."""
     return max(0, (length - dilation * (size - 1) - 1) // stride + 1)
 
 

@@ -15,7 +15,7 @@ __all__ = ["pool_max", "pool_put", "pool_spread", "pool_sum", "pool_take"]
 
 
 def _windows(xp: Any, x: Any, s: dict[str, Any], border: float) -> Any:
-    """All windows, each as one last axis."""
+    """Return all windows, each as one last axis."""
     x = xp.pad(x, ((0, 0), (0, 0), *s["pads"]), constant_values=border)
     axes = tuple(range(2, len(x.shape)))
     taken = xp.windows(x, s["sizes"], axes=axes, strides=s["strides"], dilations=s["dilations"])
@@ -23,7 +23,7 @@ def _windows(xp: Any, x: Any, s: dict[str, Any], border: float) -> Any:
 
 
 def pool_max(xp: Any, x: Any, **how: Any) -> tuple[Any, Any]:
-    """The largest element of each window, and which one it was."""
+    """Return the largest element of each window, and which one it was."""
     taken = _windows(xp, x, how, -xp.inf)
     largest, which = xp.max(taken, axis=-1), xp.argmax(taken, axis=-1)
     inside = _windows(xp, xp.ones_like(x), how, 0.0)
@@ -34,19 +34,19 @@ def pool_max(xp: Any, x: Any, **how: Any) -> tuple[Any, Any]:
 
 
 def pool_take(xp: Any, x: Any, which: Any, **how: Any) -> Any:
-    """The element of each window that `which` names."""
+    """Return the element of each window that `which` names."""
     taken = _windows(xp, x, how, 0.0)
     place = xp.expand_dims(which, axis=-1)
     return xp.take_along_axis(taken, place, axis=-1)[..., 0]
 
 
 def pool_sum(xp: Any, x: Any, **how: Any) -> Any:
-    """The sum of each window."""
+    """Return the sum of each window."""
     return xp.sum(_windows(xp, x, how, 0.0), axis=-1)
 
 
 def pool_put(xp: Any, g: Any, which: Any, *, shape: Any, **how: Any) -> Any:
-    """The adjoint of ``pool_take``: each number to the place it was taken from."""
+    """Return the adjoint of ``pool_take``: each number to the place it was taken from."""
 
     def part(i: int) -> Any:
         return xp.where(which == i, g, xp.zeros_like(g))
@@ -55,7 +55,7 @@ def pool_put(xp: Any, g: Any, which: Any, *, shape: Any, **how: Any) -> Any:
 
 
 def pool_spread(xp: Any, g: Any, *, shape: Any, **how: Any) -> Any:
-    """The adjoint of ``pool_sum``: each number to the whole of its window."""
+    """Return the adjoint of ``pool_sum``: each number to the whole of its window."""
     return _laid_back(xp, g, shape, how, lambda i: g)
 
 
@@ -70,7 +70,7 @@ def _laid_back(xp: Any, g: Any, shape: Any, s: dict[str, Any], part: Any) -> Any
 
 
 def result_shape(shape: Any, s: dict[str, Any]) -> tuple[int, ...]:
-    """The shape of what pooling makes of this one."""
+    """Return the shape of what pooling makes of this one."""
     found = list(shape[:2])
     lengths = bordered_shape(shape[2:], s["pads"])
     for how in zip(lengths, s["sizes"], s["strides"], s["dilations"]):

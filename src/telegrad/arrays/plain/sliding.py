@@ -12,14 +12,14 @@ __all__ = ["overlap_add", "pad", "windows"]
 
 
 def pad(xp: Any, x: Any, pad_width: Any, *, constant_values: Any = 0) -> Any:
-    """x with (before, after) more elements of one value on each axis."""
+    """Return x with (before, after) more elements of one value on each axis."""
     shape = bordered_shape(x.shape, pad_width)
     border = xp.full(shape, constant_values, dtype=xp.dtype_of(x))
     return xp.index_set(border, x, index=inner(x.shape, pad_width))
 
 
 def windows(xp: Any, x: Any, sizes: Any, *, axes: Any, strides: Any, dilations: Any) -> Any:
-    """The windows over x."""
+    """Return the windows over x."""
     for size, axis, stride, dilation in zip(sizes, axes, strides, dilations):
         count = places(x.shape[axis], size, stride, dilation)
         starts = xp.reshape(xp.arange(count) * stride, (count, 1))
@@ -31,7 +31,7 @@ def windows(xp: Any, x: Any, sizes: Any, *, axes: Any, strides: Any, dilations: 
 
 
 def overlap_add(xp: Any, x: Any, shape: Any, *, axes: Any, strides: Any, dilations: Any) -> Any:
-    """A value of this shape: the windows x added where ``windows`` took them from."""
+    """Return a value of this shape: the windows x added where ``windows`` took them from."""
     out = xp.zeros(shape, dtype=xp.dtype_of(x))
     for at, offset in offsets(x.shape, axes, strides, dilations):
         out = xp.index_add(out, x[(..., *offset)], index=at)

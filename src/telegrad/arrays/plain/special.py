@@ -38,22 +38,22 @@ def scipy_special() -> Any:
 
 
 def erf(xp: Any, x: Any) -> Any:
-    """The error function."""
+    """Return the error function."""
     return xp.asarray(scipy_special().erf(np.asarray(x)))
 
 
 def erfc(xp: Any, x: Any) -> Any:
-    """One minus the error function, with all its digits where that is small."""
+    """Return one minus the error function, with all its digits where that is small."""
     return xp.asarray(scipy_special().erfc(np.asarray(x)))
 
 
 def ndtr(xp: Any, x: Any) -> Any:
-    """The share of a normal distribution below x."""
+    """Return the share of a normal distribution below x."""
     return xp.asarray(scipy_special().ndtr(np.asarray(x)))
 
 
 def lgamma(xp: Any, x: Any) -> Any:
-    """The logarithm of the absolute value of the gamma function."""
+    """Return the logarithm of the absolute value of the gamma function."""
     x = np.asarray(x)
     found = scipy_special().gammaln(x)
     lowest = np.isneginf(x)
@@ -62,17 +62,17 @@ def lgamma(xp: Any, x: Any) -> Any:
 
 
 def digamma(xp: Any, x: Any) -> Any:
-    """The derivative of ``lgamma``."""
+    """Return the derivative of ``lgamma``."""
     return xp.asarray(scipy_special().digamma(np.asarray(x)))
 
 
 def polygamma(xp: Any, n: int, x: Any) -> Any:
-    """The n-th derivative of ``digamma``."""
+    """Return the n-th derivative of ``digamma``."""
     return xp.asarray(polygamma_from_zeta(scipy_special(), n, np.asarray(x)))
 
 
 def polygamma_from_zeta(special: Any, n: int, x: Any) -> Any:
-    """``polygamma`` by a module with SciPy's special functions."""
+    """Return ``polygamma`` by a module with SciPy's special functions."""
     if n == 0:
         return special.digamma(x)
     if x.dtype.kind == "c":
@@ -86,7 +86,7 @@ def polygamma_from_zeta(special: Any, n: int, x: Any) -> Any:
 
 
 def relu(xp: Any, x: Any) -> Any:
-    """Each element, or zero where it is negative."""
+    """Return each element, or zero where it is negative."""
     dtype = xp.dtype_of(x)
     if dtype.kind == "c":
         raise unordered("relu", dtype)
@@ -94,24 +94,24 @@ def relu(xp: Any, x: Any) -> Any:
 
 
 def where_nonzero(xp: Any, x: Any, y: Any) -> Any:
-    """The elements of x where y is not zero, else zero, also where x is infinite or NaN."""
+    """Return the elements of x where y is not zero, else zero, also where x is infinite or NaN."""
     return xp.where(y == 0, xp.zeros((), dtype=xp.dtype_of(x)), x)
 
 
 def unordered(name: str, dtype: Any) -> DTypeError:
-    """What is wrong with complex numbers in a function that needs their order."""
+    """Return what is wrong with complex numbers in a function that needs their order."""
     return DTypeError(f"expected real values in {name}, got {dtype}, which has no order")
 
 
 def sigmoid(xp: Any, x: Any) -> Any:
-    """``1 / (1 + exp(-x))`` without overflow, and with all its digits where it is small."""
+    """Return ``1 / (1 + exp(-x))`` without overflow, and with all its digits where it is small."""
     left = (xp.real(x) if xp.dtype_of(x).kind == "c" else x) < 0
     small = xp.exp(xp.where(left, x, -x))
     return xp.where(left, small, xp.ones_like(small)) / (small + 1)
 
 
 def softplus(xp: Any, x: Any) -> Any:
-    """``log(1 + exp(x))`` without overflow, and with all its digits where it is small."""
+    """Return ``log(1 + exp(x))`` without overflow, and with all its digits where it is small."""
     dtype = xp.dtype_of(x)
     if dtype.kind == "c":
         raise unordered("softplus", dtype)
@@ -119,26 +119,26 @@ def softplus(xp: Any, x: Any) -> Any:
 
 
 def _largest(xp: Any, x: Any, axis: Any) -> Any:
-    """The largest along some axes, which stay; zero where there is none."""
+    """Return the largest along some axes, which stay; zero where there is none."""
     if not math.prod(x.shape):
         return xp.sum(x, axis=axis, keepdims=True)
     return xp.max(x, axis=axis, keepdims=True)
 
 
 def softmax(xp: Any, x: Any, *, axis: Any) -> Any:
-    """Exponentials divided by their sum along some axes."""
+    """Return exponentials divided by their sum along some axes."""
     powers = xp.exp(x - _largest(xp, x, axis))
     return powers / xp.sum(powers, axis=axis, keepdims=True)
 
 
 def log_softmax(xp: Any, x: Any, *, axis: Any) -> Any:
-    """The logarithm of ``softmax``, without its underflow."""
+    """Return the logarithm of ``softmax``, without its underflow."""
     shifted = x - _largest(xp, x, axis)
     return shifted - xp.log(xp.sum(xp.exp(shifted), axis=axis, keepdims=True))
 
 
 def logsumexp(xp: Any, x: Any, *, axis: tuple[int, ...], keepdims: bool = False) -> Any:
-    """The logarithm of the sum of exponentials along some axes."""
+    """Return the logarithm of the sum of exponentials along some axes."""
     shift = _largest(xp, x, axis)
     # Shifting by an infinity would make NaN of it.
     shift = xp.where(xp.isfinite(shift), shift, xp.zeros_like(shift))

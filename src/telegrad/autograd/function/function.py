@@ -4,7 +4,7 @@
    writing to one changes nothing outside.
 2. If an argument requires grad, a FunctionNode is made, and the results become its values.
 3. For each dual level, outermost first, ``jvp`` runs on what is left when the tangents of that
-   level and of those further in are taken off; so levels nest as for the built-in rows.
+   level and of those further in are taken off; so levels nest as for the built-in primitives.
 4. What ``save_for_backward`` named is stored, tangents included.
 """
 
@@ -23,7 +23,7 @@ from telegrad.errors import DTypeError, GradientError, NotDifferentiable, ShapeE
 from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.forward.duals import attach, restricted
 from telegrad.tensors.forward.levels import Level
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.anomaly import where_recorded
 from telegrad.tensors.recording.modes import MODE, no_grad
 
@@ -139,7 +139,7 @@ class _Call:
         return tuple(self.outputs) if self.is_tuple else self.outputs[0]
 
     def _set_up(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> FunctionCtx:
-        """A context of its own for arguments and results that carry tangents."""
+        """Return a context of its own for arguments and results that carry tangents."""
         context = self._fresh_context()
         output = tuple(outputs) if self.is_tuple else outputs[0]
         with no_grad():
@@ -148,7 +148,7 @@ class _Call:
 
     def _node(self, remembers_line: bool) -> FunctionNode:
         wanted = tuple(i for i, needed in enumerate(self.needs) if needed)
-        edges = tuple(history_of(self.args[i]) for i in wanted)
+        edges: Any = tuple(history_of(self.args[i]) for i in wanted)
         arguments = tuple((a.shape, a.dtype) if isinstance(a, Tensor) else None for a in self.args)
         node = FunctionNode(self.function, self.context, edges, wanted, arguments)
         node.outputs = tuple(map(describe, self.raw))
@@ -157,7 +157,7 @@ class _Call:
         return node
 
     def _made_outputs(self) -> list[Any]:
-        """The results as the caller gets them, with their nodes."""
+        """Return the results as the caller gets them, with their nodes."""
         made = []
         for j, out in enumerate(self.raw):
             if not isinstance(out, Tensor):
@@ -175,7 +175,7 @@ class _Call:
         return made
 
     def _push(self, level: Level) -> None:
-        """Runs ``jvp`` for one level and attaches the tangents."""
+        """Run ``jvp`` for one level and attach the tangents."""
         inputs = [restricted(a, level) if isinstance(a, Tensor) else a for a in self.args]
         outputs = [restricted(o, level) if isinstance(o, Tensor) else o for o in self.outputs]
         if self.has_setup:
@@ -211,7 +211,7 @@ class _Call:
             return None
         found = (argument.tangents or {}).get(level)
         if found is None and context.materialize_grads:
-            return lent.namespace.zeros_like(argument)
+            return late_bound.namespace.zeros_like(argument)
         return found
 
     def _keep(self, context: FunctionCtx, seen: Sequence[Any], raw: Sequence[Any]) -> None:
@@ -229,7 +229,7 @@ def _has_setup(function: Any) -> bool:
 
 
 def _placed(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
-    """All arguments in the places where ``setup_context`` looks for them."""
+    """Return all arguments in the places where ``setup_context`` looks for them."""
     forward = function.forward
     lost = set(options)
     if _has_setup(function):

@@ -11,10 +11,10 @@ from typing import Any
 from telegrad.arrays import backend_of, fit
 from telegrad.autograd.function.context import FunctionCtx, savings_of
 from telegrad.errors import DTypeError, GradientError, NotDifferentiable, ShapeError
-from telegrad.graph import Bundle, Cotangent, NodeHooks, next_key
+from telegrad.graph import Bundle, Cotangent, Node, NodeHooks, next_key
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.describe import kind_of, way_in
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.hooked import Hooked
 from telegrad.tensors.recording.op_node import OutputNode
 from telegrad.tensors.shared import unshared
@@ -44,7 +44,7 @@ class FunctionNode(Hooked):
         self,
         function: Any,
         context: FunctionCtx,
-        edges: tuple[Any, ...],
+        edges: tuple[Node, ...],
         wanted: tuple[int, ...],
         arguments: tuple[Any, ...],
     ) -> None:
@@ -77,8 +77,8 @@ class FunctionNode(Hooked):
     def output_count(self) -> int:
         return len(self.outputs)
 
-    def of_output(self, index: int) -> Any:
-        """The node of one result: this one where it is the only one."""
+    def of_output(self, index: int) -> Node:
+        """Return the node of one result: this one where it is the only one."""
         if len(self.outputs) == 1:
             return self
         return OutputNode.of(self, index)
@@ -141,11 +141,11 @@ class FunctionNode(Hooked):
                 f"expected a gradient of shape {shape}, that of the argument, {where}, got shape "
                 f"{gradient.shape}"
             )
-        return fit(lent.namespace, unshared(gradient), shape, dtype)  # type: ignore[no-any-return]
+        return fit(late_bound.namespace, unshared(gradient), shape, dtype)  # type: ignore[no-any-return]
 
 
 def _reduces_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Whether broadcasting stretches `target` to `shape`, so that summing leads back."""
+    """Tell whether broadcasting stretches `target` to `shape`, so that summing leads back."""
     if len(shape) < len(target):
         return False
     ends = shape[len(shape) - len(target) :]
@@ -153,7 +153,7 @@ def _reduces_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 
 
 def describe(output: Any) -> Any:
-    """What a node remembers of a result, to make zeros like it."""
+    """Return what a node remembers of a result, to make zeros like it."""
     if not isinstance(output, Tensor):
         return None
     return output.shape, output.dtype, backend_of(output.array)
@@ -166,7 +166,7 @@ class RefusingNode(Hooked):
 
     freed = False
 
-    def __init__(self, edges: tuple[Any, ...], message: str) -> None:
+    def __init__(self, edges: tuple[Node, ...], message: str) -> None:
         self.edges = edges
         self.key = next_key()
         self.hooks: NodeHooks | None = None

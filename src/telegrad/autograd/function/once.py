@@ -20,7 +20,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     give a second derivative of zero.
 
     Raises:
-        NotDifferentiable: when its result is differentiated.
+        NotDifferentiable: When its result is differentiated.
 
     Examples:
         >>> class Double(tg.autograd.Function):

@@ -28,7 +28,7 @@ class Saved:
         self._output = output
 
     def history(self, node: Any) -> Any:
-        """The node of the value; `node` is that of the call."""
+        """Return the node of the value; `node` is that of the call."""
         return self._history if self._output is None else node.of_output(self._output)
 
     def restore(self, node: Any) -> Tensor:
@@ -67,7 +67,7 @@ class Savings:
         self._node: weakref.ref[Any] | None = None
 
     def is_constant(self, output: Any) -> bool:
-        """Whether the user's code marked this result as not differentiable."""
+        """Tell whether the user's code marked this result as not differentiable."""
         return any(each is output for each in self.constant_outputs)
 
     def keep(
@@ -78,7 +78,7 @@ class Savings:
         node: Any,
         mode: Mode,
     ) -> None:
-        """Stores what ``save_for_backward`` named.
+        """Store what ``save_for_backward`` named.
 
         By the id of what the user's code saw, `inputs` gives the argument it stood for, `places`
         the place of the result it became.
@@ -102,7 +102,7 @@ class Savings:
         self._node = weakref.ref(node)
 
     def restore(self) -> tuple[Tensor | None, ...]:
-        """The saved values, joined with their history."""
+        """Return the saved values, joined with their history."""
         if self.saved is None:
             raise GraphFreedError(
                 f"expected a graph that still has its saved values, got {self.name} whose values "
@@ -112,12 +112,12 @@ class Savings:
         return tuple(None if each is None else each.restore(node) for each in self.saved)
 
     def histories(self) -> list[Any]:
-        """The nodes behind the saved values, without unpacking those."""
+        """Return the nodes behind the saved values, without unpacking those."""
         found = (each.history(self._call()) for each in self.saved or () if each is not None)
         return [node for node in found if node is not None]
 
     def have_tangents(self) -> bool:
-        """Whether a saved value carries a tangent of an open level."""
+        """Tell whether a saved value carries a tangent of an open level."""
         return any(each is not None and has_tangents(each.kept) for each in self.saved or ())
 
     def _call(self) -> Any:

@@ -29,12 +29,12 @@ Argnums: TypeAlias = int | tuple[int, ...]
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """What errors call a user's function."""
+    """Return what errors call a user's function."""
     return getattr(function, "__name__", None) or repr(function)
 
 
 def check_argnums(argnums: Any, transform: str) -> None:
-    """Raises at once where a transform is given the arguments that its result would take."""
+    """Raise at once where a transform is given the arguments that its result would take."""
     numbers = argnums if isinstance(argnums, tuple) else (argnums,)
     for number in numbers:
         if not isinstance(number, int):
@@ -69,20 +69,20 @@ class Chosen:
         self._is_single = not isinstance(argnums, tuple)
 
     def arguments(self, values: Sequence[Any]) -> list[Any]:
-        """All arguments, with these in place of the picked ones."""
+        """Return all arguments, with these in place of the picked ones."""
         args = list(self._args)
         for number, value in zip(self._numbers, unflatten(self._structure, values)):
             args[number] = value
         return args
 
     def shaped(self, values: Sequence[Any]) -> Tree:
-        """One value for each picked leaf, in the form that `argnums` has."""
+        """Return one value for each picked leaf, in the form that `argnums` has."""
         picked = unflatten(self._structure, values)
         return picked[0] if self._is_single else picked
 
 
 def with_aux(function: Callable[..., Any], result: Any, has_aux: bool) -> tuple[Any, Any]:
-    """The result to differentiate, and what comes beside it."""
+    """Return the result to differentiate, and what comes beside it."""
     if not has_aux:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:
@@ -94,7 +94,7 @@ def with_aux(function: Callable[..., Any], result: Any, has_aux: bool) -> tuple[
 
 
 def outputs_of(function: Callable[..., Any], output: Tree) -> tuple[list[Tensor], Tree]:
-    """The tensors that a function returned, and their structure."""
+    """Return the tensors that a function returned, and their structure."""
     leaves, structure = flatten(output)
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
@@ -106,7 +106,7 @@ def outputs_of(function: Callable[..., Any], output: Tree) -> tuple[list[Tensor]
 
 
 def as_tensors(tree: Tree, like: Sequence[Tensor], structure: Tree, name: str) -> list[Tensor]:
-    """The leaves of cotangents or tangents, checked against the values they belong to."""
+    """Return the leaves of cotangents or tangents, checked against the values they belong to."""
     leaves = leaves_along(structure, tree)
     if leaves is None:
         raise GradientError(
@@ -120,7 +120,7 @@ def as_tensors(tree: Tree, like: Sequence[Tensor], structure: Tree, name: str) -
 
 
 def _beside(value: Tensor, leaf: Any, name: str) -> Tensor:
-    """A cotangent or tangent of `value`; a plain number takes its dtype."""
+    """Return a cotangent or tangent of `value`; a plain number takes its dtype."""
     if isinstance(leaf, (int, float, complex)):
         return full((), leaf, dtype=value.dtype, device=value.device)
     return as_variable(leaf, name)
@@ -129,7 +129,7 @@ def _beside(value: Tensor, leaf: Any, name: str) -> Tensor:
 def paired(
     primals: Any, tangents: Any, caller: str
 ) -> tuple[tuple[Any, ...], list[Tensor], Tree, list[Tensor]]:
-    """Positional arguments, their leaves and structure, and a tangent for each leaf."""
+    """Return positional arguments, their leaves and structure, and a tangent for each leaf."""
     args = tuple(primals) if isinstance(primals, (tuple, list)) else (primals,)
     given = tuple(tangents) if isinstance(tangents, (tuple, list)) else (tangents,)
     if not args:

@@ -27,11 +27,11 @@ def jvp(
     """Return the value at `primals` and its derivative along `tangents`.
 
     Arguments:
-        function: the function to differentiate; takes and returns tensors, in tuples, lists and
+        function: The function to differentiate; takes and returns tensors, in tuples, lists and
             dicts too.
-        primals: a tuple of the positional arguments, or a tensor, where there is one.
-        tangents: the same with a tangent for each tensor.
-        has_aux: whether `function` returns (output, aux), where aux is passed on as it is.
+        primals: A tuple of the positional arguments, or a tensor, where there is one.
+        tangents: The same with a tangent for each tensor.
+        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
 
     Returns:
         ``(value, tangent)``, or ``(value, tangent, aux)``.
@@ -66,10 +66,10 @@ def linearize(
     That function may be called as often as you like: `function` itself runs only once.
 
     Arguments:
-        function: the function to differentiate; takes and returns tensors, in tuples, lists and
+        function: The function to differentiate; takes and returns tensors, in tuples, lists and
             dicts too.
-        *primals: its positional arguments.
-        has_aux: whether `function` returns (output, aux), where aux is passed on as it is.
+        *primals: Its positional arguments.
+        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
 
     Returns:
         ``(value, push)``, or ``(value, push, aux)``.

@@ -44,10 +44,10 @@ def jacobian(
     Complex functions must be holomorphic, and cost twice as much, since that is checked.
 
     Arguments:
-        function: the function to differentiate; takes and returns tensors, in tuples, lists and
+        function: The function to differentiate; takes and returns tensors, in tuples, lists and
             dicts too.
-        argnums: which positional argument to differentiate by, or several as a tuple.
-        has_aux: whether `function` returns (output, aux), where aux is passed on as it is.
+        argnums: Which positional argument to differentiate by, or several as a tuple.
+        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
         mode: "reverse" runs one backward pass for each number in the result, "forward" runs
             `function` once for each number in the arguments; take the smaller.
 
@@ -55,7 +55,7 @@ def jacobian(
         A function of the same arguments that gives the jacobian, or ``(jacobian, aux)``.
 
     Raises:
-        UsageError: if the mode is not known.
+        UsageError: If the mode is not known.
 
     Examples:
         >>> tg.autograd.functional.jacobian(tg.square)(tg.tensor([1.0, 2.0]))
@@ -84,9 +84,9 @@ def hessian(
     For several arguments, the derivative by the i-th and then the j-th stands at ``[i][j]``.
 
     Arguments:
-        function: the function to differentiate; returns one real number.
-        argnums: which positional argument to differentiate by, or several as a tuple.
-        has_aux: whether `function` returns (output, aux), where aux is passed on as it is.
+        function: The function to differentiate; returns one real number.
+        argnums: Which positional argument to differentiate by, or several as a tuple.
+        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
 
     Returns:
         A function of the same arguments that gives the hessian, or ``(hessian, aux)``.
@@ -187,7 +187,7 @@ def _stacked(parts: Sequence[Tensor], shape: tuple[int, ...], like: Tensor, *, a
 def _check_turns(
     function: Callable[..., Any], along_1: Sequence[Tensor], along_1j: Sequence[Tensor]
 ) -> None:
-    """Raises where the second are not ``1j`` times the first: no complex number is the slope."""
+    """Raise where the second are not ``1j`` times the first: no complex number is the slope."""
     for one, other in zip(along_1, along_1j):
         if one.dtype.kind != "c" or not one.size:
             continue
@@ -209,7 +209,7 @@ def _check_real(
     other: str,
     real_side: int,
 ) -> None:
-    """Raises where this mode would see half of the derivative only: one side real, one complex."""
+    """Raise where this mode would see half of the derivative only: one side real, one complex."""
     real, mixed = (values, outputs) if real_side == 0 else (outputs, values)
     if any(r.dtype.kind == "f" for r in real) and any(m.dtype.kind == "c" for m in mixed):
         raise NotDifferentiable(

@@ -24,9 +24,9 @@ def hvp(function: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any,
     Forward over reverse: one gradient, computed on duals.
 
     Arguments:
-        function: the function to differentiate; returns one real number.
-        primals: a tuple of the positional arguments, or a tensor, where there is one.
-        tangents: the same with a tangent for each tensor.
+        function: The function to differentiate; returns one real number.
+        primals: A tuple of the positional arguments, or a tensor, where there is one.
+        tangents: The same with a tangent for each tensor.
 
     Returns:
         ``(value, product)``, where the product has the form of the primals.
@@ -77,9 +77,9 @@ def vhp(function: Callable[..., Any], primals: Any, cotangents: Any) -> tuple[An
     Reverse over reverse, so it needs no forward rules; ``hvp`` is quicker.
 
     Arguments:
-        function: the function to differentiate; returns one real number.
-        primals: a tuple of the positional arguments, or a tensor, where there is one.
-        cotangents: the same with a cotangent for each tensor.
+        function: The function to differentiate; returns one real number.
+        primals: A tuple of the positional arguments, or a tensor, where there is one.
+        cotangents: The same with a cotangent for each tensor.
 
     Returns:
         ``(value, product)``, where the product has the form of the primals.

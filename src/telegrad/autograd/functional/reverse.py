@@ -27,10 +27,10 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
     That function may be called as often as you like.
 
     Arguments:
-        function: the function to differentiate; takes and returns tensors, in tuples, lists and
+        function: The function to differentiate; takes and returns tensors, in tuples, lists and
             dicts too.
-        *primals: its positional arguments.
-        has_aux: whether `function` returns (output, aux), where aux is passed on as it is.
+        *primals: Its positional arguments.
+        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
 
     Returns:
         ``(value, pull)``, or ``(value, pull, aux)``.
@@ -63,15 +63,15 @@ def value_and_grad(
     """Return a function that gives the value of `function` and its gradient.
 
     Arguments:
-        function: the function to differentiate; returns one real number.
-        argnums: which positional argument to differentiate by, or several as a tuple.
-        has_aux: whether `function` returns (output, aux), where aux is passed on as it is.
+        function: The function to differentiate; returns one real number.
+        argnums: Which positional argument to differentiate by, or several as a tuple.
+        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
 
     Returns:
         A function that gives ``(value, gradient)``, or ``((value, aux), gradient)``.
 
     Raises:
-        GradientError: when called, if `function` does not return one real number.
+        GradientError: When called, if `function` does not return one real number.
 
     Examples:
         >>> tg.autograd.functional.value_and_grad(lambda x: (x * x).sum())(tg.tensor([1.0, 2.0]))
@@ -102,15 +102,15 @@ def grad(
     """Return a function that gives the gradient of `function`.
 
     Arguments:
-        function: the function to differentiate; returns one real number.
-        argnums: which positional argument to differentiate by, or several as a tuple.
-        has_aux: whether `function` returns (output, aux), where aux is passed on as it is.
+        function: The function to differentiate; returns one real number.
+        argnums: Which positional argument to differentiate by, or several as a tuple.
+        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
 
     Returns:
         A function of the same arguments that gives the gradient, or ``(gradient, aux)``.
 
     Raises:
-        GradientError: when called, if `function` does not return one real number.
+        GradientError: When called, if `function` does not return one real number.
 
     Examples:
         >>> tg.autograd.functional.grad(lambda x: (x * x).sum())(tg.tensor([1.0, 2.0]))

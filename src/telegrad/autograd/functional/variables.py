@@ -32,13 +32,13 @@ VARIABLES: ContextVar[frozenset[Any]] = ContextVar("telegrad.variables", default
 
 
 def depend_on_variables(tensors: Iterable[Tensor]) -> bool:
-    """Whether a transform whose function runs now may want a gradient of these."""
+    """Tell whether a transform whose function runs now may want a gradient of these."""
     nodes = [x.node for x in tensors if not x.is_leaf]
     return not VARIABLES.get().isdisjoint(reachable(nodes))
 
 
 def as_variable(value: Any, name: str) -> Tensor:
-    """A value to differentiate with respect to: a Tensor, or data that makes one."""
+    """Return a value to differentiate with respect to: a Tensor, or data that makes one."""
     made = value if isinstance(value, Tensor) else None
     if made is None:
         try:
@@ -78,7 +78,7 @@ class Variables:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """The mode in which the function runs: recorded, also under ``no_grad``."""
+        """Return the mode in which the function runs: recorded, also under ``no_grad``."""
         token = VARIABLES.set(VARIABLES.get() | {x.node for x in self._roots})
         try:
             with Recording(True):
@@ -89,7 +89,7 @@ class Variables:
     def pull(
         self, outputs: Sequence[Tensor], cotangents: Sequence[Tensor | None], *, again: bool
     ) -> list[Tensor]:
-        """The gradients of the outputs, so weighted, for each variable; zeros where there is none.
+        """Return the weighted gradients of the outputs for each variable; zeros if there is none.
 
         With `again` the graph stays for another pull.
         """
@@ -111,7 +111,7 @@ class Variables:
         return [self._settled(g) for g in full] if create else full
 
     def reach_outside(self, output: Tensor) -> bool:
-        """Whether something outside may want the derivative of what `output` leads to."""
+        """Tell whether something outside may want the derivative of what `output` leads to."""
         if not self._records_outside:
             return False
         node = history_of(output)
@@ -120,7 +120,7 @@ class Variables:
         return any(map(self.reach_outside, (output.tangents or {}).values()))
 
     def settle(self, tree: Tree) -> Tree:
-        """What leaves the transform: a constant where it depends on nothing outside."""
+        """Return what leaves the transform: a constant where it depends on nothing outside."""
         return map_leaves(lambda x: self._settled(x) if isinstance(x, Tensor) else x, tree)
 
     def _settled(self, x: Tensor) -> Tensor:
@@ -134,7 +134,7 @@ class Variables:
         return wrap(x.array, None, tangents)
 
     def _leads_outside(self, node: Any) -> bool:
-        """Whether a walk from `node` ends anywhere but at a free variable of these."""
+        """Tell whether a walk from `node` ends anywhere but at a free variable of these."""
         inside, free = self._inside, self._free
         if node in inside:
             return False

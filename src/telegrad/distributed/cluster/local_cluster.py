@@ -3,7 +3,7 @@
 Children are fresh interpreters that take over `sys.path`, the interpreter's options (-O, -W, -X),
 the working directory and the environment, and never run the caller's script, so nothing needs a
 `__main__` guard. Where the environment says nothing about threads, all share the cores. Children
-are held by a socket each: when it closes, on exit, on an exception or because this process was
+are kept by a socket each: when it closes, on exit, on an exception or because this process was
 killed, they end.
 """
 
@@ -82,14 +82,18 @@ class _Child(NamedTuple):
 class LocalCluster:
     """Workers on this machine, in a `with` statement.
 
-    The calling process is a worker, too, with id 0, and inside the block the module-level functions
-    speak for it, from any thread.
+    Inside the block the module-level functions speak for the calling process's worker, from any
+    thread.
 
     Arguments:
-        names: the workers to start a process for.
-        me: the name of the calling process.
-        options: those of every worker.
-        start_timeout: the seconds that the processes have to come up.
+        names: The workers to start a process for.
+        me: The name of the calling process's worker, whose id is 0.
+        options: Those of every worker.
+        start_timeout: The seconds that the processes have to come up.
+
+    Raises:
+        UsageError: For names that are no names or come twice.
+        WorkerLost: On entering the block, if a process did not come up.
 
     Examples:
         >>> from telegrad.distributed import LocalCluster

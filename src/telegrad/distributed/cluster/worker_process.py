@@ -1,6 +1,6 @@
 """A worker process of a LocalCluster: what runs in it, and how it ends.
 
-The parent speaks over one socket: first the plan (the key among it: never on a command line or in
+The parent speaks over one socket: first the spec (the key among it: never on a command line or in
 the environment), then everybody's addresses, at the end nothing more. When that socket closes the
 parent has gone or wants us gone, and the process ends, whatever it is doing.
 """
@@ -93,12 +93,12 @@ def main(fd: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = Line(socket.socket(fileno=fd))
     try:
-        plan: WorkerSpec = line.receive(WorkerSpec)
-        if plan.parent is not None:
-            _die_with_parent(plan.parent)
-        for module in plan.imports:
+        spec: WorkerSpec = line.receive(WorkerSpec)
+        if spec.parent is not None:
+            _die_with_parent(spec.parent)
+        for module in spec.imports:
             importlib.import_module(module)
-        worker = start_worker(plan.name, plan.id, plan.address, ClusterKey(plan.key), plan.options)
+        worker = start_worker(spec.name, spec.id, spec.address, ClusterKey(spec.key), spec.options)
         attach_autograd(worker)
         set_default_worker(worker)
         line.send((worker.address, worker.info.incarnation))
@@ -110,7 +110,7 @@ def main(fd: int) -> None:
         line.send((f"error: {error}", -1))
         os._exit(1)
     for name, number, incarnation, address in directory:
-        if name != plan.name:
+        if name != spec.name:
             worker.add_peer(WorkerInfo(name, number, incarnation), address)
     line.send(True)
     # Nothing more comes: this returns when the parent closes the socket.

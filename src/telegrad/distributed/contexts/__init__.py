@@ -1,1 +1,1 @@
-"""What keeps passes apart: contexts, what calls record in them, and their leases."""
+"""Contexts, which keep passes apart: what calls record in them, and their leases."""

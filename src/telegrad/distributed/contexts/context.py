@@ -5,7 +5,7 @@ recorded call reaches has a Context of its own under that id: the messages it ga
 received, the gradients of its leaves, the passes that run. Contexts are leases: they go when the
 home releases them or is lost.
 
-``CURRENT`` is the context that calls of this thread or async task are recorded in, with the *place*
+``CURRENT`` is the context that calls of this thread or async task are recorded in, with the *point*
 in the program: the ordinals of the calls that led here. It follows a call into its handler.
 """
 
@@ -34,7 +34,7 @@ _REMEMBERED = 4096  # How many released ids a worker remembers.
 
 
 class Context(msgspec.Struct, eq=False):
-    """One worker's part of a context."""
+    """What one worker has of a context."""
 
     _contexts: "Contexts"
     id: int
@@ -56,20 +56,20 @@ class Context(msgspec.Struct, eq=False):
     """The workers that messages of this context went to or came from."""
     gradients: dict[Tensor, Tensor] = {}
     passes: dict[int, Any] = {}
-    """What this worker has of passes that have not been settled, by pass id."""
+    """The local passes that have neither committed nor aborted, by pass id."""
     outcomes: dict[int, bool] = {}
-    """The passes that have ended, and whether they succeeded: late messages are dropped."""
+    """The passes that have ended, and whether they committed: late messages are dropped."""
     in_doubt: dict[int, None] = {}
-    """The passes whose end another worker has asked for here: it is told when it is known."""
+    """The passes whose outcome another worker has asked for here: it is notified of it."""
     pass_count: int = 0
-    """How many passes this worker started on threads that are at no place of the program."""
+    """How many passes this worker started on threads that are at no point of the program."""
     released: bool = False
 
     def __repr__(self) -> str:
         return f"<Context {self.id}>"
 
     def is_home(self, name: str) -> bool:
-        """Whether a worker that this one knows in the context is the home."""
+        """Tell whether a worker that this one knows in the context is the home."""
         worker = self.known.get(name)
         return worker is not None and worker.id == self.home_id
 
@@ -84,11 +84,11 @@ class Context(msgspec.Struct, eq=False):
         self._contexts.take_over(self, *pass_)
 
     def meet(self, worker: WorkerInfo) -> None:
-        """Notes that messages of this context go to or come from a worker."""
+        """Note that messages of this context go to or come from a worker."""
         self.known.setdefault(worker.name, worker)
 
     def add_gradients(self, staged: dict[Tensor, Tensor]) -> None:
-        """Makes the gradients of a pass that succeeded visible: all of them or, on error, none."""
+        """Make the gradients of a pass that commits visible: all of them or, on error, none."""
         with self.lock:
             if self.released:
                 # See `Contexts.drop`: nobody else would take them out again.
@@ -100,11 +100,11 @@ class Context(msgspec.Struct, eq=False):
                 sums = {x: added(found[x], g) if x in found else g for x, g in staged.items()}
                 if all(old.get(x) is found.get(x) for x in staged):
                     break
-                # A finalizer has run a pass meanwhile, and added its own.
+                # A finalizer has run a pass in between, and added its own.
             old.update(sums)
 
     def committed_gradients(self) -> GradientMap:
-        """The gradients, once every pass that this worker has a part in has ended."""
+        """Return the gradients, once every local pass has committed or aborted."""
         for local_pass in list(self.passes.values()):
             if local_pass.plan.pass_id in ENCLOSING_PASSES.get():
                 raise ContextError(
@@ -126,7 +126,7 @@ class ProgramPoint(msgspec.Struct, eq=False):
     _next: int = 0
 
     def step(self) -> Path:
-        """The path of the next message made here."""
+        """Return the path of the next message made here."""
         self._next += 1
         return (*self.path, self._next)
 
@@ -143,7 +143,7 @@ class Contexts:
     def __init__(self, worker_name: str, take_over: Callable[..., None]) -> None:
         self._worker_name = worker_name
         self.take_over = take_over
-        """Runs a pass that met one of these contexts: see ``PassCoordinator.take_over``."""
+        """Run a pass that met one of these contexts: see ``PassCoordinator.take_over``."""
         self._lock = threading.RLock()
         self._by_id: dict[int, Context] = {}
         self.find = self._by_id.get
@@ -156,7 +156,7 @@ class Contexts:
         return len(self._by_id)
 
     def open(self, context_id: int, introduced_by: WorkerInfo | None) -> Context:
-        """The context of that id, made if this worker has not met it yet."""
+        """Return the context of that id, made if this worker has not met it yet."""
         with self._lock:
             found = self._by_id.get(context_id)
             if found is None:
@@ -171,14 +171,14 @@ class Contexts:
         return found
 
     def get(self, context_id: int) -> Context:
-        """The context of that id; an error if it is unknown or released."""
+        """Return the context of that id; raise if it is unknown or released."""
         found = self._by_id.get(context_id)
         if found is None:
             raise self._unknown(context_id)
         return found
 
     def met(self, context_id: int) -> Context | None:
-        """The context of that id, None if it never came here; an error if it is released."""
+        """Return the context of that id, None if it never came here; raise if it is released."""
         with self._lock:
             found = self._by_id.get(context_id)
             if found is None and context_id in self._released:
@@ -186,13 +186,13 @@ class Contexts:
             return found
 
     def ended(self, context_id: int) -> Context:
-        """What stands for a released context in values that arrive after its end."""
+        """Return what stands for a released context in values that arrive after its end."""
         context = Context(self, context_id, maker_of(context_id), None)
         context.released = True
         return context
 
     def drop(self, context_id: int, lost: str | None = None) -> Context | None:
-        """Forget a context, and all that it held; `lost` says which loss took it, if one did."""
+        """Forget a context and all that it kept; `lost` says which loss took it, if one did."""
         with self._lock:
             found = self._by_id.pop(context_id, None)
             self._released.setdefault(context_id, lost)
@@ -213,7 +213,7 @@ class Contexts:
         return found
 
     def all(self) -> list[Context]:
-        """The contexts that there are now, oldest first."""
+        """Return the contexts that there are now, oldest first."""
         with self._lock:
             return list(self._by_id.values())
 

@@ -3,10 +3,10 @@
 A level that is shared gets an id; a message mentions it by that and its depth. A worker that meets
 one makes a *shadow*: a Level of its own at that depth, open as long as the original. Closing a
 level closes its shadows, by notices that go the way the level went; losing the worker that entered
-it closes them too, and whoever loses another makes its shadows known to those who entered the
+it closes them too, and a worker that loses another makes its shadows known to those who entered the
 levels. What arrives after its level has closed is ordinary. But a shadow that was closed by a loss
-is *given up*: its level may live on, and without the tangents that were here its derivatives would
-be wrong, so whoever goes on with it gets an error.
+is *orphaned*: its level may live on, and without the tangents that were here its derivatives would
+be wrong, so going on with it is an error.
 """
 
 import threading
@@ -32,7 +32,7 @@ Mention = Sequence[int]
 
 CLOSED: Final = "autograd.level_closed"
 HELD: Final = "autograd.level_held"
-_REMEMBERED: Final = 4096  # How many ids of closed levels, and of given up ones, are kept.
+_REMEMBERED: Final = 4096  # How many ids of closed levels, and of orphaned ones, are kept.
 _registries: "weakref.WeakSet[LevelRegistry]" = weakref.WeakSet()
 """Those of this process, for `are_one`: a framework may have one level for all its workers."""
 
@@ -47,11 +47,11 @@ class LevelRegistry:
         self._lock = threading.RLock()
         self._by_id: dict[int, Level] = {}
         self._ids: dict[Level, int] = {}
-        self._told: dict[int, dict[str, None]] = {}
+        self._shared_with: dict[int, dict[str, None]] = {}
         """By level, the workers that it was mentioned to."""
         self._closed: dict[int, None] = {}
         """The ids closed last: a late message must not open them again."""
-        self._given_up: dict[int | Level, str] = {}
+        self._orphaned: dict[int | Level, str] = {}
         """Shadows, by both names, whose worker was lost, and which that was."""
         _registries.add(self)
         worker.register_service(CLOSED, self._on_closed, inline=True)
@@ -62,22 +62,22 @@ class LevelRegistry:
         return len(self._by_id)
 
     def share(self, level: Level, to: str) -> Mention:
-        """How a message to another worker mentions a level."""
-        if self._given_up:
+        """Return how a message to another worker mentions a level."""
+        if self._orphaned:
             self.check([level])
         with self._lock:
             number = self._ids.get(level)
             if number is None:
                 self._enter(self._worker.next_id(), level)
                 number = self._ids[level]
-            self._told[number][to] = None
+            self._shared_with[number][to] = None
         if not level.is_open:
             # It closed before it was watched here: do what its closing would have done.
             self._forget(level)
         return (number, *level.depth)
 
     def meet(self, mentions: Sequence[Mention]) -> list[Level | None]:
-        """The levels that a message mentions, shadows made where needed; None if closed."""
+        """Return the levels that a message mentions, shadows made where needed; None if closed."""
         with self._lock:
             return [self._meet(*mention) for mention in mentions]
 
@@ -85,7 +85,7 @@ class LevelRegistry:
         if not type(number) is type(time) is type(process) is int:
             # Kept, it would make `_on_lost` fail.
             raise ProtocolViolation(f"expected a level's numbers, got {(number, time, process)!r}")
-        if self._given_up:
+        if self._orphaned:
             self.check([number])
         found = self._by_id.get(number)
         if found is None and number not in self._closed:
@@ -94,25 +94,25 @@ class LevelRegistry:
         return found
 
     def _enter(self, number: int, level: Level) -> None:
-        told: dict[str, None] = {}
+        shared_with: dict[str, None] = {}
         if number in self._by_id or level in self._ids:
-            # A finalizer, which the collector ran meanwhile, has entered it.
+            # A finalizer, which the collector has just run, has entered it.
             return
         self._by_id[number] = level
         self._ids[level] = number
-        self._told[number] = told
+        self._shared_with[number] = shared_with
         level.watchers.append(self._forget)
 
     def _forget(self, level: Level) -> None:
-        """A level closed: so do its shadows elsewhere."""
+        """Forget a level that closed, and close its shadows elsewhere."""
         with self._lock:
             number = self._ids.pop(level, None)
             if number is None:
                 return
             del self._by_id[number]
-            told = self._told.pop(number)
+            shared_with = self._shared_with.pop(number)
             self._remember_closed(number)
-        for name in told:
+        for name in shared_with:
             forward(self._worker, name, CLOSED, number)
 
     def _remember_closed(self, number: int) -> None:
@@ -121,9 +121,9 @@ class LevelRegistry:
             del self._closed[next(iter(self._closed))]
 
     def check(self, levels: Iterable[int | Level]) -> None:
-        """Raises if one of these was given up."""
+        """Raise if one of these is orphaned."""
         for level in levels:
-            name = self._given_up.get(level)
+            name = self._orphaned.get(level)
             if name is not None:
                 raise LevelError(
                     f"expected a dual level of a worker that was never lost here, but "
@@ -131,15 +131,15 @@ class LevelRegistry:
                     "tangents of that level: leave the level, and take the derivative again"
                 )
 
-    def _give_up(self, number: int, name: str) -> None:
+    def _orphan(self, number: int, name: str) -> None:
         with self._lock:
             level = self._by_id.get(number)
             if level is None:
                 return
             # Before it closes: what is done without its tangents must not go unnoticed.
-            self._given_up[number] = self._given_up[level] = name
-            while len(self._given_up) > _REMEMBERED:
-                del self._given_up[next(iter(self._given_up))]
+            self._orphaned[number] = self._orphaned[level] = name
+            while len(self._orphaned) > _REMEMBERED:
+                del self._orphaned[next(iter(self._orphaned))]
         self._close(number)
 
     def _on_closed(self, request: ServiceRequest) -> None:
@@ -157,22 +157,22 @@ class LevelRegistry:
 
         def close() -> None:
             for number in entered_there:
-                self._give_up(number, who.name)
+                self._orphan(number, who.name)
             self.verify()
 
         return close
 
     def verify(self) -> None:
-        """Makes all shadows known to the workers that entered their levels.
+        """Make all shadows known to the workers that entered their levels.
 
-        The notice that one was closed may have been lost with the worker that was to pass it on.
+        The notice that one was closed may have been lost with the worker that was to forward it.
         """
         for number in list(self._by_id):
             origin = maker_of(number)
             if origin != self._worker.id:
-                self._worker.host.start(partial(self._tell_origin, origin, number))
+                self._worker.host.start(partial(self._notify_origin, origin, number))
 
-    def _tell_origin(self, origin: int, number: int) -> None:
+    def _notify_origin(self, origin: int, number: int) -> None:
         # Where it can't be reached but may come back, the shadow stays: closed too early it would
         # take the tangents off what is still to come.
         with suppress(Exception):
@@ -180,19 +180,19 @@ class LevelRegistry:
             if peer.lost is None:
                 self._worker.notify_service(origin, HELD, number)
             else:
-                self._give_up(number, peer.info.name)
+                self._orphan(number, peer.info.name)
 
     def _on_held(self, request: ServiceRequest) -> None:
         number = convert(request.header, int)
         with self._lock:
-            told = self._told.get(number)
-            if told is not None:
-                told[request.frm.name] = None
-        if told is None:
+            shared_with = self._shared_with.get(number)
+            if shared_with is not None:
+                shared_with[request.frm.name] = None
+        if shared_with is None:
             forward(self._worker, request.frm.name, CLOSED, number)
 
     def facts_of(self, tangents: Any, to: str, arrays: list[Any]) -> list[Any]:
-        """Describes tangents for a message to `to`; appends their arrays."""
+        """Describe tangents for a message to `to`; append their arrays to `arrays`."""
         facts = []
         for level in sorted(tangents, key=lambda each: each.depth):
             tangent = tangents[level]
@@ -203,7 +203,7 @@ class LevelRegistry:
 
 
 def are_one(level: Level, other: Level) -> bool:
-    """Whether these are one level, or two workers of this process know them by one id."""
+    """Tell whether these are one level, or two workers of this process know them by one id."""
     if level is other:
         return True
     registries = list(_registries)

@@ -1,6 +1,6 @@
 """The gradients of a context, by leaf: a dict that says why a tensor has none in it.
 
-Invariant: but for the text of its KeyError it is a dict, and it travels as one.
+Invariant: but for the text of its KeyError it is a dict, and it is sent as one.
 """
 
 from typing import Any, NoReturn

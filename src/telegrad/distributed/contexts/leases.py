@@ -1,8 +1,8 @@
 """The end of a context, everywhere: contexts are leases.
 
 The home releases a context by notices that every worker forwards to those it knows in that context,
-but for those that the home tells itself: each of them hears of it, or loses the home. Where another
-worker releases it, all who hear of that tell the home as well.
+but for those that the home notifies itself: each of them hears of it, or loses the home. Where
+another worker releases it, all who hear of that notify the home as well.
 
 A worker that loses the home drops what the home had brought it over the lost connection, and has
 the others whom it knows in the context ask the home themselves: one that was frozen has lost all
@@ -28,7 +28,7 @@ from telegrad.rpc.worker import Worker
 __all__ = ["Leases"]
 
 RELEASE: Final = "autograd.release"
-HELD: Final = "autograd.held"
+HELD: Final = "autograd.lease_held"
 HOME_LOST: Final = "autograd.home_lost"
 _Released = tuple[int, list[str]]
 """A notice: the context, and the workers that hear of its end from the home."""
@@ -39,7 +39,7 @@ RELEASED: Final = (
 
 
 class Leases:
-    """Releases one worker's contexts."""
+    """The leases of one worker's contexts."""
 
     def __init__(self, worker: Worker, contexts: Contexts) -> None:
         self._worker = worker
@@ -50,24 +50,25 @@ class Leases:
         worker.on_worker_lost(self._on_lost)
 
     def release(
-        self, context_id: int, heard_from: str | None = None, told: Iterable[str] = ()
+        self, context_id: int, heard_from: str | None = None, notified: Iterable[str] = ()
     ) -> None:
         """Forget a context here and on every worker it reached from here.
 
-        `told` are the home and those that it tells itself; none if it was not the home.
+        `notified` are the home and those that it notifies itself; none if another released it.
         """
         context = self._drop(context_id)
         if context is None:
             return
         worker = self._worker
-        others = self._others(context, heard_from, *told)
+        others = self._others(context, heard_from, *notified)
         if context.home_id == worker.id:
-            told = [worker.name, *[name for name in others if reachable(worker, name) is not None]]
-        elif not told:
-            # The worker that released it may have died before it told the home.
+            near = [name for name in others if reachable(worker, name) is not None]
+            notified = [worker.name, *near]
+        elif not notified:
+            # The worker that released it may have died before it notified the home.
             forward(worker, context.home_id, RELEASE, [context_id, []])
         for name in others:
-            forward(worker, name, RELEASE, [context_id, told])
+            forward(worker, name, RELEASE, [context_id, notified])
 
     def _drop(self, context_id: int, lost: str | None = None) -> Context | None:
         """Forget a context here; `lost` says which loss took it, for those who ask for it later."""
@@ -81,14 +82,14 @@ class Leases:
         return context
 
     def _others(self, context: Context, *heard: str | None) -> list[str]:
-        """The workers that this one knows in a context, but for those who have heard."""
+        """Return the workers that this one knows in a context, but for those who have heard."""
         # A copy in one step: handlers of this context may still meet others.
         known = list(context.known)
         return [name for name in known if name != self._worker.name and name not in heard]
 
     def _on_release(self, request: ServiceRequest) -> None:
-        context_id, told = convert(request.header, _Released)
-        self.release(context_id, request.frm.name, told)
+        context_id, notified = convert(request.header, _Released)
+        self.release(context_id, request.frm.name, notified)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], None]:
         gone: list[int] = []
@@ -128,7 +129,7 @@ class Leases:
     def _ask_home(self, context_id: int) -> None:
         home = maker_of(context_id)
         if not notify(self._worker, home, HELD, context_id, dials_lost=True):
-            # The home is gone, and nobody else would tell.
+            # The home is gone, and nobody else would notify this worker.
             self._drop_lost(context_id, "it can't be reached")
 
     def _on_held(self, request: ServiceRequest) -> None:

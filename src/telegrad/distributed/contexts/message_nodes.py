@@ -4,8 +4,8 @@ A message has one id on both sides. The *send node* stands where tensors were gi
 for it come from outside, and run on to the nodes of those tensors. The *recv node* stands where
 they arrived: its cotangent leaves this worker. Where several arrived, each is an output of it.
 
-What was computed and then travelled outside of every context has no message. Its history stayed
-where it was, and a *cut node* stands for that: whoever differentiates through it gets an error.
+What was computed and then sent outside of every context has no message. Its history stayed where
+it was, and a *cut node* stands for that: to differentiate through it is an error.
 
 Pure data: nothing here sends anything.
 """
@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from telegrad.errors import ContextError
-from telegrad.graph import Cotangent, next_key
+from telegrad.graph import Cotangent, Node, next_key
 from telegrad.tensors import Tensor
-from telegrad.tensors.recording.hooked import HookedStruct
+from telegrad.tensors.recording.hooked import BoundaryStruct, HookedStruct
 from telegrad.tensors.recording.op_node import OutputNode
 
 __all__ = ["CutNode", "Path", "RecvNode", "SendNode"]
@@ -28,7 +28,7 @@ Path = tuple[int, ...]
 class SendNode(HookedStruct, eq=False):
     """Tensors that were given away in one message."""
 
-    edges: tuple[Any, ...]
+    edges: tuple[Node, ...]
     key: int
     message_id: int
     path: Path
@@ -46,7 +46,7 @@ class SendNode(HookedStruct, eq=False):
     pull_recorded = pull
 
 
-class RecvNode(HookedStruct, eq=False):
+class RecvNode(BoundaryStruct, eq=False):
     """Tensors that arrived in one message; `context` is the Context that recorded them."""
 
     key: int
@@ -58,15 +58,11 @@ class RecvNode(HookedStruct, eq=False):
     """How many tensors arrived."""
     context: Any
 
-    edges: ClassVar[tuple[Any, ...]] = ()
-    freed: ClassVar[bool] = True  # For a pass of this process alone it can't run.
-    is_boundary: ClassVar[bool] = True
-
     @classmethod
     def join(
         cls, tensors: Sequence[Tensor], message_id: int, path: Path, peer: str, context: Any
     ) -> "RecvNode":
-        """The node for tensors that arrived and nobody has seen yet; makes them its outputs."""
+        """Return a node whose outputs these tensors become, which arrived and nobody has seen."""
         size = len(tensors)
         node = cls(next_key(), message_id, path, peer, size, context)
         if size == 1:
@@ -77,7 +73,7 @@ class RecvNode(HookedStruct, eq=False):
         return node
 
     def parts_of(self, cotangent: Cotangent | None) -> Sequence[Cotangent | None]:
-        """What goes back for each tensor that arrived."""
+        """Return what goes back for each tensor that arrived."""
         if cotangent is None:
             return (None,) * self.size
         return (cotangent,) if self.size == 1 else tuple(cotangent)
@@ -86,11 +82,11 @@ class RecvNode(HookedStruct, eq=False):
         return "RecvRpcBackward"
 
     def take_over(self, *pass_: Any) -> None:
-        """Runs a pass that began as one of this process alone; see ``Context.take_over``."""
+        """Run a pass that began as one of this process alone; see ``Context.take_over``."""
         self.context.take_over(*pass_)
 
     def stray(self, context_id: int) -> ContextError:
-        """What a pass of another context that reaches it ends with."""
+        """Return the error of a pass of another context that reaches it."""
         return ContextError(
             f"expected tensors recorded in context {context_id}, got one that arrived in context "
             f"{self.context.id}; use one context for the whole of a forward pass, and detach() "
@@ -98,25 +94,22 @@ class RecvNode(HookedStruct, eq=False):
         )
 
 
-class CutNode(HookedStruct, eq=False):
+class CutNode(BoundaryStruct, eq=False):
     """A computed tensor that arrived outside of every context, without its history."""
 
     key: int
 
-    edges: ClassVar[tuple[Any, ...]] = ()
-    freed: ClassVar[bool] = True
-    is_boundary: ClassVar[bool] = True
     context: ClassVar[None] = None
 
     def name(self) -> str:
         return "UnrecordedRpcBackward"
 
     def take_over(self, *pass_: Any) -> None:
-        """Refuses a pass of this process alone that reached it."""
+        """Refuse a pass of this process alone that reached it."""
         raise self.stray(0)
 
     def stray(self, context_id: int) -> ContextError:
-        """What any pass that reaches it ends with."""
+        """Return the error of any pass that reaches it."""
         return ContextError(
             "expected values that were recorded, but the backward pass reached a tensor that came "
             "from another worker outside of any context, without its history: gradients would be "

@@ -17,7 +17,7 @@ __all__ = ["apart"]
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """A context for a while, in place of the current one, if there is one."""
+    """Enter a new context in place of the current one, if there is one, until the block ends."""
     if CURRENT.get() is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Recording calls: the interceptor that gives every message with gradients an id on both sides.
+"""The recorder of calls: an interceptor that gives messages with gradients an id on both sides.
 
 Inside a context, a call's extra is ``[context id, message id, slots, path, levels, passes]`` and a
 result's ``[message id, slots, path]``. `slots` lists which of the message's tensors (tangents
@@ -28,7 +28,7 @@ from telegrad.distributed.contexts.context import (
 from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.leases import Leases
 from telegrad.distributed.contexts.message_nodes import Path, RecvNode, SendNode
-from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten, held
+from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten, snapshot
 from telegrad.errors import ContextError
 from telegrad.graph import next_key
 from telegrad.rpc.calls.request import current_request
@@ -74,7 +74,7 @@ class Recorder:
         is_recording = MODE.get().recording
         if not frameworks.known:
             # A framework that the program has imported is loaded before a value of it is met: its
-            # modes, such as no_grad, hold for this call, and not for what is served meanwhile.
+            # modes, such as no_grad, hold for this call, and not for what is served during it.
             kinds.load_imported()
         if is_recording and frameworks.known:
             is_recording = frameworks.is_recording(values)
@@ -91,7 +91,7 @@ class Recorder:
         path = point.step()
         context.meet(to)
         if context.released:
-            # Asked after `meet`: whoever releases it later tells `to` as well. A handler that
+            # Asked after `meet`: a later release notifies `to` as well. A handler that
             # outlives its context must not bring it back elsewhere.
             if VARIABLES.get():
                 _refuse_variables(to.name, values)
@@ -110,8 +110,8 @@ class Recorder:
         if context_id == NO_GRAD:
             _make_constant(values)
         elif extra is not None:
-            # If it was released meanwhile, the values get a history that raises when a pass meets
-            # it. As constants they would silently lack a gradient.
+            # If it is released by now, the values get a history that raises when a pass meets it:
+            # as constants they would silently lack a gradient.
             context = self._contexts.find(context_id) or self._contexts.ended(context_id)
             message_id, slots, path = extra
             self._take(context, frm.name, message_id, values, slots, tuple(path), duals)
@@ -142,7 +142,7 @@ class Recorder:
         return frameworks.default_modes(_NOTHING)
 
     def _arrive(self, frm: WorkerInfo, extra: Any, values: list[Any]) -> None:
-        """Makes the caller's context, levels and passes current for the handler.
+        """Make the caller's context, levels and passes current for the handler.
 
         The handler runs in contextvars of its own, so nothing has to be reset.
         """
@@ -195,7 +195,7 @@ class Recorder:
     # Gradients of a recorded pass are messages too.
 
     def give(self, context: Context, to: str, values: list[Any], path: Path) -> Any:
-        """Records Tensors that leave outside of a call; returns what the other side needs."""
+        """Record Tensors that leave outside of a call; return what the other side needs."""
         edges, slots, _, _ = _recorded(values)
         if not slots:
             return None
@@ -205,7 +205,7 @@ class Recorder:
     def take(
         self, context: Context, extra: Any, values: list[Any], duals: dict[int, CarriedDual]
     ) -> None:
-        """Joins Tensors that arrived so to their message; `duals` carried some, by their place."""
+        """Join Tensors that arrived so to their message; `duals` carried some, by their index."""
         message_id, slots, path, frm = extra
         self._take(context, frm, message_id, values, slots, tuple(path), duals)
 
@@ -214,13 +214,13 @@ class Recorder:
     def _give(
         self, context: Context, to: str, values: list[Any], path: Path
     ) -> tuple[int, list[int]]:
-        """Records what leaves; the values are replaced by what travels."""
+        """Record what leaves; replace the values by what is sent."""
         # Before anything is recorded: what can't be sent leaves no message behind.
         given = frameworks.leave(values, self._worker, self._levels, to, is_recorded=True)
         edges, slots, duals, parameters = _recorded(given)
         message_id = self._send_node(context, to, edges, path) if slots else 0
         for i in parameters:
-            # It travels as a Tensor: where it arrives it is an output of the recv node, and no
+            # It is sent as a Tensor: where it arrives it is an output of the recv node, and no
             # Parameter.
             if isinstance(values[i], Tensor):
                 values[i] = wrap(values[i].array)
@@ -270,10 +270,10 @@ class Recorder:
         frameworks.leave(values, self._worker, self._levels, to, is_recorded=False)
         for i, value in enumerate(values):
             if isinstance(value, Tensor) and value.tangents:
-                values[i] = CarriedDual.of(held(value), self._levels, to)
+                values[i] = CarriedDual.of(snapshot(value), self._levels, to)
 
     def _arrive_duals(self, values: list[Any]) -> dict[int, CarriedDual]:
-        """Puts dual tensors in the places of what carried them; gives the latter, by their place.
+        """Replace what carried dual tensors by these; return the former, by their index.
 
         A level may close while a message is under way: what was counted where it left still counts.
         """
@@ -286,10 +286,10 @@ class Recorder:
 
 
 def _recorded(values: list[Any]) -> tuple[list[Any], list[int], dict[int, Tensor], list[int]]:
-    """The histories and slots of a message's tensors that require grad; its dual ones, by place.
+    """Return the histories and slots of a message's tensors that require grad; its duals, by index.
 
-    The last are the places of Parameters that require grad. Another thread may close a level at
-    any time: a dual one travels as it was counted.
+    The last are the indices of Parameters that require grad. Another thread may close a level at
+    any time: a dual one is sent as it was counted.
     """
     edges: list[Any] = []
     slots: list[int] = []
@@ -304,7 +304,7 @@ def _recorded(values: list[Any]) -> tuple[list[Any], list[int], dict[int, Tensor
                 parameters.append(i)
         flat: Sequence[Tensor] = (value,)
         if value.tangents:
-            duals[i] = held(value)
+            duals[i] = snapshot(value)
             flat = flatten(duals[i])
         for tensor in flat:
             node = tensor.node

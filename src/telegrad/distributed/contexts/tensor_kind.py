@@ -1,8 +1,8 @@
-"""How a Tensor travels: its raw array, and whether it requires grad; with tangents, theirs too.
+"""How a Tensor is sent: its raw array, and whether it requires grad; with tangents, theirs too.
 
 What a context adds to that (messages, nodes) is in ``recorder.py``. Without one, a leaf arrives as
 a new leaf, so that parameters can be fetched and sent; what was computed arrives cut off from its
-history, which is an error for whoever differentiates through it (``message_nodes.CutNode``).
+history, and to differentiate through it is an error (``message_nodes.CutNode``).
 
 A dual tensor is sent as a ``CarriedDual``: the arrays of primal and tangents, and a tree that says
 which level each tangent belongs to. Only a worker can name levels, so it is made and undone by the
@@ -23,7 +23,7 @@ from telegrad.rpc.wire import kinds
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.forward.levels import Tangents
 
-__all__ = ["CarriedDual", "flatten", "held", "rebuilt", "register"]
+__all__ = ["CarriedDual", "flatten", "rebuilt", "register", "snapshot"]
 
 # The history of a tensor where it left.
 _CONSTANT: Final = 0
@@ -42,47 +42,51 @@ class CarriedDual:
         self.history = history
 
     @classmethod
-    def of(cls, tensor: Tensor, book: LevelRegistry, to: str) -> "CarriedDual":
-        """The form in which a dual tensor, one that is held, leaves for `to`."""
+    def of(cls, tensor: Tensor, levels: LevelRegistry, to: str) -> "CarriedDual":
+        """Return the form in which a dual tensor, a ``snapshot`` of one, leaves for `to`."""
         arrays = [tensor.array]
-        facts = book.facts_of(tensor.tangents, to, arrays)
+        facts = levels.facts_of(tensor.tangents, to, arrays)
         return cls([np.asarray(a) for a in arrays], facts, _history_of(tensor))
 
-    def arrive(self, book: LevelRegistry) -> Tensor:
-        """The dual tensor, its tangents at this worker's levels."""
+    def arrive(self, levels: LevelRegistry) -> Tensor:
+        """Return the dual tensor, its tangents at this worker's levels."""
         self.came: list[Tensor] = []
-        tensor = rebuilt(iter(self.arrays), self.facts, book, self.came)
+        tensor = rebuilt(iter(self.arrays), self.facts, levels, self.came)
         tensor.node = _node_of(self.history)
         return tensor
 
     def flattened(self, arrived: Tensor) -> Sequence[Tensor]:
-        """What was flattened where it left: tangents whose level has closed meanwhile included."""
+        """Return what was flattened where it left, tangents whose level has closed included."""
         return self.came
 
 
 def rebuilt(
     rest: Iterator[Any],
     facts: list[Any] | None,
-    book: LevelRegistry,
+    levels: LevelRegistry,
     came: list[Tensor] | None = None,
 ) -> Tensor:
-    """A tensor from the arrays that are next, with tangents as `facts` says.
+    """Return a tensor from the arrays that are next, with tangents as `facts` says.
 
-    All that came is added to `came`, in the order of ``flatten`` where it left.
+    Arguments:
+        rest: The arrays that came and were not used yet.
+        facts: Which tangents there are, as ``LevelRegistry.facts_of`` describes them.
+        levels: This worker's levels.
+        came: Takes all that came, in the order of ``flatten`` where it left.
     """
     made = wrap(next(rest))
     if came is not None:
         came.append(made)
     if facts:
-        levels = book.meet([mention for mention, _ in facts])
-        tangents = [rebuilt(rest, inner, book, came) for _, inner in facts]
-        entries = {level: t for level, t in zip(levels, tangents) if level is not None}
+        found = levels.meet([mention for mention, _ in facts])
+        tangents = [rebuilt(rest, inner, levels, came) for _, inner in facts]
+        entries = {level: t for level, t in zip(found, tangents) if level is not None}
         made.tangents = Tangents(entries) if entries else None
     return made
 
 
 def flatten(tensor: Tensor) -> Sequence[Tensor]:
-    """A tensor and its tangents, theirs included, in an order that both sides share."""
+    """Return a tensor and its tangents, theirs included, in an order that both sides share."""
     if not tensor.tangents:
         return (tensor,)
     flat = [tensor]
@@ -91,17 +95,17 @@ def flatten(tensor: Tensor) -> Sequence[Tensor]:
     return flat
 
 
-def held(tensor: Tensor) -> Tensor:
-    """A copy of a dual tensor that keeps its tangents when levels close; only for reading."""
+def snapshot(tensor: Tensor) -> Tensor:
+    """Return a copy of a dual tensor that keeps its tangents when levels close; for reading."""
     copy = wrap(tensor.array, tensor if tensor.node is LEAF else tensor.node)
-    # In one step: another thread may close a level meanwhile.
+    # In one step: another thread may close a level at any time.
     tangents = dict(tensor.tangents or {})
-    copy.tangents = {level: held(tangent) for level, tangent in tangents.items()}
+    copy.tangents = {level: snapshot(tangent) for level, tangent in tangents.items()}
     return copy
 
 
 def register() -> None:
-    """Makes Tensors known to the serialiser; doing it again changes nothing."""
+    """Make Tensors known to the serialiser; doing it again changes nothing."""
     check = _in_host_memory
     kinds.register(Tensor, _to_parts, _from_parts, tag="telegrad.Tensor", check=check)
     kinds.register(
@@ -123,7 +127,7 @@ def _history_of(tensor: Tensor) -> int:
 
 
 def _node_of(history: int) -> Any:
-    """The node of a tensor that arrives; a message of a context puts its own in its place."""
+    """Return the node of a tensor that arrives; a message of a context replaces it by its own."""
     if history == _CONSTANT:
         return None
     return LEAF if history == _LEAF else CutNode(next_key())
@@ -144,7 +148,7 @@ def _from_parts(parts: list[Any], history: int) -> Tensor:
 
 
 def _parameter_from_parts(parts: list[Any], history: int) -> Parameter:
-    """A Parameter stays one where it arrives as a leaf, so that a module keeps its parameters."""
+    """Return a Parameter, which stays one as a leaf, so that a module keeps its parameters."""
     return rebuild_parameter(parts[0], history != _CONSTANT)
 
 

@@ -70,16 +70,19 @@ class _OnOwners:
     },
 )
 class DistributedOptimizer(_OnOwners):
-    """Steps parameters where they live, with the gradients of a context.
-
-    A group may have parameters of several owners; every owner has all groups, in this order.
+    """An optimiser on each owner of some parameters, which steps them where they live.
 
     Arguments:
-        optimizer_class: the optimiser to make on each owner.
+        optimizer_class: The class of the optimiser that is made on each owner.
         params_rref: RRefs to the parameters, or groups, each a dict with RRefs as "params" and
-            options of its own.
-        *args: further arguments of the optimiser.
-        **kwargs: its options.
+            options of its own. A group may have parameters of several owners; every owner has all
+            groups, in this order.
+        args: The positional arguments of the class, after the parameters.
+        kwargs: Its keyword arguments.
+
+    Raises:
+        UsageError: For arguments that don't fit.
+        DTypeError: For what is no RRef to a parameter.
 
     Examples:
         >>> from telegrad.distributed import RemoteModule
@@ -135,7 +138,7 @@ class DistributedOptimizer(_OnOwners):
     def clip_grad_norm_(self, context_id: int, max_norm: float) -> float:
         """Scale the gradients of a context to a norm, over all workers, of at most `max_norm`.
 
-        Returns the norm that they had. If that is not a number, all gradients become so, as those
+        Return the norm that they had. If that is not a number, all gradients become so, as those
         of ``nn.utils.clip_grad_norm_`` do.
         """
         _check_live(context_id)
@@ -157,9 +160,9 @@ class DistributedScheduler(_OnOwners):
 
     Arguments:
         optimizers: RRefs to the optimisers, by owner.
-        scheduler_class: the scheduler to make beside each.
-        args: further arguments of the scheduler.
-        kwargs: its options.
+        scheduler_class: The scheduler to make beside each.
+        args: Further arguments of the scheduler.
+        kwargs: Its options.
 
     Examples:
         >>> from telegrad.distributed import RemoteModule
@@ -197,8 +200,10 @@ class DistributedScheduler(_OnOwners):
 
 
 def _by_owner(given: Any) -> dict[str, list[Any]]:
-    """What the optimiser of each owner takes: RRefs to its parameters, or all groups, with those
-    of its parameters."""
+    """Return what the optimiser of each owner takes.
+
+    That is RRefs to its parameters, or all groups, with those of its parameters.
+    """
     if not isinstance(given, Iterable) or isinstance(given, Mapping):
         raise UsageError(
             f"expected RRefs to parameters, or a list of groups, got {type(given).__name__}; for a "
@@ -212,7 +217,7 @@ def _by_owner(given: Any) -> dict[str, list[Any]]:
     else:
         groups = [_group(each, f"params_rref[{i}]") for i, each in enumerate(listed)]
         owners = dict.fromkeys(owner for _, chosen in groups for owner in chosen)
-        # All groups everywhere: whatever goes by their positions, such as a schedule, fits.
+        # All groups everywhere: what goes by their positions, such as a schedule, fits.
         found = {
             owner: [{**options, "params": chosen.get(owner, [])} for options, chosen in groups]
             for owner in owners
@@ -221,7 +226,7 @@ def _by_owner(given: Any) -> dict[str, list[Any]]:
 
 
 def _group(group: Any, name: str) -> tuple[Mapping[str, Any], dict[str, list[RRef]]]:
-    """A group and its RRefs, by owner."""
+    """Return a group and its RRefs, by owner."""
     if not isinstance(group, Mapping) or "params" not in group:
         came = f"one with {sorted(group)}" if isinstance(group, Mapping) else type(group).__name__
         raise UsageError(f"expected a dict with 'params' as {name}, a group, got {came}")
@@ -241,7 +246,7 @@ def _refuse_sets(given: Any, name: str) -> None:
 
 
 def _sorted_out(references: Iterable[Any], name: str) -> dict[str, list[RRef]]:
-    """RRefs by owner, in order."""
+    """Return RRefs by owner, in order."""
     by_owner: dict[str, list[RRef]] = {}
     for i, reference in enumerate(references):
         if not isinstance(reference, RRef):
@@ -255,12 +260,12 @@ def _sorted_out(references: Iterable[Any], name: str) -> dict[str, list[RRef]]:
 
 
 def _check_live(context_id: int) -> None:
-    """Raises for a context that is unknown or released here."""
+    """Raise for a context that is unknown or released here."""
     autograd_of(current_worker()).contexts.get(context_id)
 
 
 def _states_of(state: Any, owners: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The states by owner; an error if the owners are others than ours."""
+    """Return the states by owner; raise if the owners are others than ours."""
     found = state.get("owners") if isinstance(state, Mapping) else None
     if not isinstance(found, Mapping) or set(found) != set(owners):
         came = f"those of {sorted(found)}" if isinstance(found, Mapping) else type(state).__name__
@@ -274,9 +279,9 @@ def _states_of(state: Any, owners: Mapping[str, Any]) -> Mapping[str, Any]:
 def _ask_all(
     what: str, function: Callable[..., Any], asked: Mapping[str, tuple[Any, ...]]
 ) -> dict[str, Any]:
-    """Calls a function on each owner, all at once, with its arguments; the results by owner.
+    """Call a function on each owner, all at once, with its arguments; return results by owner.
 
-    If one failed, its error, with notes on what the others did.
+    If one failed, raise its error, with notes on what the others did.
     """
     worker = current_worker()
     calls: dict[str, Call] = {}

@@ -50,7 +50,7 @@ class LocalOptimizer:
             _check_step(self.optimizer)
 
     def step(self, gradients: Mapping[Any, Any]) -> None:
-        """Updates the parameters that have a gradient here, whatever their ``.grad``."""
+        """Update the parameters that have a gradient here, whatever their ``.grad``."""
         with alone_with(self.params):
             if isinstance(self.optimizer, Optimizer):
                 self.optimizer.step(gradients=gradients)
@@ -58,17 +58,17 @@ class LocalOptimizer:
                 self._step_foreign(gradients)
 
     def state_dict(self) -> Any:
-        """The optimiser's state, between two steps."""
+        """Return the optimiser's state, between two steps."""
         with alone_with(self.params):
             return self.optimizer.state_dict()
 
     def load_state_dict(self, state: Any) -> None:
-        """Gives the optimiser a state, between two steps."""
+        """Give the optimiser a state, between two steps."""
         with alone_with(self.params):
             self.optimizer.load_state_dict(state)
 
     def _step_foreign(self, gradients: Mapping[Any, Any]) -> None:
-        """For optimisers that know ``.grad`` alone: lends it to them."""
+        """Step an optimiser that knows ``.grad`` alone: lend it the gradients there."""
         before = [parameter.grad for parameter in self.params]
         try:
             for parameter in self.params:
@@ -83,7 +83,7 @@ class LocalOptimizer:
                 parameter.grad = gradient
 
     def gradients(self, context_id: int) -> dict[Any, Any]:
-        """The gradients of these parameters in a context; none if it never reached this worker."""
+        """Return the gradients of these parameters in a context; none if it never came here."""
         if autograd_of(current_worker()).contexts.met(context_id) is None:
             return {}
         found = get_gradients(context_id)
@@ -91,7 +91,7 @@ class LocalOptimizer:
 
 
 def make(optimizer_class: Callable[..., Any], given: Sequence[Any], args: Any, kwargs: Any) -> RRef:
-    """An optimiser for parameters of this worker: RRefs to them, or groups of such."""
+    """Return an optimiser for parameters of this worker: RRefs to them, or groups of such."""
     params = [
         _parameter(each)
         if isinstance(each, RRef)
@@ -102,7 +102,7 @@ def make(optimizer_class: Callable[..., Any], given: Sequence[Any], args: Any, k
 
 
 def _check_step(optimizer: Any) -> None:
-    """Raises for an optimiser whose ``step`` can't do without a closure, such as LBFGS."""
+    """Raise for an optimiser whose ``step`` can't do without a closure, such as LBFGS."""
     try:
         inspect.signature(optimizer.step).bind()
     except ValueError:
@@ -138,13 +138,13 @@ def _parameter(reference: RRef) -> Any:
 
 
 def step(reference: RRef, context_id: int) -> None:
-    """Steps with the gradients of a context."""
+    """Step with the gradients of a context."""
     local: LocalOptimizer = reference.local_value()
     local.step(local.gradients(context_id))
 
 
 def sum_of_squares(reference: RRef, context_id: int) -> float:
-    """The sum of the squares of all gradients of these parameters in a context."""
+    """Return the sum of the squares of all gradients of these parameters in a context."""
     local: LocalOptimizer = reference.local_value()
     found = frameworks.adopted(list(local.gradients(context_id).values()), are_gradients=True)
     lines = (np.asarray(g.detach()).reshape(-1) for g in found)
@@ -152,7 +152,7 @@ def sum_of_squares(reference: RRef, context_id: int) -> float:
 
 
 def scale(reference: RRef, context_id: int, factor: float) -> None:
-    """Multiplies the gradients of these parameters in a context."""
+    """Multiply the gradients of these parameters in a context."""
     context = autograd_of(current_worker()).contexts.met(context_id)
     if context is None:
         return
@@ -163,26 +163,26 @@ def scale(reference: RRef, context_id: int, factor: float) -> None:
 
 
 def make_scheduler(reference: RRef, scheduler_class: Any, args: Any, kwargs: Any) -> RRef:
-    """A scheduler beside the optimiser."""
+    """Return a scheduler beside the optimiser."""
     scheduler = scheduler_class(reference.local_value().optimizer, *args, **kwargs)
     return current_worker().make_rref(scheduler)
 
 
 def step_scheduler(reference: RRef, *args: Any) -> None:
-    """Goes on to the scheduler's next learning rate."""
+    """Go on to the scheduler's next learning rate."""
     reference.local_value().step(*args)
 
 
 def last_lr(reference: RRef) -> Any:
-    """The learning rates that the scheduler last set."""
+    """Return the learning rates that the scheduler last set."""
     return reference.local_value().get_last_lr()
 
 
 def state_dict(reference: RRef) -> Any:
-    """The state of an optimiser or a scheduler."""
+    """Return the state of an optimiser or a scheduler."""
     return reference.local_value().state_dict()
 
 
 def load_state_dict(reference: RRef, state: Any) -> None:
-    """Gives an optimiser or a scheduler a state."""
+    """Give an optimiser or a scheduler a state."""
     reference.local_value().load_state_dict(state)

@@ -13,13 +13,13 @@ _locks: dict[int, tuple["weakref.ref[Any]", threading.Lock]] = {}
 
 @contextmanager
 def alone_with(parameters: Iterable[Any]) -> Iterator[None]:
-    """While nobody else steps these parameters or has their ``.grad``."""
+    """Lock these parameters: nobody else steps them or has their ``.grad`` inside of the block."""
     # One that is given twice is locked once.
     chosen = {id(parameter): parameter for parameter in parameters}
-    with ExitStack() as held:
+    with ExitStack() as stack:
         # In one order for all, so that nobody waits in a circle.
         for key in sorted(chosen):
-            held.enter_context(_lock_of(chosen[key]))
+            stack.enter_context(_lock_of(chosen[key]))
         yield
 
 

@@ -1,15 +1,15 @@
-"""The commit protocol of a pass: all workers that took part keep its gradients, or none does.
+"""Atomic commitment of a pass: all workers that took part keep its gradients, or none does.
 
-The root decides, commit or abort, and tells everyone. When it dies, or can't reach someone, the
+The root decides, commit or abort, and notifies everyone. When it dies, or can't reach someone, the
 home of the context stands in for it, which a context does not outlive:
 
-1. The root tells the home of a commit before all others, and waits until that has heard it. So
+1. The root notifies the home of a commit before all others, and waits until that has answered. So
    where others know of a commit, the home does, unless the network keeps it from the root
-   (``_tell_others``, ``_is_heard_at_home``).
+   (``_notify_others``, ``_home_has_heard``).
 2. A worker that loses another and has a local pass in doubt asks the home; the home itself asks the
-   root. The home answers when it knows: from the root, from someone whom the root had told, or,
-   once the root is lost, that the pass is aborted (``_on_lost``, ``_ask_home``, ``_on_in_doubt``,
-   ``_ask_root``, ``_abort_orphan``).
+   root. The home answers when it knows the outcome: from the root, from someone whom the root had
+   notified, or, once the root is lost, by aborting the pass itself (``_on_lost``, ``_ask_home``,
+   ``_on_in_doubt``, ``_ask_root``, ``_abort_orphan``).
 3. A worker that loses the root of a pass that committed forwards that; so does everyone who hears
    it from anyone but the root. An abort is forwarded by everyone who hears of it (``_forward``).
 4. A worker that hears both, or hears of a commit and can't keep its gradients, releases the
@@ -41,7 +41,7 @@ _InDoubt = tuple[int, int]
 
 
 class PassCommit:
-    """One worker's end of it."""
+    """One worker's end of the protocol."""
 
     def __init__(self, worker: Worker, contexts: Contexts, leases: Leases) -> None:
         self._worker = worker
@@ -56,37 +56,37 @@ class PassCommit:
         try:
             self._end_here(context, pass_id, True)
         except BaseException:
-            # Nobody has been told of a commit.
-            self._tell_others(context, pass_id, context.known, False)
+            # Nobody has been notified of a commit.
+            self._notify_others(context, pass_id, context.known, False)
             raise
-        self._tell_others(context, pass_id, names, True)
+        self._notify_others(context, pass_id, names, True)
 
     def abort(self, context: Context, pass_id: int) -> None:
         """Drop what was staged, here and everywhere; called at the root."""
         self._end_here(context, pass_id, False)
-        self._tell_others(context, pass_id, context.known, False)
+        self._notify_others(context, pass_id, context.known, False)
 
-    def _tell_others(
+    def _notify_others(
         self, context: Context, pass_id: int, names: Iterable[str], committed: bool
     ) -> None:
-        # Listed only now: whoever makes itself known from here on is answered.
+        # Listed only now: a worker that makes itself known from here on is answered.
         met = list(names)
         if self._worker.name in met:
             met.remove(self._worker.name)
         notice = [context.id, pass_id, committed, []]
         if self._is_home(context):
-            self._tell_each(met, notice)
+            self._notify_each(met, notice)
             return
         met = [name for name in met if not context.is_home(name)]
         is_heard = False
         try:
-            is_heard = committed and self._is_heard_at_home(context, notice)
+            is_heard = committed and self._home_has_heard(context, notice)
         finally:
             # Also after Ctrl-C: this worker has kept its gradients.
-            self._tell_each(met if is_heard else [context.home_id, *met], notice)
+            self._notify_each(met if is_heard else [context.home_id, *met], notice)
 
-    def _is_heard_at_home(self, context: Context, notice: list[Any]) -> bool:
-        """Tells the home and waits for its answer; says whether that came."""
+    def _home_has_heard(self, context: Context, notice: list[Any]) -> bool:
+        """Notify the home of the outcome and wait; return whether its answer came."""
         try:
             if self._worker.find(context.home_id).lost is None:
                 self._worker.ask_service(context.home_id, OUTCOME, notice)
@@ -96,7 +96,7 @@ class PassCommit:
             pass
         return False
 
-    def _tell_each(self, others: Sequence[str | int], notice: list[Any]) -> None:
+    def _notify_each(self, others: Sequence[str | int], notice: list[Any]) -> None:
         missed = [to for to in others if not notify(self._worker, to, OUTCOME, notice)]
         context_id, pass_id, committed, _ = notice
         if missed and committed:
@@ -115,7 +115,7 @@ class PassCommit:
             context.outcomes[pass_id] = committed
             local_pass: LocalPass | None = context.passes.get(pass_id)
         if local_pass is not None:
-            # Also where another worker's pass ends, by whichever thread hears of it.
+            # Also where another worker's pass ends, on whichever thread hears of its outcome.
             enclosing = ENCLOSING_PASSES.set((*ENCLOSING_PASSES.get(), pass_id))
             try:
                 if committed:
@@ -148,14 +148,14 @@ class PassCommit:
             raise
         request.reply()
         if is_news:
-            # After a success the root knows all who took part, but may not reach them; after a
-            # failure it knows only its own peers.
+            # Of a commit the root notifies all who took part, but may not reach them; of an abort
+            # only its own peers.
             is_from_root = request.frm.id == maker_of(pass_id)
             if not committed or not is_from_root or pass_id in context.in_doubt:
                 self._forward(context, pass_id, committed, request.frm.name)
         elif context.outcomes[pass_id] != committed:
-            # The root, which could not reach the home, died as it told of its success, and the home
-            # had given it up before it heard of that: some have the gradients, so nobody may.
+            # The root, which could not reach the home, died as it notified others of the commit,
+            # and the home aborted before it heard of that: some have the gradients, so nobody may.
             self._leases.release(context.id)
 
     def _forward(
@@ -167,8 +167,8 @@ class PassCommit:
             if name not in heard:
                 forward(self._worker, name, OUTCOME, notice)
         if committed and not self._is_home(context):
-            # Nobody that is known here may know the home. Of a failure it has heard, or will: it
-            # decides so itself once the root is lost.
+            # Nobody that is known here may know the home. Of an abort it has heard, or will: it
+            # aborts by itself once the root is lost.
             forward(self._worker, context.home_id, OUTCOME, notice)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], None]:
@@ -182,7 +182,7 @@ class PassCommit:
                 root = maker_of(pass_id)
                 if not self._is_home(context):
                     if root != self._worker.id:
-                        # The notice of its end may have been lost with that worker.
+                        # The notice of its outcome may have been lost with that worker.
                         todo.append(partial(self._start, self._ask_home, context, pass_id))
                 elif root == who.id:
                     todo.append(partial(self._abort_orphan, context, pass_id))
@@ -202,16 +202,17 @@ class PassCommit:
     def _ask_home(self, context: Context, pass_id: int) -> None:
         asked = [context.id, pass_id]
         if not notify(self._worker, context.home_id, IN_DOUBT, asked, dials_lost=True):
-            # Nobody else could say how the pass ended.
+            # Nobody else knows the outcome.
             self._leases.release(context.id)
 
     def _on_in_doubt(self, request: ServiceRequest) -> None:
-        """The home is asked how a pass ended; the root, by the home, whether it knows the pass."""
+        """Answer for the outcome of a pass: the home asks the root, all others ask the home."""
         context_id, pass_id = convert(request.header, _InDoubt)
         context = self._contexts.find(context_id)
         committed: bool | None = False
         if context is not None:
-            # Both before `outcomes` is read: an end that comes later is told to those known.
+            # Both before `outcomes` is read: of an outcome that comes later those known are
+            # notified.
             context.meet(request.frm)
             context.in_doubt[pass_id] = None
             is_here = pass_id in context.passes
@@ -227,11 +228,11 @@ class PassCommit:
             forward(self._worker, request.frm.name, OUTCOME, notice)
 
     def _ask_root(self, root: int, context: Context, pass_id: int) -> None:
-        """Makes sure that the home hears from the root of a pass, or of its end."""
+        """Ask the root of a pass for its outcome, at the home; abort if the root is lost."""
         if not notify(self._worker, root, IN_DOUBT, [context.id, pass_id]):
             self._abort_orphan(context, pass_id)
 
     def _abort_orphan(self, context: Context, pass_id: int) -> None:
-        """Ends a pass whose root was lost before it told how it ended; only the home does so."""
+        """Abort a pass whose root was lost with its outcome unknown; only the home does so."""
         if self._end_here(context, pass_id, False):
             self._forward(context, pass_id, False)

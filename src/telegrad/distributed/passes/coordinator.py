@@ -1,7 +1,7 @@
 """The coordinator of passes on one worker: starts them, asks other workers, answers theirs.
 
 A pass that is started here runs from its roots to its end everywhere. Every request to another
-worker (gradients for some messages, or for none: "run on"; a search for live sends) is answered
+worker (gradients for some messages, or for none: "resume"; a search for live sends) is answered
 when all that it set off, there and further on, has ended: this is the termination detection of
 Dijkstra and Scholten, whose tree is that of the open requests. So when the root has its answers,
 the whole system is at rest.
@@ -91,7 +91,25 @@ class PassCoordinator:
         mode: str = "smart",
         finish: Callable[[LocalPass], None] | None = None,
     ) -> None:
-        """Runs a pass and returns when it has ended everywhere; with targets, only they count."""
+        """Run a pass from this worker; return when it is committed everywhere.
+
+        Arguments:
+            context: The context that recorded the program.
+            roots: The cotangent of each root, by its node.
+            retain_graph: Whether another pass may follow; None for as `create_graph`.
+            create_graph: Whether the gradients are recorded, to be differentiated again.
+            targets: The nodes of this worker whose gradients are wanted, with the name that each is
+                captured under; None for all leaves, in the context.
+            remote_targets: (owner, reference) of those that live elsewhere.
+            captures: Whether gradients are asked for, not accumulated.
+            mode: "smart", or "fast" for an error where a call's result was not used.
+            finish: Called with the root's local pass, at rest, before the commit.
+
+        Raises:
+            UsageError: For another mode.
+            RecursionError: If too many passes were started one for the other.
+            Exception: What failed on any worker; the pass is aborted then.
+        """
         if mode not in MODES:
             raise UsageError(f"expected a mode of {' or '.join(MODES)}, got {mode!r}")
         enclosing = ENCLOSING_PASSES.get()
@@ -124,10 +142,10 @@ class PassCoordinator:
             ENCLOSING_PASSES.reset(token)
 
     def _next_path(self, context: Context) -> Path:
-        """The place in the program of a pass that starts now.
+        """Return the path of a pass that starts now.
 
-        No other pass has it, since each place gives each ordinal once. No other path begins with
-        it, since a pass is no call, and nothing is numbered below it.
+        No other pass has it, since a point of the program gives each ordinal once. No other path
+        begins with it, since a pass is no call, and nothing is numbered below it.
         """
         point = CURRENT.get()
         if point is not None and point.context is context:
@@ -146,7 +164,7 @@ class PassCoordinator:
         recorded: bool,
         targets: dict[Any, Any] | None,
     ) -> None:
-        """Runs a pass that began as one of this process alone and met a value of this context.
+        """Run a pass that began as one of this process alone and met a value of this context.
 
         The context receives the gradients as always, and `deliver` those of this worker's leaves.
         `targets` names the tensor of each node for ``backward``, and None for ``grad``, whose
@@ -216,17 +234,17 @@ class PassCoordinator:
         self._commit.commit(context, plan.pass_id, report.workers)
 
     def _correct(self, local_pass: LocalPass, waiting: list[str], report: Report) -> None:
-        """Step 6: finds what is live, everywhere; only then runs on from the waiting nodes."""
+        """Step 6: find what is live, everywhere; only then run on from the waiting nodes."""
         self._find_live(local_pass, waiting, report)
         own = self._worker.name
-        # No gradient comes, but whoever waits forgets what will never come, and goes on.
+        # No gradient comes, but waiting workers forget what will never come, and go on.
         requests = [self._send(local_pass, x, [], False) for x in waiting if x != own]
         self._run_to_rest(local_pass, partial(local_pass.receive, ()), report, None, requests)
         if report.who_waits():
             raise InternalError(f"nodes still wait after the correction: {report.waiting}")
 
     def _find_live(self, local_pass: LocalPass, waiting: list[str], report: Report) -> None:
-        """Step 6, the search: every worker with waiting nodes marks what those reach."""
+        """Step 6, the search: have every worker with waiting nodes mark what those reach."""
         own = self._worker.name
         body = [local_pass.plan, None]
         requests = [self._requests.ask(x, SEARCH, body) for x in waiting if x != own]
@@ -263,10 +281,9 @@ class PassCoordinator:
         asker: str | None,
         requests: list[PassRequest],
     ) -> list[Departure]:
-        """Runs, sends what leaves, runs what comes back, until nothing is under way.
+        """Run, send what leaves, run what comes back, until no request is open.
 
-        `requests` are under way already. Returns the gradients that may ride on the answer to
-        `asker`.
+        `requests` are open already. Return the gradients that may ride on the answer to `asker`.
         """
         own, now = self._worker.name, self._worker.host.now
         began = now()
@@ -321,9 +338,9 @@ class PassCoordinator:
         asker: str | None,
         requests: list[PassRequest],
     ) -> list[int]:
-        """Marks what is live here, and asks the other end of each boundary to do the same.
+        """Mark what is live here, and ask the other end of each boundary to do the same.
 
-        Returns the messages whose other end the asker has, where nothing else is under way: it
+        Return the messages whose other end the asker has, where nothing else is under way: it
         goes on there when it has its answer, as with gradients.
         """
         report.change(self._worker.name, 0)
@@ -348,9 +365,9 @@ class PassCoordinator:
     # What others ask.
 
     def _find_local_pass(self, raw_plan: Any) -> LocalPass:
-        """This worker's part, made on first contact."""
+        """Return this worker's local pass, made on first contact."""
         plan = msgspec.convert(raw_plan, PassPlan)
-        # For good: the handler of a question has contextvars of its own.
+        # For good: the handler of a request has contextvars of its own.
         ENCLOSING_PASSES.set((*plan.enclosing, plan.pass_id))
         context = self._contexts.get(plan.context_id)
         local_pass: LocalPass | None = context.passes.get(plan.pass_id)
@@ -379,7 +396,7 @@ class PassCoordinator:
                 local_pass.want(frameworks.node_of_referent(value), reference)
 
     def _work_on(self, answer: Callable[[ServiceRequest], None]) -> Callable[..., None]:
-        """The handler of a question: while it runs, the question counts as worked on."""
+        """Return the handler of a request, which counts as worked on while it runs."""
         working = self._requests.working
 
         def handle(request: ServiceRequest) -> None:

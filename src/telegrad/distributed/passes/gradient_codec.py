@@ -1,4 +1,4 @@
-"""Gradients on the wire: what leaves for one worker, packed together.
+"""The codec of gradients on the wire: what leaves for one worker, packed into one frame.
 
 For each message there is an entry ``[message id, how many tensors it had, which of them have a
 gradient, their tangents, what the recorder adds]``; the raw arrays are sent beside the entries. In
@@ -20,7 +20,7 @@ import numpy as np
 from telegrad.distributed.contexts.context import BACKWARD_PHASE
 from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.recorder import Recorder
-from telegrad.distributed.contexts.tensor_kind import CarriedDual, held
+from telegrad.distributed.contexts.tensor_kind import CarriedDual, snapshot
 from telegrad.distributed.passes.local_pass import Departure, Feed, LocalPass
 from telegrad.tensors import Tensor, wrap
 
@@ -28,7 +28,7 @@ __all__ = ["GradientCodec"]
 
 
 class GradientCodec:
-    """Packs and unpacks for one worker."""
+    """The codec of one worker."""
 
     def __init__(self, recorder: Recorder, levels: LevelRegistry) -> None:
         self._recorder = recorder
@@ -37,7 +37,7 @@ class GradientCodec:
     def pack(
         self, local_pass: LocalPass, to: str, group: Sequence[Departure]
     ) -> tuple[list[list[Any]], list[Any]]:
-        """The entries for these departures, and their arrays."""
+        """Return the entries for these departures, and their arrays."""
         entries: list[list[Any]] = []
         arrays: list[Any] = []
         for recv, parts in group:
@@ -53,7 +53,7 @@ class GradientCodec:
                     continue
                 arrays.append(value.array)
                 if value.tangents:
-                    value = held(value)
+                    value = snapshot(value)
                     facts = facts or {}
                     facts[place] = self._levels.facts_of(value.tangents, to, arrays)
                 values.append(value)
@@ -66,7 +66,7 @@ class GradientCodec:
     def unpack(
         self, local_pass: LocalPass, entries: list[list[Any]], arrays: list[Any]
     ) -> list[Feed]:
-        """The gradients of each message."""
+        """Return the gradients of each message."""
         feeds: list[Feed] = []
         rest = iter(arrays)
         for message_id, size, places, facts, extra in entries:
@@ -91,5 +91,5 @@ class GradientCodec:
 
 
 def _count(facts: list[Any]) -> int:
-    """How many tangents a description is of."""
+    """Return how many tangents a description is of."""
     return sum(1 + _count(inner or []) for _, inner in facts)

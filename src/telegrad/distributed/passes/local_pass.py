@@ -1,15 +1,15 @@
-"""One worker's part of a distributed pass: what is decided, without sending anything.
+"""The local pass: one worker's state in a distributed pass; decides, and sends nothing.
 
-A part is made on first contact: the root's by ``start``, another worker's when the first gradient
-(or search) of that pass comes. It counts dependencies once, from the roots and from every send of
-the context; then gradients are fed, what is ready runs, and what leaves is collected as departures
-for the carrier to send.
+It is made on first contact: the root's by ``start``, another worker's when the first request of
+that pass comes. It counts dependencies once, from the roots and from every send of the context;
+then gradients are fed, what is ready runs, and what leaves is collected as departures for the
+coordinator to send.
 
 Where inputs were chosen, a node runs only if it leads to one of them here or to a recv node, behind
 which one may lie. Which recv nodes lead to none only others could tell, by a message each; but one
 that arrived before every input was made can't, and at a root that has all the inputs that is seen.
 
-Gradients are staged here and become the context's when the pass has succeeded everywhere.
+Gradients are staged here and become the context's when the pass is committed.
 """
 
 import math
@@ -45,12 +45,12 @@ Feed = tuple[int, Sequence[Any]]
 
 
 _by_path = attrgetter("path")
-# A part pauses, so that what leaves is sent before the rest runs and others work on it meanwhile:
-# when this many gradients are to leave, or when one has waited this many seconds. Smaller numbers
-# cost more in messages than they gain.
+# A local pass pauses, so that what leaves is sent and others work on it while the rest runs: when
+# this many gradients are to leave, or when one has waited this many seconds. Smaller numbers cost
+# more in messages than they gain.
 _MOST: Final = 32
 _LONGEST: Final = 0.0005
-# While the last so many questions are all open, it does not pause because of time: each keeps a
+# While the last so many requests are all open, it does not pause because of time: each keeps a
 # thread of the worker that was asked, and what comes there sooner only waits there.
 _AT_ONCE: Final = 8
 
@@ -78,11 +78,11 @@ Departure = tuple[RecvNode, Sequence[Any]]
 """A gradient that leaves this worker, for the peer of its recv node."""
 
 Departures = dict[str, list[Departure]]
-"""What leaves a part, by the worker it is for."""
+"""What leaves a local pass, by the worker it is for."""
 
 
 class LocalPass(msgspec.Struct, eq=False):
-    """This worker's state in one pass."""
+    """One worker's state in one pass."""
 
     context: Context
     plan: PassPlan
@@ -95,14 +95,14 @@ class LocalPass(msgspec.Struct, eq=False):
     targets: dict[Any, Any] = {}
     """Nodes whose gradient was asked for, with the name under which it is captured."""
     asked: deque[Future[Any]] = msgspec.field(default_factory=partial(deque, maxlen=_AT_ONCE))
-    """The answers to the questions that were asked last."""
+    """The answers to the requests that were made last."""
     _wanted: dict[int, int] = {}
     """References whose gradient was asked for, with the one under which it is captured."""
     _lock: FutureLock = msgspec.field(default_factory=FutureLock)
     _region_pool: RegionPool | None = None
     _departures: Departures = {}
     _kept: list[Callable[[], None]] = []
-    """Takes back, one by one, the gradients that values retained in this pass."""
+    """Each takes back a gradient that a value retained in this pass."""
     _loans: dict[Any, Any] = {}
     """What keeps gradients of this pass for the other framework: see ``Framework.completed``."""
     _foreign_leaves: dict[Any, Any] = {}
@@ -117,7 +117,7 @@ class LocalPass(msgspec.Struct, eq=False):
     _is_over: bool = False
     # Made by __post_init__ of the others.
     _point: ProgramPoint = None  # type: ignore[assignment]
-    """The place of calls that hooks and rules make: after all gradients of the pass."""
+    """The point of calls that hooks and rules make: after all gradients of the pass."""
     _task: OrderedTask = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
@@ -127,11 +127,11 @@ class LocalPass(msgspec.Struct, eq=False):
         )
         self._task = OrderedTask(
             self._deliver,
-            self._depart,
             plan.keep_graph,
             plan.recorded,
             self.targets,
-            self._watch,
+            depart=self._depart,
+            watch=self._watch,
         )
         if plan.targets is not None:
             self._task.is_goal = self._is_goal
@@ -142,11 +142,11 @@ class LocalPass(msgspec.Struct, eq=False):
     # What others ask for.
 
     def want(self, node: Any, reference: int) -> None:
-        """Has the gradient of a node captured for a reference; several may lead to one node."""
+        """Capture the gradient of a node for a reference; several may lead to one node."""
         self._wanted[reference] = self.targets.setdefault(node, reference)
 
     def captured_for(self, reference: int) -> Any:
-        """The gradient that was captured for a reference, or None."""
+        """Return the gradient that was captured for a reference, or None."""
         return self.captured.get(self._wanted.get(reference))
 
     # Steps 1 and 4: count, on first contact.
@@ -155,7 +155,7 @@ class LocalPass(msgspec.Struct, eq=False):
         self._counted = True
         for local_pass in list(self.context.passes.values()):
             if local_pass is not self and not local_pass.plan.keep_graph:
-                # This pass may have come here before word of the end of that one, by another way:
+                # This pass may have come here before the outcome of that one, by another way:
                 # whether what that one freed is an error must not depend on it.
                 local_pass._forget_spent()
         # A copy in one step: handlers of this context may still add to it.
@@ -176,17 +176,17 @@ class LocalPass(msgspec.Struct, eq=False):
             self._prepare(pieces, at_once)
 
     def _prepare(self, pieces: Sequence[Any], at_once: int) -> None:
-        """Has the other framework's graph run what is needed of it, side by side if it can."""
+        """Have the other framework's graph run what is needed of it, side by side if it can."""
         if self._task.skipped:
             for piece in pieces:
                 piece.leave_out(self._task.skipped)
         # Not where it is recorded: the keys of nodes made side by side would depend on timing.
         if at_once > 1 and not self.plan.recorded and all(each.is_apart for each in pieces):
             pool = RegionPool(self._host, self._pace, set(pieces), at_once)
-            self._region_pool = self._task.crew = pool
+            self._region_pool = self._task.pool = pool
 
     def _is_goal(self, node: Any) -> bool:
-        """Whether a node is an input, or a recv node behind which there may be one."""
+        """Tell whether a node is an input, or a recv node behind which there may be one."""
         if node in self.targets:
             return True
         is_recv = node.is_boundary and node not in self._task.joined
@@ -195,7 +195,7 @@ class LocalPass(msgspec.Struct, eq=False):
     # Steps 2 and 3: run, and collect what leaves.
 
     def start(self, roots: dict[Any, Any]) -> tuple[Departures, int]:
-        """Runs from the roots; returns what leaves and by how much the number waiting changed."""
+        """Run from the roots; return what leaves and by how much the number waiting changed."""
         with self._lock:
             self._count(roots)
             for root, cotangent in roots.items():
@@ -203,7 +203,7 @@ class LocalPass(msgspec.Struct, eq=False):
             return self._run()
 
     def receive(self, feeds: Iterable[Feed]) -> tuple[Departures, int]:
-        """Runs from the sends whose gradients came."""
+        """Run from the sends whose gradients came; return as ``start`` does."""
         with self._lock:
             if not self._counted:
                 self._count()
@@ -216,7 +216,7 @@ class LocalPass(msgspec.Struct, eq=False):
             return self._run()
 
     def go_on(self) -> tuple[Departures, int]:
-        """Runs on after a pause; if only other threads are at work, when one of them is done."""
+        """Run on after a pause; if only other threads are at work, when one of them is done."""
         if self._region_pool is not None and not self._task.ready:
             self._region_pool.wait()
         with self._lock:
@@ -243,7 +243,7 @@ class LocalPass(msgspec.Struct, eq=False):
             MODE.set(before)
             CURRENT.reset(token)
         if self._error is not None:
-            # The pass failed elsewhere meanwhile: nothing of this part leaves any more.
+            # The pass was aborted while this ran: nothing of it leaves any more.
             self._take_back()
             raise self._error
         departures, self._departures = self._departures, {}
@@ -252,7 +252,7 @@ class LocalPass(msgspec.Struct, eq=False):
         return departures, change
 
     def _is_ahead(self) -> bool:
-        """Whether others are still at work on all that was last sent."""
+        """Tell whether others are still at work on all that was last sent."""
         return not any(each._done for each in tuple(self.asked))
 
     @property
@@ -316,7 +316,7 @@ class LocalPass(msgspec.Struct, eq=False):
             self.stage(node, gradient)
 
     def stage(self, leaf: Any, gradient: Any) -> None:
-        """Holds a leaf's complete gradient until the pass has succeeded."""
+        """Stage a leaf's complete gradient until the pass is committed or aborted."""
         if not isinstance(leaf, Tensor):
             owner = frameworks.framework_of(leaf)
             assert owner is not None
@@ -327,7 +327,7 @@ class LocalPass(msgspec.Struct, eq=False):
     # Step 6: which sends are live?
 
     def discover(self, message_ids: Iterable[int] | None) -> list[RecvNode]:
-        """Marks as live what these messages (or the waiting nodes) reach; gives new boundaries."""
+        """Mark as live what these messages (or the waiting nodes) reach; return new boundaries."""
         with self._lock:
             if not self._counted:
                 self._count()
@@ -337,7 +337,7 @@ class LocalPass(msgspec.Struct, eq=False):
             return self._follow_own(self._task.discover(sends))
 
     def _follow_own(self, boundaries: list[Any]) -> list[RecvNode]:
-        """Goes on at the other end of calls to oneself; returns the boundaries to others."""
+        """Go on at the other end of calls to oneself; return the boundaries to others."""
         others = []
         while boundaries:
             recv = boundaries.pop()
@@ -350,7 +350,7 @@ class LocalPass(msgspec.Struct, eq=False):
         return others
 
     def unused(self) -> list[SendNode]:
-        """The messages of this worker that no gradient will come for: asked after the search."""
+        """Return the sends that no gradient will come for; called after the search."""
         task = self._task
         sends = list(self.context.sends.values())
         used = (task.done, task.skipped, task.live)
@@ -370,7 +370,7 @@ class LocalPass(msgspec.Struct, eq=False):
         self._end()
 
     def abort(self, why: str = "failed") -> None:
-        """Drop the staged gradients; `why` is what became of the pass."""
+        """Drop the staged gradients; `why` ends the error for those that still run the pass."""
         # A thread may still run this pass, and is not waited for: nobody reads what it stages from
         # now on. The new error also replaces one whose traceback leads back here: a cycle.
         self._error = PassAborted(f"pass {self.plan.pass_id} of context {self.context.id} {why}")
@@ -391,7 +391,7 @@ class LocalPass(msgspec.Struct, eq=False):
 
     @property
     def ended(self) -> Future[None]:
-        """Settled when the gradients became visible, or never will; made for the first to ask."""
+        """A future, settled when the pass has committed or aborted; made for the first to ask."""
         with self.context.lock:
             if self._ended is None:
                 self._ended = Future()
@@ -401,13 +401,13 @@ class LocalPass(msgspec.Struct, eq=False):
 
     @property
     def has_loans(self) -> bool:
-        """Whether gradients of this part are known only when it is settled."""
+        """Whether some gradients of this local pass are known only at its commit."""
         return bool(self._loans)
 
     def _given_back(self) -> dict[Any, Any]:
-        """The whole gradients that the other framework has made of the context's and this pass's.
+        """Return the gradients that the other framework has made of the context's and this pass's.
 
-        The thread that runs the part and the one that settles it may both call this.
+        The thread that runs the local pass and the one that ends it may both call this.
         """
         found: dict[Any, Any] = {}
         while self._loans:
@@ -416,14 +416,14 @@ class LocalPass(msgspec.Struct, eq=False):
         return found
 
     def _take_back(self) -> None:
-        """Puts every retained gradient back as it was; may be called by both, as `_given_back`."""
+        """Put every retained gradient back as it was; may be called by both, as `_given_back`."""
         self._given_back()
         while self._kept:
             with suppress(IndexError):
                 self._kept.pop()()
 
     def _forget_spent(self) -> None:
-        """Sends that ran without being kept can't run again: later passes need not count them."""
+        """Drop the sends that ran and can't run again: later passes need not count them."""
         for send in list(self.context.sends.values()):
             if send in self._task.done:
                 self.context.spent[send.message_id] = send

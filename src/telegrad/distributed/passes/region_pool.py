@@ -1,11 +1,11 @@
-"""Pieces of another framework's graph that run side by side, on threads of the worker.
+"""A pool of threads for the regions of another framework's graph, which run side by side.
 
-Kernels of such a piece release the interpreter's lock, so pieces that share no node (one for each
-micro-batch of a pipeline, say) can run at the same time. Only the piece itself runs on another
-thread: its results are taken in, and the state of the part changed, by whoever has the part's turn.
+Kernels of a region release the interpreter's lock, so regions that share no node (one for each
+micro-batch of a pipeline, say) can run at the same time. Only the region itself runs on another
+thread: its results are taken in, and the local pass changed, by the thread that has its lock.
 
-Handing a piece to a thread costs about as much as running a small one. So pieces go to threads only
-if the last one that this worker ran in place, in this pass or an earlier one, took long.
+Handing a region to a thread costs about as much as running a small one. So regions go to threads
+only if the last one that this worker ran in place, in this pass or an earlier one, took long.
 """
 
 import contextvars
@@ -21,12 +21,12 @@ from telegrad.rpc.host import Host
 
 __all__ = ["Pace", "RegionPool"]
 
-# Seconds from which on a piece is worth a thread.
+# Seconds from which on a region is worth a thread.
 _LONG: Final = 0.001
 
 
 class Pace:
-    """Whether the piece that one worker last ran in place took long."""
+    """Whether the region that one worker last ran in place took long."""
 
     __slots__ = ("is_long",)
 
@@ -35,7 +35,7 @@ class Pace:
 
 
 class RegionPool:
-    """Runs some of the nodes of one part of a pass, at most so many at a time."""
+    """Runs the regions of one local pass, at most so many at a time."""
 
     def __init__(self, host: Host, pace: Pace, nodes: Container[Any], most: int) -> None:
         self._host = host
@@ -49,7 +49,7 @@ class RegionPool:
         """How many nodes were handed to other threads and not taken in yet."""
 
     def run(self, node: Any, cotangent: Cotangent) -> Any:
-        """What the node gives; None if it runs on another thread now."""
+        """Return what the node gives; None if it runs on another thread now."""
         if node not in self._nodes:
             return node.pull(cotangent)
         if self._pace.is_long and self.under_way < self._most:
@@ -75,7 +75,7 @@ class RegionPool:
             news._settle(None, None)
 
     def wait(self) -> None:
-        """Returns when one has finished, or none is under way."""
+        """Wait until one has finished, or none is under way."""
         with self._guard:
             if self._finished or not self.under_way:
                 return
@@ -85,7 +85,7 @@ class RegionPool:
         news.wait()
 
     def take_in(self) -> tuple[Any, Any, Exception | None] | None:
-        """A node that has finished, with what it gave or raised; None if there is none."""
+        """Return a node that has finished, with what it gave or raised; None if there is none."""
         if not self._finished:
             return None
         self.under_way -= 1

@@ -11,25 +11,25 @@ __all__ = ["Report"]
 
 
 class Report(msgspec.Struct, eq=False):
-    """The sum of what one question set off."""
+    """The sum of what one request set off."""
 
     waiting: dict[str, int] = {}
     workers: dict[str, None] = {}
     """In the order in which they were met."""
 
     def change(self, worker: str, by: int) -> None:
-        """A worker took part, and that many more nodes wait there."""
+        """Note that a worker took part, and that many more nodes wait there."""
         self.workers[worker] = None
         if by:
             self.waiting[worker] = self.waiting.get(worker, 0) + by
 
     def merge(self, waiting: dict[str, int], workers: list[str]) -> None:
-        """Adds the report of an answer."""
+        """Add the report of an answer."""
         for worker in workers:
             self.workers[worker] = None
         for worker, by in waiting.items():
             self.change(worker, by)
 
     def who_waits(self) -> list[str]:
-        """The workers where some node waits."""
+        """Return the workers where some node waits."""
         return [worker for worker, count in self.waiting.items() if count] if self.waiting else []

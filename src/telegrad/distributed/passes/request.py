@@ -1,15 +1,14 @@
-"""Questions of a pass: asked once, answered when all they set off has ended, however long that
-takes.
+"""Requests of a pass: made once, answered when all they set off has ended, however long that takes.
 
-A pass may run for hours, so a question has no deadline of its own. A worker that dies or stops is
-found by its heartbeat. What is left is a message that was lost although both workers live: whoever
-has waited for a call's timeout asks whether the question is still being worked on, and gives up if
-it is not. So a wait always ends: with the answer, or with an error that names the worker.
+A pass may run for hours, so a request has no deadline of its own. A worker that dies or stops is
+found by its heartbeat. What is left is a message that was lost although both workers live: after a
+call's timeout the one that waits asks whether the request is still worked on, and raises if it is
+not. So a wait always ends: with the answer, or with an error that names the worker.
 
-Of several open questions the first is waited for by reading its answer on this very thread, which
-is the fastest. Nobody else's answer would wake it there; so after a moment, once for each question,
-it waits for whichever is first instead: a failure anywhere is known at once, and what others
-answer is worked on, however long the first takes.
+Of several open requests the first is waited for by reading its answer on this very thread, which is
+the fastest. Nobody else's answer would wake it there; so after a moment, once for each request, it
+waits for whichever is first instead: a failure anywhere is known at once, and what others answer is
+worked on, however long the first takes.
 """
 
 from contextlib import nullcontext
@@ -34,17 +33,17 @@ _MOMENT: Final = 0.02
 
 
 class PassRequest(msgspec.Struct, eq=False):
-    """A question that was asked and not answered yet."""
+    """A request that is open: made, and not answered yet."""
 
-    _asked_by: "PassRequests"
+    _made_by: "PassRequests"
     answer: Call
     """Settled when the answer has been read."""
     _number: int
     _had_moment: bool = False
 
     def wait(self) -> tuple[Any, list[Any]]:
-        """The answer's header and arrays; the other side's exception if it failed."""
-        patience = self._asked_by.patience
+        """Return the answer's header and arrays; raise the other side's exception if it failed."""
+        patience = self._made_by.patience
         try:
             while True:
                 try:
@@ -60,7 +59,7 @@ class PassRequest(msgspec.Struct, eq=False):
             del self
 
     def _check_worked_on(self, patience: float | None) -> None:
-        if self._asked_by.is_working(self.answer.to, self._number) or self.answer._done:
+        if self._made_by.is_working(self.answer.to, self._number) or self.answer._done:
             return
         raise CallTimeout(
             f"worker {self.answer.to.name!r} did not answer a message of a backward pass within "
@@ -70,12 +69,12 @@ class PassRequest(msgspec.Struct, eq=False):
 
 
 class PassRequests:
-    """One worker's: those it asked, and those it works on."""
+    """One worker's requests: those it made, and those it works on."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self.working: set[int] = set()
-        """The numbers of the questions that are being worked on here."""
+        """The numbers of the requests that are worked on here."""
         worker.register_service(WORKING, self._on_working, inline=True)
 
     @property
@@ -92,7 +91,18 @@ class PassRequests:
         *,
         waits: bool = False,
     ) -> PassRequest:
-        """Asks. `waits`: this thread will wait for the answer at once, which is cheaper."""
+        """Make a request.
+
+        Arguments:
+            to: The worker that is asked.
+            service: What is asked of it.
+            body: What the request says, beside its number.
+            arrays: The raw arrays that belong to `body`.
+            waits: Whether this thread waits for the answer at once, which is cheaper.
+
+        Returns:
+            The open request.
+        """
         number = self._worker.next_id()
         deadline = self._worker.host.now() + _AGES
         call = self._worker.outgoing.service(
@@ -101,7 +111,7 @@ class PassRequests:
         return PassRequest(self, call, number)
 
     def take_next(self, asked: list[PassRequest]) -> PassRequest:
-        """Takes the question to wait for next out of the list: an answered one, or the first."""
+        """Take the request to wait for next out of the list: an answered one, or the first."""
         if len(asked) == 1:
             return asked.pop()
         following = next((each for each in asked if each.answer._done), asked[0])
@@ -114,11 +124,11 @@ class PassRequests:
         return following
 
     def _first_answered(self, asked: list[PassRequest]) -> PassRequest:
-        """Waits for any of them; of several, one that failed."""
+        """Wait until some are answered; return one, if possible one that failed."""
         some: Future[None] = Future()
-        tell = Quick(lambda _: some._settle(None, None))
+        wake = Quick(lambda _: some._settle(None, None))
         for pass_request in asked:
-            pass_request.answer.add_done_callback(tell)
+            pass_request.answer.add_done_callback(wake)
         try:
             while True:
                 answered = [pass_request for pass_request in asked if pass_request.answer._done]
@@ -132,18 +142,18 @@ class PassRequests:
                     for pass_request in asked:
                         pass_request._check_worked_on(self.patience)
         finally:
-            # Or a question that stays open would gather one callback for each wait.
+            # Or a request that stays open would gather one callback for each wait.
             for pass_request in asked:
-                pass_request.answer._forget_callback(tell)
+                pass_request.answer._forget_callback(wake)
 
     def _wait(self, future: Future[Any], timeout: float | None, pass_request: PassRequest) -> None:
-        """Waits for the future or the time; to those who watch, it is the question's wait."""
+        """Wait for the future or the time; to an observer, it is a wait for that request."""
         observer = self._worker.observer
         with nullcontext() if observer is None else observer.waiting(pass_request.answer):
             self._worker.host.wait(future, timeout)
 
     def is_working(self, on: WorkerInfo, number: int) -> bool:
-        """Whether that worker still works on the question."""
+        """Tell whether that worker still works on the request."""
         answer, _ = self._worker.ask_service(on, WORKING, number)
         return bool(answer)
 

@@ -23,7 +23,7 @@ _ROWS: Final = 1_000_000
 
 
 def chrome_trace(by_worker: Mapping[str, Sequence[Event]]) -> list[dict[str, Any]]:
-    """The trace's events; times in microseconds, the first is zero."""
+    """Return the trace's events; times in microseconds, the first is zero."""
     everything = [event for events in by_worker.values() for event in events]
     zero = min((event.begin for event in everything), default=0.0)
     sent = [event.arrow for event in everything if event.arrow and event.kind in _CALLS]
@@ -44,7 +44,7 @@ def chrome_trace(by_worker: Mapping[str, Sequence[Event]]) -> list[dict[str, Any
 
 
 def _rows(events: Sequence[Event]) -> list[int]:
-    """The row of each event: its thread's, or the first where no other call is under way."""
+    """Return the row of each event: its thread's, or the first where no other call is under way."""
     threads: dict[int, int] = {}
     rows = [0] * len(events)
     free_from: list[float] = []

@@ -1,7 +1,7 @@
-"""Looking at a context: its gradients and its graph, over all workers that it reached.
+"""Views of a context: its gradients and its graph, over all workers that it reached.
 
-Each worker describes its own part; whoever asks gathers them, following the workers that each one
-knows. Nothing here is part of a pass.
+Each worker describes what it has; the one that asks gathers that, following the workers that each
+one knows. Nothing here takes part in a pass.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ class GraphNode(msgspec.Struct, frozen=True, array_like=True):
 
 
 def gather(context_id: int, describe: Callable[..., Any], *here: Any) -> dict[str, Any]:
-    """What each worker says of a context, by name, in the order in which they were met.
+    """Return what each worker says of a context, by name, in the order in which they were met.
 
     `here` is for this worker alone, beside the context's id.
     """
@@ -70,7 +70,7 @@ def gather(context_id: int, describe: Callable[..., Any], *here: Any) -> dict[st
 
 @expose
 def describe_gradients(context_id: int) -> tuple[list[Any], list[str]]:
-    """This worker's gradients in a context, and the workers it knows there."""
+    """Return this worker's gradients in a context, and the workers it knows there."""
     context = autograd_of(current_worker()).contexts.find(context_id)
     if context is None:
         return [], []
@@ -90,7 +90,7 @@ def describe_gradients(context_id: int) -> tuple[list[Any], list[str]]:
 
 @expose
 def describe_graph(context_id: int, roots: Sequence[Any] = ()) -> tuple[list[Any], list[str]]:
-    """This worker's graph in a context, and the workers it knows there."""
+    """Return this worker's graph in a context, and the workers it knows there."""
     context = autograd_of(current_worker()).contexts.find(context_id)
     if context is None:
         return [], []
@@ -113,8 +113,10 @@ def describe_graph(context_id: int, roots: Sequence[Any] = ()) -> tuple[list[Any
 
 
 def _edges_by_node(starts: Sequence[Any], joined: Mapping[Any, Sequence[Any]]) -> dict[Any, Any]:
-    """Every node that these reach, newest first, with its edges; `joined` has those that lead on
-    into another framework's graph."""
+    """Return every node that these reach, newest first, with its edges.
+
+    `joined` has those that lead on into another framework's graph.
+    """
     found: dict[Any, Any] = {}
     stack = list(starts)
     while stack:
@@ -134,7 +136,7 @@ def _kind(node: Any, message_id: int) -> str:
 
 
 def _names_in_modules() -> dict[int, str]:
-    """By identity, the names of the parameters of those modules that references lead to."""
+    """Return, by identity, the names of parameters of those modules that references lead to."""
     names = {}
     for value in current_worker().references.values():
         named = getattr(value, "named_parameters", None)
@@ -147,8 +149,8 @@ def _names_in_modules() -> dict[int, str]:
 
 
 def _name(leaf: Any, names: Mapping[int, str]) -> str | None:
-    """The name that whoever made a leaf gave it, else that in its module, if one is known."""
-    given = leaf.state.name if isinstance(leaf, Tensor) and leaf.state is not None else None
+    """Return the name that a leaf was given, else that in its module, if one is known."""
+    given = leaf.meta.name if isinstance(leaf, Tensor) and leaf.meta is not None else None
     return given or names.get(id(leaf))
 
 

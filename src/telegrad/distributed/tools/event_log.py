@@ -1,4 +1,4 @@
-"""What a worker did and when: the recording side of ``telegrad.profiler``.
+"""The event log of a worker: what it did and when, for ``telegrad.profiler``.
 
 Each worker has an EventLog that is off until somebody starts it, here or from another worker
 (``remote_profile``); if that one is lost, it ends. Events are spans; times are the worker's own
@@ -64,14 +64,14 @@ class EventLog:
         """The spans of handlers that run, by their own ids."""
         self._ending = threading.Lock()
         self._started_by: tuple[int, int] | None = None
-        """The id of the worker that watches from elsewhere, and its number for that."""
+        """The id of the worker that profiles this one, and its number for that."""
         worker.register_service(START, self._on_start, inline=True)
         worker.register_service(CLOCK, self._on_clock, inline=True)
         worker.register_service(COLLECT, self._on_collect)
         worker.on_worker_lost(self._on_lost)
 
     def check_off(self) -> None:
-        """Raises if somebody is watching this worker already."""
+        """Raise if this worker is profiled already."""
         if self._worker.observer is not None:
             raise UsageError(
                 f"expected no profile to be on, got one that is on at {self._worker.name!r}; leave "
@@ -79,7 +79,7 @@ class EventLog:
             )
 
     def start(self, by: tuple[int, int] | None = None) -> None:
-        """Begins anew, for another worker by its id and number, or for this one."""
+        """Begin anew, for another worker by its id and number, or for this one."""
         self.check_off()
         self.events = []
         self._open = {}
@@ -88,13 +88,13 @@ class EventLog:
         self._worker.observer = self
 
     def stop(self) -> list[Event]:
-        """Ends, and gives what was recorded."""
+        """End, and return what was recorded."""
         if self._worker.observer is self:
             self._worker.observer = None
         self._started_by = None
         self._open = {}
-        # Whoever watches need not have waited for all handlers: a call that fails may leave others
-        # at work, and a service may answer before it ends.
+        # The profile need not have waited for all handlers: a call that fails may leave others at
+        # work, and a service may answer before it ends.
         with self._ending:
             for number in list(self._serving):
                 self._served(number)
@@ -112,7 +112,7 @@ class EventLog:
 
     def _on_collect(self, request: ServiceRequest) -> None:
         now = self._now()
-        # A watcher that was refused here must not end another's recording.
+        # One that was refused here must not end another's profile.
         is_own = self._started_by == (request.frm.id, request.header)
         events = self.stop() if is_own else []
         request.reply(now, [np.frombuffer(_encode(events), np.uint8)])

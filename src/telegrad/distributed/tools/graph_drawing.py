@@ -43,7 +43,7 @@ class Drawing:
         return subprocess.run(command, input=given, check=True, capture_output=True).stdout.decode()
 
     def save(self, path: str | Path) -> Path:
-        """Write a .dot or an .svg file."""
+        """Write a .dot or an .svg file; return its path."""
         target = Path(path)
         if target.suffix not in (".dot", ".svg"):
             raise UsageError(f"expected a path that ends in .dot or .svg, got {target.name!r}")
@@ -56,7 +56,7 @@ class Drawing:
 
 
 def draw(context_id: int, roots: Tensor | Sequence[Tensor] = ()) -> Drawing:
-    """Draw the graph that a context has recorded, over all workers: the way gradients go.
+    """Return a drawing of the graph that a context has recorded: the way gradients go.
 
     A context knows what was given away and received. With `roots`, tensors of this worker such as
     the loss, the picture begins with them.

@@ -1,8 +1,8 @@
-"""A profile of other workers, from here: begins and ends their recordings, and aligns their clocks.
+"""A profile of other workers: begins and ends their event logs from here, and aligns their clocks.
 
 All are asked at once, so that it takes as long for many as for one. Each answers with its time,
-which lies between the question and the answer of this worker's clock: so every question bounds by
-how much the other clock is ahead.
+which lies between the request and the answer by this worker's clock: so every request bounds by how
+much the other clock is ahead.
 """
 
 import math
@@ -35,7 +35,7 @@ class RemoteProfile:
         """By worker, by how many seconds its clock is ahead of this one's: at least, at most."""
 
     def start(self, workers: Iterable[str]) -> None:
-        """Begins at those that can be reached; if one refuses, at none."""
+        """Begin at those that can be reached; if one refuses, at none."""
         # Before anybody is asked: what was begun is ended, however this ends.
         self._reached = list(workers)
         try:
@@ -47,8 +47,8 @@ class RemoteProfile:
             raise
 
     def collect(self) -> dict[str, list[Event]]:
-        """Ends, and gives what each recorded, with times of this worker's clock."""
-        # One that was lost meanwhile took with it what it recorded.
+        """End, and return what each recorded, with times of this worker's clock."""
+        # One that was lost took with it what it recorded.
         found: dict[str, list[Event]] = {name: [] for name in self._reached}
         for name, (data,) in self._ask(COLLECT).items():
             found[name] = _decode(data.tobytes())
@@ -58,12 +58,12 @@ class RemoteProfile:
         return found
 
     def ahead_of(self, worker: str) -> tuple[float, float]:
-        """The seconds that a worker's clock is ahead of this one's, and how far off that may be."""
+        """Return by how many seconds a worker's clock is ahead, and how far off that may be."""
         low, high = self._bounds[worker]
         return (low + high) / 2, (high - low) / 2
 
     def _ask(self, service: str) -> dict[str, list[Any]]:
-        """Asks all; the arrays of those that answered."""
+        """Ask all; return the arrays of those that answered."""
         asked: dict[str, tuple[Call, float]] = {}
         came: dict[str, float] = {}
         for name in self._reached:

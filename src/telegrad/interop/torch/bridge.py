@@ -13,7 +13,7 @@ Those of sparse tensors go as dense arrays, and are sparse again where they ente
 import weakref
 from collections.abc import Sequence
 from sys import getrefcount
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -34,7 +34,7 @@ from telegrad.interop.torch.values.levels import bind, make_dual, tangent_of
 from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.describe import kind_of
 from telegrad.tensors.recording.accumulation import accumulate
-from telegrad.tensors.recording.hooked import HookedStruct
+from telegrad.tensors.recording.hooked import BoundaryStruct
 from telegrad.tensors.recording.modes import MODE, ModeScope
 from telegrad.tensors.shared import share
 
@@ -59,13 +59,13 @@ def _make_anchor() -> tuple[torch.Tensor, GradientEdge]:
     return made, get_gradient_edge(made)
 
 
-# Whoever imports this first may do so in any mode.
+# The first import of this may be in any mode.
 _ANCHOR, _ANCHOR_EDGE = run_ordinarily(_make_anchor)
 """An input of every ToTorch, so that its result requires grad; it never receives a gradient."""
 
 
 def accumulator_of(leaf: torch.Tensor) -> Any:
-    """The node of PyTorch's that stands for a leaf."""
+    """Return the node of PyTorch's that stands for a leaf."""
     if leaf.layout is torch.strided:
         return get_gradient_edge(leaf).node
     with torch.enable_grad():
@@ -73,7 +73,7 @@ def accumulator_of(leaf: torch.Tensor) -> Any:
     return made.next_functions[0][0]
 
 
-class Entry(HookedStruct, eq=False):
+class Entry(BoundaryStruct, eq=False):
     """Where cotangents enter PyTorch's graph: at a place in it, or at a leaf."""
 
     key: int
@@ -89,14 +89,9 @@ class Entry(HookedStruct, eq=False):
     owner: Any
     """Keeps the graph behind a node that Python defines, which the node itself does not."""
 
-    edges: ClassVar[tuple[Any, ...]] = ()
-    # For a pass that has not cut PyTorch's graph it can't run.
-    freed: ClassVar[bool] = True
-    is_boundary: ClassVar[bool] = True
-
     @property
     def edge(self) -> GradientEdge:
-        """The place as PyTorch names it, also where that is a leaf."""
+        """Return the place as PyTorch names it, also where that is a leaf."""
         if self.leaf is not None:
             return GradientEdge(accumulator_of(self.leaf), 0)
         assert self.place is not None
@@ -139,7 +134,7 @@ class Entry(HookedStruct, eq=False):
 
 
 def _bound_tangent(cotangent: Tensor) -> Tensor:
-    """The one tangent of a cotangent; PyTorch keeps tangents of its level from now on."""
+    """Return the one tangent of a cotangent; PyTorch keeps those of its level from now on."""
     tangents: Any = cotangent.tangents
     if len(tangents) > 1 or any(tangent.tangents for tangent in tangents.values()):
         raise LevelError(
@@ -159,7 +154,7 @@ _PYTHON_NODE: Any = torch._C._FunctionBase
 
 
 def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
-    """The node for a torch tensor; None if it requires no grad."""
+    """Return the node for a torch tensor; None if it requires no grad."""
     if not tensor.requires_grad:
         return None
     node = tensor.grad_fn
@@ -184,13 +179,13 @@ def entry_of(tensor: torch.Tensor, *, keeps: bool) -> Entry | None:
 
 
 def _owner_of(tensor: torch.Tensor) -> Any:
-    """What keeps the graph behind a tensor whose node Python defines."""
+    """Return what keeps the graph behind a tensor whose node Python defines."""
     # A sparse one has no views.
     return tensor if tensor.is_sparse else _view_node_of(tensor)
 
 
 def _view_node_of(tensor: torch.Tensor) -> Any:
-    """A node of PyTorch's own that leads to a tensor."""
+    """Return a node of PyTorch's own that leads to a tensor."""
     if is_recording():
         return tensor.view_as(tensor).grad_fn
     with torch.inference_mode(False), torch.enable_grad():
@@ -288,13 +283,13 @@ def to_torch(tensor: Any) -> Any:
         else:
             array = array.copy()
     value = tensor_over(array, torch.from_numpy(np.empty(0, tensor.dtype)).dtype)
-    node = history_of(tensor)
+    node: Any = history_of(tensor)
     behind = [each for each in reachable([node]) if isinstance(each, Entry)]
     return join(value, Crossing(node, [each for each in behind if each.tensor is not None], False))
 
 
 def join(value: torch.Tensor, crossing: Crossing) -> Any:
-    """A torch tensor that nobody has seen yet, as computed from the crossing's node."""
+    """Return a torch tensor that nobody has seen yet, as computed from the crossing's node."""
     tensors = [each.tensor for each in crossing.entries] if crossing.entries else ()
     if _is_transforming():
         # To the transform it is a constant from outside; and another's thread may read it.
@@ -309,7 +304,7 @@ def join(value: torch.Tensor, crossing: Crossing) -> Any:
 def _pull_crossing(
     crossing: Crossing, gradient: torch.Tensor, accumulates: bool
 ) -> dict[Any, torch.Tensor]:
-    """Runs telegrad's graph from a crossing; the torch gradients at its entries."""
+    """Run telegrad's graph from a crossing; return the torch gradients at its entries."""
     reached = reachable([crossing.node])
     if any(node.is_boundary and not isinstance(node, Entry) for node in reached):
         raise GradientError(
@@ -332,14 +327,12 @@ def _pull_crossing(
         keep_graph=True,
         recorded=recorded,
         targets=targets,
-        watch=refuse_nan if MODE.get().check_nan else None,
+        check=refuse_nan if MODE.get().check_nan else None,
     )
     start = {crossing.node: from_torch(gradient) if recorded else raw(gradient)}
     with ModeScope(recording=recorded):
         task.count(start)
-        for node, cotangent in start.items():
-            task.feed(node, cotangent)
-        task.run()
+        task.run(start)
         for leaf in [node for node in found if node.is_leaf]:
             accumulate(leaf, found.pop(leaf), False)
         keep_retained(task.retained)

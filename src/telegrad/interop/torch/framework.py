@@ -109,7 +109,7 @@ class Torch:
         return found._replace(at_once=self.at_once()) if len(found.pieces) > 1 else found
 
     def at_once(self) -> int:
-        """How many regions may run at a time."""
+        """Return how many regions may run at a time."""
         # Each has as many threads for its kernels as PyTorch is told to use. On a GPU regions would
         # only wait for each other.
         return 1 if _is_cuda_in_use() else usable_cores() // torch.get_num_threads()
@@ -136,7 +136,7 @@ class Torch:
 
 _is_cuda_in_use: Any = torch.cuda.is_initialized
 _CARRIED: Final = frozenset((torch.float32, torch.float64))
-"""The usual dtypes of gradients, which can travel."""
+"""The usual dtypes of gradients, which can be sent."""
 _SOME_LEVEL: Final = Level()
 """The level of all tangents of stand-ins: only the order of levels matters, and there is one."""
 
@@ -146,7 +146,7 @@ def _beside(tangent: Tensor | None) -> dict[Any, Tensor] | None:
 
 
 def _replaced(values: list[Any], stand_in: Callable[[torch.Tensor], Tensor]) -> list[Any]:
-    """The list with stand-ins for torch tensors; the list itself if it has none."""
+    """Return the list with stand-ins for torch tensors; the list itself if it has none."""
     replaced = values
     for i, value in enumerate(values):
         if isinstance(value, torch.Tensor):
@@ -157,7 +157,7 @@ def _replaced(values: list[Any], stand_in: Callable[[torch.Tensor], Tensor]) -> 
 
 
 def _stand_in(value: torch.Tensor) -> Tensor:
-    """A Tensor without an array; recorded where the value is."""
+    """Return a Tensor without an array; recorded where the value is."""
     tensors.check(value)
     entry = entry_of(value, keeps=False) if torch.is_grad_enabled() else None
     if entry is not None and entry.dtype not in _CARRIED:
@@ -169,7 +169,7 @@ def _stand_in(value: torch.Tensor) -> Tensor:
 
 
 def _empty_stand_in(value: torch.Tensor) -> Tensor:
-    """A stand-in that is not recorded, which a recv node may be joined to."""
+    """Return a stand-in that is not recorded, which a recv node may be joined to."""
     if not is_open():
         return wrap(None)
     return wrap(None, None, _beside(None if tangent_of(value) is None else wrap(None)))
@@ -193,16 +193,16 @@ def _joined_dual(value: torch.Tensor, stand_in: Tensor) -> Any:
 
 
 def _check_recorded(value: torch.Tensor) -> None:
-    """Raises for a tensor that requires grad and whose gradients can't travel."""
+    """Raise for a tensor that requires grad and whose gradients can't be sent."""
     if _dtype_of_cotangents(value.dtype) is None:
         raise DTypeError(
-            f"expected a dtype whose gradients can travel, got {value.dtype} on a torch tensor "
+            f"expected a dtype whose gradients can be sent, got {value.dtype} on a torch tensor "
             "that requires grad"
         )
 
 
 def _facts_alone(value: torch.Tensor) -> "np.ndarray[Any, Any]":
-    """An array of the value's shape and of the dtype of its cotangents, which takes no memory."""
+    """Return an array of the value's shape and its cotangents' dtype, which takes no memory."""
     shape = tuple(value.shape)
     zero = _zero_of_cotangents(value.dtype)
     return np.ndarray(shape, zero.dtype, zero.data, strides=(0,) * len(shape)) if shape else zero

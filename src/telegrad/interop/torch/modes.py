@@ -1,8 +1,8 @@
 """PyTorch's modes belong to a thread, and a thread that waits for an answer serves others.
 
-So what is served must not run in the modes of whoever waits: a handler, or a part of a pass, begins
-as it would on a thread of its own: without inference mode, autocast, a default device or another
-mode for functions or operators, a function transform, and hooks for saved tensors.
+So what is served must not run in the modes of the one that waits: a handler, or a local pass,
+begins as it would on a thread of its own: without inference mode, autocast, a default device or
+another mode for functions or operators, a function transform, and hooks for saved tensors.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,17 +31,17 @@ _CAST_TO: Final = {"cpu": torch.bfloat16, "cuda": torch.float16}
 
 
 def is_recording() -> bool:
-    """Whether this thread records, as every thread does at first."""
+    """Tell whether this thread records, as every thread does at first."""
     return torch.is_grad_enabled() and not _is_inferring()
 
 
 def is_ordinary() -> bool:
-    """Whether this thread is in the modes that every thread has at first."""
+    """Tell whether this thread is in the modes that every thread has at first."""
     return torch.is_grad_enabled() and _is_plain()
 
 
 def _is_plain() -> bool:
-    """As ``is_ordinary``, whether or not the thread records."""
+    """Tell what ``is_ordinary`` does, whether or not the thread records."""
     return not (
         _is_inferring()
         or _is_casting()
@@ -53,14 +53,14 @@ def _is_plain() -> bool:
 
 
 def _is_casting() -> bool:
-    """Whether this thread is in a block of autocast, or autocast is enabled without one."""
+    """Tell whether this thread is in a block of autocast, or autocast is enabled without one."""
     # A block that disables it has the casts of the blocks around it at hand, see below.
     _enter_autocast()
     return bool(_exit_autocast() or _is_autocast_enabled())
 
 
 def _leave_autocast(stack: ExitStack) -> None:
-    """Takes this thread out of autocast, with its dtypes and the casts of parameters that it keeps.
+    """Take this thread out of autocast, with its dtypes and the casts of parameters that it keeps.
 
     PyTorch keeps those until the outermost block ends. A handler's own blocks would be inner ones:
     they would be handed the casts of parameters that have changed since.
@@ -76,7 +76,7 @@ def _leave_autocast(stack: ExitStack) -> None:
 
 
 def _leave_modes(stack: ExitStack) -> None:
-    """Takes this thread out of all modes but whether it records, until the stack is closed."""
+    """Take this thread out of all modes but whether it records, until the stack is closed."""
     if _is_inferring():
         stack.enter_context(torch.inference_mode(False))
     if _is_casting():
@@ -94,7 +94,7 @@ def _leave_modes(stack: ExitStack) -> None:
 
 @contextmanager
 def ordinarily(inner: AbstractContextManager[Any]) -> Iterator[Any]:
-    """Another context manager, in the modes that every thread has at first."""
+    """Enter another context manager, in the modes that every thread has at first."""
     with ExitStack() as stack:
         _leave_modes(stack)
         stack.enter_context(torch.enable_grad())
@@ -102,7 +102,7 @@ def ordinarily(inner: AbstractContextManager[Any]) -> Iterator[Any]:
 
 
 def run_ordinarily(function: Callable[[], R]) -> R:
-    """The function's result, computed in no mode of this thread but whether it records."""
+    """Return the function's result, computed in no mode of this thread but whether it records."""
     if _is_plain():
         return function()
     with ExitStack() as stack:

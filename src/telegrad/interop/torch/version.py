@@ -14,7 +14,7 @@ TESTED: Final = (2, 13)
 
 
 def check(version: str) -> None:
-    """Raises for a version that is too old or that can't be read."""
+    """Raise for a version that is too old or that can't be read."""
     found = re.match(r"(\d+)\.(\d+)", version)
     if found is None or (int(found[1]), int(found[2])) < OLDEST:
         raise UsageError(

@@ -29,18 +29,18 @@ def scaled_dot_product_attention(
     """Return ``softmax(query @ key.mT * scale + mask) @ value``; axes (…, place, feature).
 
     Arguments:
-        query: what looks.
-        key: what is looked at.
-        value: what is seen there.
-        attn_mask: truth values that say where to look, or numbers that are added.
-        dropout_p: with which probability a weight is dropped.
-        is_causal: whether each place looks only back.
-        scale: what the products are multiplied by; one over the root of the features by default.
-        generator: where dropout draws from; the generator of the process by default.
+        query: What looks.
+        key: What is looked at.
+        value: What is seen there.
+        attn_mask: Truth values that say where to look, or numbers that are added.
+        dropout_p: With which probability a weight is dropped.
+        is_causal: Whether each place looks only back.
+        scale: What the products are multiplied by; one over the root of the features by default.
+        generator: Where dropout draws from; the generator of the process by default.
 
     Raises:
-        UsageError: if there are both a mask and `is_causal`.
-        ShapeError: if the shapes don't fit.
+        UsageError: If there are both a mask and `is_causal`.
+        ShapeError: If the shapes don't fit.
 
     Examples:
         >>> x = tg.eye(2)

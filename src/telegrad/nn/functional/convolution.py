@@ -37,14 +37,14 @@ def conv2d(
         input: (item, channel, row, column); without the axis of items it is one item.
         weight: (out, in / groups, row, column).
         bias: (out,), or None.
-        stride: how far apart the places are.
-        padding: the border around the input, or "same" or "valid".
-        dilation: how far apart the elements of the kernel are.
-        groups: into how many parts the channels are split.
+        stride: How far apart the places are.
+        padding: The border around the input, or "same" or "valid".
+        dilation: How far apart the elements of the kernel are.
+        groups: Into how many parts the channels are split.
 
     Raises:
-        ShapeError: if the shapes don't fit.
-        UsageError: if an option is out of range.
+        ShapeError: If the shapes don't fit.
+        UsageError: If an option is out of range.
 
     Examples:
         >>> tg.nn.functional.conv2d(tg.ones(1, 1, 3, 3), tg.ones(1, 1, 2, 2))

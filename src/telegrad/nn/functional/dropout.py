@@ -14,13 +14,13 @@ def dropout(
     """Return each element, in training zero with probability `p`, the others divided by ``1 - p``.
 
     Arguments:
-        input: the values.
-        p: from 0 to 1.
-        training: whether to drop anything.
-        generator: where the choice comes from; the generator of the process by default.
+        input: The values.
+        p: From 0 to 1.
+        training: Whether to drop anything.
+        generator: Where the choice comes from; the generator of the process by default.
 
     Raises:
-        UsageError: if p is not from 0 to 1.
+        UsageError: If p is not from 0 to 1.
 
     Examples:
         >>> tg.nn.functional.dropout(tg.ones(3), training=False)

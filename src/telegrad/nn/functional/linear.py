@@ -22,7 +22,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         bias: (out,), or None.
 
     Raises:
-        ShapeError: if the shapes don't fit.
+        ShapeError: If the shapes don't fit.
 
     Examples:
         >>> tg.nn.functional.linear(tg.tensor([1.0, 2.0]), tg.tensor([[1.0, 10.0]]))
@@ -61,13 +61,13 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     """Return the rows of `weight` that the integers name.
 
     Arguments:
-        input: the numbers of the rows.
+        input: The numbers of the rows.
         weight: (row, feature).
-        padding_idx: the row that receives no gradient.
+        padding_idx: The row that receives no gradient.
 
     Raises:
-        UsageError: if a number is out of range.
-        DTypeError: if they are not integers.
+        UsageError: If a number is out of range.
+        DTypeError: If they are not integers.
 
     Examples:
         >>> tg.nn.functional.embedding(tg.tensor([1, 0, 1]), tg.tensor([[1.0, 2.0], [3.0, 4.0]]))

@@ -29,8 +29,8 @@ def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """Return the squared difference.
 
     Arguments:
-        input: the values.
-        target: what the values should be.
+        input: The values.
+        target: What the values should be.
         reduction: "mean" (the default), "sum" or "none".
 
     Examples:
@@ -48,13 +48,13 @@ def huber_loss(
     """Return half the squared difference up to `delta`; beyond, it grows straight on.
 
     Arguments:
-        input: the values.
-        target: what the values should be.
+        input: The values.
+        target: What the values should be.
         reduction: "mean" (the default), "sum" or "none".
-        delta: where it becomes straight.
+        delta: Where it becomes straight.
 
     Raises:
-        UsageError: if delta is not positive.
+        UsageError: If delta is not positive.
 
     Examples:
         >>> tg.nn.functional.huber_loss(tg.tensor([0.0, 0.0]), tg.tensor([1.0, 4.0]))
@@ -83,11 +83,11 @@ def binary_cross_entropy_with_logits(
     """Return the cross entropy of ``sigmoid(input)`` and a target from 0 to 1, without overflow.
 
     Arguments:
-        input: the values.
-        target: what the values should be.
-        weight: how much each element counts.
+        input: The values.
+        target: What the values should be.
+        weight: How much each element counts.
         reduction: "mean" (the default), "sum" or "none".
-        pos_weight: how much a target of 1 counts.
+        pos_weight: How much a target of 1 counts.
 
     Examples:
         >>> logits, target = tg.tensor([0.0, 2.0]), tg.tensor([1.0, 1.0])
@@ -116,16 +116,16 @@ def cross_entropy(
     """Return the cross entropy of ``softmax(input)`` and a target.
 
     Arguments:
-        input: the values; classes are on axis 1, or on axis 0 of a vector.
-        target: the class of each item, or, with the input's shape, probabilities.
-        weight: how much each class counts.
-        ignore_index: the class of items that don't count.
+        input: The values; classes are on axis 1, or on axis 0 of a vector.
+        target: The class of each item, or, with the input's shape, probabilities.
+        weight: How much each class counts.
+        ignore_index: The class of items that don't count.
         reduction: "mean" (the default), "sum" or "none".
-        label_smoothing: which share of each target is spread over all classes.
+        label_smoothing: Which share of each target is spread over all classes.
 
     Raises:
-        ShapeError: if the target is neither classes nor probabilities.
-        UsageError: if an option is out of range.
+        ShapeError: If the target is neither classes nor probabilities.
+        UsageError: If an option is out of range.
 
     Examples:
         >>> tg.nn.functional.cross_entropy(tg.tensor([[2.0, 0.0], [0.0, 2.0]]), tg.tensor([0, 1]))
@@ -165,10 +165,10 @@ def nll_loss(
     """Return minus the log-probability, from `input`, of each item's class.
 
     Arguments:
-        input: log-probabilities; classes are on axis 1, or on axis 0 of a vector.
-        target: the class of each item.
-        weight: how much each class counts.
-        ignore_index: the class of items that don't count.
+        input: Log-probabilities; classes are on axis 1, or on axis 0 of a vector.
+        target: The class of each item.
+        weight: How much each class counts.
+        ignore_index: The class of items that don't count.
         reduction: "mean" (the default), "sum" or "none".
 
     Examples:

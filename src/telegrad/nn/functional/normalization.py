@@ -24,14 +24,14 @@ def layer_norm(
     """Return the values with the last axes brought to mean 0 and variance 1, scaled and shifted.
 
     Arguments:
-        input: the values.
-        normalized_shape: the lengths of these axes.
-        weight: the scale.
-        bias: the shift.
-        eps: added where something is divided by, so that it is never by zero.
+        input: The values.
+        normalized_shape: The lengths of these axes.
+        weight: The scale.
+        bias: The shift.
+        eps: Added where something is divided by, so that it is never by zero.
 
     Raises:
-        ShapeError: if the shapes don't fit.
+        ShapeError: If the shapes don't fit.
 
     Examples:
         >>> tg.nn.functional.layer_norm(tg.tensor([1.0, 3.0]), (2,))
@@ -75,15 +75,15 @@ def batch_norm(
         input: (item, channel, …).
         running_mean: (channel,), or None.
         running_var: (channel,), or None.
-        weight: the scale.
-        bias: the shift.
-        training: whether the batch's own mean and variance count.
-        momentum: how far the running ones move.
-        eps: added where something is divided by, so that it is never by zero.
+        weight: The scale.
+        bias: The shift.
+        training: Whether the batch's own mean and variance count.
+        momentum: How far the running ones move.
+        eps: Added where something is divided by, so that it is never by zero.
 
     Raises:
-        ShapeError: if the shapes don't fit.
-        UsageError: if it is not training and there is no running mean or variance.
+        ShapeError: If the shapes don't fit.
+        UsageError: If it is not training and there is no running mean or variance.
 
     Examples:
         >>> tg.nn.functional.batch_norm(tg.tensor([[1.0], [3.0]]), None, None, training=True)

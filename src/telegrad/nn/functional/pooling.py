@@ -25,15 +25,15 @@ def max_pool2d(
 
     Arguments:
         input: (item, channel, row, column), or without the axis of items.
-        kernel_size: the rows and columns of a window; a number for both.
-        stride: how far apart windows are; `kernel_size` by default.
-        padding: the border around the input.
-        dilation: how far apart the elements of a window are.
-        ceil_mode: whether a last window may reach beyond the border.
+        kernel_size: The rows and columns of a window; a number for both.
+        stride: How far apart windows are; `kernel_size` by default.
+        padding: The border around the input.
+        dilation: How far apart the elements of a window are.
+        ceil_mode: Whether a last window may reach beyond the border.
 
     Raises:
-        DTypeError: if the values are not real.
-        ShapeError: if a window does not fit.
+        DTypeError: If the values are not real.
+        ShapeError: If a window does not fit.
 
     Examples:
         >>> tg.nn.functional.max_pool2d(tg.reshape(tg.arange(4.0), (1, 1, 2, 2)), 2)
@@ -63,16 +63,16 @@ def avg_pool2d(
 
     Arguments:
         input: (item, channel, row, column), or without the axis of items.
-        kernel_size: the rows and columns of a window; a number for both.
-        stride: how far apart windows are; `kernel_size` by default.
-        padding: the border around the input.
-        ceil_mode: whether a last window may reach beyond the border.
-        count_include_pad: whether the border counts in the average.
-        divisor_override: what to divide by, instead of the number of elements.
+        kernel_size: The rows and columns of a window; a number for both.
+        stride: How far apart windows are; `kernel_size` by default.
+        padding: The border around the input.
+        ceil_mode: Whether a last window may reach beyond the border.
+        count_include_pad: Whether the border counts in the average.
+        divisor_override: What to divide by, instead of the number of elements.
 
     Raises:
-        UsageError: if the divisor is 0.
-        ShapeError: if a window does not fit.
+        UsageError: If the divisor is 0.
+        ShapeError: If a window does not fit.
 
     Examples:
         >>> tg.nn.functional.avg_pool2d(tg.reshape(tg.arange(4.0), (1, 1, 2, 2)), 2)

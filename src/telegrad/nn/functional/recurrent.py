@@ -23,7 +23,7 @@ def gru_layer(
 
     Arguments:
         input: (step, item, feature).
-        first: the state before the first step, (item, unit).
+        first: The state before the first step, (item, unit).
         weight_ih: (3 units, feature), for the three gates.
         weight_hh: (3 units, unit).
         bias_ih: (3 units,), or None.
@@ -33,7 +33,7 @@ def gru_layer(
         The states, (step, item, unit).
 
     Raises:
-        ShapeError: if the first state does not fit.
+        ShapeError: If the first state does not fit.
 
     Examples:
         >>> gru_layer = tg.nn.functional.gru_layer

@@ -322,7 +322,7 @@ def wait_all(futures: Iterable[Future[T]], timeout: float | None = None) -> list
     """Wait for all; return their values in order, or raise the first exception in that order.
 
     Raises:
-        CallTimeout: if one is not done within `timeout` seconds.
+        CallTimeout: If one is not done within `timeout` seconds.
 
     Examples:
         >>> rpc.wait_all([rpc.rpc_async("ps", abs, (-n,)) for n in range(3)])

@@ -1,9 +1,9 @@
 """Forward mode: the tangents of a result from those of the inputs.
 
-For each level, outermost first, the row's jvp rules run on Tensors whose tangents of this level and
-of those further in are taken off. Those Tensors may still carry tangents of levels further out and
-may require grad, and the rules are ordinary recorded code; so nested levels and any mixture with
-reverse mode are recursion.
+For each level, outermost first, the primitive's jvp rules run on Tensors whose tangents of this
+level and of those further in are taken off. Those Tensors may still carry tangents of levels
+further out and may require grad, and the rules are ordinary recorded code; so nested levels and any
+mixture with reverse mode are recursion.
 
 ``join`` and ``split`` add and take apart ``x + e t``, where `e` is the infinitesimal of a level. A
 tangent `t` that itself carries tangents of levels further in is allowed: ``e t`` with ``t = t0 + d
@@ -22,9 +22,9 @@ from telegrad.graph import next_key
 from telegrad.rules import LINEAR, SAME, ZERO, Primitive
 from telegrad.rules.primitive import Word
 from telegrad.tensors.forward.levels import Level, Tangents
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.modes import MODE, no_grad
-from telegrad.tensors.recording.op_node import OutputNode, RowNode, variant
+from telegrad.tensors.recording.op_node import OpNode, OutputNode, variant
 from telegrad.tensors.recording.saved_values import stored_result
 from telegrad.tensors.tensor import Tensor, history_of, wrap
 
@@ -43,13 +43,13 @@ ALIAS = Primitive("alias", vjp=(SAME,), jvp=(SAME,))
 """The same value as another Tensor."""
 
 
-def alias_node(*edges: Any) -> RowNode:
-    """A node that passes its cotangent on to one edge, or ends there: a variable of its own."""
+def alias_node(*edges: Any) -> OpNode:
+    """Return a node that passes its cotangent on to one edge, or ends as a variable."""
     return variant(ALIAS, 1, False)(edges, next_key())
 
 
 def alias(x: Tensor, tangents: dict[Level, Tensor]) -> Tensor:
-    """The value of `x` with these tangents instead of its own; recorded where `x` requires grad."""
+    """Return the value of `x` with these tangents, recorded where `x` requires grad."""
     node = None
     if x.node is not None and MODE.get().recording:
         node = alias_node(history_of(x))
@@ -57,14 +57,14 @@ def alias(x: Tensor, tangents: dict[Level, Tensor]) -> Tensor:
 
 
 def join(x: Tensor, level: Level, tangent: Tensor) -> Tensor:
-    """``x + e tangent`` for the infinitesimal `e` of `level`."""
+    """Return ``x + e tangent`` for the infinitesimal `e` of `level`."""
     if x.tangents is tangent.tangents is None:
         return alias(x, {level: alias(tangent, {})})
     tangents = dict(x.tangents or {})
     for inner, mixed in (tangent.tangents or {}).items():
         if inner.depth > level.depth:
             base = tangents.get(inner)
-            base = lent.namespace.zeros_like(x) if base is None else base
+            base = late_bound.namespace.zeros_like(x) if base is None else base
             tangents[inner] = join(base, level, mixed)
     # A Tensor of our own: the user's may be given another value later.
     outer = {at: t for at, t in (tangent.tangents or {}).items() if at.depth < level.depth}
@@ -75,7 +75,7 @@ def join(x: Tensor, level: Level, tangent: Tensor) -> Tensor:
 
 
 def split(x: Tensor, level: Level) -> tuple[Tensor, Tensor | None]:
-    """The parts of ``x = primal + e tangent``; no tangent where `x` has none at `level`."""
+    """Return the parts of ``x = primal + e tangent``; no tangent where `x` has none at `level`."""
     if not x.tangents:
         return x, None
     rest: dict[Level, Tensor] = {}
@@ -91,12 +91,12 @@ def split(x: Tensor, level: Level) -> tuple[Tensor, Tensor | None]:
     primal = alias(x, rest)
     if own is None and not mixed:
         return primal, None
-    own = lent.namespace.zeros_like(x) if own is None else own
+    own = late_bound.namespace.zeros_like(x) if own is None else own
     return primal, alias(own, {**(own.tangents or {}), **mixed})
 
 
 def restricted(x: Tensor, level: Level) -> Tensor:
-    """`x` with only the tangents of levels further out than `level`; its history stays."""
+    """Return `x` with only the tangents of levels further out than `level`; its history stays."""
     if x.tangents is None:
         return x
     outer = {at: t for at, t in x.tangents.items() if at.depth < level.depth}
@@ -104,80 +104,80 @@ def restricted(x: Tensor, level: Level) -> Tensor:
 
 
 def without_history(x: Tensor) -> Tensor:
-    """The same value as a constant for reverse mode; its tangents stay, as constants too."""
+    """Return the same value as a constant for reverse mode; its tangents stay, as constants too."""
     if not x.tangents:
         return wrap(x.array)
     return wrap(x.array, None, Tangents({at: without_history(t) for at, t in x.tangents.items()}))
 
 
 def attach(tensor: Tensor, level: Level, tangent: Tensor) -> None:
-    """Gives `tensor` itself a tangent at `level`, one that carries none of levels further in."""
+    """Give `tensor` itself a tangent at `level`, one that carries none of levels further in."""
     tensor.tangents = Tangents({**(tensor.tangents or {}), level: tangent})
 
 
 def carry_tangents(
-    row: Primitive, inputs: Sequence[Tensor], result: Any, node: Any, options: dict[str, Any]
+    primitive: Primitive, inputs: Sequence[Tensor], result: Any, node: Any, options: dict[str, Any]
 ) -> Any:
-    """The result of a call as Tensors with their tangents; `node` recorded it, or None."""
-    if isinstance(row.jvp, Word):
+    """Return the result of a call as Tensors with their tangents; `node` recorded it, or None."""
+    if isinstance(primitive.jvp, Word):
         raise NotDifferentiable(
-            f"{row.name} has no forward-mode derivative; give it unpack_dual(x).primal if the "
-            "tangent of its argument should be ignored"
+            f"{primitive.name} has no forward-mode derivative; give it unpack_dual(x).primal if "
+            "the tangent of its argument should be ignored"
         )
     levels = {level for x in inputs for level in (x.tangents or ())}
-    parts = result if row.outputs else (result,)
-    if row.outputs:
+    parts = result if primitive.outputs else (result,)
+    if primitive.outputs:
         nodes = [None if node is None else OutputNode.of(node, i) for i in range(len(parts))]
     else:
         nodes = [node]
     outputs = [wrap(part, n) for part, n in zip(parts, nodes)]
     for level in sorted(levels, key=lambda each: each.depth):
         with nullcontext() if level.records else no_grad():
-            tangents = _at_level(row, inputs, outputs, options, level)
+            tangents = _at_level(primitive, inputs, outputs, options, level)
         for output, tangent in zip(outputs, tangents):
             if tangent is not None:
                 attach(output, level, tangent)
     if node is not None and node.is_stored:
         mode = MODE.get()
-        for name, output in zip(row.outputs or ("out",), outputs):
+        for name, output in zip(primitive.outputs or ("out",), outputs):
             if name in node.saved_values:
                 kept = getattr(node, name)
-                setattr(node, name, stored_result(kept, output, mode, row.name))
-    return tuple(outputs) if row.outputs else outputs[0]
+                setattr(node, name, stored_result(kept, output, mode, primitive.name))
+    return tuple(outputs) if primitive.outputs else outputs[0]
 
 
 @silent
 def _at_level(
-    row: Primitive,
+    primitive: Primitive,
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     options: dict[str, Any],
     level: Level,
 ) -> Sequence[Tensor | None]:
-    """The tangents of all outputs at one level: the sum over the inputs that have one."""
-    xp = lent.namespace
+    """Return the tangents of all outputs at one level: the sum over the inputs that have one."""
+    xp = late_bound.namespace
     primals = [restricted(x, level) for x in inputs]
     results = [restricted(out, level) for out in outputs]
-    s = SimpleNamespace(**options, **dict(zip(row.inputs, primals)))
-    for name, out in zip(row.outputs or ("out",), results):
+    s = SimpleNamespace(**options, **dict(zip(primitive.inputs, primals)))
+    for name, out in zip(primitive.outputs or ("out",), results):
         setattr(s, name, out)
-    for slot, name, what in row.facts:
+    for slot, name, what in primitive.facts:
         setattr(s, slot, getattr(getattr(s, name), what))
     total: list[Tensor | None] = [None] * len(outputs)
     for i, x in enumerate(inputs):
         tangent = (x.tangents or {}).get(level)
-        rule = row.jvp[i]  # type: ignore[index]
+        rule = primitive.jvp[i]  # type: ignore[index]
         if tangent is None or rule is None:
             continue
         if rule is SAME:
             parts: Any = _stretched(xp, tangent, results[0])
         elif rule is LINEAR:
-            parts = lent.apply(row, *primals[:i], tangent, *primals[i + 1 :], **options)
+            parts = late_bound.apply(primitive, *primals[:i], tangent, *primals[i + 1 :], **options)
         elif rule is ZERO:
             parts = xp.zeros_like(results[0])
         else:
             parts = rule(xp, tangent, s)
-        for j, part in enumerate(parts if row.outputs else (parts,)):
+        for j, part in enumerate(parts if primitive.outputs else (parts,)):
             if part is not None:
                 before = total[j]
                 total[j] = part if before is None else before + part
@@ -185,7 +185,7 @@ def _at_level(
 
 
 def _stretched(xp: Any, tangent: Tensor, like: Tensor) -> Tensor:
-    """A tangent of the result's shape and dtype."""
+    """Return a tangent of the result's shape and dtype."""
     if tangent.dtype != like.dtype:
         tangent = xp.astype(tangent, like.dtype)
     if tangent.shape != like.shape:

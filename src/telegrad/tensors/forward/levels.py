@@ -29,7 +29,7 @@ Depth = tuple[int, int]
 
 # Of 40 bits: with the process id above it, the number of this process.
 _SALT: Final = int.from_bytes(os.urandom(5), "big")
-# Reentrant, as that of a level: what the collector frees meanwhile may use levels itself.
+# Reentrant, as that of a level: what the collector frees inside may use levels itself.
 _clock_lock = threading.RLock()
 _clock = 0
 
@@ -81,23 +81,23 @@ class Level:
         self._lock = threading.RLock()
 
     def remember(self, tangents: "Tangents") -> None:
-        """Notes that `tangents` has an entry of this level, to take out when the level closes."""
+        """Note that `tangents` has an entry of this level, to take out when the level closes."""
         self.holders.append(weakref.ref(tangents))
         if len(self.holders) > self.prune_at:
             self.prune()
 
     def prune(self) -> None:
-        """Drops the holders that are gone."""
+        """Drop the holders that are gone."""
         with self._lock:
             # Not again before this is done, on this thread either.
             self.prune_at = sys.maxsize
-            # What other threads append meanwhile lies behind what is replaced.
+            # What other threads append just now lies behind what is replaced.
             size = len(self.holders)
             self.holders[:size] = [r for r in self.holders[:size] if r() is not None]
             self.prune_at = max(4096, 2 * len(self.holders))
 
     def close(self) -> None:
-        """Takes the tangents of this level off everything."""
+        """Take the tangents of this level off everything."""
         self.is_open = False
         with self._lock:
             holders = list(self.holders)
@@ -120,7 +120,7 @@ class Tangents(dict[Level, Any]):
         for level in entries:
             level.remember(self)
             if not level.is_open:
-                # After remembering, so that a thread closing it meanwhile misses nothing.
+                # After remembering, so that a thread that closes it now misses nothing.
                 self.pop(level, None)
 
 

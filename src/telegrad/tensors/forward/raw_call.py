@@ -1,11 +1,12 @@
-"""Calling a row on raw duals: one level, NumPy arrays, nothing recorded. See ``raw_duals.py``.
+"""A primitive on raw duals: one level, NumPy arrays, nothing recorded. See ``raw_duals.py``.
 
-``push_one`` and ``push_two`` make the function of an elementwise row, or of a product, for the hot
-paths; ``push_any`` that of any row. They take the tangents that the inputs hold as they are, and
-give up, before anything is computed, where there is more to it than one level of raw ones.
+``push_one`` and ``push_two`` make the function of an elementwise primitive, or of a product, for
+the fast paths; ``push_any`` that of any primitive. They take the tangents that the inputs hold as
+they are, and give up, before anything is computed, where there is more to it than one level of raw
+ones.
 
 Rules read a *point*: a struct with a field for each input, the result and each option, as the nodes
-of ``recorded.py`` have a slot for what vjp rules read.
+of ``op_node.py`` have a slot for what vjp rules read.
 
 Tensor is reached at call time: Tensor's own operators call what is made here.
 """
@@ -21,8 +22,8 @@ from telegrad.arrays import silent
 from telegrad.arrays.backend import NUMPY
 from telegrad.rules import LINEAR, SAME, ZERO, Primitive
 from telegrad.rules.primitive import Word
-from telegrad.tensors import tensor
 from telegrad.tensors.forward.levels import Level, Tangents
+from telegrad.tensors.late_bound import late_bound
 
 __all__ = ["push_any", "push_one", "push_two"]
 
@@ -30,10 +31,10 @@ _ndarray = np.ndarray
 _new, _empty, _ref = object.__new__, dict.__new__, weakref.ref
 
 
-def push_one(row: Primitive) -> Callable[[Any, Any], Any]:
+def push_one(primitive: Primitive) -> Callable[[Any, Any], Any]:
     """``push(a, held)``: the result for a raw value and the tangents it holds, or None."""
-    kernel, point = row.kernel(NUMPY), _points(row)
-    [rule] = _rules(row)
+    kernel, point = primitive.kernel(NUMPY), _points(primitive)
+    [rule] = _rules(primitive)
 
     def push(a: Any, held: Any) -> Any:
         level, t = _raw_tangent(held)
@@ -53,10 +54,10 @@ def push_one(row: Primitive) -> Callable[[Any, Any], Any]:
     return push
 
 
-def push_two(row: Primitive) -> Callable[[Any, Any, Any, Any], Any]:
+def push_two(primitive: Primitive) -> Callable[[Any, Any, Any, Any], Any]:
     """``push(a, held_a, b, held_b)``, of which one or both hold tangents."""
-    kernel, point = row.kernel(NUMPY), _points(row)
-    first, second = _rules(row)
+    kernel, point = primitive.kernel(NUMPY), _points(primitive)
+    first, second = _rules(primitive)
 
     def push(a: Any, held_a: Any, b: Any, held_b: Any) -> Any:
         level: Any = None
@@ -97,10 +98,12 @@ def push_two(row: Primitive) -> Callable[[Any, Any, Any, Any], Any]:
     return push
 
 
-def push_any(row: Primitive) -> Callable[[Sequence[Any], Sequence[Any], Mapping[str, Any]], Any]:
+def push_any(
+    primitive: Primitive,
+) -> Callable[[Sequence[Any], Sequence[Any], Mapping[str, Any]], Any]:
     """``push(arrays, held, options)``, for any number of inputs."""
-    kernel, point = row.kernel(NUMPY), _points(row)
-    rules = _rules(row)
+    kernel, point = primitive.kernel(NUMPY), _points(primitive)
+    rules = _rules(primitive)
 
     def push(arrays: Sequence[Any], held: Sequence[Any], options: Mapping[str, Any]) -> Any:
         level: Any = None
@@ -132,21 +135,21 @@ def push_any(row: Primitive) -> Callable[[Sequence[Any], Sequence[Any], Mapping[
             elif rule is not SAME:
                 t = rule(NUMPY, t, point(*arrays, out, **options))
             total = t if total is None else total + t
-        return tensor.wrap(out) if total is None else _dual(out, level, total)
+        return late_bound.wrap(out) if total is None else _dual(out, level, total)
 
     return push
 
 
-def _rules(row: Primitive) -> Sequence[Any]:
-    """The jvp rules; where they may meet a pole, such as warn of nothing."""
-    rules: Sequence[Any] = row.jvp  # type: ignore[assignment]
-    if row.elementwise and not row.poles:
+def _rules(primitive: Primitive) -> Sequence[Any]:
+    """Return the jvp rules; where they may meet a pole, such as warn of nothing."""
+    rules: Sequence[Any] = primitive.jvp  # type: ignore[assignment]
+    if primitive.elementwise and not primitive.poles:
         return rules
     return [r if r is None or isinstance(r, Word) else silent(r) for r in rules]
 
 
 def _raw_tangent(held: Tangents) -> tuple[Level, Any] | tuple[None, None]:
-    """The level and the tangent, where there is one level and the tangent is just an array."""
+    """Return the level and the tangent, if there is one level and the tangent is just an array."""
     if len(held) != 1:
         return None, None
     [(level, carrier)] = held.items()
@@ -162,9 +165,9 @@ def _dual(out: Any, level: Level, t: Any) -> Any:
         t = np.asarray(t, dtype=out.dtype)
     if t.shape != out.shape:
         t = np.broadcast_to(t, out.shape)
-    carrier = _new(tensor.Tensor)
+    carrier = _new(late_bound.tensor_type)
     carrier.array = t
-    carrier.node = carrier.tangents = carrier.state = None
+    carrier.node = carrier.tangents = carrier.meta = None
     tangents = _empty(Tangents)
     tangents[level] = carrier
     holders = level.holders
@@ -173,34 +176,34 @@ def _dual(out: Any, level: Level, t: Any) -> Any:
         level.prune()
     if not level.is_open:
         tangents.pop(level, None)
-    made = _new(tensor.Tensor)
+    made = _new(late_bound.tensor_type)
     made.array = out
     made.tangents = tangents
-    made.node = made.state = None
+    made.node = made.meta = None
     return made
 
 
-def _points(row: Primitive) -> Callable[..., Any]:
-    """What makes the points of `row` from the arrays, the result and the options.
+def _points(primitive: Primitive) -> Callable[..., Any]:
+    """Return what makes the points of `primitive` from the arrays, the result and the options.
 
-    The struct is made at the first call: most rows never meet a dual.
+    The struct is made at the first call: most primitives never meet a dual.
     """
     made: Callable[..., Any] | None = None
 
     def point(*values: Any, **options: Any) -> Any:
         nonlocal made
         if made is None:
-            made = _point_type(row)
+            made = _point_type(primitive)
         return made(*values, **options)
 
     return point
 
 
-def _point_type(row: Primitive) -> Callable[..., Any]:
-    facts = row.facts
-    values = [(name, Any) for name in (*row.inputs, "out")]
-    others = [(name, Any, None) for name in (*row.options, *(slot for slot, _, _ in facts))]
-    struct = msgspec.defstruct(f"{row.name}_point", [*values, *others])
+def _point_type(primitive: Primitive) -> Callable[..., Any]:
+    facts = primitive.facts
+    values = [(name, Any) for name in (*primitive.inputs, "out")]
+    others = [(name, Any, None) for name in (*primitive.options, *(slot for slot, _, _ in facts))]
+    struct = msgspec.defstruct(f"{primitive.name}_point", [*values, *others])
     if not facts:
         return struct
 

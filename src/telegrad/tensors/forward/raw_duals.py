@@ -1,4 +1,4 @@
-"""Forward mode on raw arrays: one level, tangents without history. The hot path of ``duals.py``.
+"""Forward mode on raw arrays: one level, tangents without history. The fast path of ``duals.py``.
 
 A jvp rule needs Tensors only where its own operations must be recorded or carry tangents of other
 levels. Otherwise it runs on NumPy arrays, like the vjp rules of an ordinary backward pass: where
@@ -17,7 +17,7 @@ from telegrad.graph import next_key
 from telegrad.rules import Primitive
 from telegrad.rules.primitive import Word
 from telegrad.tensors.forward.raw_call import push_any
-from telegrad.tensors.recording.op_node import RowNode, variant
+from telegrad.tensors.recording.op_node import OpNode, variant
 from telegrad.tensors.tensor import LEAF, Tensor, wrap
 
 __all__ = ["apply_raw_dual"]
@@ -27,10 +27,10 @@ _FLOAT32, _FLOAT64 = np.dtype("float32"), np.dtype("float64")
 
 
 def apply_raw_dual(
-    row: Primitive, inputs: tuple[Any, ...], options: dict[str, Any], is_recording: bool
+    primitive: Primitive, inputs: tuple[Any, ...], options: dict[str, Any], is_recording: bool
 ) -> Tensor | None:
-    """The result with its tangent, or None where this is not the simple case."""
-    if isinstance(row.jvp, Word) or isinstance(row.vjp, Word) or row.outputs:
+    """Return the result with its tangent, or None where this is not the simple case."""
+    if isinstance(primitive.jvp, Word) or isinstance(primitive.vjp, Word) or primitive.outputs:
         return None
     like = next(x.array for x in inputs if isinstance(x, Tensor))
     if type(like) is not _ndarray:
@@ -59,27 +59,27 @@ def apply_raw_dual(
         held.append(tangents)
     if has_node and records:
         return None
-    if row.push is None:
-        row.push = push_any(row)
-    made: Tensor | None = row.push(arrays, held, options)
+    if primitive.push is None:
+        primitive.push = push_any(primitive)
+    made: Tensor | None = primitive.push(arrays, held, options)
     if made is not None and has_node:
-        made.node = _node(row, inputs, arrays, made, options)
+        made.node = _node(primitive, inputs, arrays, made, options)
     return made
 
 
 def _node(
-    row: Primitive,
+    primitive: Primitive,
     inputs: Sequence[Any],
     arrays: list[Any],
     out: Tensor,
     options: dict[str, Any],
-) -> RowNode:
-    """The node of the call, its saved values with their tangents."""
+) -> OpNode:
+    """Return the node of the call, its saved values with their tangents."""
     mask = 0
     for i, x in enumerate(inputs):
         if isinstance(x, Tensor) and x.node is not None:
             mask |= 1 << i
-    kind = row.variants.get(mask) or variant(row, mask, False)
+    kind = primitive.variants.get(mask) or variant(primitive, mask, False)
     wanted = kind.wanted
     edges = tuple([inputs[i] if inputs[i].node is LEAF else inputs[i].node for i in wanted])
     saved: list[Any] = []
@@ -91,7 +91,7 @@ def _node(
             saved.append(wrap(arrays[i], None, x.tangents if isinstance(x, Tensor) else None))
     for i, what in kind.facts_plan:
         saved.append(options[what] if i < 0 else getattr(arrays[i], what))
-    node: RowNode = kind(edges, next_key(), *saved)
+    node: OpNode = kind(edges, next_key(), *saved)
     node.is_stored = True
     node.fits = tuple([(arrays[i].shape, arrays[i].dtype) for i in wanted])
     return node

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 
 __all__ = ["FFT", "LINALG"]
 
 
 def _dot(a: Any, b: Any) -> Any:
-    xp = lent.namespace
+    xp = late_bound.namespace
     left, right = xp.asarray(a), xp.asarray(b)
     if not left.ndim or not right.ndim:
         return left * right
@@ -22,7 +22,7 @@ def _dot(a: Any, b: Any) -> Any:
 
 
 def _inner(a: Any, b: Any, /) -> Any:
-    xp = lent.namespace
+    xp = late_bound.namespace
     left, right = xp.asarray(a), xp.asarray(b)
     if not left.ndim or not right.ndim:
         return left * right
@@ -30,24 +30,26 @@ def _inner(a: Any, b: Any, /) -> Any:
 
 
 def _vdot(a: Any, b: Any, /) -> Any:
-    xp = lent.namespace
+    xp = late_bound.namespace
     return xp.vecdot(xp.reshape(xp.asarray(a), (-1,)), xp.reshape(xp.asarray(b), (-1,)))
 
 
 def _outer(a: Any, b: Any) -> Any:
-    xp = lent.namespace
+    xp = late_bound.namespace
     left, right = xp.reshape(xp.asarray(a), (-1, 1)), xp.reshape(xp.asarray(b), (1, -1))
     return left * right
 
 
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    linalg = lent.namespace.linalg
+    linalg = late_bound.namespace.linalg
     if axis is None and ord is not None and x.ndim == 2:
         axis = (0, 1)
     if isinstance(axis, tuple) and len(axis) == 2 and ord is not None:
-        turned = lent.namespace.moveaxis(x, axis, (-2, -1))
+        turned = late_bound.namespace.moveaxis(x, axis, (-2, -1))
         result = linalg.matrix_norm(turned, ord=ord)
-        return result if not keepdims else lent.namespace.reshape(result, _kept(x.shape, axis))
+        return (
+            result if not keepdims else late_bound.namespace.reshape(result, _kept(x.shape, axis))
+        )
     return linalg.vector_norm(x, axis=axis, ord=2 if ord is None else ord, keepdims=keepdims)
 
 
@@ -57,87 +59,93 @@ def _kept(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
-    linalg = lent.namespace.linalg
+    linalg = late_bound.namespace.linalg
     return linalg.svd(a, full_matrices=full_matrices) if compute_uv else linalg.svdvals(a)
 
 
 def _of_linalg(name: str) -> Callable[..., Any]:
-    """A function that takes arrays alone, by position."""
+    """Return a function that takes arrays alone, by position."""
 
     def call(*arrays: Any) -> Any:
-        return getattr(lent.namespace.linalg, name)(*arrays)
+        return getattr(late_bound.namespace.linalg, name)(*arrays)
 
     return call
 
 
 def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    turned = lent.namespace.moveaxis(a, (axis1, axis2), (-2, -1))
-    return lent.namespace.linalg.diagonal(turned, offset=offset)
+    turned = late_bound.namespace.moveaxis(a, (axis1, axis2), (-2, -1))
+    return late_bound.namespace.linalg.diagonal(turned, offset=offset)
 
 
 def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    return lent.namespace.sum(_diagonal(a, offset, axis1, axis2), axis=-1)
+    return late_bound.namespace.sum(_diagonal(a, offset, axis1, axis2), axis=-1)
 
 
 def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     if not isinstance(axes, int):
         axes = tuple((each,) if isinstance(each, int) else tuple(each) for each in axes)
-    return lent.namespace.tensordot(lent.namespace.asarray(a), lent.namespace.asarray(b), axes=axes)
+    return late_bound.namespace.tensordot(
+        late_bound.namespace.asarray(a), late_bound.namespace.asarray(b), axes=axes
+    )
 
 
 def _transform(name: str) -> Callable[..., Any]:
     def transform(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-        return getattr(lent.namespace.fft, name)(a, n=n, axis=axis, norm=norm or "backward")
+        return getattr(late_bound.namespace.fft, name)(a, n=n, axis=axis, norm=norm or "backward")
 
     return transform
 
 
 def _transform_of_many(name: str) -> Callable[..., Any]:
     def transform(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
-        return getattr(lent.namespace.fft, name)(a, s=s, axes=axes, norm=norm or "backward")
+        return getattr(late_bound.namespace.fft, name)(a, s=s, axes=axes, norm=norm or "backward")
 
     return transform
 
 
 def _shift(name: str) -> Callable[..., Any]:
     def shift(x: Any, axes: Any = None) -> Any:
-        return getattr(lent.namespace.fft, name)(x, axes=axes)
+        return getattr(late_bound.namespace.fft, name)(x, axes=axes)
 
     return shift
 
 
 LINALG: dict[Any, Callable[..., Any]] = {
-    np.cross: lambda a, b, axis=-1: lent.namespace.linalg.cross(a, b, axis=axis),
-    np.diag: lambda v, k=0: lent.namespace.diag(v, offset=k),
+    np.cross: lambda a, b, axis=-1: late_bound.namespace.linalg.cross(a, b, axis=axis),
+    np.diag: lambda v, k=0: late_bound.namespace.diag(v, offset=k),
     np.diagonal: _diagonal,
     np.dot: _dot,
-    np.einsum: lambda subscripts, *operands, optimize=False: lent.namespace.einsum(
+    np.einsum: lambda subscripts, *operands, optimize=False: late_bound.namespace.einsum(
         subscripts, *operands
     ),
     np.inner: _inner,
-    np.kron: lambda a, b: lent.namespace.kron(a, b),
+    np.kron: lambda a, b: late_bound.namespace.kron(a, b),
     np.outer: _outer,
     np.tensordot: _tensordot,
     np.trace: _trace,
     np.vdot: _vdot,
-    np.linalg.cholesky: lambda a, /, *, upper=False: lent.namespace.linalg.cholesky(a, upper=upper),
+    np.linalg.cholesky: lambda a, /, *, upper=False: late_bound.namespace.linalg.cholesky(
+        a, upper=upper
+    ),
     np.linalg.det: _of_linalg("det"),
-    np.linalg.diagonal: lambda x, /, *, offset=0: lent.namespace.linalg.diagonal(x, offset=offset),
+    np.linalg.diagonal: lambda x, /, *, offset=0: late_bound.namespace.linalg.diagonal(
+        x, offset=offset
+    ),
     np.linalg.eigh: _of_linalg("eigh"),
     np.linalg.eigvalsh: _of_linalg("eigvalsh"),
     np.linalg.inv: _of_linalg("inv"),
     np.linalg.matmul: _of_linalg("matmul"),
-    np.linalg.matrix_power: lambda a, n: lent.namespace.linalg.matrix_power(a, n),
+    np.linalg.matrix_power: lambda a, n: late_bound.namespace.linalg.matrix_power(a, n),
     np.linalg.matrix_rank: _of_linalg("matrix_rank"),
     np.linalg.norm: _norm,
     np.linalg.outer: _of_linalg("outer"),
-    np.linalg.pinv: lambda a, rcond=None: lent.namespace.linalg.pinv(a, rtol=rcond),
-    np.linalg.qr: lambda a, mode="reduced": lent.namespace.linalg.qr(a, mode=mode),
+    np.linalg.pinv: lambda a, rcond=None: late_bound.namespace.linalg.pinv(a, rtol=rcond),
+    np.linalg.qr: lambda a, mode="reduced": late_bound.namespace.linalg.qr(a, mode=mode),
     np.linalg.slogdet: _of_linalg("slogdet"),
     np.linalg.solve: _of_linalg("solve"),
     np.linalg.svd: _svd,
     np.linalg.svdvals: _of_linalg("svdvals"),
-    np.linalg.trace: lambda x, /, *, offset=0: lent.namespace.linalg.trace(x, offset=offset),
+    np.linalg.trace: lambda x, /, *, offset=0: late_bound.namespace.linalg.trace(x, offset=offset),
 }
 
 FFT: dict[Any, Callable[..., Any]] = {

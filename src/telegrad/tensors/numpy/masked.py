@@ -10,7 +10,7 @@ __all__ = ["refuse_masked"]
 
 
 def refuse_masked(array: Any) -> None:
-    """Raises for a masked array of which something is masked."""
+    """Raise for a masked array of which something is masked."""
     if not isinstance(array, np.ma.MaskedArray) or not np.ma.is_masked(array):
         return
     count = int(np.ma.getmaskarray(array).sum())

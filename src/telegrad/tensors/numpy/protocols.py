@@ -2,7 +2,7 @@
 
 NumPy asks an argument that is not an array what to do, through ``__array_ufunc__`` for functions
 that go element by element and ``__array_function__`` for the others. Both look into explicit
-tables (``numpy_ufuncs.py``, ``numpy_functions.py``) and call a public function, so the result is
+tables (``ufuncs.py``, ``functions.py``) and call a public function, so the result is
 recorded like any other. What is in no table, or asks for something that a Tensor can't do, such as
 writing into ``out=``, raises an error that names it; nothing is computed outside of the graph.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.errors import NotDifferentiable, UsageError
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.numpy.functions import FUNCTIONS
 from telegrad.tensors.numpy.ufuncs import ACCUMULATIONS, REDUCTIONS, function_of
 
@@ -51,7 +51,7 @@ class NumpyProtocols:
 
 
 def _is_default(key: str, value: Any) -> bool:
-    """Whether an option says what would happen without it."""
+    """Tell whether an option says what would happen without it."""
     return value is None if key in ("out", "dtype") else key == "where" and value is True
 
 
@@ -68,7 +68,7 @@ def _served(name: str, function: Callable[..., Any] | None, args: Any, options: 
 def _refuse_arguments(
     name: str, function: Callable[..., Any], args: Any, options: Any, error: TypeError
 ) -> None:
-    """Raises where the error came from arguments that the function does not have."""
+    """Raise where the error came from arguments that the function does not have."""
     import inspect  # Here, since it takes 10 ms to load and only errors need it.
 
     signature = inspect.signature(function)
@@ -93,7 +93,7 @@ def _reduction(ufunc: Any) -> Callable[..., Any] | None:
 
     def reduce(array: Any, axis: Any = 0, dtype: Any = None, keepdims: bool = False) -> Any:
         values = array if dtype is None else array.to(dtype)
-        return getattr(lent.namespace, str(known))(values, axis=axis, keepdims=keepdims)
+        return getattr(late_bound.namespace, str(known))(values, axis=axis, keepdims=keepdims)
 
     return None if known is None else reduce
 
@@ -102,14 +102,14 @@ def _accumulation(ufunc: Any) -> Callable[..., Any] | None:
     known = ACCUMULATIONS.get(ufunc)
 
     def accumulate(array: Any, axis: int = 0, dtype: Any = None) -> Any:
-        return getattr(lent.namespace, str(known))(array, axis=axis, dtype=dtype)
+        return getattr(late_bound.namespace, str(known))(array, axis=axis, dtype=dtype)
 
     return None if known is None else accumulate
 
 
 def _outer(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
     def outer(a: Any, b: Any) -> Any:
-        xp = lent.namespace
+        xp = late_bound.namespace
         left, right = xp.asarray(a), xp.asarray(b)
         stretched = xp.reshape(left, (*left.shape, *(1,) * right.ndim))
         return function(stretched, right)  # type: ignore[misc]

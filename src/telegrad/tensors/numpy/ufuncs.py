@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 
 __all__ = ["ACCUMULATIONS", "REDUCTIONS", "UFUNCS", "function_of"]
 
@@ -65,18 +65,18 @@ _OF_SCIPY = {
 }
 
 _SCALED: dict[Any, Callable[[Any], Any]] = {
-    np.deg2rad: lambda x: lent.namespace.multiply(x, np.pi / 180),
-    np.radians: lambda x: lent.namespace.multiply(x, np.pi / 180),
-    np.rad2deg: lambda x: lent.namespace.multiply(x, 180 / np.pi),
-    np.degrees: lambda x: lent.namespace.multiply(x, 180 / np.pi),
-    np.exp2: lambda x: lent.namespace.pow(2.0, x),
+    np.deg2rad: lambda x: late_bound.namespace.multiply(x, np.pi / 180),
+    np.radians: lambda x: late_bound.namespace.multiply(x, np.pi / 180),
+    np.rad2deg: lambda x: late_bound.namespace.multiply(x, 180 / np.pi),
+    np.degrees: lambda x: late_bound.namespace.multiply(x, 180 / np.pi),
+    np.exp2: lambda x: late_bound.namespace.pow(2.0, x),
 }
 
 
 def function_of(ufunc: Any) -> Callable[..., Any] | None:
-    """The function that stands for a ufunc, or None."""
+    """Return the function that stands for a ufunc, or None."""
     name = UFUNCS.get(ufunc) or _scipy_names().get(ufunc)
-    return _SCALED.get(ufunc) if name is None else getattr(lent.namespace, name)
+    return _SCALED.get(ufunc) if name is None else getattr(late_bound.namespace, name)
 
 
 def _scipy_names() -> dict[Any, str]:

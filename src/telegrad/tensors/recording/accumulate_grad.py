@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from telegrad.graph import Handle
-from telegrad.tensors.recording.hooked import hooks_of
+from telegrad.graph import Handle, hooks_of
 
 __all__ = ["AccumulateGrad"]
 
@@ -27,11 +26,11 @@ class AccumulateGrad:
         return ()
 
     def register_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook((), (gradient,))`` after the leaf has accumulated what came."""
+        """Call ``hook((), (gradient,))`` after the leaf has accumulated what came."""
         return Handle(hooks_of(self.variable).after, hook)
 
     def register_prehook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook((gradient,))`` before the leaf accumulates."""
+        """Call ``hook((gradient,))`` before the leaf accumulates."""
         return Handle(hooks_of(self.variable).before, hook)
 
     def __eq__(self, other: object) -> bool:

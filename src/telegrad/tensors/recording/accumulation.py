@@ -19,12 +19,12 @@ __all__ = ["accumulate", "own"]
 
 # Threads that share leaves add to the same .grad: one lock for each of 64 groups of leaves, which
 # are told apart by bits of their addresses; the lowest say little, since objects are aligned.
-# Reentrant: a finalizer that the collector runs meanwhile may run a pass itself.
+# Reentrant: a finalizer that the collector runs inside may run a pass itself.
 _LOCKS = tuple(threading.RLock() for _ in range(64))
 
 
 def own(gradient: Any, is_alone: bool) -> Any:
-    """A gradient that nothing else holds: itself where that is so, else a copy.
+    """Return a gradient that nothing else holds: itself where that is so, else a copy.
 
     A Tensor's array is never written to while others hold it, so another Tensor around it will do.
     """
@@ -41,11 +41,11 @@ def own(gradient: Any, is_alone: bool) -> Any:
 
 
 def accumulate(leaf: Tensor, gradient: Any, is_alone: bool) -> None:
-    """Adds a complete gradient to ``leaf.grad`` and runs the hooks that wait for that."""
+    """Add a complete gradient to ``leaf.grad`` and run the hooks that wait for that."""
     with _LOCKS[id(leaf) >> 6 & 63]:
-        state = leaf.state or leaf.states()
+        meta = leaf.meta or leaf.ensure_meta()
         while True:
-            old = state.grad
+            old = meta.grad
             if old is None:
                 owned = own(gradient, is_alone)
                 new = owned if isinstance(owned, Tensor) else wrap(owned)
@@ -57,16 +57,16 @@ def accumulate(leaf: Tensor, gradient: Any, is_alone: bool) -> None:
                 new = wrap(np.asarray(old.array + gradient))
             else:
                 new = old + wrap(gradient)
-            # Else what was freed meanwhile, on this thread, has run a pass to the same leaf.
-            if state.grad is old:
-                state.grad = new
+            # Else what was freed just now, on this thread, has run a pass to the same leaf.
+            if meta.grad is old:
+                meta.grad = new
                 break
-    if state.hooks is not None:
-        run_accumulated(state.hooks, leaf, gradient)
+    if meta.hooks is not None:
+        run_accumulated(meta.hooks, leaf, gradient)
 
 
 def _added_to_recorded(old: Tensor, gradient: Any) -> Tensor:
-    """The sum, recorded as the old gradient was, though this pass may not be."""
+    """Return the sum, recorded as the old gradient was, though this pass may not be."""
     if type(gradient) is type(old.array) is np.ndarray and not old.is_leaf:
         # By a constant the history does not change: a node for each pass would pile up.
         return wrap(np.asarray(old.array + gradient), old.node, old.tangents)

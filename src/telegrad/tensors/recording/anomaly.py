@@ -6,7 +6,7 @@ __all__ = ["where_recorded"]
 
 
 def where_recorded() -> list[str]:
-    """The user's stack at this call, innermost last, without telegrad's own frames."""
+    """Return the user's stack at this call, innermost last, without telegrad's own frames."""
     frames = traceback.extract_stack()
     mine = __file__.rsplit("/tensors/", 1)[0]
     kept = [frame for frame in frames if not frame.filename.startswith(mine)]

@@ -19,7 +19,7 @@ Scopes: TypeAlias = Callable[[], AbstractContextManager[Any]]
 
 
 def decorated(function: Callable[..., Any], scope: Scopes) -> Callable[..., Any]:
-    """`function` as one that runs in a scope of its own at each call."""
+    """Return `function` as one that runs in a scope of its own at each call."""
     if inspect.isclass(function) or not callable(function):
         raise UsageError(
             f"expected a function to decorate, got {function!r}; decorate the methods of a class "

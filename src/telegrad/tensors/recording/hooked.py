@@ -1,26 +1,23 @@
-"""How a node runs the hooks that hang on it. Users see Tensors; the engine may carry raw arrays.
-
-Tensor is reached at call time: a leaf has hooks, too.
-"""
+"""How a node runs the hooks that hang on it. Users see Tensors; the engine may carry raw arrays."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
-from telegrad.errors import DTypeError, GradientError, ShapeError
-from telegrad.graph import Bundle, Cotangent, Handle, NodeHooks
-from telegrad.tensors import tensor
+from telegrad.errors import DTypeError, GradientError, InternalError, ShapeError
+from telegrad.graph import Bundle, Contributions, Cotangent, Handle, Node, NodeHooks, hooks_of
 from telegrad.tensors.describe import kind_of, way_in
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.shared import unshared
+from telegrad.tensors.tensor import Tensor, wrap
 
 __all__ = [
+    "BoundaryStruct",
     "Hooked",
     "HookedStruct",
-    "hooks_of",
     "run_accumulated",
-    "run_before",
+    "run_on_node",
     "run_on_value",
 ]
 
@@ -34,20 +31,20 @@ class Hooked:
     is_boundary: ClassVar[bool] = False
 
     def release(self) -> None:
-        """Drops the saved values; many a node has none."""
+        """Drop the saved values; many a node has none."""
 
     def before_capture(self: Any, cotangent: Cotangent) -> Cotangent:
-        """Runs the hooks of the value; what they leave is the gradient that is asked for here."""
+        """Run the hooks of the value; what they leave is the gradient that is asked for here."""
         return run_on_value(self.hooks, cotangent)
 
     def before_run(self: Any, cotangent: Cotangent) -> Cotangent:
-        """Runs the hooks of the node, which is about to run."""
+        """Run the hooks of the node, which is about to run."""
         return run_on_node(self.hooks, cotangent)
 
     def after(
         self: Any, contributions: Sequence[Cotangent | None], cotangent: Cotangent
     ) -> Sequence[Cotangent | None]:
-        """Runs the hooks that see the gradients of the inputs and may replace them."""
+        """Run the hooks that see the gradients of the inputs and may replace them."""
         places = self.input_places()
         for hook in list(self.hooks.after.values()):
             given = [None if p is None else contributions[p] for p in places]
@@ -68,7 +65,7 @@ class Hooked:
         return contributions
 
     def pass_by(self: Any, cotangent: Cotangent) -> None:
-        """Runs the hooks of the node where ``backward`` ends at it: no input wants a gradient."""
+        """Run the hooks of the node where ``backward`` ends at it: no input wants a gradient."""
         self.after((None,) * len(self.edges), self.before_run(cotangent))
 
     def input_places(self: Any) -> list[int | None]:
@@ -79,25 +76,25 @@ class Hooked:
         return [wanted.index(i) if i in wanted else None for i in self.inputs_shown()]
 
     def inputs_shown(self: Any) -> Sequence[int]:
-        """The numbers of the inputs that hooks and ``next_functions`` show."""
-        return range(len(self.row.inputs))
+        """Return the numbers of the inputs that hooks and ``next_functions`` show."""
+        return range(len(self.primitive.inputs))
 
     def register_hook(self: Any, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook(gradients_of_inputs, gradients_of_outputs)`` after this node has run.
+        """Call ``hook(gradients_of_inputs, gradients_of_outputs)`` after this node has run.
 
         It may return a gradient for each input, None for those that are to get none.
         """
         return Handle(hooks_of(self).after, hook)
 
     def register_prehook(self: Any, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook(gradients_of_outputs)`` before this node runs.
+        """Call ``hook(gradients_of_outputs)`` before this node runs.
 
         It may return a gradient for each output, None for zeros.
         """
         return Handle(hooks_of(self).before, hook)
 
     def explain(self: Any, error: Exception) -> None:
-        """Adds to an error that came up in this node which operation it was."""
+        """Add to an error that came up in this node which operation it was."""
         note = f"while the backward pass ran {self.name()}"
         metadata = getattr(self, "metadata", None)
         if metadata and "traceback" in metadata:
@@ -112,11 +109,11 @@ class Hooked:
         )
 
     def as_function(self) -> Any:
-        """What ``grad_fn`` shows for a value of this node."""
+        """Return what ``grad_fn`` shows for a value of this node."""
         return self
 
     def as_input(self) -> tuple[Any, int]:
-        """What ``next_functions`` shows for a value of this node."""
+        """Return what ``next_functions`` shows for a value of this node."""
         return self, 0
 
 
@@ -128,20 +125,28 @@ class HookedStruct(msgspec.Struct, Hooked, eq=False, kw_only=True, weakref=True)
     """What users and ``detect_anomaly`` attach to a node."""
 
 
-def run_before(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
-    """Runs the tensor hooks, then the pre-hooks."""
-    return run_on_node(hooks, run_on_value(hooks, cotangent))
+class BoundaryStruct(HookedStruct, eq=False, kw_only=True):
+    """A node that is a boundary: a pass of this process alone can't run it."""
+
+    edges: ClassVar[tuple[Node, ...]] = ()
+    freed: ClassVar[bool] = True
+    is_boundary: ClassVar[bool] = True
+
+    def pull(self: Any, cotangent: Cotangent, /) -> Contributions:
+        raise InternalError(f"expected the cotangent of {self.name()} to leave, but it was run")
+
+    pull_recorded = pull
 
 
 def run_on_value(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
-    """Runs the tensor hooks."""
+    """Run the tensor hooks."""
     for hook in list(hooks.tensor.values()):
         cotangent = _replaced(cotangent, hook(_shown(cotangent)), hook)
     return cotangent
 
 
 def run_on_node(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
-    """Runs the pre-hooks."""
+    """Run the pre-hooks."""
     for hook in list(hooks.before.values()):
         answer = hook(_as_tuple(cotangent))
         if answer is not None:
@@ -150,7 +155,7 @@ def run_on_node(hooks: NodeHooks, cotangent: Cotangent) -> Cotangent:
 
 
 def run_accumulated(hooks: NodeHooks, leaf: Any, gradient: Cotangent) -> None:
-    """Runs the hooks of a leaf that has accumulated this gradient, then those of its node."""
+    """Run the hooks of a leaf that has accumulated this gradient, then those of its node."""
     for hook in list(hooks.accumulated.values()):
         _expect_nothing(hook, hook(leaf))
     for hook in list(hooks.after.values()):
@@ -166,18 +171,10 @@ def _expect_nothing(hook: Callable[..., Any], answer: Any) -> None:
         )
 
 
-def hooks_of(node: Any) -> NodeHooks:
-    """The hooks of a node, made when first needed."""
-    if node.hooks is None:
-        node.hooks = NodeHooks()
-    hooks: NodeHooks = node.hooks
-    return hooks
-
-
 def _shown(cotangent: Cotangent) -> Any:
-    if type(cotangent) is Bundle or isinstance(cotangent, tensor.Tensor):
+    if type(cotangent) is Bundle or isinstance(cotangent, Tensor):
         return cotangent
-    return tensor.wrap(cotangent)
+    return wrap(cotangent)
 
 
 def _as_tuple(cotangent: Cotangent) -> tuple[Any, ...]:
@@ -200,14 +197,14 @@ def _from_tuple(old: Cotangent, answer: Any, hook: Callable[..., Any]) -> Cotang
 
 
 def _given(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
-    """What goes on after a pre-hook, of whose answers this is one: None stands for zeros."""
+    """Return what goes on after a pre-hook, of whose answers this is one: None stands for zeros."""
     if new is None and old is not None:
-        new = lent.namespace.zeros_like(_shown(old))
+        new = late_bound.namespace.zeros_like(_shown(old))
     return _replaced(old, new, hook)
 
 
 def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
-    """What goes on after a hook: its answer, raw where the pass was raw and nothing is lost."""
+    """Return what goes on after a hook: its answer, raw if the pass is and nothing is lost."""
     if new is None:
         return old
     if old is None:
@@ -215,7 +212,7 @@ def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
             f"expected None from the hook {hook!r} where no gradient came, got a "
             f"{type(new).__name__}"
         )
-    if not isinstance(new, tensor.Tensor):
+    if not isinstance(new, Tensor):
         raise DTypeError(
             f"expected a Tensor or None from the hook {hook!r}, got {kind_of(new)}; wrap it "
             f"with {way_in(new)}"
@@ -232,4 +229,9 @@ def _replaced(old: Cotangent, new: Any, hook: Callable[..., Any]) -> Cotangent:
             f"convert it with .to({shown.dtype})"
         )
     new = unshared(new)
-    return new if isinstance(old, tensor.Tensor) or new.is_dual else new.array
+    return new if isinstance(old, Tensor) or new.is_dual else new.array
+
+
+# A leaf has hooks, too.
+late_bound.run_on_value = run_on_value
+late_bound.run_on_node = run_on_node

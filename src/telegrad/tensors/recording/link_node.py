@@ -1,8 +1,8 @@
 """A recorded gradient that refers to an input without depending on it.
 
 The gradient of a linear function is the same wherever it is taken, so nothing joins it to the
-input. In PyTorch some functions join it all the same, and whoever differentiates such a gradient
-by the input is given zeros, or nothing, instead of an error. Rows of those functions say so
+input. In PyTorch some functions join it all the same, and to differentiate such a gradient
+by the input gives zeros, or nothing, instead of an error. Primitives of those functions say so
 (``Primitive.by_itself``), and their nodes link the gradients that they record.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from telegrad.arrays import backend_of
-from telegrad.graph import Cotangent, next_key
-from telegrad.tensors.late_bound import lent
+from telegrad.graph import Cotangent, Node, next_key
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.hooked import HookedStruct
 from telegrad.tensors.tensor import Tensor, history_of, wrap
 
@@ -21,7 +21,7 @@ __all__ = ["LinkNode", "link"]
 class LinkNode(HookedStruct, eq=False):
     """Passes the cotangent on to what the gradient was computed from, if that has a history."""
 
-    edges: tuple[Any, ...]
+    edges: tuple[Node, ...]
     """The history of the gradient, where it has one; last, the input."""
     key: int
     origin: str
@@ -36,14 +36,16 @@ class LinkNode(HookedStruct, eq=False):
         echo = None
         if self.gives_zeros:
             is_tensor = isinstance(cotangent, Tensor)
-            echo = (lent.namespace if is_tensor else backend_of(cotangent)).zeros_like(cotangent)
+            echo = (late_bound.namespace if is_tensor else backend_of(cotangent)).zeros_like(
+                cotangent
+            )
         return (cotangent, echo)[-len(self.edges) :]
 
     pull_recorded = pull
 
 
 def link(gradient: Tensor, edge: Any, origin: str, gives_zeros: bool) -> Tensor:
-    """`gradient`, of an input whose node is `edge`, as one that refers to that input."""
+    """Return `gradient`, of an input whose node is `edge`, as one that refers to that input."""
     history = history_of(gradient)
     edges = (edge,) if history is None else (history, edge)
     node = LinkNode(edges, next_key(), origin, gives_zeros)

@@ -1,7 +1,7 @@
 """What is recorded right now: the one context variable that every operation reads.
 
 Per thread and per async task; a new thread starts with the default. Equal modes are the same
-object, so the hot path is one identity check against PLAIN.
+object, so the fast path is one identity check against PLAIN.
 """
 
 from collections.abc import Callable
@@ -51,13 +51,13 @@ MODE: ContextVar[Mode] = ContextVar("telegrad.mode", default=PLAIN)
 
 
 def changed(mode: Mode, **changes: Any) -> Mode:
-    """`mode` with some fields replaced; the common modes are shared objects."""
+    """Return `mode` with some fields replaced; the common modes are shared objects."""
     new = msgspec.structs.replace(mode, **changes)
     return PLAIN if new == PLAIN else QUIET if new == QUIET else new
 
 
 def recording(mode: Mode, is_on: bool) -> Mode:
-    """`mode` with recording on or off."""
+    """Return `mode` with recording on or off."""
     if mode is PLAIN or mode is QUIET:
         return PLAIN if is_on else QUIET
     return changed(mode, recording=is_on)
@@ -73,7 +73,7 @@ class ModeScope:
         self._before: list[Mode] = []
 
     def fresh(self) -> Self:
-        """The same scope, not entered: a decorated function may run in many threads at once."""
+        """Return the same scope, not entered: a decorated function may run in many threads."""
         twin = object.__new__(type(self))
         ModeScope.__init__(twin, **self._changes)
         return twin
@@ -228,7 +228,7 @@ class set_grad_enabled(SetAtOnce):
 
 
 def is_grad_enabled() -> bool:
-    """Say whether operations are recorded here and now.
+    """Tell whether operations are recorded here and now.
 
     Examples:
         >>> tg.is_grad_enabled()
@@ -238,7 +238,7 @@ def is_grad_enabled() -> bool:
 
 
 def is_inference_mode_enabled() -> bool:
-    """Say whether ``inference_mode`` is on here and now.
+    """Tell whether ``inference_mode`` is on here and now.
 
     Examples:
         >>> tg.is_inference_mode_enabled()

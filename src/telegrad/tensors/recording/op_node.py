@@ -1,7 +1,7 @@
-"""The node of a row: what one call of a primitive leaves behind for the backward pass.
+"""The node of an operation: what one call of a primitive leaves behind for the backward pass.
 
-A node class is made for each row and each set of inputs that need a gradient (a *variant*), with
-one slot for each value that the rules of those inputs read. So nothing is saved that no rule
+A node class is made for each primitive and each set of inputs that need a gradient (a *variant*),
+with one slot for each value that the rules of those inputs read. So nothing is saved that no rule
 reads, and ``s.y`` in a rule is a slot of the node itself.
 
 Saved values are raw arrays. Their history need not be saved: an input's is the edge to its node,
@@ -9,7 +9,7 @@ the result's is the node itself, so a saved result makes no reference cycle. ``p
 values and histories together again and runs the same rules on Tensors.
 
 Where a value was packed by a hook, carries tangents or lies in memory that others may write to, all
-are kept in another form (``is_stored``; see ``serialization.py``), away from the hot path.
+are kept in another form (``is_stored``; see ``saved_values.py``), away from the fast path.
 """
 
 import weakref
@@ -23,15 +23,15 @@ import numpy as np
 from telegrad.arrays import backend_of, backend_of_type, fit
 from telegrad.arrays.backend import NUMPY
 from telegrad.errors import InternalError
-from telegrad.graph import Bundle, Cotangent, NodeHooks, next_key
+from telegrad.graph import Bundle, Cotangent, Node, NodeHooks, next_key
 from telegrad.rules import SAME, ZERO, Primitive
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.hooked import Hooked
 from telegrad.tensors.recording.link_node import link
 from telegrad.tensors.recording.saved_values import restored
 from telegrad.tensors.tensor import Tensor, wrap
 
-__all__ = ["OutputNode", "RowNode", "variant"]
+__all__ = ["OpNode", "OutputNode", "variant"]
 
 
 class _Optional(msgspec.Struct, eq=False, kw_only=True, weakref=True):
@@ -39,19 +39,19 @@ class _Optional(msgspec.Struct, eq=False, kw_only=True, weakref=True):
     """For each edge (shape, dtype) of its input, or None where the rule's result fits already."""
     hooks: NodeHooks | None = None
     is_stored: bool = False
-    """Whether values are kept as ``saving.stored`` gives them, not as bare references."""
+    """Whether values are kept as ``stored`` gives them, not as bare references."""
     freed: bool = False
     metadata: dict[str, Any] | None = None
     """What users and ``detect_anomaly`` attach to a node."""
 
 
-class RowNode(_Optional, Hooked, eq=False):
+class OpNode(_Optional, Hooked, eq=False):
     """One recorded call; subclasses (made by ``variant``) add the slots of the saved values."""
 
-    edges: tuple[Any, ...]
+    edges: tuple[Node, ...]
     key: int
 
-    row: ClassVar[Primitive]
+    primitive: ClassVar[Primitive]
     rules: ClassVar[tuple[Any, ...]]
     """The vjp rules, one for each edge."""
     wanted: ClassVar[tuple[int, ...]]
@@ -68,12 +68,12 @@ class RowNode(_Optional, Hooked, eq=False):
     conjugates: ClassVar[bool]
 
     def output_count(self) -> int:
-        """How many results the call has."""
-        return len(self.row.outputs) or 1
+        """Return how many results the call has."""
+        return len(self.primitive.outputs) or 1
 
     def name(self) -> str:
-        """The name of the operation, as in ``MultiplyBackward``."""
-        return "".join(part.capitalize() for part in self.row.name.split("_")) + "Backward"
+        """Return the name of the operation, as in ``MultiplyBackward``."""
+        return "".join(part.capitalize() for part in self.primitive.name.split("_")) + "Backward"
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         if not self.is_stored:
@@ -83,8 +83,8 @@ class RowNode(_Optional, Hooked, eq=False):
         return self._pull_rare(cotangent)
 
     def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        results = self._run_rules(lent.namespace, cotangent, self._with_history())
-        kind = self.row.by_itself
+        results = self._run_rules(late_bound.namespace, cotangent, self._with_history())
+        kind = self.primitive.by_itself
         if not kind:
             return results
         name, zeros = self.name(), kind == "zeros"
@@ -97,11 +97,11 @@ class RowNode(_Optional, Hooked, eq=False):
                 setattr(self, name, None)
 
     def _run_rules(self, xp: Any, g: Cotangent, s: Any) -> list[Cotangent | None]:
-        if type(g) is Bundle and not self.row.gaps:
+        if type(g) is Bundle and not self.primitive.gaps:
             g = self._without_gaps(xp, g, s)
         turned = g if not self.conjugates else _conjugate(xp, g)
-        if self.row.begin is not None:
-            turned = self.row.begin(xp, turned, s)
+        if self.primitive.begin is not None:
+            turned = self.primitive.begin(xp, turned, s)
         results: list[Any] = []
         for rule in self.rules:
             if rule is SAME:
@@ -118,12 +118,12 @@ class RowNode(_Optional, Hooked, eq=False):
         return results
 
     def _without_gaps(self, xp: Any, bundle: Bundle, s: Any) -> Bundle:
-        """Zeros where an output of several was not used."""
-        outputs = (getattr(s, name) for name in self.row.outputs)
+        """Return zeros where an output of several was not used."""
+        outputs = (getattr(s, name) for name in self.primitive.outputs)
         return Bundle(xp.zeros_like(o) if g is None else g for g, o in zip(bundle, outputs))
 
     def _pull_rare(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        """The rules on Tensors with nothing recorded: tangents go through, the rest becomes raw."""
+        """Run the rules on Tensors, unrecorded: tangents go through, the rest becomes raw."""
         parts = cotangent if type(cotangent) is Bundle else (cotangent,)
         s = self._restored(lambda name, value: value)
         tensors = [
@@ -140,10 +140,10 @@ class RowNode(_Optional, Hooked, eq=False):
         for name in self.saved_values:
             value = getattr(s, name)
             setattr(s, name, value if isinstance(value, Tensor) else wrap(value))
-        return self._run_rules(lent.namespace, g, s)
+        return self._run_rules(late_bound.namespace, g, s)
 
     def _with_history(self) -> SimpleNamespace:
-        """The saved values as Tensors, joined again to the nodes they came from."""
+        """Return the saved values as Tensors, joined again to the nodes they came from."""
         return self._restored(self._joined)
 
     def _restored(self, finish: Callable[[str, Any], Any]) -> SimpleNamespace:
@@ -161,14 +161,14 @@ class RowNode(_Optional, Hooked, eq=False):
         array, tangents = (
             (value.array, value.tangents) if isinstance(value, Tensor) else (value, None)
         )
-        if name in self.row.inputs:
-            index = self.row.inputs.index(name)
+        if name in self.primitive.inputs:
+            index = self.primitive.inputs.index(name)
             if index not in self.wanted:
                 return wrap(array, None, tangents)
             return wrap(array, self.edges[self.wanted.index(index)], tangents)
         if name == "out":
             return wrap(array, self, tangents)
-        return wrap(array, OutputNode.of(self, self.row.outputs.index(name)), tangents)
+        return wrap(array, OutputNode.of(self, self.primitive.outputs.index(name)), tangents)
 
 
 def _raw(value: Any) -> Any:
@@ -176,7 +176,7 @@ def _raw(value: Any) -> Any:
 
 
 def _server(cotangent: Cotangent) -> Any:
-    """The backend of a cotangent whose parts are all raw arrays; else None."""
+    """Return the backend of a cotangent whose parts are all raw arrays; else None."""
     if type(cotangent) is not Bundle:
         return backend_of_type(type(cotangent))
     found = None
@@ -198,8 +198,8 @@ def _conjugate(xp: Any, g: Cotangent) -> Cotangent:
 _ndarray = np.ndarray
 
 
-class OneEdge(RowNode, eq=False):
-    """The hot case: one edge, one rule, a real result."""
+class OneEdge(OpNode, eq=False):
+    """The fast case: one edge, one rule, a real result."""
 
     rule: ClassVar[Any]
 
@@ -209,15 +209,15 @@ class OneEdge(RowNode, eq=False):
             if self.fits is not None:
                 contribution = fit(NUMPY, contribution, *self.fits[0])
             return (contribution,)
-        return RowNode.pull(self, cotangent)
+        return OpNode.pull(self, cotangent)
 
 
-class TwoEdges(RowNode, eq=False):
+class TwoEdges(OpNode, eq=False):
     """Two edges, a rule each, a real result."""
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         if self.is_stored or type(cotangent) is not _ndarray:
-            return RowNode.pull(self, cotangent)
+            return OpNode.pull(self, cotangent)
         first, second = self.rules
         left = cotangent if first is SAME else first(NUMPY, cotangent, self)
         right = cotangent if second is SAME else second(NUMPY, cotangent, self)
@@ -228,7 +228,7 @@ class TwoEdges(RowNode, eq=False):
         return (left, right)
 
 
-class PassOn(RowNode, eq=False):
+class PassOn(OpNode, eq=False):
     """Every edge receives the cotangent as it is."""
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
@@ -236,46 +236,51 @@ class PassOn(RowNode, eq=False):
         if fits is None:
             return (cotangent,) * len(self.edges)
         if type(cotangent) is not _ndarray:
-            return RowNode.pull(self, cotangent)
+            return OpNode.pull(self, cotangent)
         return [cotangent if f is None else fit(NUMPY, cotangent, *f) for f in fits]
 
 
-def variant(row: Primitive, mask: int, is_complex: bool) -> type[RowNode]:
-    """The node class for calls of `row` whose inputs in `mask` (a bit each) need a gradient."""
+def variant(primitive: Primitive, mask: int, is_complex: bool) -> type[OpNode]:
+    """Return the node class for calls whose inputs in `mask` (a bit each) need a gradient."""
     key = -mask if is_complex else mask
-    found = row.variants.get(key)
+    found = primitive.variants.get(key)
     if found is None:
-        found = row.variants[key] = _make_variant(row, mask, is_complex)
-    kind: type[RowNode] = found
+        found = primitive.variants[key] = _make_variant(primitive, mask, is_complex)
+    kind: type[OpNode] = found
     return kind
 
 
-def _make_variant(row: Primitive, mask: int, is_complex: bool) -> type[RowNode]:
-    wanted = tuple(i for i in range(len(row.inputs)) if mask >> i & 1)
-    if not isinstance(row.vjp, Sequence):
-        raise InternalError(f"{row.name} has no derivatives, so no call of it is recorded")
-    rules: tuple[Any, ...] = tuple(row.vjp[i] for i in wanted)
-    read = {name for i in wanted for name in row.saves[i].split()} | {*row.outputs}
-    values = tuple(n for n in (*row.inputs, "out", *row.outputs) if n in read)
-    facts = {slot: (row.inputs.index(n), a) for slot, n, a in row.facts if f"{n}.{a}" in read}
-    facts |= {option: (-1, option) for option in row.options}
-    conjugates = is_complex and row.holomorphic
-    base: type[RowNode] = RowNode
+def _make_variant(primitive: Primitive, mask: int, is_complex: bool) -> type[OpNode]:
+    wanted = tuple(i for i in range(len(primitive.inputs)) if mask >> i & 1)
+    if not isinstance(primitive.vjp, Sequence):
+        raise InternalError(f"{primitive.name} has no derivatives, so no call of it is recorded")
+    rules: tuple[Any, ...] = tuple(primitive.vjp[i] for i in wanted)
+    read = {name for i in wanted for name in primitive.saves[i].split()} | {*primitive.outputs}
+    values = tuple(n for n in (*primitive.inputs, "out", *primitive.outputs) if n in read)
+    facts = {
+        slot: (primitive.inputs.index(n), a) for slot, n, a in primitive.facts if f"{n}.{a}" in read
+    }
+    facts |= {option: (-1, option) for option in primitive.options}
+    conjugates = is_complex and primitive.holomorphic
+    base: type[OpNode] = OpNode
     extra: dict[str, Any] = {}
     if all(rule is SAME for rule in rules):
         base = PassOn
-    elif not conjugates and not row.outputs and ZERO not in rules and row.begin is None:
+    elif not conjugates and not primitive.outputs and ZERO not in rules and primitive.begin is None:
         if len(rules) == 1:
             base = OneEdge
             extra["rule"] = staticmethod(rules[0])
         elif len(rules) == 2:
             base = TwoEdges
     kind: Any = msgspec.defstruct(
-        f"{row.name}_{mask}",
-        [(name, Any, None) for name in (*values, *facts, *(("known",) if row.outputs else ()))],
+        f"{primitive.name}_{mask}",
+        [
+            (name, Any, None)
+            for name in (*values, *facts, *(("known",) if primitive.outputs else ()))
+        ],
         bases=(base,),
         namespace={
-            "row": row,
+            "primitive": primitive,
             "rules": rules,
             "wanted": wanted,
             "saved_values": values,
@@ -286,25 +291,25 @@ def _make_variant(row: Primitive, mask: int, is_complex: bool) -> type[RowNode]:
         eq=False,
         weakref=True,
     )
-    order = (*row.inputs, *(row.outputs or ("out",)))
+    order = (*primitive.inputs, *(primitive.outputs or ("out",)))
     kind.plan = tuple(order.index(name) for name in values)
     kind.saves = sum(1 << place for place in kind.plan)
     kind.facts_plan = tuple(facts.values())
-    made: type[RowNode] = kind
+    made: type[OpNode] = kind
     return made
 
 
 class OutputNode(_Optional, Hooked, eq=False):
     """One output of a node with several: its cotangent goes to its slot of the bundle."""
 
-    edges: tuple[Any, ...]
+    edges: tuple[Node, ...]
     key: int
     index: int
     size: int
 
     @classmethod
     def of(cls, node: Any, index: int) -> "OutputNode":
-        """The node of output `index`; newer than the node itself, so it runs before.
+        """Return the node of output `index`; newer than the node itself, so it runs before.
 
         The same one as long as anything holds it (`node` must not: that would be a cycle), so
         that a result restored from a saved value has the gradient that the result itself has.

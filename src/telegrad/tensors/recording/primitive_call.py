@@ -1,6 +1,6 @@
 """Calling a primitive: run its forward function, record it, carry tangents.
 
-``call`` does everything; ``hot.py`` has quicker paths for the common cases.
+``call`` does everything; ``fast_paths.py`` has quicker paths for the common cases.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,10 +15,10 @@ from telegrad.rules import Primitive
 from telegrad.tensors.forward.duals import carry_tangents
 from telegrad.tensors.forward.raw_duals import apply_raw_dual
 from telegrad.tensors.inputs import as_inputs, common_backend, joint_dtype
-from telegrad.tensors.late_bound import lent
+from telegrad.tensors.late_bound import late_bound
 from telegrad.tensors.recording.anomaly import where_recorded
 from telegrad.tensors.recording.modes import MODE, PLAIN, QUIET, Mode
-from telegrad.tensors.recording.op_node import OutputNode, RowNode, variant
+from telegrad.tensors.recording.op_node import OpNode, OutputNode, variant
 from telegrad.tensors.recording.saved_values import needs_storing, stored
 from telegrad.tensors.shared import SharedArray, plain, shared_as
 from telegrad.tensors.tensor import LEAF, Tensor, wrap
@@ -29,63 +29,65 @@ _mode = MODE.get
 _ndarray = np.ndarray
 
 
-def call(row: Primitive, *inputs: Any, **options: Any) -> Any:
-    """Calls a primitive on Tensors and Python numbers; several outputs come as a tuple."""
+def call(primitive: Primitive, *inputs: Any, **options: Any) -> Any:
+    """Call a primitive on Tensors and Python numbers; several outputs come as a tuple."""
     mode = _mode()
     if mode is PLAIN or mode is QUIET:
-        made = _apply_plain(row, inputs, options, mode is PLAIN)
+        made = _apply_plain(primitive, inputs, options, mode is PLAIN)
         if made is not None:
             return made
-    tensors = as_inputs(row.name, inputs, is_floating=row.floating)
-    xp = common_backend(row.name, tensors)
-    if row.floating or row.elementwise:
-        tensors = _promoted(row, tensors, xp)
+    tensors = as_inputs(primitive.name, inputs, is_floating=primitive.floating)
+    xp = common_backend(primitive.name, tensors)
+    if primitive.floating or primitive.elementwise:
+        tensors = _promoted(primitive, tensors, xp)
     arrays = [plain(x.array) for x in tensors]
     try:
-        result = row.kernel(xp)(*arrays, **options)
+        result = primitive.kernel(xp)(*arrays, **options)
     except TelegradError:
         raise
     except (ValueError, TypeError) as error:
-        raise _explained(row, arrays, error) from error
+        raise _explained(primitive, arrays, error) from error
     if xp.is_numpy:
-        result = tuple(map(np.asarray, result)) if row.outputs else np.asarray(result)
+        result = tuple(map(np.asarray, result)) if primitive.outputs else np.asarray(result)
         if any(type(x.array) is SharedArray for x in tensors):
             result = shared_as(result, [x.array for x in tensors])
     node = None
-    if mode.recording and row.differentiable:
-        node = _record(row, tensors, arrays, result, options, mode)
-    if row.differentiable and any(x.tangents for x in tensors):
-        return carry_tangents(row, tensors, result, node, options)
-    made = _wrapped(row, result if row.outputs else (result,), node)
+    if mode.recording and primitive.differentiable:
+        node = _record(primitive, tensors, arrays, result, options, mode)
+    if primitive.differentiable and any(x.tangents for x in tensors):
+        return carry_tangents(primitive, tensors, result, node, options)
+    made = _wrapped(primitive, result if primitive.outputs else (result,), node)
     if mode.inference:
-        for tensor in made if row.outputs else (made,):
-            tensor.states().inference = True
+        for tensor in made if primitive.outputs else (made,):
+            tensor.ensure_meta().inference = True
     return made
 
 
 def _apply_plain(
-    row: Primitive, inputs: tuple[Any, ...], options: dict[str, Any], is_recording: bool
+    primitive: Primitive, inputs: tuple[Any, ...], options: dict[str, Any], is_recording: bool
 ) -> Any:
     """``call`` where all inputs are plain NumPy tensors and the results real; else None."""
     arrays: list[Any] = []
     edges: list[Any] = []
     mask, bit = 0, 1
-    is_typed = row.elementwise or row.floating
+    is_typed = primitive.elementwise or primitive.floating
     for x in inputs:
         if not isinstance(x, Tensor):
             if any(isinstance(y, Tensor) and y.tangents for y in inputs):
-                return apply_raw_dual(row, inputs, options, is_recording)
+                return apply_raw_dual(primitive, inputs, options, is_recording)
             return None
         if x.tangents is not None:
-            return apply_raw_dual(row, inputs, options, is_recording)
+            return apply_raw_dual(primitive, inputs, options, is_recording)
         array = x.array
         if type(array) is not _ndarray:
             return None
         if is_typed:
             dtype = array.dtype
-            if row.elementwise and (dtype.kind != "f" or (arrays and dtype is not arrays[0].dtype)):
+            if primitive.elementwise and (
+                dtype.kind != "f" or (arrays and dtype is not arrays[0].dtype)
+            ):
                 return None
-            if row.floating and dtype.kind not in "fc":
+            if primitive.floating and dtype.kind not in "fc":
                 return None
         arrays.append(array)
         from_x = x.node
@@ -94,20 +96,20 @@ def _apply_plain(
             edges.append(x if from_x is LEAF else from_x)
         bit += bit
     try:
-        result = row.kernel(NUMPY)(*arrays, **options)
+        result = primitive.kernel(NUMPY)(*arrays, **options)
     except (ValueError, TypeError):
         return None
-    results = [np.asarray(part) for part in result] if row.outputs else [np.asarray(result)]
+    results = [np.asarray(part) for part in result] if primitive.outputs else [np.asarray(result)]
     node = None
-    if mask and row.differentiable:
-        kind = row.variants.get(mask)
+    if mask and primitive.differentiable:
+        kind = primitive.variants.get(mask)
         if kind is None:
-            if any(mask >> i & 1 and rule is None for i, rule in enumerate(row.vjp)):  # type: ignore[arg-type]
+            if any(mask >> i & 1 and rule is None for i, rule in enumerate(primitive.vjp)):  # type: ignore[arg-type]
                 return None
-            kind = variant(row, mask, False)
+            kind = variant(primitive, mask, False)
         if results[0].dtype.kind != "f":
             return None
-        if row.outputs and any(part.dtype.kind == "c" for part in results):
+        if primitive.outputs and any(part.dtype.kind == "c" for part in results):
             return None
         arrays += results
         saved: list[Any] = []
@@ -116,26 +118,26 @@ def _apply_plain(
         for i, what in kind.facts_plan:
             saved.append(options[what] if i < 0 else getattr(arrays[i], what))
         node = kind(tuple(edges), next_key(), *saved)
-        if not row.exact:
+        if not primitive.exact:
             node.fits = tuple([(arrays[i].shape, arrays[i].dtype) for i in kind.wanted])
-    return _wrapped(row, results, node) if row.outputs else wrap(results[0], node)
+    return _wrapped(primitive, results, node) if primitive.outputs else wrap(results[0], node)
 
 
-def _wrapped(row: Primitive, results: Sequence[Any], node: RowNode | None) -> Any:
-    """The results as Tensors, each with its history: one, or a tuple for a row that has several."""
-    if not row.outputs:
+def _wrapped(primitive: Primitive, results: Sequence[Any], node: OpNode | None) -> Any:
+    """Return the results as Tensors with their history: one, or a tuple of several."""
+    if not primitive.outputs:
         return wrap(results[0], node)
     if node is None:
         return tuple([wrap(part) for part in results])
     return tuple([wrap(part, OutputNode.of(node, i)) for i, part in enumerate(results)])
 
 
-def _promoted(row: Primitive, tensors: list[Tensor], xp: Any) -> list[Tensor]:
-    """Integers made floating where the row or the other inputs ask for it."""
+def _promoted(primitive: Primitive, tensors: list[Tensor], xp: Any) -> list[Tensor]:
+    """Return integers made floating where the primitive or the other inputs ask for it."""
     dtypes = [x.dtype for x in tensors]
     joint = joint_dtype(dtypes)
     if joint.kind not in "fc":
-        if not row.floating:
+        if not primitive.floating:
             return tensors
         joint = np.dtype("float32")
     return [
@@ -144,50 +146,50 @@ def _promoted(row: Primitive, tensors: list[Tensor], xp: Any) -> list[Tensor]:
 
 
 def _record(
-    row: Primitive,
+    primitive: Primitive,
     tensors: Sequence[Tensor],
     arrays: Sequence[Any],
     result: Any,
     options: dict[str, Any],
     mode: Mode,
-) -> RowNode | None:
-    """The node for a call, or None where no input needs a gradient."""
+) -> OpNode | None:
+    """Return the node for a call, or None where no input needs a gradient."""
     mask = 0
     for i, x in enumerate(tensors):
-        if x.node is not None and row.vjp[i] is not None:  # type: ignore[index]
+        if x.node is not None and primitive.vjp[i] is not None:  # type: ignore[index]
             mask |= 1 << i
     if not mask:
         return None
-    outputs = result if row.outputs else (result,)
+    outputs = result if primitive.outputs else (result,)
     is_complex = any(np.dtype(_dtype(part)).kind == "c" for part in outputs)
     if not is_complex and _dtype(outputs[0]).kind not in "f":
         return None
-    kind = variant(row, mask, is_complex)
+    kind = variant(primitive, mask, is_complex)
     edges = tuple(tensors[i] if tensors[i].node is LEAF else tensors[i].node for i in kind.wanted)
     node = kind(edges, next_key())
     node.fits = tuple((tuple(arrays[i].shape), tensors[i].dtype) for i in kind.wanted)
     for fact, (i, what) in zip(kind.saved_facts, kind.facts_plan):
         setattr(node, fact, options[what] if i < 0 else getattr(tensors[i], what))
-    _save(row, kind, node, tensors, arrays, result, mode)
+    _save(primitive, kind, node, tensors, arrays, result, mode)
     if mode.anomaly:
         node.metadata = {"traceback": where_recorded()}
     return node
 
 
 def _save(
-    row: Primitive,
-    kind: type[RowNode],
-    node: RowNode,
+    primitive: Primitive,
+    kind: type[OpNode],
+    node: OpNode,
     tensors: Sequence[Tensor],
     arrays: Sequence[Any],
     result: Any,
     mode: Mode,
 ) -> None:
-    """Puts what the rules read into the slots of the node."""
-    values: dict[str, Any] = dict(zip(row.inputs, tensors))
-    plain_values: dict[str, Any] = dict(zip(row.inputs, arrays))
-    if row.outputs:
-        plain_values.update(zip(row.outputs, result))
+    """Put what the rules read into the slots of the node."""
+    values: dict[str, Any] = dict(zip(primitive.inputs, tensors))
+    plain_values: dict[str, Any] = dict(zip(primitive.inputs, arrays))
+    if primitive.outputs:
+        plain_values.update(zip(primitive.outputs, result))
     else:
         plain_values["out"] = result
     # A saved result has a tangent if any input has.
@@ -198,7 +200,7 @@ def _save(
     for name in kind.saved_values:
         if node.is_stored:
             tensor = values[name] if name in values else wrap(plain_values[name])
-            setattr(node, name, stored(tensor, mode, row.name))
+            setattr(node, name, stored(tensor, mode, primitive.name))
         else:
             setattr(node, name, plain_values[name])
 
@@ -207,20 +209,20 @@ def _dtype(array: Any) -> np.dtype[Any]:
     return array.dtype if isinstance(array.dtype, np.dtype) else wrap(array).dtype
 
 
-def _explained(row: Primitive, arrays: Sequence[Any], error: Exception) -> Exception:
+def _explained(primitive: Primitive, arrays: Sequence[Any], error: Exception) -> Exception:
     shapes = " and ".join(str(tuple(a.shape)) for a in arrays)
     if isinstance(error, TypeError):
         dtypes = " and ".join(str(a.dtype) for a in arrays)
-        return DTypeError(f"expected dtypes that {row.name} takes, got {dtypes}: {error}")
-    if row.elementwise and not _broadcast(arrays):
+        return DTypeError(f"expected dtypes that {primitive.name} takes, got {dtypes}: {error}")
+    if primitive.elementwise and not _broadcast(arrays):
         return ShapeError(
-            f"expected shapes that broadcast together in {row.name}, got {shapes}; each pair of "
-            "lengths, counted from the last axis, must be equal or 1"
+            f"expected shapes that broadcast together in {primitive.name}, got {shapes}; each pair "
+            "of lengths, counted from the last axis, must be equal or 1"
         )
-    if row.elementwise:
+    if primitive.elementwise:
         dtypes = " and ".join(str(a.dtype) for a in arrays)
-        return DTypeError(f"expected values that {row.name} takes, got {dtypes}: {error}")
-    return ShapeError(f"expected shapes that {row.name} takes, got {shapes}: {error}")
+        return DTypeError(f"expected values that {primitive.name} takes, got {dtypes}: {error}")
+    return ShapeError(f"expected shapes that {primitive.name} takes, got {shapes}: {error}")
 
 
 def _broadcast(arrays: Sequence[Any]) -> bool:
@@ -236,5 +238,5 @@ apply: Callable[Concatenate[Primitive, ...], Tensor] = call
 apply_several: Callable[Concatenate[Primitive, ...], tuple[Tensor, ...]] = call
 """``call``, for a primitive of several outputs."""
 
-lent.apply = call
-lent.variant = variant
+late_bound.apply = call
+late_bound.variant = variant

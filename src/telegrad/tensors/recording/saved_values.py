@@ -1,7 +1,7 @@
 """How values are kept for the backward pass where a plain reference will not do.
 
 Three reasons: the user packs saved values (``saved_tensors_hooks``), the value carries tangents, or
-its memory is shared with others. Everything else is saved as a bare reference (``recorded.py``).
+its memory is shared with others. Everything else is saved as a bare reference (``op_node.py``).
 """
 
 import hashlib
@@ -58,14 +58,14 @@ class _Watched:
 
 
 def needs_storing(inputs: Sequence[Tensor], mode: Mode) -> bool:
-    """Whether bare references will not do."""
+    """Tell whether bare references will not do."""
     if mode.pack is not None:
         return True
     return any(x.tangents or type(x.array) is SharedArray for x in inputs)
 
 
 def stored(tensor: Tensor, mode: Mode, name: str) -> Any:
-    """The form in which a value of the operation `name` is saved."""
+    """Return the form in which a value of the operation `name` is saved."""
     if mode.pack is not None:
         return _Packed(tensor, mode.pack, name)
     # The map of tangents is shared: only the closing of a level changes one.
@@ -74,7 +74,7 @@ def stored(tensor: Tensor, mode: Mode, name: str) -> Any:
 
 
 def stored_result(kept: Any, tensor: Tensor, mode: Mode, name: str) -> Any:
-    """The form of a result whose tangents became known after it was stored as `kept`."""
+    """Return the form of a result whose tangents became known after it was stored as `kept`."""
     if isinstance(kept, _Packed):
         kept.tangents = tensor.tangents
         return kept
@@ -82,12 +82,12 @@ def stored_result(kept: Any, tensor: Tensor, mode: Mode, name: str) -> Any:
 
 
 def has_tangents(kept: Any) -> bool:
-    """Whether what ``stored`` kept carries tangents; nothing is unpacked."""
+    """Tell whether what ``stored`` kept carries tangents; nothing is unpacked."""
     return bool((kept.tensor if isinstance(kept, _Watched) else kept).tangents)
 
 
 def restored(kept: Any) -> Tensor:
-    """The value that ``stored`` kept."""
+    """Return the value that ``stored`` kept."""
     if isinstance(kept, _Packed):
         return kept.restore()
     if isinstance(kept, _Watched):

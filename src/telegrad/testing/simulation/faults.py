@@ -13,11 +13,11 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     """How bad a simulated network is: times in virtual seconds, probabilities for each frame.
 
     Arguments:
-        shortest: how long a frame takes at least.
-        longest: and at most.
-        reorder: whether each takes its own time; else frames of one path stay in order.
-        drop: how likely a frame is lost.
-        duplicate: how likely it comes twice.
+        shortest: How long a frame takes at least.
+        longest: And at most.
+        reorder: Whether each takes its own time; else frames of one path stay in order.
+        drop: How likely a frame is lost.
+        duplicate: How likely it comes twice.
 
     Examples:
         >>> from telegrad.testing.simulation import Faults, Simulation

@@ -34,11 +34,11 @@ class Simulation:
     """Workers, a network and a clock of their own, all from one seed.
 
     Arguments:
-        names: the workers; their ids are in this order.
-        seed: of everything that chance decides.
-        faults: how bad the network is.
-        options: those of every worker.
-        on_start: called with each worker; ``attach_autograd`` of
+        names: The workers; their ids are in this order.
+        seed: Of everything that chance decides.
+        faults: How bad the network is.
+        options: Those of every worker.
+        on_start: Called with each worker; ``attach_autograd`` of
             ``telegrad.distributed.worker_autograd`` gives it distributed autograd.
 
     Examples:

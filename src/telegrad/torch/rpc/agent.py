@@ -1,4 +1,4 @@
-"""The worker as programs see it that ask for PyTorch's agent."""
+"""The worker, for programs that ask for PyTorch's agent."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class RpcAgent:
-    """One worker's face; made anew whenever it is asked for."""
+    """One worker's agent; made anew whenever it is asked for."""
 
     def __init__(self, worker: Worker, options: TensorPipeRpcBackendOptions) -> None:
         self._worker = worker
@@ -29,22 +29,22 @@ class RpcAgent:
 
     @property
     def is_static_group(self) -> bool:
-        """Always: a cluster's size is known when it begins."""
+        """Return True: a cluster's size is known when it begins."""
         return True
 
     def get_worker_info(self, who: str | int | WorkerInfo | None = None) -> WorkerInfo:
-        """Who a worker is; without a name, who this one is."""
+        """Return who a worker is; without a name, who this one is."""
         if who is None:
             return self._worker.info
         with as_torch_raises():
             return self._worker.find(who).info
 
     def get_worker_infos(self) -> list[WorkerInfo]:
-        """Who everyone is."""
+        """Return who all workers are."""
         return [peer.info for peer in self._worker.peers.all()]
 
     def get_debug_info(self) -> dict[str, str]:
-        """What the worker is doing, in words."""
+        """Return what the worker is doing, as text."""
         paths = self._worker.peers.endpoints()
         serving = sum(len(path.serving) for path in paths)
         return {
@@ -67,7 +67,7 @@ class TensorPipeAgent(RpcAgent):
 
 
 def get_rpc_timeout() -> float:
-    """The seconds after which a call fails that does not say."""
+    """Return the seconds after which a call fails that has no timeout of its own."""
     try:
         return current_worker().options.rpc_timeout
     except NotInitialized:
@@ -75,14 +75,14 @@ def get_rpc_timeout() -> float:
 
 
 def set_rpc_timeout(seconds: float) -> None:
-    """Changes them, for calls from now on."""
+    """Change the timeout of calls that have none of their own, from now on."""
     with as_torch_raises():
         worker = current_worker()
         worker.options = replace(worker.options, rpc_timeout=float(seconds))
 
 
 def reference_counts() -> dict[str, str]:
-    """How many values others refer to, and what is on its way."""
+    """Return how many values others refer to, and what is under way."""
     with as_torch_raises():
         references = current_worker().references
     sharing, counts = references.sharing(), references.counts()

@@ -50,7 +50,7 @@ _ignore_rref_leak = True
 
 @contextlib.contextmanager
 def _use_rpc_pickler(rpc_pickler: Any) -> Iterator[None]:
-    """Names another pickler; telegrad's calls don't ask for one."""
+    """Name another pickler; telegrad's calls don't ask for one."""
     global _default_pickler
     _default_pickler = rpc_pickler
     try:
@@ -60,7 +60,7 @@ def _use_rpc_pickler(rpc_pickler: Any) -> Iterator[None]:
 
 
 def _require_initialized(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which now says so when it is called before ``init_rpc``."""
+    """Return the function, which now says so when it is called before ``init_rpc``."""
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
@@ -71,7 +71,7 @@ def _require_initialized(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def shutdown(graceful: bool = True, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
-    """Leaves the cluster; a graceful one when all have finished. A timeout of 0 means no end."""
+    """Leave the cluster; if `graceful`, when all have finished. A timeout of 0 means no end."""
     current()
     try:
         if graceful:
@@ -86,9 +86,9 @@ def _wait_all_workers(timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
 
 
 def _delete_all_user_and_unforked_owner_rrefs() -> None:
-    """Nothing to do: references go with their worker."""
+    """Do nothing: references go with their worker."""
 
 
 def _barrier(worker_names: Any) -> None:
-    """Returns when all of those workers have come here."""
+    """Wait until all of those workers have come here."""
     _all_gather(None, worker_names)

@@ -19,7 +19,7 @@ class BackendType(enum.Enum):
 
 
 def backend_registered(backend_name: str) -> bool:
-    """Whether there is a backend of that name."""
+    """Tell whether there is a backend of that name."""
     return backend_name in BackendType.__members__
 
 
@@ -29,5 +29,12 @@ def construct_rpc_backend_options(
     init_method: str = constants.DEFAULT_INIT_METHOD,
     **kwargs: Any,
 ) -> RpcBackendOptions:
-    """Options for a backend."""
+    """Return options for a backend.
+
+    Arguments:
+        backend: The backend; there is one.
+        rpc_timeout: The seconds after which a call fails.
+        init_method: Where the workers meet, a URL.
+        kwargs: What ``TensorPipeRpcBackendOptions`` takes besides.
+    """
     return TensorPipeRpcBackendOptions(rpc_timeout=rpc_timeout, init_method=init_method, **kwargs)

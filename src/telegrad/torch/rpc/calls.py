@@ -34,7 +34,7 @@ options_of_worker: WeakKeyDictionary[Worker, TensorPipeRpcBackendOptions] = Weak
 
 
 def current() -> Worker:
-    """The worker that is meant here."""
+    """Return the current worker; raise in PyTorch's words if there is none."""
     try:
         return current_worker()
     except NotInitialized as error:
@@ -67,7 +67,7 @@ def _find(worker: Worker, to: Any) -> str | WorkerInfo:
 
 
 def get_worker_info(worker_name: str | int | None = None) -> WorkerInfo:
-    """Who a worker is; without a name, who this one is."""
+    """Return who a worker is; without a name, who this one is."""
     worker = current()
     if worker_name is None:
         return worker.info
@@ -78,7 +78,22 @@ def get_worker_info(worker_name: str | int | None = None) -> WorkerInfo:
 def rpc_sync(
     to: Any, func: Any, args: Any = None, kwargs: Any = None, timeout: float | None = _UNSET
 ) -> Any:
-    """Runs `func(*args, **kwargs)` on worker `to` and returns its result."""
+    """Run `func(*args, **kwargs)` on worker `to` and return its result.
+
+    Arguments:
+        to: The name, rank or WorkerInfo of the worker.
+        func: What is called there.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        timeout: The seconds until it fails; -1 for the worker's own, 0 for no end.
+
+    Returns:
+        What the function returned.
+
+    Raises:
+        RuntimeError: If the worker can't be reached, is lost or late.
+        Exception: What the function raised, with its own type.
+    """
     worker = current()
     callee = _find(worker, to)
     function, args, kwargs, said = prepared(func, args, kwargs)
@@ -95,7 +110,18 @@ def rpc_sync(
 def rpc_async(
     to: Any, func: Any, args: Any = None, kwargs: Any = None, timeout: float | None = _UNSET
 ) -> CallFuture:
-    """Starts `func(*args, **kwargs)` on worker `to`; a torch future of its result."""
+    """Start `func(*args, **kwargs)` on worker `to`; return a torch future of its result.
+
+    Arguments:
+        to: The name, rank or WorkerInfo of the worker.
+        func: What is called there.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        timeout: The seconds until it fails; -1 for the worker's own, 0 for no end.
+
+    Returns:
+        The future, which fails as ``rpc_sync`` raises.
+    """
     worker = current()
     callee = _find(worker, to)
     try:
@@ -116,7 +142,18 @@ def rpc_async(
 def remote(
     to: Any, func: Any, args: Any = None, kwargs: Any = None, timeout: float | None = _UNSET
 ) -> "RRef":
-    """Runs `func(*args, **kwargs)` on worker `to`; a reference to its result."""
+    """Run `func(*args, **kwargs)` on worker `to`; return a reference to its result at once.
+
+    Arguments:
+        to: The name, rank or WorkerInfo of the worker.
+        func: What is called there.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        timeout: The seconds until it fails; -1 for the worker's own, 0 for no end.
+
+    Returns:
+        The reference; what the function raises is raised where its value is asked for.
+    """
     worker = current()
     callee = _find(worker, to)
     with as_torch_raises():
@@ -130,7 +167,7 @@ def remote(
 
 @contextlib.contextmanager
 def _wait_all() -> Iterator[None]:
-    """Waits, at its end, for all that ``rpc_async`` began inside of it."""
+    """Wait, at the end of the block, for all that ``rpc_async`` began inside of it."""
     _thread_local_var.future_list = []
     try:
         yield

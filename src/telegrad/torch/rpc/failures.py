@@ -51,7 +51,7 @@ class RpcUnknownWorker(UnknownWorker, RuntimeError):
 
 
 class RpcUnserializable(Unserializable, RuntimeError):
-    """A value that can't travel."""
+    """A value that can't be sent."""
 
 
 class RpcMisused(UsageError, RuntimeError):
@@ -76,7 +76,7 @@ _WORDS: tuple[tuple[type[Exception], type[Exception], str], ...] = (
 
 
 def as_torch(error: BaseException) -> BaseException:
-    """The error itself, or one of the same meaning that is a RuntimeError too."""
+    """Return the error itself, or one of the same meaning that is a RuntimeError too."""
     if not isinstance(error, TRANSLATED):
         return error
     for kind, made_as, words in _WORDS:
@@ -100,7 +100,7 @@ def _like(error: BaseException, kind: type[Exception], words: str) -> BaseExcept
 
 
 def raise_as_torch(error: BaseException) -> NoReturn:
-    """Raises what ``as_torch`` makes of an error."""
+    """Raise what ``as_torch`` makes of an error."""
     try:
         raise as_torch(error) from error.__cause__
     finally:
@@ -110,7 +110,7 @@ def raise_as_torch(error: BaseException) -> NoReturn:
 
 @contextmanager
 def as_torch_raises() -> Iterator[None]:
-    """Errors of telegrad that leave the block are RuntimeErrors too."""
+    """Make errors of telegrad that leave the block RuntimeErrors too."""
     try:
         yield
     except TRANSLATED as error:

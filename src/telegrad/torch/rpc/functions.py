@@ -10,7 +10,7 @@ _MARK = "_wrapped_async_rpc_function"
 
 
 def async_execution(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a function that returns a ``torch.futures.Future``: its caller gets the value."""
+    """Mark a function that returns a ``torch.futures.Future``: its caller gets the value."""
 
     @functools.wraps(fn)
     def marked(*args: Any, **kwargs: Any) -> Any:
@@ -21,5 +21,5 @@ def async_execution(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_async(function: Any) -> bool:
-    """Whether a function is marked so."""
+    """Tell whether a function is marked so."""
     return hasattr(function, _MARK)

@@ -1,11 +1,11 @@
 """The future of a call as a ``torch.futures.Future``.
 
 A program may wait for it here, hang callbacks on it, or give it to ``torch.futures.collect_all``,
-which looks at it from C++. Waiting goes to the call, whose worker may read sockets meanwhile; what
-C++ sees is settled by a callback of the call.
+which looks at it from C++. Waiting goes to the call, whose worker may read sockets in that time;
+what C++ sees is settled by a callback of the call.
 
-Invariant: C++ never holds an exception that was raised. Its traceback would lead to whoever waits,
-who holds the future: a circle through memory that Python's collector can't see.
+Invariant: C++ never holds an exception that was raised. Its traceback would lead to the thread that
+waits, which holds the future: a circle through memory that Python's collector can't see.
 """
 
 import contextvars
@@ -39,37 +39,37 @@ class CallFuture(_Torch):  # type: ignore[misc]
         _set_error(super(), as_torch(error))
 
     def wait(self) -> Any:
-        """The value when it is there; raises the exception if it became one."""
+        """Wait for the value and return it; raise the exception if it became one."""
         try:
             return self._call.wait()
         except BaseException as error:
             raise_as_torch(error)
 
     def done(self) -> bool:
-        """Whether there is a value or an exception."""
+        """Tell whether there is a value or an exception."""
         return self._call.done()
 
     def value(self) -> Any:
-        """The value of a future that is done, or raises its exception."""
+        """Return the value of a future that is done, or raise its exception."""
         try:
             return self._call.value()
         except BaseException as error:
             raise_as_torch(error)
 
     def set_result(self, result: Any) -> None:
-        """Refused: the call settles it."""
+        """Refuse: the call settles it."""
         raise RuntimeError("Future can only be marked completed once: by the call that it is of")
 
     def set_exception(self, result: Any) -> None:
-        """Refused as well, before torch's own would have changed how the value is looked at."""
+        """Refuse as well, before torch's own would have changed how the value is looked at."""
         self.set_result(result)
 
     def then(self, callback: Any) -> Any:
-        """The future of `callback(self)`, run where this one is settled, in today's context."""
+        """Return the future of `callback(self)`, run when this is done, in the current context."""
         return super().then(_in_context(callback))
 
     def add_done_callback(self, callback: Any) -> None:
-        """Calls `callback(self)` when this is done, in today's context."""
+        """Call `callback(self)` when this is done, in the current context."""
         super().add_done_callback(_in_context(callback))
 
 
@@ -82,7 +82,7 @@ def _in_context(callback: Any) -> Any:
 
 
 def _set_error(future: Any, error: BaseException) -> None:
-    """Settles a torch future with an exception that is made anew each time it is raised."""
+    """Settle a torch future with an exception that is made anew each time it is raised."""
 
     def give(template: Any) -> Any:
         raise _fresh(template)
@@ -92,7 +92,7 @@ def _set_error(future: Any, error: BaseException) -> None:
 
 
 def _fresh(error: BaseException) -> BaseException:
-    """A copy without a traceback; a RuntimeError of the same words where it can't be copied."""
+    """Return a copy without a traceback; a RuntimeError of the same words if that can't be."""
     try:
         made = copy.copy(error)
         if type(made) is not type(error):
@@ -106,14 +106,14 @@ def _fresh(error: BaseException) -> BaseException:
 
 
 def failed(error: BaseException) -> CallFuture:
-    """A future that has failed already."""
+    """Return a future that has failed already."""
     call: Future[Any] = Future()
     call.set_exception(error)
     return CallFuture(call)
 
 
 def outcome_of(torch_future: Any) -> Future[Any]:
-    """A future of telegrad that is settled as the torch future is."""
+    """Return a future of telegrad that is settled as the torch future is."""
     if isinstance(torch_future, CallFuture):
         return torch_future._call
     outcome: Future[Any] = Future()

@@ -42,7 +42,7 @@ class _Meeting:
         self._lock = threading.Lock()
 
     def give(self, name: str, given: Any, size: int) -> None:
-        """Takes an object; with the last one the meeting is over."""
+        """Take an object; with the last one the meeting is over."""
         with self._lock:
             self.objects[name] = given
             is_over = len(self.objects) == size
@@ -50,7 +50,7 @@ class _Meeting:
             self.settle(None)
 
     def settle(self, error: BaseException | None) -> None:
-        """Ends the meeting, or fails it; the first call counts."""
+        """End the meeting, or fail it; the first call counts."""
         self.outcome._settle(None if error is not None else self.objects, error)
 
 
@@ -63,21 +63,21 @@ class _Meetings:
         self._open: dict[_Number, _Meeting] = {}
 
     def begin(self, group: str) -> tuple[_Number, _Meeting]:
-        """This worker comes to the group's next one."""
+        """Come to the group's next meeting."""
         with self._lock:
             number = group, self._begun[group]
             self._begun[group] += 1
             return number, self._open.setdefault(number, _Meeting())
 
     def find(self, number: _Number) -> _Meeting | None:
-        """The meeting, which this worker is in or will come to; None if it has left."""
+        """Return the meeting, which this worker is in or will come to; None if it has left."""
         with self._lock:
             if number[1] < self._begun[number[0]]:
                 return self._open.get(number)
             return self._open.setdefault(number, _Meeting())
 
     def end(self, number: _Number) -> None:
-        """This worker leaves it."""
+        """Leave a meeting."""
         with self._lock:
             self._open.pop(number, None)
 
@@ -96,7 +96,16 @@ def all_gather(
     worker_names: Iterable[str] | None = None,
     timeout: float = constants.UNSET_RPC_TIMEOUT,
 ) -> dict[str, Any]:
-    """Everybody's object, by name; returns when all have come."""
+    """Give an object; return everybody's, by name, when all have come.
+
+    Arguments:
+        given: This worker's object.
+        worker_names: Those who meet, this worker among them; None for all.
+        timeout: The seconds to wait; 0 or -1 for no end.
+
+    Raises:
+        RuntimeError: If this worker is not among them, or one is lost, late or gives up.
+    """
     worker = current()
     with as_torch_raises():
         chosen = set(worker_names) if worker_names else worker.peers.by_name
@@ -170,7 +179,7 @@ def _await_all(calls: dict[str, Future[None]], seconds: float) -> None:
 
 @async_execution
 def _give(number: _Number, name: str, given: Any, size: int) -> Future[dict[str, Any]]:
-    """Gives the leader the object of a worker; answers with everybody's."""
+    """Give the leader the object of a worker; answer with everybody's."""
     meeting = _meetings(current()).find(number)
     if meeting is None:
         raise PeerError(f"worker {current().name!r} gave up the meeting before {name!r} came")
@@ -180,7 +189,7 @@ def _give(number: _Number, name: str, given: Any, size: int) -> Future[dict[str,
 
 @async_execution
 def _attend(number: _Number) -> Future[Any]:
-    """Answers the leader when this worker has come and has everybody's objects, or left."""
+    """Answer the leader when this worker has come and has everybody's objects, or left."""
     meeting = _meetings(current()).find(number)
     if meeting is not None:
         return meeting.outcome.then(lambda _: None)
@@ -190,7 +199,7 @@ def _attend(number: _Number) -> Future[Any]:
 
 
 def _give_up(number: _Number, why: str) -> None:
-    """Tells a worker that there won't be a meeting; it may not have come yet."""
+    """End a worker's meeting with an error; it may not have come yet."""
     meeting = _meetings(current()).find(number)
     if meeting is not None:
         meeting.settle(PeerError(why))

@@ -1,6 +1,6 @@
 """What runs on the callee for the calls that need more than their function.
 
-Marked functions return torch futures, TorchScript functions travel by name, and a proxy's method
+Marked functions return torch futures, TorchScript functions are sent by name, and a proxy's method
 is known on the owner of its value alone. Those that run whatever they are told to are not exposed:
 strict workers don't serve them.
 """
@@ -33,7 +33,7 @@ _Prepared = tuple[Any, tuple[Any, ...], dict[str, Any], str | None]
 
 
 def prepared(function: Any, args: Any, kwargs: Any) -> _Prepared:
-    """What is called over there for a function of the user's, and what errors call it."""
+    """Return what is called over there for a function of the user's, and what errors call it."""
     if not callable(function):
         raise TypeError(f"function should be callable, got {type(function).__name__}")
     args, kwargs = tuple(args or ()), dict(kwargs or {})
@@ -49,7 +49,7 @@ def prepared(function: Any, args: Any, kwargs: Any) -> _Prepared:
 
 
 def is_builtin(function: Any) -> bool:
-    """Whether a function is one of torch's own in C++, which know no module to be imported from."""
+    """Tell whether a function is one of torch's own in C++, which know no module."""
     return (
         getattr(function, "__module__", "") is None
         and getattr(torch, function.__name__, None) is function
@@ -57,7 +57,7 @@ def is_builtin(function: Any) -> bool:
 
 
 def run_builtin(name: str, args: Any, kwargs: Any) -> Any:
-    """Runs a function of torch's own."""
+    """Run a function of torch's own."""
     function = getattr(torch, name)
     if not is_builtin(function):
         raise AttributeError(f"expected the name of a builtin function of torch, got {name!r}")
@@ -66,12 +66,12 @@ def run_builtin(name: str, args: Any, kwargs: Any) -> Any:
 
 @async_execution
 def run_async(function: Any, args: Any, kwargs: Any) -> Future[Any]:
-    """Runs a marked function; the answer is the value of the torch future that it returns."""
+    """Run a marked function; the answer is the value of the torch future that it returns."""
     return outcome_of(_checked(function(*args, **kwargs)))
 
 
 def run_script(qualified_name: str, args: Any, kwargs: Any) -> Any:
-    """Runs a TorchScript function, which does not travel, by the name it was defined under."""
+    """Run a TorchScript function, which can't be sent, by the name it was defined under."""
     path = qualified_name.removeprefix("__torch__.").split(".")
     if len(path) == 1:
         # TorchScript leaves out the name of the program itself.
@@ -92,7 +92,7 @@ def run_script(qualified_name: str, args: Any, kwargs: Any) -> Any:
 
 @async_execution
 def call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Future[Any]:
-    """Calls a method of a reference's value; a marked one answers with its future's value."""
+    """Call a method of a reference's value; a marked one answers with its future's value."""
     method = getattr(reference.local_value(), name)
     result = method(*args, **kwargs)
     if is_async(method):
@@ -103,13 +103,13 @@ def call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Future[An
 
 
 def type_on_owner(reference: RRef) -> type:
-    """The type of a reference's value."""
+    """Return the type of a reference's value."""
     return type(reference.local_value())
 
 
 @expose
 def wait_for_value(reference: RRef) -> None:
-    """Returns when a reference's value is there."""
+    """Wait until a reference's value is there."""
     reference.local_value()
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-# Now rather than when the first tensor comes: whoever imports this has PyTorch loaded.
+# Now rather than when the first tensor comes: what imports this has PyTorch loaded.
 import telegrad.interop.torch.framework  # noqa: F401
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.rpc import api
@@ -25,7 +25,7 @@ __all__ = ["_get_debug_info", "init_rpc", "is_available"]
 
 
 def is_available() -> bool:
-    """Always."""
+    """Return True: there is no build without it."""
     return True
 
 
@@ -36,9 +36,19 @@ def init_rpc(
     world_size: int | None = None,
     rpc_backend_options: RpcBackendOptions | None = None,
 ) -> None:
-    """Makes this process a worker of a cluster; returns when all workers are in.
+    """Make this process a worker of a cluster; return when all workers are in.
 
-    Rank and size that are not given come from the URL in the options, or from RANK and WORLD_SIZE.
+    Arguments:
+        name: This worker's name.
+        backend: The backend; there is one.
+        rank: Its number, from 0; -1 for what the URL in the options, or RANK, says.
+        world_size: How many workers there are; None for what the URL, or WORLD_SIZE, says.
+        rpc_backend_options: What the worker may choose, the URL among it.
+
+    Raises:
+        TypeError: For arguments of other types.
+        ValueError: For a URL that is none, or rank and size that nothing says.
+        RuntimeError: If this process is a worker already, or the workers don't come together.
     """
     options = _checked(backend, rpc_backend_options)
     if _is_current_rpc_agent_set():
@@ -57,7 +67,7 @@ def init_rpc(
 
 
 def _own(options: TensorPipeRpcBackendOptions) -> Options:
-    """The options that mean something to telegrad."""
+    """Return the options that mean something to telegrad."""
     maps = {
         to: {str(here): str(there) for here, there in device_map.items()}
         for to, device_map in options.device_maps.items()
@@ -85,7 +95,7 @@ def _checked(backend: Any, options: Any) -> TensorPipeRpcBackendOptions:
 
 
 def _get_debug_info() -> dict[str, str | int]:
-    """What references, worker and distributed autograd are doing, in words."""
+    """Return what references, worker and distributed autograd are doing, as text."""
     return {
         **reference_counts(),
         **_get_current_rpc_agent().get_debug_info(),

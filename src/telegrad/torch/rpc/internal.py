@@ -24,7 +24,7 @@ class RPCExecMode(enum.Enum):
 
 
 def serialize(obj: Any) -> tuple[bytes, list[Any]]:
-    """An object as a pickle with holes, and the tensors that belong into them."""
+    """Return an object as a pickle with holes, and the tensors that belong into them."""
     stream, slots = pickler.dumps(obj, "the object")
     for each in slots:
         if isinstance(each, RRef) and each._worker.closed:
@@ -36,7 +36,7 @@ def serialize(obj: Any) -> tuple[bytes, list[Any]]:
 
 
 def deserialize(binary_data: bytes, tensor_table: list[Any]) -> Any:
-    """The object again."""
+    """Return the object again."""
     return pickler.loads(binary_data, tensor_table)
 
 
@@ -53,5 +53,5 @@ _internal_rpc_pickler = _InternalRPCPickler()
 def _build_rpc_profiling_key(
     exec_type: RPCExecMode, func_name: str, current_worker_name: str, dst_worker_name: str
 ) -> str:
-    """What a call is named in a profile."""
+    """Return what a call is named in a profile."""
     return f"rpc_{exec_type.value}#{func_name}({current_worker_name} -> {dst_worker_name})"

@@ -17,7 +17,7 @@ _Device = int | str | torch.device
 
 
 class RpcBackendOptions:
-    """What every backend lets a program choose."""
+    """What every backend lets a program choose: a timeout in seconds, and where workers meet."""
 
     def __init__(
         self,
@@ -34,7 +34,19 @@ class RpcBackendOptions:
 
 
 class TensorPipeRpcBackendOptions(RpcBackendOptions):
-    """The options of the only backend there is, under the name that programs use for it."""
+    """The options of the only backend there is, under the name that programs use for it.
+
+    Arguments:
+        num_worker_threads: Means nothing here, as `_transports` and `_channels`.
+        rpc_timeout: The seconds after which a call fails.
+        init_method: Where the workers meet, a URL: ``rendezvous.py``.
+        device_maps: By worker, to which device there the tensors of each device here go.
+        devices: The CUDA devices that calls may use.
+
+    Raises:
+        TypeError: For a timeout or a URL of another type.
+        ValueError: For maps that are not one to one, and devices that are not CUDA's.
+    """
 
     def __init__(
         self,
@@ -56,7 +68,7 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         self.set_devices(devices or [])
 
     def set_device_map(self, to: str, device_map: Mapping[Any, Any]) -> None:
-        """Adds to which device of worker `to` the tensors of each device here go."""
+        """Add to which device of worker `to` the tensors of each device here go."""
         found = self.device_maps.setdefault(to, {})
         taken: dict[torch.device, torch.device] = {}
         for given, wanted in device_map.items():
@@ -75,7 +87,7 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         found.update({here: there for there, here in taken.items()})
 
     def set_devices(self, devices: Sequence[_Device]) -> None:
-        """Names the CUDA devices that calls may use."""
+        """Name the CUDA devices that calls may use."""
         chosen = [torch.device(device) for device in devices]
         for device in chosen:
             if device.type != "cuda":

@@ -40,7 +40,16 @@ class MeetingPlace(NamedTuple):
 
 
 def find_place(init_method: str, rank: int, world_size: int | None) -> MeetingPlace:
-    """What a URL, with the arguments beside it, says."""
+    """Return where to meet, by a URL and the arguments beside it.
+
+    Arguments:
+        init_method: The URL.
+        rank: This worker's number; below 0 for what the URL or the environment says.
+        world_size: How many workers there are; None for what the URL or the environment says.
+
+    Raises:
+        ValueError: For another URL, or if nothing says the rank or the size.
+    """
     url = urlsplit(init_method)
     if url.scheme not in ("env", "tcp", "file"):
         raise ValueError(
@@ -102,7 +111,7 @@ def _meeting_named(name: str, key: ClusterKey) -> Meeting:
 
 
 def _sweep(directory: str) -> None:
-    """Removes the meeting places of clusters whose rank 0 was killed, a day later."""
+    """Remove the meeting places of clusters whose rank 0 was killed, a day later."""
     for name in os.listdir(directory):
         path = os.path.join(directory, name)
         with contextlib.suppress(OSError, UsageError):
@@ -111,12 +120,12 @@ def _sweep(directory: str) -> None:
 
 
 def _names_secrets() -> bool:
-    """Whether the environment names a key or certificates."""
+    """Tell whether the environment names a key or certificates."""
     return bool(os.environ.get(environment.KEY_FILE) or os.environ.get(environment.CREDENTIALS))
 
 
 def user_directory() -> str:
-    """A directory that only this user's processes can enter; the same for all of them."""
+    """Return a directory that only this user's processes can enter; the same for all of them."""
     path = os.path.join(tempfile.gettempdir(), f"telegrad-user-{os.getuid()}")
     try:
         os.mkdir(path, 0o700)
@@ -128,7 +137,7 @@ def user_directory() -> str:
 
 
 def users_key() -> ClusterKey:
-    """The key of the clusters that this user's programs make on this machine."""
+    """Return the key of the clusters that this user's programs make on this machine."""
     directory = user_directory()
     path = os.path.join(directory, _KEY)
     if not os.path.exists(path):

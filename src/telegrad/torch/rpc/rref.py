@@ -54,7 +54,7 @@ class RRef(plain.RRef[T_co]):
         )
 
     def local_value(self) -> T_co:
-        """The value itself, on its owner."""
+        """Return the value itself, on its owner."""
         if self._fork is not None:
             raise RuntimeError(
                 f"For {self}, can't call localValue() on user {_info_text(self._worker.info)}. "
@@ -64,7 +64,7 @@ class RRef(plain.RRef[T_co]):
             return super().local_value()
 
     def to_here(self, timeout: float | None = _UNSET) -> T_co:
-        """A copy of the value; on its owner, the value itself."""
+        """Return a copy of the value; on its owner, the value itself."""
         if self._worker.closed:
             raise NotInitialized(
                 f"{self} belongs to a worker that has shut down. Cannot call to_here() on it after "
@@ -76,7 +76,7 @@ class RRef(plain.RRef[T_co]):
             return super().to_here(seconds)
 
     def backward(self, dist_autograd_ctx_id: int = -1, retain_graph: bool = False) -> None:
-        """Runs a backward pass from the value, on its owner."""
+        """Run a backward pass from the value, on its owner."""
         if self._fork is None:
             autograd.backward_from_value(self.local_value(), dist_autograd_ctx_id, retain_graph)
             return
@@ -95,26 +95,26 @@ class RRef(plain.RRef[T_co]):
             ).wait()
 
     def rpc_sync(self, timeout: float | None = _UNSET) -> "RRefProxy":  # type: ignore[override]
-        """The value's methods, run on its owner."""
+        """Return a proxy: the value's methods, run on its owner."""
         return RRefProxy(self, "rpc_sync", timeout)
 
     def rpc_async(self, timeout: float | None = _UNSET) -> "RRefProxy":  # type: ignore[override]
-        """The value's methods, run on its owner; they give futures."""
+        """Return a proxy: the value's methods, run on its owner; they give futures."""
         return RRefProxy(self, "rpc_async", timeout)
 
     def remote(self, timeout: float | None = _UNSET) -> "RRefProxy":  # type: ignore[override]
-        """The value's methods, run on its owner; they give references to what they return."""
+        """Return a proxy: the value's methods, run on its owner; they give references."""
         return RRefProxy(self, "remote", timeout)
 
     def _get_type(self, timeout: float | None = _UNSET, blocking: bool = True) -> Any:
-        """The type of the value, or its future; asked for once."""
+        """Return the type of the value, or its future; asked for once."""
         future: Any = getattr(self, "_type", None)
         if future is None:
             future = self._type = self._ask(handlers.type_on_owner, f"the type of {self}", timeout)
         return future.wait() if blocking else future
 
     def _ask(self, function: Any, said: str, timeout: float | None) -> CallFuture:
-        """Has a function run on the owner, for this reference; `said` is what errors call it."""
+        """Run a function on the owner, for this reference; `said` is what errors call it."""
         try:
             self._check()
             return CallFuture(
@@ -126,7 +126,7 @@ class RRef(plain.RRef[T_co]):
             return failed(error)
 
     def _get_future(self) -> "torch._C.Future[Any]":
-        """A future that is done when the value is there, within the time its creation was given."""
+        """Return a future, done when the value is there, within the time its creation was given."""
         made: Any = getattr(self, "_creation", None)
         if made is None:
             timeout = getattr(self, "_patience", None)
@@ -137,7 +137,7 @@ class RRef(plain.RRef[T_co]):
         return future
 
     def _check_creation(self) -> None:
-        """Raises if somebody has seen that the value did not come in time."""
+        """Raise if somebody has seen that the value did not come in time."""
         made: Any = getattr(self, "_creation", None)
         error = made._call.exception() if made is not None and made.done() else None
         if isinstance(error, CallTimeout):

@@ -16,7 +16,7 @@ import msgspec
 import torch
 from torch.autograd.graph import GradientEdge
 
-from telegrad.graph import Cotangent
+from telegrad.graph import Cotangent, LeafNode, Node, NodeHooks
 from telegrad.interop.torch.bridge import Crossing, accumulator_of, from_torch
 from telegrad.interop.torch.values.arrays import CPU, raw
 from telegrad.interop.torch.values.levels import current, is_open, primal_of, tangent_of
@@ -33,7 +33,7 @@ ENGINE: Any = torch.autograd.Variable._execution_engine
 TorchEdge = tuple[Any, int]
 """A node of PyTorch's and which of its results."""
 
-Slot = tuple[Any, int, int]
+Slot = tuple[Node, int, int]
 """A node of telegrad's engine; which part of its cotangent's Bundle, of how many; 1: no Bundle."""
 
 
@@ -78,9 +78,6 @@ class End(msgspec.Struct, eq=False, kw_only=True):
     is_shared: bool = False
     """Whether its cotangent is a sum over regions: then its hooks are still to be run."""
 
-    freed: ClassVar[bool] = False
-    is_boundary: ClassVar[bool] = False
-
     def forget(self) -> None:
         """Forgets what leads here."""
         self.source = 0
@@ -93,25 +90,27 @@ class End(msgspec.Struct, eq=False, kw_only=True):
         elif self.source != id(source):
             self.is_shared = True
 
-    def slot(self, place: TorchEdge) -> Slot:
-        """Where a region that leads here has its cotangent go."""
-        return self, 0, 1
-
     @property
     def has_hooks(self) -> bool:
         """Whether the tensor may have hooks, which must see the whole cotangent."""
         return True
 
 
-class Leaf(End, eq=False):
+_PYTORCHS = NodeHooks()
+"""In the place of a leaf's hooks: there are some, which PyTorch runs."""
+
+
+class Leaf(End, LeafNode, eq=False):
     """A leaf of PyTorch's in one pass."""
 
     value: torch.Tensor
     _has_hooks: bool | None = None
 
-    edges: ClassVar[tuple[Any, ...]] = ()
-    key: ClassVar[int] = -1
     is_leaf: ClassVar[bool] = True
+
+    def slot(self, place: TorchEdge) -> Slot:
+        """Where a region that leads here has its cotangent go."""
+        return self, 0, 1
 
     def forget(self) -> None:
         End.forget(self)
@@ -125,15 +124,13 @@ class Leaf(End, eq=False):
         return self._has_hooks
 
     @property
-    def hooks(self) -> bool | None:
-        return True if self.is_shared and self.has_hooks else None
+    def hooks(self) -> NodeHooks | None:
+        return _PYTORCHS if self.is_shared and self.has_hooks else None
 
-    def before(self, cotangent: torch.Tensor) -> torch.Tensor:
+    def before_capture(self, cotangent: torch.Tensor, /) -> torch.Tensor:
+        # Only the tensor's hooks: those of its node run when the gradient accumulates.
         place = (accumulator_of(self.value), 0)
         return _with_hooks(place, cotangent, torch.is_grad_enabled())
-
-    # Only the tensor's hooks, in both: those of its node run when the gradient accumulates.
-    before_capture = before
 
     def name(self) -> str:
         return "AccumulateGrad"
@@ -152,14 +149,12 @@ class WantedLeaf(Leaf, eq=False):
         return id(self.value)
 
 
-class Tap(End, eq=False):
+class Tap(End, LeafNode, eq=False):
     """A tensor inside of PyTorch's graph whose gradient was asked for; equal by its place."""
 
     value: torch.Tensor
     place: TorchEdge
 
-    edges: ClassVar[tuple[Any, ...]] = ()
-    key: ClassVar[int] = -1
     is_leaf: ClassVar[bool] = True
     hooks: ClassVar[None] = None
 
@@ -183,10 +178,11 @@ class Landing(End, Hooked, eq=False):
     tap: Tap | None = None
     """Where the cotangent that lands here goes, too."""
 
+    freed: ClassVar[bool] = False
     hooks: ClassVar[None] = None
 
     @property
-    def edges(self) -> tuple[Any, ...]:
+    def edges(self) -> tuple[Node, ...]:
         node = self.crossing.node
         return (node,) if self.tap is None else (node, self.tap)
 

@@ -44,7 +44,7 @@ def run_joined(
         raise InternalError(f"a boundary that the walk did not see: {node.name()}")
 
     task = OrderedTask(
-        sort, refuse, keep_graph=keep_graph, recorded=recorded, targets=targets or ()
+        sort, depart=refuse, keep_graph=keep_graph, recorded=recorded, targets=targets
     )
     task.joined = joined.edges
     task.captures = are_captured(targets)

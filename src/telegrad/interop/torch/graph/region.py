@@ -26,7 +26,7 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from telegrad.errors import GraphFreedError, SavedValueChanged
-from telegrad.graph import Bundle, Cotangent
+from telegrad.graph import Bundle, Cotangent, Node
 from telegrad.interop.torch.graph.ends import ENGINE, Slot, Tap, TorchEdge, over
 from telegrad.interop.torch.graph.exit_capture import ExitCapture
 from telegrad.tensors.recording.hooked import Hooked
@@ -47,7 +47,7 @@ class Region(msgspec.Struct, Hooked, eq=False):
     """The edges into it, with their places in the Bundle."""
     exits: dict[TorchEdge, Any] = {}
     """For each place outside that an edge out of it leads to, the region or end there."""
-    edges: tuple[Any, ...] = ()
+    edges: tuple[Node, ...] = ()
     """For the engine: those regions and ends; behind a landing of its own, telegrad's node."""
     slots: list[Slot] = []
     """For each exit, its edge and where in that one's cotangent it belongs."""

@@ -1,4 +1,4 @@
-"""The rows on CuPy's arrays: the same rules give the same numbers on a CUDA device."""
+"""The primitives on CuPy's arrays: the same rules give the same numbers on a CUDA device."""
 
 from typing import Any
 
@@ -39,10 +39,13 @@ def as_numpy(tensor: Tensor) -> Any:
     ("name", "sample"), CASES, ids=[f"{name}-{sample.label}" for name, sample in CASES]
 )
 def test_a_row_gives_the_same_numbers_on_the_device(name: str, sample: Sample) -> None:
-    row = TABLE[name]
-    function = as_function(row, sample)
+    primitive = TABLE[name]
+    function = as_function(primitive, sample)
     arrays = sample.inputs()
-    ours, theirs = leaves(row, arrays), leaves(row, [on_device(array) for array in arrays])
+    ours, theirs = (
+        leaves(primitive, arrays),
+        leaves(primitive, [on_device(array) for array in arrays]),
+    )
     results = tuple_of(function(*ours))
     weights = [np.ones(y.shape, dtype=y.dtype) for y in results]
     expected = [*results, *gradients(function, ours, weights)[1]]

@@ -1,4 +1,4 @@
-"""The same checks for every row of the table, on the samples of ``tests/rules/samples``."""
+"""The same checks for every primitive of the table, on the samples of ``tests/rules/samples``."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import pytest
 from tests.rules.calls import (
     as_function,
     cases,
+    fast_function,
     gradients,
-    hot_function,
     in_general,
     leaves,
     numpy_reference,
@@ -22,7 +22,7 @@ from tests.rules.table import TABLE
 import telegrad
 from telegrad.testing import gradient_check
 
-DIFFERENTIABLE = [name for name, row in TABLE.items() if row.differentiable]
+DIFFERENTIABLE = [name for name, primitive in TABLE.items() if primitive.differentiable]
 NARROW = {"float64": np.float32, "complex128": np.complex64}
 
 
@@ -72,9 +72,9 @@ def test_every_excuse_gives_its_reason() -> None:
 
 @each("numpy")
 def test_values_are_those_of_numpy(name: str, sample: Sample) -> None:
-    row, entry = TABLE[name], SAMPLES[name]
+    primitive, entry = TABLE[name], SAMPLES[name]
     arrays = sample.inputs()
-    found = tuple_of(as_function(row, sample)(*leaves(row, arrays)))
+    found = tuple_of(as_function(primitive, sample)(*leaves(primitive, arrays)))
     if sample.prepare is not None:
         arrays = sample.prepare(np, *arrays)
     expected = numpy_reference(name, entry)(*arrays, **sample.options)
@@ -106,10 +106,10 @@ def test_both_derivatives_agree_with_differences_to_second_order(name: str, samp
 
 @each("float32")
 def test_float32_stays_float32_in_both_modes(name: str, sample: Sample) -> None:
-    row = TABLE[name]
-    function = as_function(row, sample)
-    wide = leaves(row, sample.inputs())
-    narrow = leaves(row, narrowed(sample.inputs()))
+    primitive = TABLE[name]
+    function = as_function(primitive, sample)
+    wide = leaves(primitive, sample.inputs())
+    narrow = leaves(primitive, narrowed(sample.inputs()))
     expected, expected_gradients = gradients(
         function, wide, weights := weights_like(tuple_of(function(*wide)))
     )
@@ -129,14 +129,14 @@ def test_float32_stays_float32_in_both_modes(name: str, sample: Sample) -> None:
 
 @each("reverse")
 def test_shortcuts_give_the_same_bits_as_the_general_path(name: str, sample: Sample) -> None:
-    row = TABLE[name]
-    plain = as_function(row, sample)
-    hot = hot_function(row, sample)
-    inputs = leaves(row, sample.inputs())
+    primitive = TABLE[name]
+    plain = as_function(primitive, sample)
+    fast = fast_function(primitive, sample)
+    inputs = leaves(primitive, sample.inputs())
     weights = weights_like(tuple_of(plain(*inputs)))
     expected, expected_gradients = gradients(in_general(plain), inputs, weights)
-    for function in (plain, hot if sample.prepare is None and sample.finish is None else None):
-        if function is None or (function is hot and tuple_of(hot(*inputs))[0] is None):
+    for function in (plain, fast if sample.prepare is None and sample.finish is None else None):
+        if function is None or (function is fast and tuple_of(fast(*inputs))[0] is None):
             continue
         found, found_gradients = gradients(function, inputs, weights)
         for got, want in zip((*found, *found_gradients), (*expected, *expected_gradients)):
@@ -152,12 +152,16 @@ def test_shortcuts_give_the_same_bits_as_the_general_path(name: str, sample: Sam
 
 @each("forward")
 def test_forward_mode_by_shortcuts_is_that_of_the_general_path(name: str, sample: Sample) -> None:
-    row = TABLE[name]
-    plain = as_function(row, sample)
-    hot = hot_function(row, sample) if sample.prepare is None and sample.finish is None else None
-    inputs = leaves(row, sample.inputs())
+    primitive = TABLE[name]
+    plain = as_function(primitive, sample)
+    fast = (
+        fast_function(primitive, sample)
+        if sample.prepare is None and sample.finish is None
+        else None
+    )
+    inputs = leaves(primitive, sample.inputs())
     expected = tangents(in_general(plain), inputs)
-    for function in (plain, hot):
+    for function in (plain, fast):
         if function is None or tuple_of(function(*inputs))[0] is None:
             continue
         for got, want in zip(tangents(function, inputs), expected, strict=True):
@@ -174,11 +178,11 @@ NEVER_EMPTY = {"gru_scan": "its inputs lie packed in one vector, which is never 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_the_samples_of_a_row_cover_the_shapes_it_takes(name: str) -> None:
-    row = TABLE[name]
+    primitive = TABLE[name]
     drawn = [sample.inputs() for sample in SAMPLES[name].samples]
     if name not in NEVER_EMPTY:
         assert any(array.size == 0 for arrays in drawn for array in arrays), "zero-size"
-    if row.elementwise:
+    if primitive.elementwise:
         assert any(all(array.ndim == 0 for array in arrays) for arrays in drawn), "0-d"
         shapes = [{array.shape for array in arrays} for arrays in drawn]
-        assert len(row.inputs) == 1 or any(len(each) > 1 for each in shapes), "broadcast"
+        assert len(primitive.inputs) == 1 or any(len(each) > 1 for each in shapes), "broadcast"
