@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["COUNTER_BITS", "UNKNOWN_ID", "WorkerInfo", "first_id", "maker_of", "was_made_by"]
+__all__ = ["COUNTER_BITS", "UNKNOWN_ID", "WorkerInfo", "first_id", "maker_of"]
 
 COUNTER_BITS: Final = 48
 """How many low bits of a 64-bit id are a counter; above them is the id of its maker, a worker."""
@@ -42,8 +42,3 @@ def first_id(maker: WorkerInfo) -> int:
     Each counts from elsewhere: what a dead one left behind is not taken for that of the next.
     """
     return maker.id << COUNTER_BITS | (maker.incarnation << 24) % (1 << 47) + 1
-
-
-def was_made_by(maker: WorkerInfo, number: int) -> bool:
-    """Say whether an id is of this life of the worker; of an earlier one's, 1 in 2048 looks so."""
-    return 0 <= number - first_id(maker) < 1 << 36

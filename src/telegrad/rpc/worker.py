@@ -8,7 +8,6 @@ Invariant: each call that was opened is settled exactly once, by its answer, its
 of its worker, or shutdown.
 """
 
-import itertools
 import logging
 import math
 import threading
@@ -34,8 +33,9 @@ from telegrad.rpc.calls.outgoing import Outgoing
 from telegrad.rpc.calls.service import Service, ServiceRequest
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.host import Host
+from telegrad.rpc.ids import id_source
 from telegrad.rpc.loopback import Loopback
-from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo, first_id
+from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.peers import Peer, Peers
 from telegrad.rpc.protocol.budget import Budget
@@ -90,8 +90,8 @@ class Worker:
         self.closed = False
         self.joined: Future[None] | None = None
         """Pending while others may call this worker, but it does not know them all yet."""
-        self.next_id = itertools.count(first_id(info)).__next__
-        """Return a new 64-bit id: the worker's id in the high 16 bits, a counter below."""
+        self.next_id = id_source(info, secret=self.options.strict)
+        """Return a new 64-bit id; see ids.py."""
         self._gone_callbacks: list[
             Callable[[WorkerInfo, BaseException], Callable[[], object] | None]
         ] = []

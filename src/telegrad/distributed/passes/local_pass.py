@@ -33,7 +33,7 @@ from telegrad.errors import GradientError, GraphFreedError, PassAborted, WorkerL
 from telegrad.graph import Bundle
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.host import Host
-from telegrad.rpc.names import WorkerInfo, was_made_by
+from telegrad.rpc.names import WorkerInfo
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.recording.accumulation import own
 from telegrad.tensors.recording.modes import MODE, recording
@@ -277,7 +277,7 @@ class LocalPass(msgspec.Struct, eq=False):
                     "kept a value; detach() what is kept, or make the call again and use its "
                     "result"
                 )
-            if not was_made_by(self._worker, message_id):
+            if message_id not in self.context.spent:
                 raise WorkerLost(
                     f"worker {self._worker.name!r} was lost, and started again since: what message "
                     f"{message_id} carried is gone with the one that sent it; run the forward pass "

@@ -1,0 +1,42 @@
+"""New 64-bit ids of one worker: for contexts, passes, messages, references and dual levels.
+
+The worker's id is in the high 16 bits, a counter below. To a strict worker the members of its
+cluster are parties that may reach only what they were given, so there the counter is encrypted: a
+Feistel network of four rounds, whose key nobody else has, makes another number of 48 bits of it. No
+two are the same, and who has seen some can't tell others. A guess hits one of n ids that are in use
+with a chance of n / 2⁴⁸, and each guess is a message.
+"""
+
+import itertools
+import secrets
+from collections.abc import Callable
+from hashlib import blake2s
+from typing import Final
+
+from telegrad.rpc.names import COUNTER_BITS, WorkerInfo, first_id
+
+__all__ = ["id_source"]
+
+_ROUNDS: Final = 4
+_HALF: Final = COUNTER_BITS // 2
+_LOW: Final = (1 << _HALF) - 1
+_COUNTER: Final = (1 << COUNTER_BITS) - 1
+
+
+def id_source(maker: WorkerInfo, *, secret: bool) -> Callable[[], int]:
+    """Return what gives a new id at each call; `secret`: ones that others can't guess."""
+    count = itertools.count(first_id(maker)).__next__
+    if not secret:
+        return count
+    key = secrets.token_bytes(32)
+    maker_bits = maker.id << COUNTER_BITS
+    return lambda: maker_bits | _encrypted(count() & _COUNTER, key)
+
+
+def _encrypted(number: int, key: bytes) -> int:
+    left, right = number >> _HALF, number & _LOW
+    for step in range(_ROUNDS):
+        text = bytes((step,)) + right.to_bytes(3, "big")
+        mixed = int.from_bytes(blake2s(text, key=key, digest_size=3).digest(), "big")
+        left, right = right, left ^ mixed
+    return left << _HALF | right
