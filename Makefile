@@ -59,13 +59,13 @@ $(LIBRARY):
 	touch $@
 
 $(DOCS): | $(LIBRARY)
-	@echo "adding Sphinx and its theme (about 100 MB)"
+	@echo "adding Sphinx, its theme and JAX, which the reference shows (about 480 MB)"
 	$(PIP) '.[docs]'
 	rm -f .venv/.docs-*
 	touch $@
 
 $(ALL): | $(LIBRARY)
-	@echo "adding PyTorch, the test tools and the benchmarks' peers (1.3 GB or more, minutes)"
+	@echo "adding PyTorch, JAX, the test tools and the benchmarks' peers (1.7 GB or more, minutes)"
 	$(PIP) '.[test,bench,cli,tls,docs]'
 	rm -f .venv/.all-* .venv/.docs-*
 	touch $@ $(DOCS)

@@ -21,7 +21,7 @@ __all__ = ["RESULTS", "Row", "Table"]
 
 RESULTS = Path(__file__).parent.parent / "build" / "benchmarks"
 _SCALES = {"µs": 1e6, "s": 1.0, "MB": 1.0}
-_LIBRARIES = ("numpy", "torch", "autograd")
+_LIBRARIES = ("numpy", "torch", "autograd", "jax")
 
 
 @dataclass

@@ -17,11 +17,16 @@ pytestmark = pytest.mark.processes
 def test_the_examples_of_training_over_workers_are_there():
     names = {path.stem for path in EXAMPLES}
     over_workers = {
+        "coupled_solvers",
         "gradient_penalty",
         "hessian_vector_product",
+        "hypergradients",
+        "jax_simulator",
         "parameter_server",
         "pipeline",
         "remote_embedding",
+        "split_learning",
+        "torch_maml",
     }
     assert over_workers <= names
 

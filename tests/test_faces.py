@@ -23,6 +23,7 @@ PUBLIC = [
     "telegrad.distributed.rpc",
     "telegrad.errors",
     "telegrad.fft",
+    "telegrad.jax",
     "telegrad.torch.autograd",
     "telegrad.torch.nn",
     "telegrad.torch.optim",
@@ -37,7 +38,7 @@ PUBLIC = [
 ]
 """The modules that users import; all others are telegrad's own."""
 
-HEAVY = ("cryptography", "rich", "scipy.linalg", "scipy.special", "torch")
+HEAVY = ("cryptography", "jax", "rich", "scipy.linalg", "scipy.special", "torch")
 
 
 def module_names() -> list[str]:

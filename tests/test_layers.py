@@ -26,6 +26,9 @@ USES: dict[str, str] = {
     "autograd": "arrays engine errors graph ops tensors tensors/forward tensors/recording",
     "autograd/function": "arrays errors graph tensors tensors/forward tensors/recording",
     "autograd/functional": "arrays errors graph ops tensors tensors/forward tensors/recording",
+    "autograd/solvers": (
+        "autograd/function autograd/functional errors ops tensors tensors/recording"
+    ),
     "data": "",
     "distributed": (
         "autograd errors nn rpc rpc/calls rpc/references rpc/wire tensors tensors/recording"
@@ -48,6 +51,10 @@ USES: dict[str, str] = {
     "fft": "errors ops rules tensors",
     "graph": "",
     "interop": "",
+    "interop/jax": (
+        "arrays autograd autograd/function distributed errors graph interop/torch rpc tensors "
+        "tensors/recording"
+    ),
     "interop/torch": (
         "arrays autograd distributed distributed/contexts engine errors graph rpc "
         "rpc/membership tensors tensors/forward tensors/recording"
@@ -57,6 +64,7 @@ USES: dict[str, str] = {
         "interop/torch/values tensors tensors/forward tensors/recording"
     ),
     "interop/torch/values": "distributed/contexts errors rpc rpc/wire tensors tensors/forward",
+    "jax": "interop/jax",
     "linalg": "errors ops rules tensors",
     "namespace": "fft linalg ops rules tensors",
     "nn": "arrays errors graph ops rules tensors tensors/recording",

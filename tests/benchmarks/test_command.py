@@ -14,4 +14,4 @@ def test_unknown_benchmark_is_named_with_those_there_are(
     with pytest.raises(SystemExit):
         command.main()
     said = capsys.readouterr().err
-    assert "expected benchmarks among distributed, local, models, rpc, got 'speed'" in said
+    assert "expected benchmarks among distributed, jax, local, models, rpc, got 'speed'" in said

@@ -7,6 +7,7 @@ from telegrad.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from telegrad.autograd.backward import backward, grad
 from telegrad.autograd.function import Function, once_differentiable
 from telegrad.autograd.recomputation import checkpoint
+from telegrad.autograd.solvers import from_adjoint, from_fixed_point, from_linear_solve
 from telegrad.tensors.recording.modes import (
     enable_grad,
     inference_mode,
@@ -25,6 +26,9 @@ __all__ = [
     "detect_anomaly",
     "enable_grad",
     "forward_ad",
+    "from_adjoint",
+    "from_fixed_point",
+    "from_linear_solve",
     "functional",
     "grad",
     "graph",

@@ -35,6 +35,18 @@ class FunctionCtx:
         """Keep arguments and results of ``forward`` (or None) for ``jvp``."""
         self._savings.for_forward = _checked(self, tensors, "save_for_forward")
 
+    def save_residuals(self, residuals: Any) -> None:
+        """Keeps a value of any other kind for the derivatives; freed with the saved tensors.
+
+        A plain attribute of ctx lives as long as the graph does.
+        """
+        self._savings.residuals = residuals
+
+    @property
+    def residuals(self) -> Any:
+        """What ``save_residuals`` kept, None if nothing."""
+        return self._savings.kept_residuals()
+
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]:
         """What ``save_for_backward`` kept (in ``jvp``: what ``save_for_forward`` kept)."""
@@ -89,5 +101,6 @@ def for_jvp(ctx: FunctionCtx, by_id: Mapping[int, Any]) -> FunctionCtx:
     savings = savings_of(ctx)
     kept = savings.for_backward if savings.for_forward is None else savings.for_forward
     twin._savings = Savings(savings.name)
+    twin._savings.residuals = savings.residuals
     twin._savings.shown = tuple(by_id.get(id(tensor), tensor) for tensor in kept)
     return twin

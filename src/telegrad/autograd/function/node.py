@@ -85,9 +85,9 @@ class FunctionNode(Hooked):
 
     def release(self) -> None:
         savings = savings_of(self.context)
-        if savings.saved:
+        if savings.saved or savings.residuals is not None:
             self.freed = True
-            savings.saved = None
+            savings.saved = savings.residuals = None
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
         return [

@@ -1,6 +1,6 @@
 """``once_differentiable``: for a backward written with code that telegrad can't see into."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
@@ -10,7 +10,7 @@ from telegrad.errors import NotDifferentiable
 from telegrad.tensors import Tensor, history_of, wrap
 from telegrad.tensors.recording.modes import MODE, no_grad
 
-__all__ = ["once_differentiable"]
+__all__ = ["once_differentiable", "refusing", "sealed"]
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,14 +35,20 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
         >>> tg.autograd.grad(Double.apply(x := tg.tensor(1.0, requires_grad=True)), x)
         (tensor(2.),)
     """
+    return refusing(
+        backward,
+        "{name}.backward is marked once_differentiable, so its result has no derivative; write it "
+        "with telegrad's functions and take the mark off",
+    )
+
+
+def refusing(backward: Callable[..., Any], text: str) -> Callable[..., Any]:
+    """A ``backward`` like that, with what is said: `text`, with a place for the {name}."""
 
     @wraps(backward)
     def wrapper(ctx: Any, *cotangents: Any) -> Any:
         savings = savings_of(ctx)
-        message = (
-            f"{savings.name}.backward is marked once_differentiable, so its result has no "
-            "derivative; write it with telegrad's functions and take the mark off"
-        )
+        message = text.format(name=savings.name)
         # Many a backward keeps an argument as an attribute of ctx, unsaved.
         given = [x for x in (*cotangents, *vars(ctx).values()) if isinstance(x, Tensor)]
         if savings.have_tangents() or any(x.is_dual for x in given):
@@ -56,10 +62,15 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             *savings.histories(),
         )
         parts = answer if isinstance(answer, (tuple, list)) else (answer,)
-        refused = tuple(
-            wrap(p.array, RefusingNode(edges, message)) if isinstance(p, Tensor) and edges else p
-            for p in parts
-        )
+        refused = sealed(parts, edges, message)
         return refused if isinstance(answer, (tuple, list)) else refused[0]
 
     return wrapper
+
+
+def sealed(values: Iterable[Any], edges: tuple[Any, ...], message: str) -> tuple[Any, ...]:
+    """The values, such that a pass through them to where the edges lead raises."""
+    return tuple(
+        wrap(x.array, RefusingNode(edges, message)) if isinstance(x, Tensor) and edges else x
+        for x in values
+    )

@@ -51,6 +51,7 @@ class Savings:
         "for_backward",
         "for_forward",
         "name",
+        "residuals",
         "saved",
         "shown",
     )
@@ -62,6 +63,8 @@ class Savings:
         self.constant_outputs: tuple[Tensor, ...] = ()
         self.saved: tuple[Saved | None, ...] | None = ()
         """None after the graph was freed."""
+        self.residuals: Any = None
+        """What ``save_residuals`` kept; freed with the saved values."""
         self.shown: tuple[Any, ...] | None = None
         """What ``saved_tensors`` is while ``jvp`` runs."""
         self._node: weakref.ref[Any] | None = None
@@ -103,13 +106,21 @@ class Savings:
 
     def restore(self) -> tuple[Tensor | None, ...]:
         """Return the saved values, joined with their history."""
+        node = self._call()
+        return tuple(None if each is None else each.restore(node) for each in self._unfreed())
+
+    def kept_residuals(self) -> Any:
+        """Return what ``save_residuals`` kept."""
+        self._unfreed()
+        return self.residuals
+
+    def _unfreed(self) -> tuple[Saved | None, ...]:
         if self.saved is None:
             raise GraphFreedError(
                 f"expected a graph that still has its saved values, got {self.name} whose values "
                 "were freed by an earlier backward pass; pass retain_graph=True to that pass"
             )
-        node = self._call()
-        return tuple(None if each is None else each.restore(node) for each in self.saved)
+        return self.saved
 
     def histories(self) -> list[Any]:
         """Return the nodes behind the saved values, without unpacking those."""

@@ -1,0 +1,11 @@
+"""Programs that find a solution, as functions with derivatives.
+
+A solver is seldom differentiated step by step: the derivative of what it solves is known. These
+take the solver as a black box and that knowledge beside it.
+"""
+
+from telegrad.autograd.solvers.adjoint import from_adjoint
+from telegrad.autograd.solvers.fixed_point import from_fixed_point
+from telegrad.autograd.solvers.linear_solve import from_linear_solve
+
+__all__ = ["from_adjoint", "from_fixed_point", "from_linear_solve"]

@@ -1,0 +1,268 @@
+"""``from_fixed_point``: the x with x = f(x, parameters), with derivatives of any order.
+
+How x was found does not matter (the implicit function theorem): its tangent solves
+(I - J) dx = df, where J is the derivative of f by x and df that by the parameters; its gradient
+goes through the transposed system. Those are linear, and solved by GMRES, which needs no matrix: a
+product with J is a derivative of f.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from telegrad.autograd import functional
+from telegrad.autograd.function import Function
+from telegrad.autograd.solvers.arrays import Like, fitted, is_real, refuse_hidden
+from telegrad.autograd.solvers.linear_solve import System, refuse_captured, solved
+from telegrad.errors import DTypeError, GradientError, UsageError
+from telegrad.tensors import Tensor, wrap
+from telegrad.tensors.describe import kind_of
+from telegrad.tensors.recording.modes import Recording
+
+__all__ = ["from_fixed_point"]
+
+_STEPS_KEPT = 100
+"""Of GMRES: after so many it starts again from where it is."""
+
+
+class _Problem(NamedTuple):
+    name: str
+    f: Callable[..., Any]
+    solve: Callable[..., Any] | None
+    tolerance: float | None
+    max_iterations: int
+
+
+def from_fixed_point(
+    f: Callable[..., Any],
+    solve: Callable[..., Any] | None = None,
+    *,
+    tolerance: float | None = None,
+    max_iterations: int = 1000,
+) -> Callable[..., Any]:
+    """Make the fixed point of a function a function of its parameters, with every derivative.
+
+    For coupled solvers, equilibria, implicit steps and layers. ::
+
+        def balance(x, w):
+            return tg.tanh(w @ x + 1.0)
+
+        x = from_fixed_point(balance)(tg.zeros(3), w)
+
+    Arguments:
+        f: ``f(x, *parameters)`` gives the next x by telegrad's functions, with the shape and dtype
+            of x; all Tensors that it depends on are among the parameters.
+        solve: ``solve(x, *parameters)`` finds the fixed point from a first guess, by any means;
+            it gets Tensors. Without it, f is applied until x stays.
+        tolerance: how far f(x) may be from x, relative to 1 and the largest number in x: by
+            default 1000 times the dtype's precision.
+        max_iterations: how often f is applied at most.
+
+    Returns:
+        ``call(guess, *parameters)``, which gives x; it does not depend on the guess.
+
+    Raises:
+        UsageError: when there is no fixed point within `max_iterations`.
+        GradientError: when f uses Tensors with derivatives that are not among the parameters, or
+            x is no isolated fixed point, so that it has no derivative.
+
+    Examples:
+        >>> root = tg.autograd.from_fixed_point(lambda x, a: (x + a / x) / 2)
+        >>> a = tg.tensor(4.0, dtype=tg.float64, requires_grad=True)
+        >>> root(tg.tensor(1.0, dtype=tg.float64), a).backward()
+        >>> round(a.grad.item(), 6)
+        0.25
+    """
+    if not callable(f) or not (solve is None or callable(solve)):
+        wrong = solve if callable(f) else f
+        raise UsageError(f"expected functions for from_fixed_point, got {kind_of(wrong)}")
+
+    @functools.wraps(f)
+    def call(guess: Any, *parameters: Any) -> Any:
+        name = getattr(f, "__name__", type(f).__name__)
+        if not is_real(guess):
+            raise DTypeError(
+                f"expected a floating Tensor as the first guess for {name}, got {kind_of(guess)}"
+            )
+        refuse_hidden(name, (guess, *parameters))
+        problem = _Problem(name, f, solve, tolerance, max_iterations)
+        return _named(name).apply(problem, guess.detach(), *parameters)
+
+    return call
+
+
+@functools.cache
+def _named(name: str) -> Any:
+    """Return the operation under the name that graphs and errors show."""
+    return type(name, (_FixedPoint,), {})
+
+
+class _FixedPoint(Function):
+    """One fixed point."""
+
+    @staticmethod
+    def forward(ctx: Any, problem: _Problem, guess: Tensor, *args: Any) -> Tensor:
+        parameters = [_detached(each) for each in args]
+        x = _found(problem, guess, parameters)
+        with Recording(True):
+            after = problem.f(x, *parameters)
+        refuse_captured(after, problem.name, "a parameter")
+        off, allowed = _distance(problem, x, after)
+        if not off <= allowed:
+            raise UsageError(
+                f"expected a fixed point of {problem.name} within {problem.max_iterations} "
+                f"iterations, got one that moves by {off:.2g}, with {allowed:.2g} allowed; start "
+                "nearer, allow more iterations, damp it, or give from_fixed_point a solve"
+            )
+        tensors = [each for each in args if isinstance(each, Tensor)]
+        ctx.save_for_backward(*tensors, x)
+        ctx.save_for_forward(*tensors, x)
+        ctx.problem = problem
+        ctx.constants = [None if isinstance(each, Tensor) else each for each in args]
+        ctx.are_tensors = [isinstance(each, Tensor) for each in args]
+        return x
+
+    @staticmethod
+    def _restored(ctx: Any) -> tuple[list[Any], Tensor]:
+        """The parameters and x."""
+        *tensors, x = ctx.saved_tensors
+        rest = iter(tensors)
+        pairs = zip(ctx.constants, ctx.are_tensors)
+        return [next(rest) if is_one else constant for constant, is_one in pairs], x
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Tensor) -> Any:
+        parameters, x = _FixedPoint._restored(ctx)
+        system = _linearized(ctx.problem).adjoint()
+        weights = solved(system, (x, *parameters, cotangent))
+        wanted = [i for i in range(len(parameters)) if ctx.needs_input_grad[i + 2]]
+        part = _part(ctx.problem.f, x, parameters, wanted)
+        pulled = functional.vjp(part, *(parameters[i] for i in wanted))[1](weights)
+        found = dict(zip(wanted, pulled))
+        return None, None, *(found.get(i) for i in range(len(parameters)))
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, __: Any, *tangents: Any) -> Tensor:
+        parameters, x = _FixedPoint._restored(ctx)
+        wanted = [i for i, t in enumerate(tangents) if t is not None]
+        part = _part(ctx.problem.f, x, parameters, wanted)
+        primals = tuple(parameters[i] for i in wanted)
+        right = functional.jvp(part, primals, tuple(tangents[i] for i in wanted))[1]
+        return solved(_linearized(ctx.problem), (x, *parameters, right))
+
+
+def _part(
+    f: Callable[..., Any], x: Tensor, parameters: Sequence[Any], wanted: Sequence[int]
+) -> Callable[..., Any]:
+    """Return f as a function of some parameters."""
+
+    def part(*chosen: Any) -> Any:
+        values = list(parameters)
+        for i, value in zip(wanted, chosen, strict=True):
+            values[i] = value
+        return f(x, *values)
+
+    return part
+
+
+def _found(problem: _Problem, x: Tensor, parameters: Sequence[Any]) -> Tensor:
+    """Return where the solver, or applying f again and again, ends."""
+    like = Like(x.shape, x.dtype)
+    if problem.solve is not None:
+        where = f"as the fixed point of {problem.name}"
+        found = problem.solve(x, *parameters)
+        if not isinstance(found, Tensor):
+            raise DTypeError(f"expected a Tensor {where}, got {kind_of(found)}")
+        return fitted(found.detach(), like, where)
+    for _ in range(problem.max_iterations):
+        before = x
+        found = problem.f(before, *parameters)
+        where = f"from {problem.name}, that of its argument,"
+        if not isinstance(found, Tensor):
+            raise DTypeError(f"expected a Tensor {where} got {kind_of(found)}")
+        x = fitted(found.detach(), like, where)
+        off, allowed = _distance(problem, before, x)
+        if not off > allowed:
+            break
+    return x
+
+
+def _distance(problem: _Problem, x: Tensor, after: Tensor) -> tuple[float, float]:
+    """Return how far f(x) is from x, and how far it may be."""
+    tolerance = problem.tolerance
+    if tolerance is None:
+        tolerance = 1000 * float(np.finfo(x.dtype).eps)
+    here, there = np.asarray(x.array), np.asarray(after.array)
+    size = float(np.abs(there).max(initial=0.0))
+    with np.errstate(invalid="ignore"):
+        off = float(np.abs(there - here).max(initial=0.0))
+    return off, tolerance * (1.0 + size)
+
+
+def _linearized(problem: _Problem) -> System:
+    """Return the system (I - J) dx = b at (x, parameters)."""
+    f = problem.f
+
+    def apply(x: Tensor, *rest: Any) -> Tensor:
+        *parameters, v = rest
+        moved = functional.jvp(lambda s: f(s, *parameters), (x,), (v,))[1]
+        left: Tensor = v - moved
+        return left
+
+    def apply_adjoint(x: Tensor, *rest: Any) -> Tensor:
+        *parameters, v = rest
+        (moved,) = functional.vjp(lambda s: f(s, *parameters), x)[1](v)
+        left: Tensor = v - moved
+        return left
+
+    def solve(x: Tensor, *rest: Any) -> Any:
+        *parameters, b = rest
+
+        def moved(v: Tensor) -> Tensor:
+            tangent: Tensor = functional.jvp(lambda s: f(s, *parameters), (x,), (v,))[1]
+            return tangent
+
+        return _gmres(problem.name, moved, b.array)
+
+    def solve_adjoint(x: Tensor, *rest: Any) -> Any:
+        *parameters, b = rest
+        pull = functional.vjp(lambda s: f(s, *parameters), x)[1]
+        return _gmres(problem.name, lambda v: pull(v)[0], b.array)
+
+    # What GMRES leaves is tried there, more closely.
+    name = problem.name
+    return System(name, apply, solve, solve_adjoint, np.inf, apply_adjoint, _detached)
+
+
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) else value
+
+
+def _gmres(name: str, moved: Callable[[Tensor], Tensor], b: Any) -> Any:
+    """Return the solution of v - moved(v) = b."""
+    from scipy.sparse.linalg import LinearOperator, gmres
+
+    def product(flat: Any) -> Any:
+        v = np.array(flat.reshape(b.shape), b.dtype)
+        return (v - np.asarray(moved(wrap(v)).detach().array)).reshape(-1)
+
+    flat = np.asarray(b).reshape(-1)
+    size = float(np.linalg.norm(flat))
+    if not size:
+        return np.zeros_like(b)
+    eps = float(np.finfo(b.dtype).eps)
+    count = flat.size
+    operator = LinearOperator((count, count), matvec=product, dtype=flat.dtype)
+    kept = min(count, _STEPS_KEPT)
+    found, _ = gmres(operator, flat, rtol=10 * eps, atol=0.0, restart=kept, maxiter=10)
+    off = float(np.linalg.norm(flat - product(found)))
+    allowed = float(np.sqrt(eps)) * size
+    if not off <= allowed:
+        raise GradientError(
+            f"expected an isolated fixed point of {name}, where 1 is no eigenvalue of its "
+            f"derivative, but the linear system for the derivative of the solution can't be "
+            f"solved: GMRES is off by {off:.2g}, with {allowed:.2g} allowed"
+        )
+    return found.reshape(b.shape).astype(b.dtype, copy=False)

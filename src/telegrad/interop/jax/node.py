@@ -1,0 +1,161 @@
+"""The short road of a call: NumPy's arrays, no tangents, nothing packed; most calls are such.
+
+It does what ``operation.py`` does by a Function, in a third of the time: the node holds the raw
+arrays and the residuals, and a pass that is not recorded takes them as they are.
+"""
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax import tree_util
+
+from telegrad.errors import GraphFreedError
+from telegrad.graph import Bundle, Cotangent, NodeHooks, next_key
+from telegrad.interop.jax.arrays import from_jax_array, refuse_narrowing
+from telegrad.interop.jax.program import Places, Program
+from telegrad.tensors import Tensor, history_of, wrap
+from telegrad.tensors.recording.hooked import Hooked
+from telegrad.tensors.recording.modes import Mode
+from telegrad.tensors.recording.op_node import OutputNode
+
+__all__ = ["ProgramNode", "is_plain", "run_plainly"]
+
+
+def is_plain(reals: Sequence[Tensor], mode: Mode) -> bool:
+    """Say whether a call may take the short road."""
+    if mode.pack is not None or mode.anomaly:
+        return False
+    return all(type(each.array) is np.ndarray and not each.tangents for each in reals)
+
+
+def run_plainly(
+    program: Program, wanted: Places, reals: Sequence[Tensor], others: Sequence[Any], general: Any
+) -> Any:
+    """Run a program, recorded where some reals are wanted; the tree of its results.
+
+    `general` runs what the node can't: a pullback that is itself differentiated.
+    """
+    arrays = [each.array for each in reals]
+    for array in arrays:
+        refuse_narrowing(array.dtype, array)
+    if not wanted:
+        return tree_util.tree_map(from_jax_array, program.run(arrays, others))
+    results, residuals = program.run_recorded(wanted, arrays, others)
+    leaves, structure = tree_util.tree_flatten(results)
+    made = [from_jax_array(leaf) for leaf in leaves]
+    edges = tuple(history_of(reals[place]) for place in wanted)
+    node = ProgramNode(program, wanted, others, arrays, edges, residuals, general)
+    node.outputs = tuple(
+        (each.shape, each.dtype) if isinstance(each, Tensor) and each.dtype.kind in "fc" else None
+        for each in made
+    )
+    for index, output in enumerate(node.outputs):
+        if output is not None:
+            made[index].node = node.of_output(index)
+    return tree_util.tree_unflatten(structure, made)
+
+
+class ProgramNode(Hooked):
+    """One recorded call of a program."""
+
+    __slots__ = (
+        "__weakref__",
+        "_arrays",
+        "_general",
+        "_others",
+        "_program",
+        "_residuals",
+        "edges",
+        "freed",
+        "hooks",
+        "key",
+        "known",
+        "metadata",
+        "outputs",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        program: Program,
+        wanted: Places,
+        others: Sequence[Any],
+        arrays: Sequence[Any],
+        edges: tuple[Any, ...],
+        residuals: Any,
+        general: Any,
+    ) -> None:
+        self._program = program
+        self.wanted = wanted
+        self._others = others
+        self._arrays: Sequence[Any] | None = arrays
+        self._residuals = residuals
+        self._general = general
+        self.edges = edges
+        self.outputs: tuple[Any, ...] = ()
+        """For each result (shape, dtype), None for one without derivative."""
+        self.known: list[weakref.ref[OutputNode]] | None = None
+        self.key = next_key()
+        self.hooks: NodeHooks | None = None
+        self.freed = False
+        self.metadata: dict[str, Any] | None = None
+
+    def name(self) -> str:
+        return f"{self._program.name}Backward"
+
+    def inputs_shown(self) -> Sequence[int]:
+        return range(self._program.count)
+
+    def output_count(self) -> int:
+        return len(self.outputs)
+
+    def of_output(self, index: int) -> Any:
+        """The node of one result: this one where it is the only one."""
+        return self if len(self.outputs) == 1 else OutputNode.of(self, index)
+
+    def release(self) -> None:
+        self.freed = True  # First: a pass of another thread may be reading them.
+        self._arrays = self._residuals = None
+
+    def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        parts = cotangent if type(cotangent) is Bundle else (cotangent,)
+        if any(isinstance(part, Tensor) for part in parts):
+            found = self.pull_recorded(cotangent)
+            return [g if g.is_dual else g.array for g in found]
+        residuals = self._residuals
+        if residuals is None:
+            raise self._freed()
+        given = []
+        for part, output in zip(parts, self.outputs, strict=True):
+            if output is not None:
+                array = np.zeros(*output) if part is None else part
+                refuse_narrowing(array.dtype, array)
+                given.append(array)
+        return [np.asarray(each) for each in self._program.pull(residuals, tuple(given))]
+
+    def pull_recorded(self, cotangent: Cotangent) -> Sequence[Any]:
+        parts = cotangent if type(cotangent) is Bundle else (cotangent,)
+        arrays = self._arrays
+        if arrays is None:
+            raise self._freed()
+        values = [wrap(array) for array in arrays]
+        for place, edge in zip(self.wanted, self.edges, strict=True):
+            is_leaf_itself = edge.is_leaf and edge.array is arrays[place]
+            values[place] = edge if is_leaf_itself else wrap(arrays[place], edge)
+        count = 0
+        for part, output in zip(parts, self.outputs, strict=True):
+            if output is not None:
+                given = wrap(np.zeros(*output)) if part is None else part
+                values.append(given if isinstance(given, Tensor) else wrap(given))
+                count += 1
+        pullback = self._program.pullback(self.wanted, count)
+        found: Sequence[Any] = self._general(pullback, values, self._others)
+        return found
+
+    def _freed(self) -> GraphFreedError:
+        return GraphFreedError(
+            f"expected a graph that still has its saved values, got {self.name()} whose values "
+            "were freed by an earlier backward pass; pass retain_graph=True to that pass"
+        )
