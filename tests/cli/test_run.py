@@ -162,7 +162,7 @@ def test_workers_meet_over_the_key_and_the_port_they_were_given(script: Script) 
             with listen(address, identity=me, on_connection=arrived.put):
                 print("met", arrived.get(timeout=20).peer_name)
         else:
-            print("met", connect(address, identity=me, patience=20).peer_name)
+            print("met", connect(address, identity=me, expect="ps", patience=20).peer_name)
         """
     )
     done = run("--workers", "ps,trainer", path)

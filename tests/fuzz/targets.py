@@ -13,7 +13,7 @@ import telegrad as tg
 from telegrad.distributed.contexts import tensor_kind
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.calls.service import open_message, seal_message
-from telegrad.rpc.security.introduction import Limits
+from telegrad.rpc.security.introduction import Ends, Introduction, Limits, Purpose, Side
 from telegrad.rpc.wire import plain
 from telegrad.rpc.wire.codec import Codec
 from telegrad.rpc.wire.failures import dump_failure, load_failure
@@ -140,7 +140,22 @@ def failures() -> Iterator[bytes]:
         yield dump_failure(error, "worker", strict=True)
 
 
+def parse_introduction(data: bytes) -> None:
+    if Introduction.decode(data).encode() != data:
+        raise AssertionError("an introduction has two encodings")
+
+
+def introductions() -> Iterator[bytes]:
+    ends = Ends(("127.0.0.1", 50000), ("::1", 29500))
+    for purpose, expected in ((Purpose.LINK, "ps"), (Purpose.MEETING, "")):
+        yield Introduction(
+            Side.DIALLER, "trainer", 1, b"n" * 32, purpose=purpose, expected=expected, ends=ends
+        ).encode()
+    yield Introduction(Side.LISTENER, "ps", 1, b"n" * 32, segments=True).encode()
+
+
 TARGETS: dict[str, Target] = {
+    "introduction": Target(parse_introduction, introductions),
     "frame": Target(parse_frame, frames),
     "call": Target(parse_call, calls),
     "result": Target(parse_result, results),

@@ -5,6 +5,7 @@ import datetime
 import queue
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from telegrad.rpc.security.certificates import mint
 from telegrad.rpc.security.keys import ClusterKey
@@ -51,7 +52,7 @@ class Host:
 
 
 @contextlib.contextmanager
-def hosting(address: str, identity: Identity, **options: float) -> Iterator[Host]:
+def hosting(address: str, identity: Identity, **options: Any) -> Iterator[Host]:
     """Listen at the address; close everything that came afterwards."""
     arrived: queue.Queue[Connection] = queue.Queue()
     with listen(address, identity=identity, on_connection=arrived.put, **options) as listener:

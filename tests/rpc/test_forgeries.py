@@ -139,7 +139,7 @@ def test_who_comes_under_ever_new_names_and_says_nothing_is_forgotten(trio):
     known = len(a.peers.all())
     for number in range(20):
         stranger = Identity(f"stranger{number}", 1, a.host.identity.key)
-        connection = connect(a.address, identity=stranger)
+        connection = connect(a.address, identity=stranger, expect="a")
         assert eventually(lambda name=stranger.name: a.peers.get(name) is not None)
         connection.close()
     assert eventually(lambda: len(a.peers.all()) == known)

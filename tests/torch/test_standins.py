@@ -27,10 +27,16 @@ from telegrad.torch.rpc.future import CallFuture, outcome_of
 
 @pytest.fixture
 def own_temporary(tmp_path, monkeypatch):
-    monkeypatch.setattr(rendezvous.tempfile, "gettempdir", lambda: str(tmp_path))
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        # A socket's path must be short.
+        monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+        yield from _with_nothing_set(tmp_path, monkeypatch)
+
+
+def _with_nothing_set(tmp_path, monkeypatch):
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TELEGRAD_KEY_FILE"):
         monkeypatch.delenv(name, raising=False)
-    return tmp_path
+    yield tmp_path
 
 
 # Where workers meet.
@@ -145,6 +151,60 @@ def test_the_key_of_a_user_is_made_once_and_private(own_temporary):
     assert modes == [0o700, 0o600]
 
 
+@pytest.fixture
+def homeless(monkeypatch):
+    """Neither a runtime directory nor a home, and a temporary directory that others may use."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as shared:
+        os.chmod(shared, 0o1777)
+        monkeypatch.setattr(rendezvous.tempfile, "gettempdir", lambda: shared)
+        monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+        monkeypatch.setenv("HOME", "/nonexistent")
+        if os.path.isdir(f"/run/user/{os.getuid()}"):
+            monkeypatch.setattr(rendezvous, "_own_places", lambda: iter(()))
+        yield shared
+
+
+def squat(shared):
+    """Let another user make the directory that this user's would be."""
+    path = os.path.join(shared, f"telegrad-user-{os.getuid()}")
+    os.mkdir(path, 0o700)
+    os.chown(path, 65534, 65534)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to another user")
+def test_another_user_cant_keep_a_program_from_its_key(homeless, monkeypatch):
+    squat(homeless)
+    with pytest.raises(Refused) as caught:
+        rendezvous.users_key()
+    assert "is another's or can't be made: set XDG_RUNTIME_DIR to a directory" in str(caught.value)
+    assert "mkdir -m 700" in str(caught.value)
+    assert "TELEGRAD_KEY_FILE" in str(caught.value)
+    # The advice helps, and so does a home.
+    with tempfile.TemporaryDirectory(dir="/tmp") as runtime, tempfile.TemporaryDirectory() as home:
+        monkeypatch.undo()
+        monkeypatch.setattr(rendezvous.tempfile, "gettempdir", lambda: homeless)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        assert rendezvous.users_key() == rendezvous.users_key()
+        assert rendezvous.user_directory() == os.path.join(runtime, "telegrad")
+        monkeypatch.setenv("XDG_RUNTIME_DIR", "")
+        monkeypatch.setenv("HOME", home)
+        if not os.path.isdir(f"/run/user/{os.getuid()}"):
+            assert rendezvous.user_directory().startswith(os.path.join(home, ".telegrad-"))
+            assert rendezvous.users_key() == rendezvous.users_key()
+
+
+def test_where_there_is_nothing_else_the_key_is_among_the_temporary_files(homeless):
+    assert rendezvous.users_key() == rendezvous.users_key()
+    assert rendezvous.user_directory() == f"{homeless}/telegrad-user-{os.getuid()}"
+
+
+def test_a_runtime_directory_that_is_not_the_users_is_not_used(own_temporary, monkeypatch):
+    mine = rendezvous.user_directory()
+    os.chmod(os.environ["XDG_RUNTIME_DIR"], 0o755)
+    monkeypatch.setenv("HOME", str(own_temporary))
+    assert rendezvous.user_directory() != mine
+
+
 def test_a_directory_that_others_can_enter_is_no_place_for_a_key(own_temporary):
     os.chmod(rendezvous.user_directory(), 0o755)
     with pytest.raises(Refused, match="0700"):
@@ -153,7 +213,7 @@ def test_a_directory_that_others_can_enter_is_no_place_for_a_key(own_temporary):
 
 def test_meeting_places_that_were_left_behind_go_after_a_day(monkeypatch):
     with tempfile.TemporaryDirectory(dir="/tmp") as short:
-        monkeypatch.setattr(rendezvous.tempfile, "gettempdir", lambda: short)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", short)
         paths = [f"{rendezvous.user_directory()}/{name}.sock" for name in ("old", "young", "used")]
         listening = [socket.socket(socket.AF_UNIX) for _ in paths]
         for path, each in zip(paths, listening):

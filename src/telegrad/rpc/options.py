@@ -1,5 +1,6 @@
 """What can be chosen about a worker; each choice is an argument, none is ambient."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
@@ -40,6 +41,7 @@ class Options:
         device_maps: By the name of a worker, which device there takes the tensors of each device
             here, as ``{"b": {"cuda:0": "cuda:1"}}``; where it says nothing, the device of the same
             name.
+        profiled_by: The names of the workers that may profile this one while it is strict (none).
 
     Raises:
         UsageError: If an option is out of range.
@@ -61,6 +63,7 @@ class Options:
     in_flight_bytes: int = 16 << 30
     in_flight_bytes_of_peer: int = 8 << 30
     device_maps: dict[str, dict[str, str]] = field(default_factory=dict)
+    profiled_by: Sequence[str] = ()
 
     if not TYPE_CHECKING:  # or a type checker would take every name for known
 
@@ -79,6 +82,12 @@ class Options:
                 raise UsageError(
                     f"expected {name} of at least {_FEWEST_BYTES}, got {getattr(self, name)}"
                 )
+        if isinstance(self.profiled_by, str):
+            raise UsageError(
+                "expected the names of workers as profiled_by, got one text: write "
+                f"profiled_by=[{self.profiled_by!r}]"
+            )
+        object.__setattr__(self, "profiled_by", tuple(self.profiled_by))
         for name in ("lost_after", "join_timeout"):
             if not getattr(self, name):
                 raise UsageError(

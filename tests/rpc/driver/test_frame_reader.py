@@ -22,6 +22,8 @@ from telegrad.rpc.wire.frames import ANSWER, CALL, NOTICE, PLACED, PREFIX, REFUS
 class Source:
     """A connection from which bytes come in the pieces that were asked for."""
 
+    pending = None
+
     def __init__(self, data, pieces, limits=None):
         self.limits = limits or Limits()
         self._data = memoryview(data)

@@ -1,5 +1,7 @@
 """The handshake without I/O: two state machines and the bytes between them."""
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
@@ -16,12 +18,22 @@ from telegrad.rpc.security.handshake import (
     Received,
     Write,
 )
-from telegrad.rpc.security.introduction import Introduction, Limits, Side
-from telegrad.rpc.security.keys import ClusterKey
+from telegrad.rpc.security.introduction import Ends, Introduction, Limits, Purpose, Side
+from telegrad.rpc.security.keys import ClusterKey, SessionKeys
 
 KEY = ClusterKey(b"k" * 32)
-DIALLER = Introduction(Side.DIALLER, "trainer", 41, b"d" * 32, Limits(header_bytes=5000), True)
-LISTENER = Introduction(Side.LISTENER, "ps", 42, b"l" * 32, Limits(dimensions=10), True)
+ENDS = Ends(("127.0.0.1", 50000), ("127.0.0.1", 29500))
+DIALLER = Introduction(
+    Side.DIALLER,
+    "trainer",
+    41,
+    b"d" * 32,
+    Limits(header_bytes=5000),
+    True,
+    expected="ps",
+    ends=ENDS,
+)
+LISTENER = Introduction(Side.LISTENER, "ps", 42, b"l" * 32, Limits(dimensions=10), True, ends=ENDS)
 
 
 def dialler(own: Introduction = DIALLER, key: ClusterKey = KEY, **options: object) -> Handshake:
@@ -60,9 +72,9 @@ def converse(one: Handshake, other: Handshake) -> tuple[list[Effect], list[Effec
 
 def test_two_workers_with_the_key_agree_on_everything_negotiated() -> None:
     ours, theirs = converse(dialler(), listener())
-    assert agreement(ours) == Agreement("ps", 42, 1, Limits(header_bytes=5000, dimensions=10), True)
+    assert agreement(ours) == Agreement("ps", 42, 2, Limits(header_bytes=5000, dimensions=10), True)
     assert agreement(theirs) == Agreement(
-        "trainer", 41, 1, Limits(header_bytes=5000, dimensions=10), True
+        "trainer", 41, 2, Limits(header_bytes=5000, dimensions=10), True
     )
 
 
@@ -162,16 +174,137 @@ def test_a_replayed_conversation_fails_against_a_fresh_nonce() -> None:
         {"limits": Limits()},
         {"segments": False},
         {"newest": 9},
+        {"nonce": b"m" * 32},
     ],
 )
-def test_nothing_negotiated_can_be_changed_under_way(change: dict[str, object]) -> None:
-    one, other = dialler(), listener()
-    intro = written(one.handle(Opened(), 0.0))
+@pytest.mark.parametrize("of", [Side.DIALLER, Side.LISTENER])
+def test_nothing_negotiated_can_be_changed_under_way(of: Side, change: dict[str, object]) -> None:
+    meeting = {"purpose": Purpose.MEETING, "expected": ""}
+    one = dialler(msgspec.structs.replace(DIALLER, **meeting))
+    other = listener(msgspec.structs.replace(LISTENER, **meeting))
+    changes = {of: lambda said: msgspec.structs.replace(said, **change)}
+    ours, theirs = relay(one, other, changes)
+    assert isinstance(failure(theirs), AuthenticationFailed)
+    assert "did not prove" in str(failure(theirs))
+    assert agreement(ours) is None
+    assert agreement(theirs) is None
+
+
+def relay(
+    one: Handshake, other: Handshake, changes: dict[Side, Callable[[Introduction], Introduction]]
+) -> tuple[list[Effect], list[Effect]]:
+    """Let both speak through one without the key, who changes what they say of themselves."""
+    ours, theirs = one.handle(Opened(), 0.0), other.handle(Opened(), 0.0)
+    said = Introduction.decode(written(ours))
+    theirs += other.handle(
+        Received(changes.get(Side.DIALLER, lambda said: said)(said).encode()), 0.0
+    )
+    said = Introduction.decode(written(theirs))
+    proved = one.handle(Received(changes.get(Side.LISTENER, lambda said: said)(said).encode()), 0.0)
+    ours += proved
+    if proof := written(proved):
+        answered = other.handle(Received(proof), 0.0)
+        theirs += answered
+        ours += one.handle(Received(written(answered)), 0.0) if written(answered) else []
+    return ours, theirs
+
+
+ELSEWHERE = Ends(("127.0.0.1", 50001), ("127.0.0.1", 29501))
+
+
+def test_a_relay_is_seen_by_both_at_the_ends_of_their_connections() -> None:
+    other = listener(msgspec.structs.replace(LISTENER, ends=ELSEWHERE))
+    ours, theirs = relay(dialler(), other, {})
+    assert "ps has a connection from 127.0.0.1 port 50001 to 127.0.0.1 port 29501, this worker" in (
+        str(failure(ours))
+    )
+    assert "this worker one from 127.0.0.1 port 50001 to" in str(failure(theirs))
+    for error in (failure(ours), failure(theirs)):
+        assert isinstance(error, AuthenticationFailed)
+        assert "another process holds the port and relays" in str(error)
+        assert "telegrad keygen" in str(error)
+    # Nothing made with the key was given away.
+    assert written(ours) == DIALLER.encode()
+
+
+@pytest.mark.parametrize(
+    ("field", "here", "there"),
+    [
+        ("ends", ENDS, ELSEWHERE),
+        ("ends", None, ELSEWHERE),
+        ("purpose", Purpose.LINK, Purpose.MEETING),
+        ("purpose", Purpose.MEETING, Purpose.LINK),
+    ],
+)
+def test_a_relay_that_tells_each_what_it_wants_to_hear_has_no_proof_for_it(
+    field: str, here: object, there: object
+) -> None:
+    one = dialler(
+        msgspec.structs.replace(
+            DIALLER, **{field: here}, expected="" if here is Purpose.MEETING else "ps"
+        )
+    )
+    other = listener(msgspec.structs.replace(LISTENER, **{field: there}))
+    changes = {
+        Side.DIALLER: lambda said: msgspec.structs.replace(
+            said, **{field: there}, expected="" if there is Purpose.MEETING else "ps"
+        ),
+        Side.LISTENER: lambda said: msgspec.structs.replace(said, **{field: here}),
+    }
+    ours, theirs = relay(one, other, changes)
+    assert "did not prove the cluster's key" in str(failure(theirs))
+    assert "refused our proof" in str(failure(ours))
+    assert agreement(ours) is None
+
+
+def test_a_joining_that_reaches_a_worker_and_a_link_that_reaches_a_meeting_are_refused() -> None:
+    joining = msgspec.structs.replace(DIALLER, purpose=Purpose.MEETING, expected="")
+    ours, theirs = converse(dialler(joining), listener())
+    assert "expected a meeting place, got the listener of a worker (ps)" in str(failure(ours))
+    assert "MASTER_PORT" in str(failure(ours))
+    assert "trainer dialled a meeting place, this is the listener of" in str(failure(theirs))
+    place = msgspec.structs.replace(LISTENER, purpose=Purpose.MEETING)
+    ours, theirs = converse(dialler(), listener(place))
+    assert "expected the listener of a worker, got a meeting place (ps)" in str(failure(ours))
+    assert isinstance(failure(theirs), AuthenticationFailed)
+
+
+@pytest.mark.parametrize(
+    ("purpose", "expected", "said"),
+    [
+        (Purpose.LINK, "", "trainer dialled nobody and reached ps"),
+        (Purpose.LINK, "ps2", "trainer dialled ps2 and reached ps"),
+        (Purpose.MEETING, "ps", "trainer dialled ps and reached ps"),
+    ],
+)
+def test_a_listener_lets_in_only_who_means_it(purpose: Purpose, expected: str, said: str) -> None:
+    other = listener(msgspec.structs.replace(LISTENER, purpose=purpose))
     other.handle(Opened(), 0.0)
-    answer = Introduction.decode(written(other.handle(Received(intro), 0.0)))
-    forged = msgspec.structs.replace(answer, **change)
-    proof = written(one.handle(Received(forged.encode()), 0.0))
-    assert isinstance(failure(other.handle(Received(proof), 0.0)), AuthenticationFailed)
+    claim = msgspec.structs.replace(DIALLER, purpose=purpose, expected=expected)
+    effects = other.handle(Received(claim.encode()), 0.0)
+    assert said in str(failure(effects))
+    # It is answered, so that it can tell its user the same.
+    assert Introduction.decode(written(effects)).name == "ps"
+
+
+def keys(effects: list[Effect]) -> SessionKeys:
+    (found,) = (effect.keys for effect in effects if isinstance(effect, Established))
+    return found
+
+
+def test_the_keys_of_frames_are_of_one_connection_and_direction_and_no_proof() -> None:
+    ours, theirs = converse(dialler(), listener())
+    again, _ = converse(dialler(msgspec.structs.replace(DIALLER, nonce=b"e" * 32)), listener())
+    assert keys(ours).sending == keys(theirs).receiving
+    assert keys(ours).receiving == keys(theirs).sending
+    seen = {keys(each).sending for each in (ours, theirs, again)}
+    seen |= {keys(again).receiving, KEY.derive("telegrad dialler proof", b"")}
+    assert len(seen) == 5
+    for secret in seen:
+        assert secret not in written(ours) + written(theirs)
+    assert repr(keys(ours)) == "SessionKeys(<hidden>)"
+    assert keys(ours).sending.hex() not in repr(ours)
+    assert str(keys(ours).sending) not in repr(ours)
 
 
 def test_certificates_of_another_wire_break_the_proof() -> None:
@@ -184,17 +317,18 @@ def test_certificates_of_another_wire_break_the_proof() -> None:
 
 
 def test_a_worker_under_another_name_is_refused_before_anything_is_proved() -> None:
-    one, other = dialler(expect="ps2"), listener()
-    ours, _ = converse(one, other)
+    own = msgspec.structs.replace(DIALLER, expected="ps2")
+    ours, theirs = converse(dialler(own), listener())
     assert "expected the worker ps2" in str(failure(ours))
     assert "got ps" in str(failure(ours))
-    assert written(ours) == DIALLER.encode()
+    assert written(ours) == own.encode()
+    assert "trainer dialled ps2 and reached ps" in str(failure(theirs))
 
 
 def test_a_dialler_under_another_name_is_told_so_once_it_has_proved_the_key() -> None:
-    one, other = dialler(), listener(expect="trainer2")
+    one, other = dialler(), listener(certified="trainer2")
     ours, theirs = converse(one, other)
-    assert "expected the worker trainer2" in str(failure(theirs))
+    assert "expected the worker trainer2, whose certificate it is" in str(failure(theirs))
     assert isinstance(failure(ours), AuthenticationFailed)
     assert "ps refused our proof" in str(failure(ours))
     assert "certificate of its own name" in str(failure(ours))
@@ -208,7 +342,7 @@ def test_versions_without_overlap_name_both_ranges() -> None:
     for error in (failure(ours), failure(theirs)):
         assert isinstance(error, ProtocolViolation)
         assert "7 to 9" in str(error)
-        assert "1 to 1" in str(error)
+        assert "2 to 2" in str(error)
 
 
 def test_the_newest_common_version_is_spoken() -> None:

@@ -1,5 +1,7 @@
 """The handshake against whatever a stranger may send."""
 
+import ipaddress
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -17,8 +19,10 @@ from telegrad.rpc.security.handshake import (
 )
 from telegrad.rpc.security.introduction import (
     INTRODUCTION_BYTES,
+    Ends,
     Introduction,
     Limits,
+    Purpose,
     Side,
     check_worker_name,
 )
@@ -26,7 +30,15 @@ from telegrad.rpc.security.keys import ClusterKey
 
 KEY = ClusterKey(b"k" * 32)
 
+
+def _plain(host: str) -> str:
+    """Return an IPv4 address as itself, also where it is written as an IPv6 one."""
+    address = ipaddress.ip_address(host)
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
 names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}", fullmatch=True)
+ends = st.tuples(st.ip_addresses().map(lambda host: _plain(str(host))), st.integers(0, 2**16 - 1))
 introductions = st.builds(
     Introduction,
     side=st.sampled_from(Side),
@@ -40,12 +52,16 @@ introductions = st.builds(
         dimensions=st.integers(0, 2**16 - 1),
     ),
     segments=st.booleans(),
+    purpose=st.sampled_from(Purpose),
+    expected=st.just("") | st.just("ps") | names,
+    ends=st.none() | st.builds(Ends, ends, ends).filter(lambda both: any(both.encode())),
+    oldest=st.just(1),
     newest=st.integers(1, 2**16 - 1),
 )
 
 
 def machine(side: Side) -> Handshake:
-    own = Introduction(side, "ps", 1, b"n" * 32)
+    own = Introduction(side, "ps", 1, b"n" * 32, expected="ps" if side is Side.DIALLER else "")
     handshake = Handshake(own, KEY, deadline=10.0)
     handshake.handle(Opened(), 0.0)
     return handshake
@@ -130,7 +146,7 @@ def test_no_stranger_gets_in_whatever_it_sends(
 )
 def test_no_other_key_gets_in(key: bytes, nonce: bytes) -> None:
     handshake = machine(Side.LISTENER)
-    own = Introduction(Side.DIALLER, "eve", 1, nonce)
+    own = Introduction(Side.DIALLER, "eve", 1, nonce, expected="ps")
     eve = Handshake(own, ClusterKey(key), deadline=10.0)
     said = eve.handle(Opened(), 0.0)
     for _ in range(2):

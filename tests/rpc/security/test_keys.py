@@ -5,10 +5,18 @@ import pickle
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from telegrad.errors import Refused, UsageError
 from telegrad.rpc.security.keys import KEY_BYTES, ClusterKey
 from telegrad.rpc.transport import Identity
+
+
+def test_what_is_derived_is_what_hkdf_expand_gives_elsewhere() -> None:
+    secret, info = bytes(range(32)), b"telegrad dialler proof\0transcript"
+    elsewhere = HKDFExpand(SHA256(), 32, info).derive(secret)
+    assert ClusterKey(secret).derive("telegrad dialler proof", b"transcript") == elsewhere
 
 
 def test_fresh_keys_differ() -> None:

@@ -21,7 +21,7 @@ from tests.rpc.connected import (
 
 from telegrad.errors import AuthenticationFailed, ProtocolViolation, Refused, UsageError
 from telegrad.rpc.security.certificates import mint
-from telegrad.rpc.security.introduction import Introduction, Side
+from telegrad.rpc.security.introduction import Introduction, Purpose, Side
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.tls import WORKER_URI, Credentials, certified_name
 from telegrad.rpc.startup import start_worker
@@ -84,8 +84,8 @@ def test_a_listener_cant_take_a_name_that_its_certificate_lacks(
 ) -> None:
     disguised = msgspec.structs.replace(cluster["other"], name="ps")
     with (
-        hosting(ADDRESS, disguised) as host,
-        pytest.raises(AuthenticationFailed, match="expected the worker other"),
+        hosting(ADDRESS, disguised, purpose=Purpose.MEETING) as host,
+        pytest.raises(AuthenticationFailed, match="expected the worker other, whose certificate"),
     ):
         connect(host.address, identity=cluster["trainer"])
 
@@ -151,7 +151,7 @@ def test_a_peer_without_a_certificate_is_refused(cluster: dict[str, Identity]) -
     context.verify_mode = ssl.CERT_NONE
     with hosting(ADDRESS, cluster["ps"]) as host:
         assert not is_let_in(context, host.address)
-        with contextlib.closing(connect(host.address, identity=cluster["trainer"])):
+        with contextlib.closing(connect(host.address, identity=cluster["trainer"], expect="ps")):
             host.accept().close()
 
 

@@ -16,7 +16,7 @@ from telegrad.errors import CallTimeout, NotInitialized, WorkerLost
 from telegrad.rpc.membership.membership import own_host
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
-from telegrad.rpc.security.introduction import NONCE_BYTES, Introduction, Side
+from telegrad.rpc.security.introduction import NONCE_BYTES, Ends, Introduction, Side
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.tls import Credentials
 from telegrad.rpc.startup import start_worker
@@ -97,7 +97,9 @@ def die_at(stage: str, server: socket.socket, credentials: Credentials | None) -
     with wire, server:
         assert wire.recv(1 << 16)
         if stage == "proof":
-            wire.sendall(Introduction(Side.LISTENER, "b", 1, b"n" * NONCE_BYTES).encode())
+            ends = None if credentials else Ends(wire.getpeername(), wire.getsockname())
+            own = Introduction(Side.LISTENER, "b", 1, b"n" * NONCE_BYTES, ends=ends)
+            wire.sendall(own.encode())
             assert wire.recv(1 << 16)
         # First: whether one that hangs up after TLS has refused somebody, a second attempt tells.
         server.close()

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from tests.rpc.connected import PATIENCE, Clock, Host, hosting, identities, receive_exactly
 
 from telegrad.errors import ProtocolViolation
-from telegrad.rpc.security.introduction import Introduction, Side
+from telegrad.rpc.security.introduction import Ends, Introduction, Side
 from telegrad.rpc.transport import Connection, connect, listen, listener
 
 PS, TRAINER = identities()
-INTRODUCTION = Introduction(Side.DIALLER, "eve", 1, b"e" * 32).encode()
+WRONG_PROOF = b"\x01" + b"p" * 32
 
 
 @pytest.fixture
@@ -33,6 +33,12 @@ def host() -> Iterator[Host]:
 def dial(host: Host) -> socket.socket:
     port = int(host.address.rpartition(":")[2])
     return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+
+
+def introduction(stranger: socket.socket) -> bytes:
+    """Return what a worker would say on this connection to be asked for its proof."""
+    ends = Ends(stranger.getsockname(), stranger.getpeername())
+    return Introduction(Side.DIALLER, "eve", 1, b"e" * 32, expected=PS.name, ends=ends).encode()
 
 
 def is_closed(stranger: socket.socket) -> bool:
@@ -63,26 +69,52 @@ def a_worker_gets_through(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("said", "reason"),
     [
-        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", id="another protocol"),
-        pytest.param(os.urandom(5000), id="random bytes"),
-        pytest.param(b"\x80\x04\x95" + b"\0" * 300, id="a pickle"),
-        pytest.param(INTRODUCTION + b"\x01" + b"p" * 32, id="a wrong proof"),
-        pytest.param(INTRODUCTION + b"\x01" + b"p" * 32 + b"payload" * 1000, id="eager payload"),
-        pytest.param(INTRODUCTION.replace(b"telegrad\x01", b"telegrad\x02"), id="a listener's"),
+        pytest.param(
+            lambda _: b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+            "expected a worker's introduction",
+            id="another protocol",
+        ),
+        pytest.param(
+            lambda _: os.urandom(5000), "expected a worker's introduction", id="random bytes"
+        ),
+        pytest.param(
+            lambda _: b"\x80\x04\x95" + b"\0" * 300,
+            "expected a worker's introduction",
+            id="a pickle",
+        ),
+        pytest.param(
+            lambda stranger: introduction(stranger) + WRONG_PROOF,
+            "did not prove the cluster's key",
+            id="a wrong proof",
+        ),
+        pytest.param(
+            lambda stranger: introduction(stranger) + WRONG_PROOF + b"payload" * 1000,
+            "did not prove the cluster's key",
+            id="eager payload",
+        ),
+        pytest.param(
+            lambda stranger: introduction(stranger).replace(b"telegrad\x01", b"telegrad\x02"),
+            "our own message sent back",
+            id="a listener's",
+        ),
     ],
 )
 def test_a_stranger_is_closed_and_logged_once_with_its_address(
-    host: Host, said: bytes, caplog: pytest.LogCaptureFixture
+    host: Host,
+    said: Callable[[socket.socket], bytes],
+    reason: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING, "telegrad.rpc"), dial(host) as stranger:
         port = stranger.getsockname()[1]
-        stranger.sendall(said)
+        stranger.sendall(said(stranger))
         assert is_closed(stranger)
         a_worker_gets_through(host)
     (record,) = caplog.records
     assert f"127.0.0.1 port {port}" in record.getMessage()
+    assert reason in record.getMessage()
 
 
 def test_a_stranger_that_hangs_up_midway_is_logged_once(
@@ -90,7 +122,7 @@ def test_a_stranger_that_hangs_up_midway_is_logged_once(
 ) -> None:
     with caplog.at_level(logging.WARNING, "telegrad.rpc"):
         with dial(host) as stranger:
-            stranger.sendall(INTRODUCTION[:100])
+            stranger.sendall(introduction(stranger)[:100])
         until(lambda: bool(caplog.records))
         a_worker_gets_through(host)
     (record,) = caplog.records
@@ -108,7 +140,7 @@ def test_a_silent_stranger_is_closed_at_the_deadline_while_workers_get_through(
         dial(host) as silent,
         dial(host) as slow,
     ):
-        slow.sendall(INTRODUCTION)
+        slow.sendall(introduction(slow))
         a_worker_gets_through(host)
         clock.sleep(0.2)
         assert is_closed(silent)
@@ -161,9 +193,11 @@ def test_a_connection_that_cant_be_served_is_closed_and_the_listener_goes_on(
             raise RuntimeError("no room")
 
     with listen("tcp://127.0.0.1:0", identity=PS, on_connection=serve) as listener:
-        with contextlib.closing(connect(listener.address, identity=TRAINER)) as first:
+        with contextlib.closing(
+            connect(listener.address, identity=TRAINER, expect=PS.name)
+        ) as first:
             assert first.recv_into(memoryview(bytearray(1))) == 0
-        with contextlib.closing(connect(listener.address, identity=TRAINER)):
+        with contextlib.closing(connect(listener.address, identity=TRAINER, expect=PS.name)):
             until(lambda: len(served) == 2)
     served[1].close()
     assert "could not be served" in caplog.text
@@ -183,7 +217,7 @@ def test_a_listener_can_be_closed_from_its_own_callback_and_leaves_no_thread() -
     listener = listen(
         "tcp://127.0.0.1:0", identity=PS, on_connection=lambda connection: listener.close()
     )
-    with contextlib.closing(connect(listener.address, identity=TRAINER)):
+    with contextlib.closing(connect(listener.address, identity=TRAINER, expect=PS.name)):
         until(lambda: threading.active_count() == before)
     listener.close()
 
@@ -219,7 +253,7 @@ def test_whatever_strangers_say_none_gets_in(host: Host, said: bytes, introduced
     with dial(host) as stranger:
         # It may be reset as soon as enough was said.
         with contextlib.suppress(OSError):
-            stranger.sendall((INTRODUCTION if introduced else b"") + said)
+            stranger.sendall((introduction(stranger) if introduced else b"") + said)
             stranger.shutdown(socket.SHUT_WR)
         assert is_closed(stranger)
     assert host.arrived.empty()

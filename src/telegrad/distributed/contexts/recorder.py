@@ -29,7 +29,7 @@ from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.leases import Leases
 from telegrad.distributed.contexts.message_nodes import Path, RecvNode, SendNode
 from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten, snapshot
-from telegrad.errors import ContextError
+from telegrad.errors import ContextError, ProtocolViolation, TelegradError
 from telegrad.graph import next_key
 from telegrad.rpc.calls.request import current_request
 from telegrad.rpc.names import WorkerInfo, maker_of
@@ -101,6 +101,19 @@ class Recorder:
         return [context.id, message_id, slots, path, shared, enclosing]
 
     def incoming_result(
+        self, frm: WorkerInfo, call_extra: Any, extra: Any, values: list[Any]
+    ) -> None:
+        try:
+            self._arrive_result(frm, call_extra, extra, values)
+        except TelegradError:
+            raise
+        except (LookupError, TypeError, ValueError, StopIteration) as error:
+            raise ProtocolViolation(
+                f"worker {frm.name!r} told of the values of an answer what no worker does: "
+                f"{error!r}"
+            ) from error
+
+    def _arrive_result(
         self, frm: WorkerInfo, call_extra: Any, extra: Any, values: list[Any]
     ) -> None:
         duals = self._arrive_duals(values)

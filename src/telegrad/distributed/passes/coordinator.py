@@ -30,10 +30,16 @@ from telegrad.distributed.contexts.context import (
     Contexts,
 )
 from telegrad.distributed.contexts.leases import RELEASED
-from telegrad.distributed.contexts.message_nodes import Path
+from telegrad.distributed.contexts.message_nodes import Path, RecvNode
 from telegrad.distributed.passes.commit import PassCommit
 from telegrad.distributed.passes.gradient_codec import GradientCodec
-from telegrad.distributed.passes.local_pass import Departure, Departures, LocalPass, PassPlan
+from telegrad.distributed.passes.local_pass import (
+    Departure,
+    Departures,
+    Feed,
+    LocalPass,
+    PassPlan,
+)
 from telegrad.distributed.passes.region_pool import Pace
 from telegrad.distributed.passes.report import Report
 from telegrad.distributed.passes.request import PassRequest, PassRequests
@@ -262,7 +268,10 @@ class PassCoordinator:
         lines = []
         for name in waiting:
             found = self._list_unused(plan) if name == own else asked[name].wait()[0]
-            lines += [f"  message {ident} from {name!r} to {peer!r}" for ident, peer in found]
+            try:
+                lines += [f"  message {ident} from {name!r} to {peer!r}" for ident, peer in found]
+            except (TypeError, ValueError) as error:
+                raise asked[name].malformed(error) from error
         listing = "\n".join(lines)
         return GradientError(
             "expected every recorded message to take part in the pass, since mode='fast', but "
@@ -312,14 +321,28 @@ class PassCoordinator:
                 continue
             if not requests:
                 return riding
-            (waiting, workers, entries), arrays = self._requests.take_next(requests).wait()
-            report.merge(waiting, workers)
+            feeds = self._requests.take_next(requests).read(
+                partial(self._feeds_of, local_pass, report)
+            )
             leaving = {}
-            if entries:
-                feeds = self._codec.unpack(local_pass, entries, arrays)
+            if feeds:
                 leaving, change = local_pass.receive(feeds)
                 if change:
                     report.change(own, change)
+
+    def _feeds_of(
+        self, local_pass: LocalPass, report: Report, answer: Any, arrays: list[Any]
+    ) -> list[Feed]:
+        waiting, workers, entries = answer
+        report.merge(waiting, workers)
+        return self._codec.unpack(local_pass, entries, arrays) if entries else []
+
+    def _found_by(
+        self, local_pass: LocalPass, report: Report, answer: Any, _: list[Any]
+    ) -> list[RecvNode]:
+        waiting, workers, ids = answer
+        report.merge(waiting, workers)
+        return local_pass.discover(ids) if ids else []
 
     def _send(
         self, local_pass: LocalPass, to: str, group: list[Departure], waits: bool
@@ -358,9 +381,9 @@ class PassCoordinator:
                 requests.append(self._requests.ask(peer, SEARCH, [local_pass.plan, ids]))
             if not requests:
                 return riding
-            (waiting, workers, ids), _ = self._requests.take_next(requests).wait()
-            report.merge(waiting, workers)
-            found = local_pass.discover(ids) if ids else []
+            found = self._requests.take_next(requests).read(
+                partial(self._found_by, local_pass, report)
+            )
 
     # What others ask.
 

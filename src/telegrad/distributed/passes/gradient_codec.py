@@ -70,6 +70,8 @@ class GradientCodec:
         feeds: list[Feed] = []
         rest = iter(arrays)
         for message_id, size, places, facts, extra in entries:
+            if type(message_id) is not int:
+                raise TypeError(f"expected the id of a message, got {message_id!r:.100}")
             parts: list[Any] = [None] * size
             duals: dict[int, CarriedDual] = {}
             for i, place in enumerate(places):

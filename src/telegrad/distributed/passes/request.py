@@ -11,12 +11,13 @@ waits for whichever is first instead: a failure anywhere is known at once, and w
 worked on, however long the first takes.
 """
 
+from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from telegrad.errors import CallTimeout
+from telegrad.errors import CallTimeout, TelegradError
 from telegrad.rpc.calls.call import Call
 from telegrad.rpc.calls.future import Future, Quick
 from telegrad.rpc.calls.service import ServiceRequest
@@ -25,6 +26,7 @@ from telegrad.rpc.worker import Worker
 
 __all__ = ["PassRequest", "PassRequests"]
 
+T = TypeVar("T")
 WORKING: Final = "autograd.working"
 _AGES: Final = 30 * 24 * 3600.0  # Seconds; it stands for no deadline.
 # Seconds that the first of several answers is waited for alone. A hand-over from the thread that
@@ -56,6 +58,24 @@ class PassRequest(msgspec.Struct, eq=False):
         finally:
             # The traceback of an error holds this frame, and the call holds the error: without
             # its call in between there is no cycle, and what the frames below hold goes with it.
+            del self
+
+    def read(self, take: Callable[[Any, list[Any]], T]) -> T:
+        """Wait, and return what `take` makes of the header and arrays of the answer.
+
+        What that raises of its own accord is of an answer that no worker sends: it ends the
+        connection.
+        """
+        try:
+            header, arrays = self.wait()
+            try:
+                return take(header, arrays)
+            except TelegradError:
+                raise
+            except (LookupError, TypeError, ValueError, AttributeError, StopIteration) as error:
+                raise self.answer.malformed(error) from error
+        finally:
+            # As in `wait`.
             del self
 
     def _check_worked_on(self, patience: float | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from telegrad.errors import UsageError
+from telegrad.errors import Refused, UsageError
 from telegrad.rpc.calls.call import Call
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo
@@ -104,6 +104,13 @@ class EventLog:
     # From another worker.
 
     def _on_start(self, request: ServiceRequest) -> None:
+        options, name = self._worker.options, request.frm.name
+        if options.strict and name not in options.profiled_by:
+            # A recording tells of everybody's calls, and while it is on no other can be.
+            raise Refused(
+                f"worker {self._worker.name!r} is strict and does not let {name!r} profile it: "
+                f"give it rpc.Options(strict=True, profiled_by=[{name!r}])"
+            )
         self.start((request.frm.id, request.header))
         request.reply(self._now())
 

@@ -50,8 +50,8 @@ class RemoteProfile:
         """End, and return what each recorded, with times of this worker's clock."""
         # One that was lost took with it what it recorded.
         found: dict[str, list[Event]] = {name: [] for name in self._reached}
-        for name, (data,) in self._ask(COLLECT).items():
-            found[name] = _decode(data.tobytes())
+        for name, events in self._ask(COLLECT).items():
+            found[name] = events
             ahead, _ = self.ahead_of(name)
             for event in found[name]:
                 event.begin -= ahead
@@ -62,8 +62,8 @@ class RemoteProfile:
         low, high = self._bounds[worker]
         return (low + high) / 2, (high - low) / 2
 
-    def _ask(self, service: str) -> dict[str, list[Any]]:
-        """Ask all; return the arrays of those that answered."""
+    def _ask(self, service: str) -> dict[str, list[Event]]:
+        """Ask all; return the events of those that answered, when they were asked for."""
         asked: dict[str, tuple[Call, float]] = {}
         came: dict[str, float] = {}
         for name in self._reached:
@@ -75,11 +75,15 @@ class RemoteProfile:
         found = {}
         for name, (call, began) in asked.items():
             with suppress(ConnectionError):
-                there, found[name] = call.wait()
+                there, arrays = call.wait()
                 low, high = self._bounds.get(name, (-math.inf, math.inf))
                 # This thread may be quicker than the callback that notes the time.
                 ended = came.get(name, self._now())
-                self._bounds[name] = max(low, there - ended), min(high, there - began)
+                try:
+                    self._bounds[name] = max(low, there - ended), min(high, there - began)
+                    found[name] = [] if service != COLLECT else _decode(arrays[0].tobytes())
+                except (LookupError, TypeError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+                    raise call.malformed(error) from error
         return found
 
     def _note(self, came: dict[str, float], name: str, _: Any) -> None:

@@ -1,9 +1,11 @@
 """A call under way: the future of its answer, and what is needed to recognise and end it."""
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from telegrad.errors import ProtocolViolation
 from telegrad.rpc.calls.future import Future, not_settled
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.timeouts import seconds
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
 __all__ = ["Call"]
+
+_log = logging.getLogger("telegrad.rpc")
 
 
 class Call(Future[Any]):
@@ -91,6 +95,17 @@ class Call(Future[Any]):
         finally:
             # See Future.wait: the traceback of its exception holds this frame, too.
             del self
+
+    def malformed(self, error: BaseException) -> ProtocolViolation:
+        """No worker answers so: end the connection, and return what to raise; `error` tells why."""
+        what = getattr(self.what, "__qualname__", self.what)
+        violation = ProtocolViolation(
+            f"worker {self.to.name!r} answered {what!r} as no worker does: {error!r}"
+        )
+        if self.to.name != self.worker.name:
+            _log.warning("closed the connection to %s: %s", self.to.name, violation)
+            self.worker.endpoint_lost(self.endpoint, violation)
+        return violation
 
     def _wait(self, timeout: float | None) -> None:
         observer = self.worker.observer

@@ -67,6 +67,7 @@ class FrameReader:
     ) -> None:
         self._connection = connection
         self._limits = connection.limits
+        self._pending = connection.pending
         self._spinning = spinning
         self._sharing = sharing
         self._admission = admission
@@ -86,18 +87,20 @@ class FrameReader:
             self._poll.register(connection.fileno(), select.POLLIN)
 
     def has_frame(self) -> bool:
-        """Say whether a read would return, or fail, without receiving anything.
+        """Say whether a read would return, fail or go on with what has been received already.
 
         May be asked without the right to read; whoever reads meanwhile will ask again.
         """
         size = self._end - self._start
-        if self._go_on is not None or size < _PREFIX_BYTES:
-            return False
-        try:
-            fields = parse_prefix(self._room, self._start, self._limits)
-        except (ProtocolViolation, struct.error):
-            return True
-        return size >= _PREFIX_BYTES + fields[3] + fields[4]
+        if self._go_on is None and size >= _PREFIX_BYTES:
+            try:
+                fields = parse_prefix(self._room, self._start, self._limits)
+            except (ProtocolViolation, struct.error):
+                return True
+            if size >= _PREFIX_BYTES + fields[3] + fields[4]:
+                return True
+        # What the connection has taken from the descriptor, no poll would tell.
+        return self._pending is not None and self._pending() > 0
 
     def read(self, deadline: float | None) -> Frame | None:
         """Return the next frame, None if the deadline passed; EOFError when the peer closed."""
@@ -306,7 +309,7 @@ class FrameReader:
 
     def _readable(self, timeout: float) -> bool:
         timeout = max(0.0, timeout)
-        if self._connection.pending():
+        if self._pending is not None and self._pending():
             return True
         if self._poll is None:
             return bool(select.select([self._connection.fileno()], [], [], timeout)[0])

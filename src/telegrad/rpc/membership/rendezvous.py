@@ -18,7 +18,7 @@ from telegrad.errors import CallTimeout, ProtocolViolation, UsageError
 from telegrad.rpc.driver.frame_reader import FrameReader
 from telegrad.rpc.driver.spin import Spinning
 from telegrad.rpc.names import WorkerInfo
-from telegrad.rpc.security.introduction import Limits
+from telegrad.rpc.security.introduction import Limits, Purpose
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.tls import Credentials
 from telegrad.rpc.transport import Connection, Identity, connect, listen
@@ -87,7 +87,9 @@ class Rendezvous:
         self._complete = me.world_size == 1
         self._closed = False
         identity = msgspec.structs.replace(identity, limits=_LIMITS)
-        self._listener = listen(address, identity=identity, on_connection=self._accept)
+        self._listener = listen(
+            address, identity=identity, on_connection=self._accept, purpose=Purpose.MEETING
+        )
         self.address = self._listener.address
 
     def _accept(self, connection: Connection) -> None:

@@ -1,17 +1,21 @@
 """How two workers come to trust a connection: a state machine, one for each side.
 
-    dialler                                   listener
-    introduction (name, nonce, ...)   ─►
-                                      ◄─      introduction (name, nonce, ...)
-    proof = HMAC(key, "dialler" ‖ T)  ─►      checked in constant time
-                                      ◄─      proof = HMAC(key, "listener" ‖ T), or a refusal
+    dialler                                      listener
+    introduction (name, nonce, ...)      ─►      for me, for this purpose, at these ends?
+    for this purpose, ...? is it the one ◄─      introduction (name, nonce, ...)
+    proof = derive("dialler proof", T)   ─►      checked in constant time
+                                         ◄─      proof = derive("listener proof", T), or a refusal
     checked in constant time
 
 T is both introductions, byte for byte, and the certificates of both sides where there is TLS. It
-holds the versions, names, incarnations, limits and both nonces, so nothing that was
-negotiated can be changed under way; a recorded proof is worthless because the nonces are fresh,
-and one sent back to its maker is worthless because it names the side. The dialler proves first: a
-stranger learns nothing that was made with the key.
+holds the purpose, whom the dialler expects, both names, incarnations and nonces, the ends of the
+connection, versions and limits. So nothing that was negotiated can be changed under way; a proof
+for one purpose, listener or connection is worthless for any other; a recorded one because the
+nonces are fresh, and one sent back to its maker because it names the side. Each side compares what
+the other states with what it sees itself, so whoever relays a handshake, unchanged or changed,
+fails at it. The keys of the frames that follow are derived from T as well, one a direction: they
+belong to this connection alone. The dialler proves first: a stranger learns nothing that was made
+with the key.
 
 No I/O, clock or dice here: bytes, nonces and the time come in, effects go out. Every message has
 a fixed size and `wanted` says how much of it is missing, so a driver that reads no more than that
@@ -30,10 +34,11 @@ from telegrad.rpc.security.introduction import (
     INTRODUCTION_BYTES,
     Introduction,
     Limits,
+    Purpose,
     Side,
     could_be_introduction,
 )
-from telegrad.rpc.security.keys import ClusterKey
+from telegrad.rpc.security.keys import ClusterKey, SessionKeys
 
 __all__ = [
     "Agreement",
@@ -90,9 +95,10 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class Established(msgspec.Struct, frozen=True):
-    """The other side has proved the key; what follows is payload."""
+    """The other side has proved the key; what follows is payload, under the keys."""
 
     agreement: Agreement
+    keys: SessionKeys
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -121,17 +127,18 @@ class Handshake:
         key: ClusterKey,
         *,
         deadline: float,
-        expect: str | None = None,
+        certified: str | None = None,
         certificates: tuple[bytes, bytes] = (b"", b""),
     ) -> None:
-        """Take part as `own`; `expect` is the only name to accept.
+        """Take part as `own`.
 
-        `certificates` are digests of the dialler's and the listener's certificate, in this order.
+        `certified` is the name in the other side's certificate, where there is one;
+        `certificates` are digests of the dialler's and the listener's, in this order.
         """
         self._own = own
         self._key = key
         self._deadline = deadline
-        self._expect = expect
+        self._certified = certified
         self._certificates = certificates
         self._state = _State.NEW
         self._received = b""
@@ -207,14 +214,16 @@ class Handshake:
             )
         if own.side is Side.LISTENER:
             answer = own.encode()
+            try:
+                self._check_meant(peer)
+            except PeerError as error:
+                # Answered all the same: the dialler finds what does not fit, and can say so.
+                return [Write(answer), *self._fail(error)]
             self._transcript = b"".join((message, answer, *self._certificates))
             self._state = _State.AWAITS_PROOF
-            # Even a peer that speaks no common version is answered, so that it can say so too.
-            mismatch = self._version_mismatch(peer)
-            return [Write(answer), *(self._fail(mismatch) if mismatch else [])]
-        if mismatch := self._version_mismatch(peer):
-            raise mismatch
-        self._check_name(peer)
+            return [Write(answer)]
+        self._check_meant(peer)
+        self._check_certified(peer)
         self._transcript = b"".join((own.encode(), message, *self._certificates))
         self._state = _State.AWAITS_PROOF
         return [Write(_PROOF + self._proof_of(Side.DIALLER))]
@@ -224,7 +233,8 @@ class Handshake:
         assert peer is not None
         try:
             self._check_proof(message, peer)
-            self._check_name(peer)
+            if own.side is Side.LISTENER:
+                self._check_certified(peer)
         except AuthenticationFailed as error:
             if own.side is Side.DIALLER:
                 raise
@@ -238,12 +248,19 @@ class Handshake:
             own.limits.smaller(peer.limits),
             own.segments and peer.segments,
         )
+        established = Established(
+            agreement,
+            SessionKeys(self._derive(own.side, "frames"), self._derive(peer.side, "frames")),
+        )
         if own.side is Side.DIALLER:
-            return [Established(agreement)]
-        return [Write(_PROOF + self._proof_of(Side.LISTENER)), Established(agreement)]
+            return [established]
+        return [Write(_PROOF + self._proof_of(Side.LISTENER)), established]
 
     def _proof_of(self, side: Side) -> bytes:
-        return self._key.sign(side.name.lower().encode() + b"\0" + self._transcript)
+        return self._derive(side, "proof")
+
+    def _derive(self, side: Side, use: str) -> bytes:
+        return self._key.derive(f"telegrad {side.name.lower()} {use}", self._transcript)
 
     def _check_proof(self, message: bytes, peer: Introduction) -> None:
         if hmac.compare_digest(message, _PROOF + self._proof_of(peer.side)):
@@ -258,21 +275,52 @@ class Handshake:
             f"{_KEY_ADVICE}"
         )
 
-    def _check_name(self, peer: Introduction) -> None:
-        if self._expect is not None and peer.name != self._expect:
+    def _check_meant(self, peer: Introduction) -> None:
+        """Raise unless this is the connection that who introduces itself so means to have."""
+        own = self._own
+        self._check_versions(peer)
+        if peer.purpose is not own.purpose:
             raise AuthenticationFailed(
-                f"expected the worker {self._expect} at the other end, got {peer.name}: is the "
-                "address out of date, or the certificate another worker's?"
+                f"expected {own.purpose.place}, got {peer.purpose.place} ({peer.name}): is the "
+                "port another's (MASTER_PORT), or does somebody relay the connection?"
+                if own.side is Side.DIALLER
+                else f"{peer.name} dialled {peer.purpose.place}, this is {own.purpose.place}"
+            )
+        if peer.ends != own.ends:
+            raise AuthenticationFailed(
+                f"{peer.name} has a connection {peer.ends or 'without ends'}, this worker one "
+                f"{own.ends or 'without ends'}: another process holds the port and relays, or a "
+                "port is forwarded. Choose another port (MASTER_PORT); through a forwarded one use "
+                "TLS (`telegrad keygen`)"
+            )
+        if own.side is Side.DIALLER:
+            if own.expected and peer.name != own.expected:
+                raise AuthenticationFailed(
+                    f"expected the worker {own.expected} at the other end, got {peer.name}: is "
+                    "the address out of date?"
+                )
+            return
+        # A dialler says whom it dials; who comes to a meeting knows nobody yet.
+        if peer.expected != (own.name if own.purpose is Purpose.LINK else ""):
+            raise AuthenticationFailed(
+                f"{peer.name} dialled {peer.expected or 'nobody'} and reached {own.name}: is the "
+                "address out of date?"
             )
 
-    def _version_mismatch(self, peer: Introduction) -> ProtocolViolation | None:
+    def _check_certified(self, peer: Introduction) -> None:
+        if self._certified is not None and peer.name != self._certified:
+            raise AuthenticationFailed(
+                f"expected the worker {self._certified}, whose certificate it is, at the other "
+                f"end, got {peer.name}: mint each worker its own with `telegrad keygen`"
+            )
+
+    def _check_versions(self, peer: Introduction) -> None:
         own = self._own
-        if min(own.newest, peer.newest) >= max(own.oldest, peer.oldest):
-            return None
-        return ProtocolViolation(
-            f"{peer.name} speaks versions {peer.oldest} to {peer.newest} of the protocol, this "
-            f"worker {own.oldest} to {own.newest}: install the same telegrad on both"
-        )
+        if min(own.newest, peer.newest) < max(own.oldest, peer.oldest):
+            raise ProtocolViolation(
+                f"{peer.name} speaks versions {peer.oldest} to {peer.newest} of the protocol, this "
+                f"worker {own.oldest} to {own.newest}: install the same telegrad on both"
+            )
 
     def _fail(self, error: PeerError) -> list[Effect]:
         self._state = _State.DONE

@@ -1,8 +1,8 @@
 """What a worker says of itself when a connection opens: one message of fixed size.
 
 An introduction is the only thing that is parsed before the other side has proved the cluster's
-key, so it has one length, one layout and no choices: integers, a nonce and a padded name. Nothing
-in it decides how much is read or allocated.
+key, so it has one length, one layout and no choices: integers, a nonce, padded names and the two
+ends of the connection. Nothing in it decides how much is read or allocated.
 
 It knows nothing of keys, sockets or states. Invariant: `encode` and `decode` are inverse, and a
 message that `decode` takes is the only encoding of its introduction, so two sides that hash the
@@ -10,6 +10,7 @@ bytes hash the same meaning.
 """
 
 import enum
+import ipaddress
 import re
 import struct
 
@@ -23,22 +24,27 @@ __all__ = [
     "NEWEST_VERSION",
     "NONCE_BYTES",
     "OLDEST_VERSION",
+    "Ends",
     "Introduction",
     "Limits",
+    "Purpose",
     "Side",
     "check_worker_name",
     "could_be_introduction",
 ]
 
-OLDEST_VERSION = 1
-NEWEST_VERSION = 1
+OLDEST_VERSION = 2
+NEWEST_VERSION = 2
 NONCE_BYTES = 32
 
 _MAGIC = b"telegrad"
 _NAME_BYTES = 128
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
-# magic, side, segments, oldest, newest, incarnation, three limits, nonce, name
-_LAYOUT = struct.Struct(f"!8sBBHHQIQH{NONCE_BYTES}sB{_NAME_BYTES}s")
+# Of each end of a connection an IPv6 address and a port.
+_ENDS = struct.Struct("!16sH16sH")
+# magic, side, purpose, segments, oldest, newest, incarnation, three limits, nonce, name, expected
+# name, ends
+_LAYOUT = struct.Struct(f"!8sBBBHHQIQH{NONCE_BYTES}sB{_NAME_BYTES}sB{_NAME_BYTES}s{_ENDS.size}s")
 
 INTRODUCTION_BYTES = _LAYOUT.size
 
@@ -48,6 +54,61 @@ class Side(enum.IntEnum):
 
     DIALLER = 1
     LISTENER = 2
+
+
+class Purpose(enum.IntEnum):
+    """What a connection is for: a proof for one is worth nothing for another."""
+
+    LINK = 1
+    MEETING = 2
+
+    @property
+    def place(self) -> str:
+        """Where such a connection leads."""
+        return "the listener of a worker" if self is Purpose.LINK else "a meeting place"
+
+
+class Ends(msgspec.Struct, frozen=True):
+    """The two ends of a TCP connection, as either side sees them: (IP address, port) of each.
+
+    Where nothing lies between, both see the same.
+    """
+
+    dialler: tuple[str, int]
+    listener: tuple[str, int]
+
+    def __str__(self) -> str:
+        dialler, listener = self.dialler, self.listener
+        return f"from {dialler[0]} port {dialler[1]} to {listener[0]} port {listener[1]}"
+
+    def encode(self) -> bytes:
+        """Return the fixed bytes of both ends."""
+        return _ENDS.pack(
+            _pack_host(self.dialler[0]),
+            self.dialler[1],
+            _pack_host(self.listener[0]),
+            self.listener[1],
+        )
+
+    @staticmethod
+    def decode(field: bytes) -> "Ends | None":
+        """Return the ends; None where none were stated."""
+        if not any(field):
+            return None
+        dialler, dialler_port, listener, listener_port = _ENDS.unpack(field)
+        return Ends((_unpack_host(dialler), dialler_port), (_unpack_host(listener), listener_port))
+
+
+def _pack_host(host: str) -> bytes:
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if isinstance(address, ipaddress.IPv4Address):
+        address = ipaddress.IPv6Address(f"::ffff:{address}")
+    return address.packed
+
+
+def _unpack_host(packed: bytes) -> str:
+    address = ipaddress.IPv6Address(packed)
+    return str(address.ipv4_mapped or address)
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -63,7 +124,11 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Introduction(msgspec.Struct, frozen=True):
-    """Who speaks, and what it can do. `segments`: it takes shared memory."""
+    """Who speaks, to whom, what for, and what it can do.
+
+    `expected`: the name that the dialler dials, "" at a meeting place. `ends`: those of the
+    connection, where they are bound. `segments`: it takes shared memory.
+    """
 
     side: Side
     name: str
@@ -71,15 +136,19 @@ class Introduction(msgspec.Struct, frozen=True):
     nonce: bytes
     limits: Limits = Limits()
     segments: bool = False
+    purpose: Purpose = Purpose.LINK
+    expected: str = ""
+    ends: Ends | None = None
     oldest: int = OLDEST_VERSION
     newest: int = NEWEST_VERSION
 
     def encode(self) -> bytes:
         """Return the message, `INTRODUCTION_BYTES` long."""
-        name = self.name.encode("ascii")
+        name, expected = self.name.encode("ascii"), self.expected.encode("ascii")
         return _LAYOUT.pack(
             _MAGIC,
             self.side,
+            self.purpose,
             self.segments,
             self.oldest,
             self.newest,
@@ -90,6 +159,9 @@ class Introduction(msgspec.Struct, frozen=True):
             self.nonce,
             len(name),
             name,
+            len(expected),
+            expected,
+            b"" if self.ends is None else self.ends.encode(),
         )
 
     @staticmethod
@@ -99,23 +171,25 @@ class Introduction(msgspec.Struct, frozen=True):
             raise ProtocolViolation(
                 f"expected an introduction of {INTRODUCTION_BYTES} bytes, got {len(message)}"
             )
-        magic, side, segments, oldest, newest, incarnation, *rest = _LAYOUT.unpack(message)
-        header_bytes, payload_bytes, dimensions, *rest = rest
-        nonce, name_length, name_field = rest
+        magic, side, purpose, segments, oldest, newest, incarnation, *rest = _LAYOUT.unpack(message)
+        header_bytes, payload_bytes, dimensions, nonce, *rest = rest
+        name_length, name_field, expected_length, expected_field, ends = rest
         if magic != _MAGIC:
             raise ProtocolViolation(f"expected the bytes {_MAGIC!r} of a worker, got {magic!r}")
-        name = name_field[:name_length].decode("ascii", "replace")
+        name = _padded(name_field, name_length)
+        expected = _padded(expected_field, expected_length) if expected_length else ""
         if (
             side not in (Side.DIALLER, Side.LISTENER)
+            or purpose not in (Purpose.LINK, Purpose.MEETING)
             or segments > 1
             or not 0 < oldest <= newest
-            or name_length > _NAME_BYTES
-            or name_field != name_field[:name_length].ljust(_NAME_BYTES, b"\0")
-            or not _NAME.fullmatch(name)
+            or name is None
+            or expected is None
+            or (not expected_length and any(expected_field))
         ):
             raise ProtocolViolation(
-                "expected a well-formed introduction, got one with side "
-                f"{side}, versions {oldest} to {newest}, name {name!r}"
+                f"expected a well-formed introduction, got one with side {side}, purpose "
+                f"{purpose}, versions {oldest} to {newest}, name {name_field[:name_length]!r}"
             )
         return Introduction(
             Side(side),
@@ -124,9 +198,19 @@ class Introduction(msgspec.Struct, frozen=True):
             nonce,
             Limits(header_bytes, payload_bytes, dimensions),
             bool(segments),
+            Purpose(purpose),
+            expected,
+            Ends.decode(ends),
             oldest,
             newest,
         )
+
+
+def _padded(field: bytes, length: int) -> str | None:
+    """Return the name in the field; None if there is none, or not as one is written."""
+    name = field[:length].decode("ascii", "replace")
+    is_sound = length <= _NAME_BYTES and field == field[:length].ljust(_NAME_BYTES, b"\0")
+    return name if is_sound and _NAME.fullmatch(name) else None
 
 
 def could_be_introduction(received: bytes) -> bool:

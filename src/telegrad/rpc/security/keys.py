@@ -11,13 +11,13 @@ import stat
 
 from telegrad.errors import Refused, UsageError
 
-__all__ = ["KEY_BYTES", "ClusterKey"]
+__all__ = ["KEY_BYTES", "ClusterKey", "SessionKeys"]
 
 KEY_BYTES = 32
 
 
 class ClusterKey:
-    """Thirty-two random bytes that can sign but don't show themselves."""
+    """Thirty-two random bytes from which others are derived, and that don't show themselves."""
 
     __slots__ = ("_secret",)
 
@@ -82,9 +82,26 @@ class ClusterKey:
         """Return the contents of a key file: for the one who writes it."""
         return self._secret.hex().encode("ascii") + b"\n"
 
-    def sign(self, message: bytes) -> bytes:
-        """Return the HMAC-SHA256 of the message under this key."""
-        return hmac.digest(self._secret, message, "sha256")
+    def derive(self, label: str, transcript: bytes) -> bytes:
+        """Return thirty-two bytes that only who has this key can tell: HKDF-Expand of RFC 5869.
+
+        Those of two labels, or of two transcripts, say nothing about each other. (HKDF's first
+        step, which makes a key out of uneven randomness, has nothing to do here.)
+        """
+        return hmac.digest(self._secret, label.encode() + b"\0" + transcript + b"\x01", "sha256")
+
+
+class SessionKeys:
+    """The keys of one connection's frames, one a direction; they don't show themselves."""
+
+    __slots__ = ("receiving", "sending")
+
+    def __init__(self, sending: bytes, receiving: bytes) -> None:
+        self.sending = sending
+        self.receiving = receiving
+
+    def __repr__(self) -> str:
+        return "SessionKeys(<hidden>)"
 
 
 def _check_private(status: os.stat_result, path: str | os.PathLike[str]) -> None:

@@ -1,4 +1,4 @@
-"""An authenticated stream of bytes to one peer, over a plain socket.
+"""An authenticated stream of bytes to one peer; here over a Unix socket, as it is.
 
 It moves bytes and descriptors and knows nothing of frames. A call costs what the socket's own
 call costs: `recv_into` *is* the socket's method, `send` is one system call and a comparison.
@@ -16,7 +16,6 @@ import abc
 import contextlib
 import math
 import socket
-import struct
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -27,8 +26,9 @@ from telegrad.rpc.security.handshake import Agreement
 from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.transport.descriptors import DescriptorChannel
 from telegrad.rpc.transport.readiness import is_ready
+from telegrad.rpc.transport.user import peer_process
 
-__all__ = ["Buffer", "Connection", "PlainConnection", "Unsent", "peer_process"]
+__all__ = ["Buffer", "Connection", "PlainConnection", "Unsent"]
 
 # Memoryviews have the format "B", so that `len` counts bytes.
 Buffer = bytes | bytearray | memoryview
@@ -36,7 +36,6 @@ Buffer = bytes | bytearray | memoryview
 # Linux and macOS take at least this many buffers in one call.
 _BUFFERS_PER_CALL = 1024
 _MSG_DONTWAIT: int = socket.MSG_DONTWAIT
-_CREDENTIALS = struct.Struct("3i")
 
 
 class Unsent(msgspec.Struct, frozen=True, gc=False):
@@ -47,7 +46,7 @@ class Unsent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Connection(abc.ABC):
-    """What both kinds of connection share: who is at the other end, and the verbs."""
+    """What all kinds of connection share: who is at the other end, and the verbs."""
 
     recv_into: Callable[[memoryview], int]
     """Wait for bytes, write them to the buffer, return how many; 0 when the peer has closed."""
@@ -69,9 +68,11 @@ class Connection(abc.ABC):
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when bytes come."""
 
-    def pending(self) -> int:
-        """Return how many bytes were taken from the descriptor but not yet from here."""
-        return 0
+    pending: Callable[[], int] | None = None
+    """Return how many bytes at least were taken from the descriptor and wait here to be read.
+
+    None where there never are any.
+    """
 
     @abc.abstractmethod
     def send(
@@ -100,7 +101,7 @@ class Connection(abc.ABC):
 
 
 class PlainConnection(Connection):
-    """A connection over a Unix socket, or over TCP on this machine."""
+    """A connection over a Unix socket, between two processes of one user."""
 
     def __init__(
         self,
@@ -187,12 +188,3 @@ class PlainConnection(Connection):
         if self._channel is not None:
             self._channel.close()
         self._socket.close()
-
-
-def peer_process(sock: socket.socket) -> tuple[int, int] | None:
-    """Return the process and user at the other end of a Unix socket, where the kernel tells."""
-    if sock.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):
-        return None
-    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, user, _ = _CREDENTIALS.unpack(credentials)
-    return pid, user

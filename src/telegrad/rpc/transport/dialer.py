@@ -9,7 +9,7 @@ import socket
 import time
 
 from telegrad.errors import AuthenticationFailed, WorkerLost
-from telegrad.rpc.security.introduction import Side
+from telegrad.rpc.security.introduction import Purpose, Side
 from telegrad.rpc.transport.address import Address, SocketAddress, parse_address
 from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.transport.identity import Identity
@@ -36,7 +36,7 @@ def connect(
 ) -> Connection:
     """Return a connection to the worker at the address.
 
-    `expect` is the name it must have; None takes any worker of the cluster. `timeout` bounds one
+    `expect` is the name it must have; None dials a meeting place. `timeout` bounds one
     attempt, its handshake included. While nobody listens at the address, or its host is not known,
     it is tried again for `patience` seconds, as a cluster's workers start in any order.
     """
@@ -106,6 +106,7 @@ def _begin(
                 address.text,
                 Side.DIALLER,
                 identity,
+                purpose=Purpose.MEETING if expect is None else Purpose.LINK,
                 deadline=deadline,
                 expect=expect,
                 credentials=credentials,

@@ -18,13 +18,14 @@ import time
 from collections.abc import Callable
 
 from telegrad.errors import PeerError, UsageError
-from telegrad.rpc.security.introduction import Side
+from telegrad.rpc.security.introduction import Purpose, Side
 from telegrad.rpc.security.tls import Credentials
 from telegrad.rpc.transport.address import Address, parse_address
-from telegrad.rpc.transport.connection import Connection, peer_process
+from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.transport.directory import check_private_directory, remove_abandoned_socket
 from telegrad.rpc.transport.identity import Identity
 from telegrad.rpc.transport.pending_connection import Opening
+from telegrad.rpc.transport.user import peer_process
 
 __all__ = ["Listener", "listen"]
 
@@ -41,10 +42,13 @@ def listen(
     *,
     identity: Identity,
     on_connection: Callable[[Connection], None],
+    purpose: Purpose = Purpose.LINK,
     handshake_timeout: float = 5.0,
     most_unproved: int = 256,
 ) -> "Listener":
     """Listen at the address and call `on_connection` for each peer that proved the key.
+
+    Only those who dialled for this `purpose`, and this worker, are let in.
 
     The call is made on the listener's thread and must not wait. `Listener.address` is the bound
     address: port 0 becomes the port that was free.
@@ -54,7 +58,7 @@ def listen(
     credentials = identity.credentials_for(wanted)
     sock, bound = _bind(wanted)
     return Listener(
-        sock, bound, identity, on_connection, handshake_timeout, most_unproved, credentials
+        sock, bound, identity, on_connection, purpose, handshake_timeout, most_unproved, credentials
     )
 
 
@@ -67,6 +71,7 @@ class Listener:
         address: Address,
         identity: Identity,
         on_connection: Callable[[Connection], None],
+        purpose: Purpose,
         handshake_timeout: float,
         most_unproved: int,
         credentials: Credentials | None,
@@ -76,6 +81,7 @@ class Listener:
         self._path = address.path
         self._identity = identity
         self._on_connection = on_connection
+        self._purpose = purpose
         self._handshake_timeout = handshake_timeout
         self._most_unproved = most_unproved
         self._credentials = credentials
@@ -151,6 +157,7 @@ class Listener:
                 _describe(sock, peer),
                 Side.LISTENER,
                 self._identity,
+                purpose=self._purpose,
                 deadline=now + self._handshake_timeout,
                 credentials=self._credentials,
             )

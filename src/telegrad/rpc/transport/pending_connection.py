@@ -12,7 +12,6 @@ import ssl
 
 from telegrad.errors import AuthenticationFailed, PeerError, ProtocolViolation
 from telegrad.rpc.security.handshake import (
-    Agreement,
     Closed,
     Effect,
     Elapsed,
@@ -23,7 +22,7 @@ from telegrad.rpc.security.handshake import (
     Received,
     Write,
 )
-from telegrad.rpc.security.introduction import NONCE_BYTES, Introduction, Side
+from telegrad.rpc.security.introduction import NONCE_BYTES, Ends, Introduction, Purpose, Side
 from telegrad.rpc.security.tls import Credentials, certificate_digest, certified_name
 from telegrad.rpc.transport.connection import Connection, PlainConnection
 from telegrad.rpc.transport.descriptors import (
@@ -32,8 +31,10 @@ from telegrad.rpc.transport.descriptors import (
     send_with_descriptors,
 )
 from telegrad.rpc.transport.identity import Identity
+from telegrad.rpc.transport.sealed import SealedConnection
 from telegrad.rpc.transport.secure import SecureConnection
 from telegrad.rpc.transport.segments import SEGMENTS
+from telegrad.rpc.transport.user import check_same_user
 
 __all__ = ["Opening"]
 
@@ -53,6 +54,7 @@ class Opening:
         side: Side,
         identity: Identity,
         *,
+        purpose: Purpose,
         deadline: float,
         expect: str | None = None,
         credentials: Credentials | None = None,
@@ -68,6 +70,7 @@ class Opening:
         self.is_doubtful = False
         """Whether the listener has either refused our certificate or ended: nobody can tell."""
         self._side = side
+        self._purpose = purpose
         self._identity = identity
         self._expect = expect
         self._credentials = credentials
@@ -156,9 +159,9 @@ class Opening:
                 self._perform(self._handshake.handle(Elapsed(), now))
                 return None
             event = Received(data) if data else Closed()
-            agreement = self._perform(self._handshake.handle(event, now))
-            if agreement is not None:
-                return self._finish(agreement)
+            established = self._perform(self._handshake.handle(event, now))
+            if established is not None:
+                return self._finish(established)
 
     def _finish_tls(self, now: float) -> bool:
         if not isinstance(self.socket, ssl.SSLSocket):
@@ -176,7 +179,19 @@ class Opening:
         return True
 
     def _start_handshake(self) -> Handshake:
-        identity = self._identity
+        identity, expect = self._identity, self._expect
+        if self._is_unix:
+            check_same_user(self.socket)
+        certified, digests = None, (b"", b"")
+        if isinstance(self.socket, ssl.SSLSocket) and self._credentials is not None:
+            certified = certified_name(self.socket)
+            if expect is not None and certified != expect:
+                raise AuthenticationFailed(
+                    f"expected the certificate of {expect}, got that of {certified}: is the "
+                    "address out of date?"
+                )
+            ours, theirs = self._credentials.digest, certificate_digest(self.socket)
+            digests = (ours, theirs) if self._side is Side.DIALLER else (theirs, ours)
         own = Introduction(
             self._side,
             identity.name,
@@ -184,33 +199,39 @@ class Opening:
             secrets.token_bytes(NONCE_BYTES),
             identity.limits,
             identity.segments and SEGMENTS and self._is_unix,
+            self._purpose,
+            expect or "",
+            self._ends(),
         )
-        expect, digests = self._expect, (b"", b"")
-        if isinstance(self.socket, ssl.SSLSocket) and self._credentials is not None:
-            name = certified_name(self.socket)
-            if expect is not None and name != expect:
-                raise AuthenticationFailed(
-                    f"expected the certificate of {expect}, got that of {name}: is the address "
-                    "out of date?"
-                )
-            expect = name
-            ours, theirs = self._credentials.digest, certificate_digest(self.socket)
-            digests = (ours, theirs) if self._side is Side.DIALLER else (theirs, ours)
         return Handshake(
-            own, identity.key, deadline=self.deadline, expect=expect, certificates=digests
+            own,
+            identity.key,
+            deadline=self.deadline,
+            certified=certified,
+            certificates=digests,
         )
 
-    def _perform(self, effects: list[Effect]) -> Agreement | None:
-        agreement = next((e.agreement for e in effects if isinstance(e, Established)), None)
+    def _ends(self) -> Ends | None:
+        """Return the ends of plain TCP, which both sides see alike; nothing may lie between.
+
+        TLS has certificates instead: between machines addresses are translated, rightly.
+        """
+        if self._is_unix or self._credentials is not None:
+            return None
+        here, there = self.socket.getsockname()[:2], self.socket.getpeername()[:2]
+        return Ends(here, there) if self._side is Side.DIALLER else Ends(there, here)
+
+    def _perform(self, effects: list[Effect]) -> Established | None:
+        established = next((e for e in effects if isinstance(e, Established)), None)
         for effect in effects:
             match effect:
                 case Write(data):
-                    self._write(data, agreement is not None and agreement.segments)
+                    self._write(data, established is not None and established.agreement.segments)
                 case Failed(error):
                     raise error
                 case Established():
                     pass
-        return agreement
+        return established
 
     def _read(self, wanted: int) -> bytes | None:
         """Return bytes, b"" at the end of the stream, None when there are none yet."""
@@ -234,9 +255,12 @@ class Opening:
         if sent != len(data):
             raise ProtocolViolation("the other side does not read: its socket's buffer is full")
 
-    def _finish(self, agreement: Agreement) -> Connection:
+    def _finish(self, established: Established) -> Connection:
+        agreement = established.agreement
         if isinstance(self.socket, ssl.SSLSocket):
             return SecureConnection(self.socket, agreement, self.address)
+        if not self._is_unix:
+            return SealedConnection(self.socket, agreement, self.address, established.keys)
         if agreement.segments and self._side is Side.DIALLER:
             if len(self._fds) != 1:
                 raise ProtocolViolation(

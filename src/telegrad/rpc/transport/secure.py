@@ -37,13 +37,14 @@ class SecureConnection(Connection):
         # Reentrant: a finalizer that interrupts a thread before or after its SSL call may send.
         self._lock = threading.RLock()
         self._over = False
+        self.pending = self._pending
         self.recv_into = self._recv_into
         self.recv_into_nowait = self._recv_into_nowait
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def pending(self) -> int:
+    def _pending(self) -> int:
         with self._lock:
             return 0 if self._over else self._socket.pending()
 

@@ -31,6 +31,11 @@ class Kind(msgspec.Struct, frozen=True):
     from_parts: Callable[[list["np.ndarray[Any, Any]"], Any], Any]
     check: Callable[[Any], object] | None = None
 
+    @property
+    def is_own(self) -> bool:
+        """Whether telegrad makes its values: what that raises is not an error of the user's."""
+        return str(self.from_parts.__module__).startswith("telegrad.")
+
 
 _lock = threading.Lock()
 _loading = threading.RLock()

@@ -141,7 +141,7 @@ def build_slots(
                 raise ProtocolViolation(f"expected a slot's descriptor, got {descriptor!r}")
     except TelegradError:
         raise
-    except (IndexError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError) as error:
         raise ProtocolViolation(
             f"the slots {descriptors!r} don't fit the {len(buffers)} buffers of the frame: {error}"
         ) from error
@@ -161,5 +161,15 @@ def build_slots(
                 f"a value of kind {tag!r} came, which is not registered here: import the module "
                 f"that registers it, {tag.rpartition('.')[0]!r}, on this worker"
             )
-        slots[index] = kind.from_parts(parts, metadata)
+        try:
+            slots[index] = kind.from_parts(parts, metadata)
+        except TelegradError:
+            raise
+        except (LookupError, TypeError, ValueError) as error:
+            if not kind.is_own:
+                raise
+            raise ProtocolViolation(
+                f"no worker sends a value of kind {tag!r} as {len(parts)} arrays with "
+                f"{metadata!r:.100}: {error!r}"
+            ) from error
     return slots

@@ -13,12 +13,14 @@ need certificates, as every cluster does.
 import contextlib
 import hashlib
 import os
+import socket
 import tempfile
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from telegrad.errors import UsageError
+from telegrad.errors import Refused, UsageError
 from telegrad.rpc.membership import environment
 from telegrad.rpc.membership.rendezvous import Meeting
 from telegrad.rpc.security.keys import ClusterKey
@@ -29,6 +31,8 @@ __all__ = ["MeetingPlace", "find_place", "user_directory", "users_key"]
 
 _KEY = "user.key"
 _DAY = 86400.0
+# Bytes of the directory's path: a socket in it has at most 30 more, of 103.
+_LONGEST = 73
 
 
 class MeetingPlace(NamedTuple):
@@ -125,15 +129,57 @@ def _names_secrets() -> bool:
 
 
 def user_directory() -> str:
-    """Return a directory that only this user's processes can enter; the same for all of them."""
+    """Return a directory that only this user's processes can enter; the same for all of them.
+
+    It is in the user's runtime directory or the home directory, where nobody else can make it
+    first; only where there is neither, among the temporary files.
+    """
+    for path in _own_places():
+        if len(os.fsencode(path)) <= _LONGEST and _is_made(path):
+            check_private_directory(path)
+            return path
     path = os.path.join(tempfile.gettempdir(), f"telegrad-user-{os.getuid()}")
+    if not _is_made(path) or os.lstat(path).st_uid != os.getuid():
+        raise Refused(
+            f"expected a directory of user {os.getuid()} for the key of this machine's workers, "
+            f"but {path} is another's or can't be made: set XDG_RUNTIME_DIR to a directory of your "
+            f"own (mkdir -m 700), or HOME, or {environment.KEY_FILE} to a key that "
+            "ClusterKey.fresh().save(path) of telegrad.rpc.security.keys made"
+        )
+    check_private_directory(path)
+    return path
+
+
+def _own_places() -> Iterator[str]:
+    """Yield the places for it that belong to the user, the best first."""
+    # The second is where the first is as a rule: a process that lacks the variable finds it, too.
+    for runtime in (os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{os.getuid()}"):
+        if os.path.isabs(runtime) and _is_private(runtime):
+            yield os.path.join(runtime, "telegrad")
+    home = os.path.expanduser("~")
+    if os.path.isdir(home) and os.stat(home).st_uid == os.getuid():
+        # Several machines may have one home; a socket is of one.
+        machine = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+        yield os.path.join(home, f".telegrad-{machine}")
+
+
+def _is_private(path: str) -> bool:
+    try:
+        check_private_directory(path)
+    except (Refused, UsageError):
+        return False
+    return True
+
+
+def _is_made(path: str) -> bool:
+    """Make the directory if it is not there; say whether it is."""
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
-        pass
-    # Somebody else may have made it before, to have us meet where they listen.
-    check_private_directory(path)
-    return path
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def users_key() -> ClusterKey:

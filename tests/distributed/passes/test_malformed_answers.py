@@ -1,0 +1,61 @@
+"""Answers to the messages of a pass that no worker sends, from a peer that has the key."""
+
+import pytest
+from tests.rpc.neighbours import neighbours
+
+import telegrad as tg
+from telegrad.distributed import autograd
+from telegrad.distributed.worker_autograd import attach_autograd
+from telegrad.errors import ProtocolViolation
+from telegrad.rpc.calls.service import ServiceRequest
+from telegrad.rpc.current import set_default_worker
+
+
+def double(x):
+    return 2 * x
+
+
+@pytest.fixture
+def pair():
+    with neighbours("a", "b") as (a, b):
+        attach_autograd(a)
+        attach_autograd(b)
+        before = set_default_worker(a)
+        yield a, b
+        set_default_worker(before)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        7,
+        "abc",
+        [1, 2],
+        [{}, 5, []],
+        [[], [], []],
+        [{}, ["b"], 5],
+        [{}, ["b"], [[1]]],
+        [{}, ["b"], [[1, 1, [5], None, None]]],
+        [{}, ["b"], [[{}, 0, [], None, None]]],
+    ],
+)
+def test_a_malformed_answer_of_a_pass_ends_it_and_the_connection(pair, monkeypatch, said):
+    a, b = pair
+    honest = ServiceRequest.reply
+
+    def forge(request, header=None, content=()):
+        honest(request, said if request._worker is b else header, content)
+
+    with autograd.context() as context_id:
+        x = tg.tensor([1.0, 2.0], requires_grad=True)
+        y = a.rpc_sync("b", double, (x,))
+        path = a.peers.get("b").outgoing
+        with monkeypatch.context() as patch:
+            patch.setattr(ServiceRequest, "reply", forge)
+            with pytest.raises(ProtocolViolation, match=r"'b' answered .* as no worker does"):
+                autograd.backward(context_id, [y.sum()])
+        assert path.closed
+    with autograd.context() as context_id:
+        autograd.backward(context_id, [a.rpc_sync("b", double, (x,)).sum()])
+        assert autograd.get_gradients(context_id)[x].numpy().tolist() == [2.0, 2.0]
