@@ -1,5 +1,6 @@
 """How Sphinx builds the site (``make docs``). It is read without a server and without a network."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -51,13 +52,14 @@ html_theme_options = {
 }
 
 
-def with_readme(_app: Sphinx, page: str, source: list[str]) -> None:
-    """Makes the README the home page; its folders are for those who have the sources at hand."""
+def read(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Makes the README the home page, without its folders; names pages that are not in docs."""
     if page == "index":
         readme = (ROOT / "README.md").read_text().partition("\n## The folders")[0]
         readme = readme.replace("](docs/", "](").replace("](CONTRIBUTING.md", "](contributing.md")
         source[0] = readme + source[0]
+    source[0] = re.sub(r"\[([^\]]+)\]\(\.\./([^)]+\.md)\)", r"\1 (`\2`)", source[0])
 
 
 def setup(app: Sphinx) -> None:
-    app.connect("source-read", with_readme)
+    app.connect("source-read", read)
