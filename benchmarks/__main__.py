@@ -38,7 +38,9 @@ def main() -> None:
         began = time.perf_counter()
         tables = importlib.import_module(f"benchmarks.bench_{name}").measure(options.quick)
         written = [str(table.save(folder)) for table in tables]
-        print(f"\nwritten: {', '.join(written)}; {time.perf_counter() - began:.0f} s", flush=True)
+        if written:
+            seconds = time.perf_counter() - began
+            print(f"\nwritten: {', '.join(written)}; {seconds:.0f} s", flush=True)
         goals += [goal for table in tables for goal in table.goals]
     # A short piece of work finds a quiet moment where a long one does not, so the sides suffer
     # unequally, and more rounds would not help.

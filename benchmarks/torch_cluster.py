@@ -21,18 +21,20 @@ __all__ = ["TorchCluster"]
 _THREADS = 32
 
 
-def _join(names: Sequence[str], rank: int, port: int) -> None:
+def _join(names: Sequence[str], rank: int, port: int, device: int) -> None:
     import torch
     from torch.distributed import rpc
 
     torch.set_num_threads(1)
+    options = rpc.TensorPipeRpcBackendOptions(
+        num_worker_threads=_THREADS, init_method=f"tcp://127.0.0.1:{port}"
+    )
+    if device >= 0:
+        for name in names:
+            if name != names[rank]:
+                options.set_device_map(name, {device: device})
     rpc.init_rpc(  # type: ignore[no-untyped-call]
-        names[rank],
-        rank=rank,
-        world_size=len(names),
-        rpc_backend_options=rpc.TensorPipeRpcBackendOptions(
-            num_worker_threads=_THREADS, init_method=f"tcp://127.0.0.1:{port}"
-        ),
+        names[rank], rank=rank, world_size=len(names), rpc_backend_options=options
     )
 
 
@@ -41,12 +43,12 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def serve(names: str, rank: str, port: str) -> None:
+def serve(names: str, rank: str, port: str, device: str) -> None:
     """Be a worker until all leave."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     from torch.distributed import rpc
 
-    _join(names.split(","), int(rank), int(port))
+    _join(names.split(","), int(rank), int(port), int(device))
     rpc.shutdown()
 
 
@@ -57,9 +59,13 @@ def _free_port() -> int:
 
 
 class TorchCluster:
-    """In a `with` statement: a process for each name, and the calling process as one more."""
+    """In a `with` statement: a process for each name, and the calling process as one more.
 
-    def __init__(self, names: Sequence[str], *, me: str = "main") -> None:
+    `device`: the index of the CUDA device whose tensors go to the same device everywhere; -1: none.
+    """
+
+    def __init__(self, names: Sequence[str], *, me: str = "main", device: int = -1) -> None:
+        self._device = device
         self._names = [me, *names]
         self._processes: list[subprocess.Popen[Any]] = []
 
@@ -67,10 +73,10 @@ class TorchCluster:
         port = _free_port()
         code = "import sys; from benchmarks.torch_cluster import serve; serve(*sys.argv[1:])"
         for rank in range(1, len(self._names)):
-            arguments = [",".join(self._names), str(rank), str(port)]
+            arguments = [",".join(self._names), str(rank), str(port), str(self._device)]
             command = [sys.executable, "-W", "ignore", "-c", code, *arguments]
             self._processes.append(subprocess.Popen(command, stdin=subprocess.PIPE))
-        _join(self._names, 0, port)
+        _join(self._names, 0, port, self._device)
         return self
 
     def __exit__(

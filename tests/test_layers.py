@@ -52,18 +52,23 @@ USES: dict[str, str] = {
     "graph": "",
     "interop": "",
     "interop/jax": (
-        "arrays autograd autograd/function distributed errors graph interop/torch rpc tensors "
-        "tensors/recording"
+        "arrays autograd autograd/function distributed errors graph interop/torch rpc "
+        "tensors tensors/recording"
     ),
     "interop/torch": (
         "arrays autograd distributed distributed/contexts engine errors graph rpc "
         "rpc/membership tensors tensors/forward tensors/recording"
     ),
+    "interop/torch/devices": (
+        "distributed/contexts errors interop/torch/values rpc rpc/calls rpc/wire"
+    ),
     "interop/torch/graph": (
         "autograd distributed distributed/contexts distributed/optim engine errors graph "
         "interop/torch/values tensors tensors/forward tensors/recording"
     ),
-    "interop/torch/values": "distributed/contexts errors rpc rpc/wire tensors tensors/forward",
+    "interop/torch/values": (
+        "distributed/contexts errors interop/torch/devices rpc/wire tensors tensors/forward"
+    ),
     "jax": "interop/jax",
     "linalg": "errors ops rules tensors",
     "namespace": "fft linalg ops rules tensors",

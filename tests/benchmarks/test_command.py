@@ -14,4 +14,19 @@ def test_unknown_benchmark_is_named_with_those_there_are(
     with pytest.raises(SystemExit):
         command.main()
     said = capsys.readouterr().err
-    assert "expected benchmarks among distributed, jax, local, models, rpc, got 'speed'" in said
+    assert (
+        "expected benchmarks among distributed, gpu, jax, local, models, rpc, got 'speed'" in said
+    )
+
+
+def test_without_a_device_the_gpu_benchmark_says_that_it_was_skipped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr("sys.argv", ["benchmarks", "gpu", "--quick"])
+    command.main()
+    said = capsys.readouterr().out
+    assert "skipped: there is no CUDA device here" in said
+    assert "written" not in said

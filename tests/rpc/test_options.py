@@ -51,3 +51,10 @@ def test_options_are_the_same_after_a_journey():
     data = msgspec.json.encode(options)
     assert msgspec.json.decode(data, type=Options) == options
     assert Options() != options
+
+
+@pytest.mark.parametrize("given", [-1, 0.5, "4 GiB"])
+def test_a_bound_on_device_segments_is_a_number_of_bytes(given):
+    with pytest.raises(UsageError, match=f"device_segments of 0 bytes or more, got {given!r}"):
+        Options(device_segments=given)
+    assert Options(device_segments=0).device_segments == 0

@@ -383,6 +383,41 @@ def test_the_interceptor_sees_and_replaces_values_at_all_four_points(pair):
         a.install(Interceptor("c"))
 
 
+class Ordering:
+    """An interceptor that has those who take a result call something first."""
+
+    def __init__(self):
+        self.calls = []
+
+    def outgoing_call(self, to, values):
+        return None
+
+    def incoming_result(self, frm, call_extra, extra, values):
+        return lambda: self.calls.append(len(values))
+
+
+def test_every_thread_that_takes_a_result_calls_first_what_the_interceptor_returned(pair):
+    a, _ = pair
+    interceptor = Ordering()
+    a.install(interceptor)
+    future = a.rpc_async("b", simulated.fetch_first, ({"deep": [np.zeros(1)]},))
+    assert interceptor.calls == []
+    future.wait()
+    assert interceptor.calls == [1]
+    future.wait()
+    future.value()
+    assert interceptor.calls == [1, 1, 1]
+
+
+def test_a_worker_that_leaves_tells_those_who_opened_something_for_it_once(pair):
+    a, _ = pair
+    told = []
+    a.on_close(lambda: told.append(a.closed))
+    a.close()
+    a.close()
+    assert told == [True]
+
+
 class ToldOfFailures:
     """An interceptor that keeps what it is told of calls that failed."""
 

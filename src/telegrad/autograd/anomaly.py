@@ -70,7 +70,8 @@ def refuse_nan(node: Any, contributions: Any) -> None:
 def _has_nan(value: Any) -> bool:
     raw = value.array if isinstance(value, Tensor) else value
     if backend_of_type(type(raw)) is None and not hasattr(raw, "__array_namespace__"):
-        # None, or a gradient of another framework, which looks for NaN by itself.
-        return False
+        # None, or a gradient of another framework, which looks for NaN by itself; but one that
+        # stays on a device on its way to another worker.
+        return bool(getattr(raw, "is_cuda", False)) and bool(raw.isnan().any())
     xp = backend_of(raw)
     return bool(xp.any(xp.isnan(raw)))

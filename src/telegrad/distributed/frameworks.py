@@ -25,6 +25,7 @@ __all__ = [
     "Framework",
     "adopted",
     "arrive",
+    "copied",
     "cut",
     "default_modes",
     "enlist",
@@ -32,11 +33,14 @@ __all__ = [
     "is_recording",
     "join",
     "known",
+    "land",
     "leave",
     "listed_inputs",
     "node_of_input",
     "node_of_referent",
+    "pack",
     "run",
+    "unpack",
 ]
 
 
@@ -82,6 +86,18 @@ class Framework(Protocol):
         Return the same with stand-ins for those that are recorded; the list itself if none is.
         """
 
+    def land(self, values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
+        """Replace what carried the framework's values from `frm` by the values, where they differ.
+
+        Returns what the thread that takes them has to call first; None if there is nothing to do.
+        """
+
+    def pack(self, gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
+        """Return what carries each gradient to `to`: a raw array, or what ``unpack`` is given."""
+
+    def unpack(self, facts: Sequence[Any], worker: Worker, frm: str) -> list[Any]:
+        """Return the gradients from `frm` that were not sent as arrays."""
+
     def arrive(self, values: list[Any], is_recorded: bool) -> list[Any]:
         """Return what came, with stand-ins to which a recv node may be joined.
 
@@ -112,6 +128,9 @@ class Framework(Protocol):
 
     def changed(self, leaf: Any) -> None:
         """Note that a leaf was changed in place: what was saved of it before is out of date."""
+
+    def copied(self, gradient: Any) -> Any:
+        """Return a gradient with memory of its own."""
 
     def zeros_like(self, value: Any) -> Any:
         """Return zeros of the value's shape."""
@@ -188,6 +207,34 @@ def leave(
         if found is not values:
             given = found if given is values else _merged(values, given, found)
     return given
+
+
+def land(values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
+    """Replace what carried values of other frameworks by them; see ``Framework.land``."""
+    found = None
+    for framework in known:
+        found = framework.land(values, worker, frm) or found
+    return found
+
+
+def pack(gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
+    """Return what carries gradients of one other framework to `to`: arrays, or facts."""
+    owner = framework_of(gradients[0])
+    assert owner is not None
+    return owner.pack(gradients, worker, to)
+
+
+def copied(gradient: Any) -> Any:
+    """Return a gradient of another framework with memory of its own; any other as it is."""
+    for framework in known:
+        if isinstance(gradient, framework.type):
+            return framework.copied(gradient)
+    return gradient
+
+
+def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[Any]:
+    """Return the gradients that facts of another framework stand for."""
+    return known[0].unpack(facts, worker, frm)
 
 
 def arrive(values: list[Any], *, is_recorded: bool) -> list[Any]:

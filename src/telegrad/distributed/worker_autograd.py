@@ -42,7 +42,7 @@ class WorkerAutograd:
         self.leases = Leases(worker, self.contexts)
         self.recorder = Recorder(worker, self.contexts, self.levels, self.leases, _backward_here)
         self.commit = PassCommit(worker, self.contexts, self.leases)
-        codec = GradientCodec(self.recorder, self.levels)
+        codec = GradientCodec(worker, self.recorder, self.levels)
         self.coordinator = PassCoordinator(worker, self.contexts, self.commit, codec)
         self.event_log = EventLog(worker)
 

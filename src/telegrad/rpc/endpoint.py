@@ -97,6 +97,9 @@ class Endpoint(abc.ABC):
     def read_on(self) -> None:  # noqa: B027
         """See to it that what the peer owes is read, though no thread waits for it."""
 
+    def spin_at_least(self, seconds: float) -> None:  # noqa: B027
+        """Look so long for what comes before sleeping: what is asked here takes longer."""
+
     def signs_of_life(self) -> int:
         """Return a number that grows whenever something of the peer comes."""
         return self.frames

@@ -42,6 +42,9 @@ class Options:
             here, as ``{"b": {"cuda:0": "cuda:1"}}``; where it says nothing, the device of the same
             name.
         profiled_by: The names of the workers that may profile this one while it is strict (none).
+        device_segments: How many bytes of each device this worker may keep for tensors on their way
+            to workers of the same host (4 GiB); what has no room there goes through the host's
+            memory, and with 0 everything does, as between hosts.
 
     Raises:
         UsageError: If an option is out of range.
@@ -64,6 +67,7 @@ class Options:
     in_flight_bytes_of_peer: int = 8 << 30
     device_maps: dict[str, dict[str, str]] = field(default_factory=dict)
     profiled_by: Sequence[str] = ()
+    device_segments: int = 4 << 30
 
     if not TYPE_CHECKING:  # or a type checker would take every name for known
 
@@ -88,6 +92,10 @@ class Options:
                 f"profiled_by=[{self.profiled_by!r}]"
             )
         object.__setattr__(self, "profiled_by", tuple(self.profiled_by))
+        if not isinstance(self.device_segments, int) or self.device_segments < 0:
+            raise UsageError(
+                f"expected device_segments of 0 bytes or more, got {self.device_segments!r}"
+            )
         for name in ("lost_after", "join_timeout"):
             if not getattr(self, name):
                 raise UsageError(

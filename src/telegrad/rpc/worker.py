@@ -95,6 +95,7 @@ class Worker:
         self._gone_callbacks: list[
             Callable[[WorkerInfo, BaseException], Callable[[], object] | None]
         ] = []
+        self._close_callbacks: list[Callable[[], object]] = []
         self._loopback = Loopback(self)
         self._loopback.accept = self.references.acceptor(self._loopback)
         self.address = host.begin(self)
@@ -187,6 +188,10 @@ class Worker:
         afterwards. What comes over a new connection comes later, and is not lost with the old one.
         """
         self._gone_callbacks.append(callback)
+
+    def on_close(self, callback: Callable[[], object]) -> None:
+        """Call `callback()` when this worker has left: what was opened for it goes with it."""
+        self._close_callbacks.append(callback)
 
     # Peers.
 
@@ -508,4 +513,6 @@ class Worker:
         self._loopback.close()
         self.outgoing.abandon(self._loopback, partial(self._loss, self.info, gone, gone))
         self.references.close()
+        for callback in self._close_callbacks:
+            callback()
         self.host.close(timeout)

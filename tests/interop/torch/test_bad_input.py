@@ -22,8 +22,8 @@ from telegrad.errors import (
     Unserializable,
     UsageError,
 )
+from telegrad.interop.torch.devices.placement import Devices
 from telegrad.interop.torch.values import tensors
-from telegrad.interop.torch.values.devices import Devices
 from telegrad.torch import from_torch, to_torch
 
 

@@ -5,8 +5,8 @@ from tests.distributed.simulated import frames_sent, on_workers
 
 from telegrad.distributed import autograd, rpc
 from telegrad.interop.torch import framework
-from telegrad.interop.torch.values import devices
-from telegrad.interop.torch.values.devices import Devices, Placed
+from telegrad.interop.torch.devices import placement
+from telegrad.interop.torch.devices.placement import Placed
 from telegrad.rpc.options import Options
 from telegrad.rpc.wire import kinds
 
@@ -16,17 +16,18 @@ def test_a_worker_is_asked_once_for_its_devices_and_its_map(simulation):
     worker = rpc.current_worker()
     names = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
     with autograd.context() as context_id:
-        found = devices._devices_of(worker, "b")
-        assert found == Devices(names, {"cuda:0": "cuda:1"})
+        found = placement._peer(worker, "b")
+        assert found.devices.names == names
+        assert found.devices.map == {"cuda:0": "cuda:1"}
         sent = frames_sent(simulation)
-        assert devices._devices_of(worker, "b") is found
+        assert placement._peer(worker, "b") is found
         assert frames_sent(simulation) == sent
         # Asking is no part of the program: the context knows nobody yet.
         assert autograd._retrieve_context(context_id)._known_worker_ids() == set()
 
 
 def test_devices_go_by_their_full_names_however_a_map_names_them():
-    assert devices._named({0: 1, "cuda": "cuda:1", "cuda:2": torch.device("cpu")}) == {
+    assert placement._named({0: 1, "cuda": "cuda:1", "cuda:2": torch.device("cpu")}) == {
         "cuda:0": "cuda:1",
         "cuda:2": "cpu",
     }

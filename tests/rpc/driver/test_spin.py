@@ -76,6 +76,29 @@ def test_after_long_waits_it_is_not_tried_until_they_are_short_again(line, yield
     assert len(yields) > 1
 
 
+def test_where_answers_take_longer_it_looks_longer_and_a_wait_is_long_later(line, yields):
+    spinning = Spinning(0.0001)
+    for _ in range(4):
+        spinning.waited(0.0005)
+    spinning.at_least(0.001)
+    assert spinning.receive(line, line.poll, line.view) is None
+    assert len(yields) > 1
+    for _ in range(4):
+        spinning.waited(0.0005)
+    spinning.at_least(0.0005)
+    assert spinning.seconds == 0.001
+    before = len(yields)
+    assert spinning.receive(line, line.poll, line.view) is None
+    assert len(yields) > before
+
+
+def test_what_is_turned_off_stays_so_where_answers_take_longer(line, yields):
+    spinning = Spinning(0.0)
+    spinning.at_least(0.001)
+    assert spinning.receive(line, line.poll, line.view) is None
+    assert len(yields) == 1
+
+
 def test_in_a_crowd_it_is_not_tried(line, yields):
     crowd = []
     spinning = Spinning(0.001, lambda: bool(crowd))

@@ -102,9 +102,9 @@ class Recorder:
 
     def incoming_result(
         self, frm: WorkerInfo, call_extra: Any, extra: Any, values: list[Any]
-    ) -> None:
+    ) -> Callable[[], None] | None:
         try:
-            self._arrive_result(frm, call_extra, extra, values)
+            return self._arrive_result(frm, call_extra, extra, values)
         except TelegradError:
             raise
         except (LookupError, TypeError, ValueError, StopIteration) as error:
@@ -115,10 +115,11 @@ class Recorder:
 
     def _arrive_result(
         self, frm: WorkerInfo, call_extra: Any, extra: Any, values: list[Any]
-    ) -> None:
+    ) -> Callable[[], None] | None:
+        taken = frameworks.land(values, self._worker, frm.name) if values else None
         duals = self._arrive_duals(values)
         if call_extra is None:
-            return
+            return taken
         context_id = call_extra[0]
         if context_id == NO_GRAD:
             _make_constant(values)
@@ -128,6 +129,7 @@ class Recorder:
             context = self._contexts.find(context_id) or self._contexts.ended(context_id)
             message_id, slots, path = extra
             self._take(context, frm.name, message_id, values, slots, tuple(path), duals)
+        return taken
 
     def failed_call(self, to: WorkerInfo, call_extra: Any, error: BaseException) -> None:
         if call_extra is not None and call_extra[1]:
@@ -159,6 +161,8 @@ class Recorder:
 
         The handler runs in contextvars of its own, so nothing has to be reset.
         """
+        # On the handler's own thread, so in the order of what it enqueues there.
+        frameworks.land(values, self._worker, frm.name)
         if extra is None:
             self._arrive_duals(values)
             return

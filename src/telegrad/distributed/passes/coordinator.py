@@ -321,9 +321,10 @@ class PassCoordinator:
                 continue
             if not requests:
                 return riding
-            feeds = self._requests.take_next(requests).read(
-                partial(self._feeds_of, local_pass, report)
-            )
+            answered = self._requests.take_next(requests)
+            frm = answered.answer.to.name
+            feeds = answered.read(partial(self._feeds_of, local_pass, report, frm))
+            del answered
             leaving = {}
             if feeds:
                 leaving, change = local_pass.receive(feeds)
@@ -331,11 +332,11 @@ class PassCoordinator:
                     report.change(own, change)
 
     def _feeds_of(
-        self, local_pass: LocalPass, report: Report, answer: Any, arrays: list[Any]
+        self, local_pass: LocalPass, report: Report, frm: str, answer: Any, arrays: list[Any]
     ) -> list[Feed]:
         waiting, workers, entries = answer
         report.merge(waiting, workers)
-        return self._codec.unpack(local_pass, entries, arrays) if entries else []
+        return self._codec.unpack(local_pass, frm, entries, arrays) if entries else []
 
     def _found_by(
         self, local_pass: LocalPass, report: Report, answer: Any, _: list[Any]
@@ -435,9 +436,9 @@ class PassCoordinator:
     def _on_gradients(self, request: ServiceRequest) -> None:
         raw_plan, entries = request.header[1]
         local_pass = self._find_local_pass(raw_plan)
-        feeds = self._codec.unpack(local_pass, entries, request.arrays)
         report = Report()
         asker = request.frm.name
+        feeds = self._codec.unpack(local_pass, asker, entries, request.arrays)
         riding = self._run_to_rest(
             local_pass, partial(local_pass.receive, feeds), report, asker, []
         )

@@ -1,10 +1,10 @@
 """The codec of gradients on the wire: what leaves for one worker, packed into one frame.
 
 For each message there is an entry ``[message id, how many tensors it had, which of them have a
-gradient, their tangents, what the recorder adds]``; the raw arrays are sent beside the entries. In
-a recorded pass gradients are values with a history: they leave and arrive as messages of their own,
-so a further pass goes back over the same wires. Their path is ``BACKWARD_PHASE``, the path of the
-pass, the path of the message they answer.
+gradient, their tangents, what the recorder adds, what another framework sent apart from the
+frame]``; the raw arrays are sent beside the entries. In a recorded pass gradients are values with a
+history: they leave and arrive as messages of their own, so a further pass goes back over the same
+wires. Their path is ``BACKWARD_PHASE``, the path of the pass, the path of the message they answer.
 
 A forward-mode level may close at any time, on one worker sooner than on another, and takes its
 tangents off everything. What counts is how a gradient was when it was packed: its tangents keep
@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.distributed import frameworks
 from telegrad.distributed.contexts.context import BACKWARD_PHASE
 from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.recorder import Recorder
 from telegrad.distributed.contexts.tensor_kind import CarriedDual, snapshot
 from telegrad.distributed.passes.local_pass import Departure, Feed, LocalPass
+from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor, wrap
 
 __all__ = ["GradientCodec"]
@@ -30,7 +32,8 @@ __all__ = ["GradientCodec"]
 class GradientCodec:
     """The codec of one worker."""
 
-    def __init__(self, recorder: Recorder, levels: LevelRegistry) -> None:
+    def __init__(self, worker: Worker, recorder: Recorder, levels: LevelRegistry) -> None:
+        self._worker = worker
         self._recorder = recorder
         self._levels = levels
 
@@ -40,14 +43,23 @@ class GradientCodec:
         """Return the entries for these departures, and their arrays."""
         entries: list[list[Any]] = []
         arrays: list[Any] = []
+        # Those of another framework that stayed its own, such as tensors of a device: all at once.
+        foreign = [value for _, parts in group for value in parts if _is_foreign(value)]
+        packed = iter(frameworks.pack(foreign, self._worker, to) if foreign else ())
         for recv, parts in group:
             places: list[int] = []
             values: list[Tensor] = []
-            extra = facts = None
+            extra = facts = elsewhere = None
             for place, value in enumerate(parts):
                 if value is None:
                     continue
                 places.append(place)
+                if _is_foreign(value):
+                    value = next(packed)
+                    if type(value) is not np.ndarray:
+                        elsewhere = elsewhere or {}
+                        elsewhere[place] = value
+                        continue
                 if not isinstance(value, Tensor):
                     arrays.append(np.asarray(value))
                     continue
@@ -60,16 +72,18 @@ class GradientCodec:
             if local_pass.plan.recorded:
                 path = (BACKWARD_PHASE, *local_pass.plan.path, *recv.path)
                 extra = self._recorder.give(local_pass.context, to, values, path)
-            entries.append([recv.message_id, len(parts), places, facts, extra])
+            entries.append([recv.message_id, len(parts), places, facts, extra, elsewhere])
         return entries, arrays
 
     def unpack(
-        self, local_pass: LocalPass, entries: list[list[Any]], arrays: list[Any]
+        self, local_pass: LocalPass, frm: str, entries: list[list[Any]], arrays: list[Any]
     ) -> list[Feed]:
         """Return the gradients of each message."""
         feeds: list[Feed] = []
         rest = iter(arrays)
-        for message_id, size, places, facts, extra in entries:
+        outside = [facts for entry in entries if entry[5] for facts in entry[5].values()]
+        landed = iter(frameworks.unpack(outside, self._worker, frm) if outside else ())
+        for message_id, size, places, facts, extra, elsewhere in entries:
             if type(message_id) is not int:
                 raise TypeError(f"expected the id of a message, got {message_id!r:.100}")
             parts: list[Any] = [None] * size
@@ -80,6 +94,8 @@ class GradientCodec:
                     came = list(islice(rest, 1 + _count(known)))
                     duals[i] = CarriedDual(came, known)
                     parts[place] = duals[i].arrive(self._levels)
+                elif elsewhere and place in elsewhere:
+                    parts[place] = next(landed)
                 else:
                     parts[place] = next(rest)
             if local_pass.plan.recorded:
@@ -90,6 +106,12 @@ class GradientCodec:
                     parts[place] = value
             feeds.append((message_id, parts))
         return feeds
+
+
+def _is_foreign(value: Any) -> bool:
+    if value is None or type(value) is np.ndarray or isinstance(value, Tensor):
+        return False
+    return frameworks.framework_of(value) is not None
 
 
 def _count(facts: list[Any]) -> int:

@@ -298,7 +298,9 @@ class LocalPass(msgspec.Struct, eq=False):
         if recv.peer == self._worker.name and not self.plan.recorded:
             # A call to oneself: the other end is here. In a recorded pass it leaves all the same,
             # as a message, so that the next order has the same boundaries wherever the calls went.
-            self._task.feed(self._send_of(recv.message_id), Bundle(recv.parts_of(cotangent)))
+            # Memory of its own, as if it had been sent, for what is not read-only.
+            parts = [frameworks.copied(part) for part in recv.parts_of(cotangent)]
+            self._task.feed(self._send_of(recv.message_id), Bundle(parts))
             return False
         departure = (recv, recv.parts_of(cotangent))
         self._departures.setdefault(recv.peer, []).append(departure)

@@ -110,6 +110,9 @@ class Entry(BoundaryStruct, eq=False):
         return (make_dual(primal, self._over(_bound_tangent(cotangent).array)),)
 
     def _over(self, array: Any) -> torch.Tensor:
+        if isinstance(array, torch.Tensor):
+            # It came from a device, or from another part of this process.
+            return array.to(self.device, self.dtype)
         made = tensor_over(array, self.dtype, self.device)
         # PyTorch adds to a gradient in place, or keeps it as a leaf's, where it knows of nobody
         # else who holds it. A message's is alone in its memory, but nodes of telegrad's may give

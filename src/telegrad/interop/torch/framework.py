@@ -17,6 +17,7 @@ from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten
 from telegrad.errors import DTypeError, GradientError
 from telegrad.interop.torch.bridge import Crossing, entry_of, from_torch, join
+from telegrad.interop.torch.devices import placement
 from telegrad.interop.torch.graph.accumulation import accumulate, completed
 from telegrad.interop.torch.graph.cut import cut
 from telegrad.interop.torch.graph.ends import Tap, WantedLeaf
@@ -27,7 +28,7 @@ from telegrad.interop.torch.modes import (
     ordinarily,
     run_ordinarily,
 )
-from telegrad.interop.torch.values import devices, duals, tensors
+from telegrad.interop.torch.values import duals, tensors
 from telegrad.interop.torch.values.arrays import CPU
 from telegrad.interop.torch.values.levels import is_open, make_dual, tangent_of
 from telegrad.rpc.membership.environment import usable_cores
@@ -43,6 +44,10 @@ class Torch:
 
     type: type = torch.Tensor
     accumulate = staticmethod(accumulate)
+    copied = staticmethod(torch.clone)
+    pack = staticmethod(placement.pack)
+    unpack = staticmethod(placement.unpack)
+    land = staticmethod(placement.arrive)
     is_recording = staticmethod(is_recording)
     run = staticmethod(run_ordinarily)
     zeros_like = staticmethod(torch.zeros_like)
@@ -70,7 +75,7 @@ class Torch:
                 if stand_in is not values[i]:
                     values[i] = _detached(values[i])
         if _is_cuda_in_use():
-            devices.carry(values, worker, to)
+            placement.carry(values, worker, to)
         if is_open():
             duals.carry(values, levels, to)
         if given is not values:
@@ -226,5 +231,5 @@ def _dtype_of_cotangents(dtype: torch.dtype) -> "np.dtype[Any] | None":
 # First: as soon as the serialiser knows torch tensors, a pass must know them too.
 frameworks.enlist(Torch())
 tensors.register()
-devices.register()
+placement.register()
 duals.register()

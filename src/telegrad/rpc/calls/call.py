@@ -24,7 +24,8 @@ class Call(Future[Any]):
     """The future that `rpc_async` and services return.
 
     `deadline` is a time of the worker's clock. `extra` is what the interceptor sent with it, for
-    its eyes when the answer comes. `forks` are the references that travelled in it. `said`, which
+    its eyes when the answer comes, and `taken` what every thread that takes the answer has to call
+    first, if anything. `forks` are the references that travelled in it. `said`, which
     few have, is what its errors call it instead of `what`.
     """
 
@@ -38,6 +39,7 @@ class Call(Future[Any]):
         "is_service",
         "number",
         "said",
+        "taken",
         "what",
         "worker",
     )
@@ -62,6 +64,7 @@ class Call(Future[Any]):
         self.extra: Any = None
         self.forks: Any = None
         self.is_service = False
+        self.taken: Callable[[], None] | None = None
         # The reference that the callee was asked to create.
         self.creates = 0
         # The digest of a function whose code went with this call: a result shows it arrived.
@@ -71,6 +74,12 @@ class Call(Future[Any]):
     def to(self) -> WorkerInfo:
         """Who is called."""
         return self.endpoint.peer
+
+    def value(self) -> Any:
+        """Return the answer that is there, or raise its exception."""
+        if self.taken is not None:
+            self.taken()
+        return super().value()
 
     def done(self) -> bool:
         """Say whether the answer is there."""
@@ -89,6 +98,8 @@ class Call(Future[Any]):
             if not self._done and timeout is not None:
                 raise not_settled(timeout)
         if self._done and self._error is None:
+            if self.taken is not None:
+                self.taken()
             return self._value
         try:
             return super().wait(timeout)

@@ -8,6 +8,7 @@ they are taken apart; coming in, before the object that holds them is built.
 `extra` is anything that msgpack holds; it rides in the frame's header, and None costs a byte.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -38,8 +39,11 @@ class Interceptor(Protocol):
 
     def incoming_result(
         self, frm: WorkerInfo, call_extra: Any, extra: Any, values: list[Any]
-    ) -> None:
-        """On the caller, on whichever thread reads: given both extras, adopt the values."""
+    ) -> Callable[[], None] | None:
+        """On the caller, on whichever thread reads: given both extras, adopt the values.
+
+        Return what every thread that takes the result has to call first; None for nothing.
+        """
 
     def failed_call(self, to: WorkerInfo, call_extra: Any, error: BaseException) -> None:
         """On the caller: the call ended without a result."""

@@ -295,7 +295,9 @@ class Outgoing:
                 )
                 interceptor = worker.interceptor
                 if interceptor is not None:
-                    interceptor.incoming_result(endpoint.peer, call.extra, sealed.extra, slots)
+                    call.taken = interceptor.incoming_result(
+                        endpoint.peer, call.extra, sealed.extra, slots
+                    )
                 call._settle(codec.open_result(sealed, slots, frame.buffers), None)
         except BaseException as error:
             endpoint.calls.finish(frame.ident)

@@ -68,7 +68,7 @@ class FrameReader:
         self._connection = connection
         self._limits = connection.limits
         self._pending = connection.pending
-        self._spinning = spinning
+        self.spinning = spinning
         self._sharing = sharing
         self._admission = admission
         self._room = bytearray(_ROOM)
@@ -293,7 +293,7 @@ class FrameReader:
         try:
             count = self._connection.recv_into_nowait(view)
         except BlockingIOError:
-            count = self._spinning.receive(self._connection, self._poll, view)
+            count = self.spinning.receive(self._connection, self._poll, view)
             if count is None:
                 began = time.monotonic()
                 # Here it may wait for long, and nothing is lost.
@@ -302,7 +302,7 @@ class FrameReader:
                     return 0
                 self.is_torn = True
                 count = self._connection.recv_into(view)
-                self._spinning.waited(time.monotonic() - began)
+                self.spinning.waited(time.monotonic() - began)
         if not count:
             raise EOFError("the connection was closed")
         return count

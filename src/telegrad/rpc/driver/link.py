@@ -380,6 +380,10 @@ class Link(FrameWriter):
         if not self.watched:
             self.offer_lead()
 
+    def spin_at_least(self, seconds: float) -> None:
+        """Look so long for what comes before sleeping: what is asked here takes longer."""
+        self._reader.spinning.at_least(seconds)
+
     def signs_of_life(self) -> int:
         """Return a number that grows with each frame, and with each piece of a large one."""
         return self.frames + self._reader.pieces

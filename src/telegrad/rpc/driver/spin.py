@@ -10,8 +10,8 @@ from telegrad.rpc.transport.connection import Connection
 
 __all__ = ["Spinning"]
 
-# A wait of more seconds than this is long; where so many were, there is no spinning.
-_LONG_WAIT: Final = 300e-6
+# A wait of so many times the seconds of spinning is long; where so many were, there is none.
+_LONG: Final = 1.2
 _MOST_LONG: Final = 4
 # Giving up the processor took more seconds than this: another thread had it. Where that happens so
 # often in one wait, the next so many waits don't spin.
@@ -43,10 +43,18 @@ class Spinning:
     def __init__(self, seconds: float, is_crowded: Callable[[], bool] = lambda: False) -> None:
         self.seconds = seconds
         self._is_crowded = is_crowded
+        self._most_taken = _MOST_TAKEN
         # How many of the last waits were long, from 0 to `_MOST_LONG`.
         self._long = 0
         # How many times not to spin because the processor was taken.
         self._rest = 0
+
+    def at_least(self, seconds: float) -> None:
+        """Look for so long from now on, unless it is turned off: answers take longer."""
+        if 0.0 < self.seconds < seconds:
+            self._most_taken = round(self._most_taken * seconds / self.seconds)
+            self.seconds = seconds
+            self._long = self._rest = 0
 
     def receive(
         self, connection: Connection, poll: "select.poll | None", view: memoryview
@@ -82,7 +90,7 @@ class Spinning:
                     # be here. (Where the peer shares this processor, spinning is right: the system
                     # moves two busy threads apart, but leaves two that sleep where they are.)
                     taken += 1
-                    if taken == _MOST_TAKEN:
+                    if taken == self._most_taken:
                         self._rest = _REST
                         return None
             return None
@@ -91,7 +99,7 @@ class Spinning:
 
     def waited(self, seconds: float) -> None:
         """Learn from a wait that spinning did not end."""
-        if seconds > _LONG_WAIT:
+        if seconds > _LONG * self.seconds:
             self._long = min(self._long + 1, _MOST_LONG)
         elif self._long:
             self._long -= 1

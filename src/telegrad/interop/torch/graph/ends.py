@@ -37,10 +37,13 @@ Slot = tuple[Node, int, int]
 """A node of telegrad's engine; which part of its cotangent's Bundle, of how many; 1: no Bundle."""
 
 
-def over(cotangent: torch.Tensor, recorded: bool) -> Any:
-    """A cotangent of PyTorch's as telegrad's graph takes it."""
+def over(cotangent: torch.Tensor, recorded: bool, for_message: bool = False) -> Any:
+    """A cotangent of PyTorch's as telegrad's graph takes it.
+
+    `for_message`: all that lies behind is a message, so one of a device may stay there.
+    """
     if not recorded and not is_open():
-        return raw(cotangent)
+        return cotangent if for_message and cotangent.is_cuda else raw(cotangent)
     tangent = tangent_of(cotangent)
     if tangent is None:
         return _taken_over(cotangent, recorded)
@@ -211,7 +214,7 @@ class Landing(End, Hooked, eq=False):
     def _pull(self, cotangent: torch.Tensor, recorded: bool) -> Sequence[Cotangent | None]:
         if self.is_shared:
             cotangent = _with_hooks((self.node, 0), cotangent, recorded)
-        went_over = over(cotangent, recorded)
+        went_over = over(cotangent, recorded, self.crossing.is_of_message)
         if self.tap is None:
             return (went_over,)
         # A copy of its own: what went over may share the memory.

@@ -176,7 +176,8 @@ class Region(msgspec.Struct, Hooked, eq=False):
             if edge is goal:
                 is_for_leaf = is_for_leaf or goal.is_leaf
             elif result is not None:
-                result = over(result, recorded)
+                # Only to a value that came does a region lead directly: see ``Landing.slot``.
+                result = over(result, recorded, True)
             if size == 1:
                 found[edge] = result
                 continue

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from telegrad.interop.torch.devices.staging import to_host
+
 __all__ = ["CPU", "is_transformed", "raw", "tensor_over"]
 
 CPU = torch.device("cpu")
@@ -30,7 +32,7 @@ def raw(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
         # On another device, of another layout or dtype, or lazily conjugated, negated or zero.
         if plain.layout is not torch.strided:
             plain = plain.to_dense()
-        plain = (plain.clone() if plain._is_zerotensor() else plain).cpu()
+        plain = to_host(plain.clone() if plain._is_zerotensor() else plain)
         plain = plain.resolve_conj().resolve_neg()
         array = (plain.float() if plain.dtype is torch.bfloat16 else plain).numpy()
     # So that nobody takes the memory for its own: PyTorch may have given it to others, too.
@@ -51,4 +53,7 @@ def tensor_over(array: Any, dtype: torch.dtype, device: torch.device = CPU) -> t
         made = torch.from_numpy(array.copy())
     if made.dtype is dtype and device is CPU:
         return made
+    if array.size == 1:
+        # The root of most passes. A copy to a device would wait until all before it is done there.
+        return torch.full(array.shape, array.item(), dtype=dtype, device=device)
     return made.to(device, dtype)

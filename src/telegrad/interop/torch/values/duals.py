@@ -7,8 +7,8 @@ import torch
 
 from telegrad.distributed.contexts.dual_levels import LevelRegistry, Mention
 from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten
+from telegrad.interop.torch.devices.placement import Placed
 from telegrad.interop.torch.values import tensors
-from telegrad.interop.torch.values.devices import Placed
 from telegrad.interop.torch.values.levels import bind, current, make_dual, tangent_of
 from telegrad.rpc.wire import kinds
 from telegrad.tensors import Tensor, wrap

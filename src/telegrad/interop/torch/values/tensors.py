@@ -2,8 +2,8 @@
 
 Dense tensors of every dtype, and sparse COO ones. A dtype that NumPy lacks goes as integers of the
 same size (bfloat16) or as bytes. A CUDA tensor goes through the CPU and arrives on the device of
-the same name; a device map changes that in ``devices.py``. A Parameter stays one;
-``requires_grad`` arrives as it left, on a new leaf: what a context adds to that is in
+the same name; a device map, and device memory on one host, change that in ``devices/``. A Parameter
+stays one; ``requires_grad`` arrives as it left, on a new leaf: what a context adds to that is in
 ``framework.py``.
 
 Invariant: what arrives has the values, shape, dtype and class of what left, or nothing was sent.
@@ -16,11 +16,12 @@ import numpy as np
 import torch
 
 from telegrad.errors import DeviceError, ProtocolViolation, Unserializable
+from telegrad.interop.torch.devices.staging import to_host
 from telegrad.interop.torch.modes import run_ordinarily
 from telegrad.interop.torch.values.arrays import CPU, is_transformed
 from telegrad.rpc.wire import kinds
 
-__all__ = ["check", "from_parts", "parameter_from_parts", "register", "to_parts"]
+__all__ = ["check", "from_parts", "is_dense", "parameter_from_parts", "register", "to_parts"]
 
 _NATIVE: Final = frozenset(
     getattr(torch, name)
@@ -65,7 +66,7 @@ def to_parts(
         # Whatever PyTorch makes there, of any tensor, has no numbers of its own.
         return run_ordinarily(partial(to_parts, tensor, device))
     # Waits for what is queued on the device's current stream.
-    plain = tensor.detach().cpu()
+    plain = to_host(tensor.detach())
     there = None if tensor.is_cpu else device or str(tensor.device)
     if plain.layout is torch.sparse_coo:
         indices, values = plain._indices(), plain._values()
@@ -150,6 +151,12 @@ def _tensor_over(array: "np.ndarray[Any, Any]", name: str | None, shape: list[in
             )
         return torch.empty(shape, dtype=dtype, device=CPU)
     return torch.from_numpy(array).view(dtype).reshape(shape)
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether the numbers of a tensor are all there is to it, wherever they are."""
+    is_plain = type(tensor) in _TYPES and tensor.layout is _STRIDED
+    return is_plain and not (tensor.is_quantized or tensor.is_nested or is_transformed(tensor))
 
 
 def check(tensor: torch.Tensor) -> None:

@@ -1,0 +1,1 @@
+"""Tensors of a device on their way to another worker: placed, copied on the device, or staged."""

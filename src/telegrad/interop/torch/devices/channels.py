@@ -1,0 +1,380 @@
+"""A worker's device segments: those it fills for others, and those that others fill for it.
+
+A segment belongs to one sender and one receiver. The sender makes it, *introduces* it (the receiver
+opens it and says so, or why it can't) and then only names it. What can't be shared, because the
+receiver refused, the pool is full or the device has no memory left, goes through the host's memory
+instead: `pack` returns None, and a refusal is logged once for each receiver.
+
+Segments go back to the device when nobody used them for a while, when their receiver is lost, and
+when the worker shuts down; a receiver closes its end before the memory is freed. A process that was
+forked has no devices: what it inherited is its parent's.
+"""
+
+import itertools
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+import torch
+
+from telegrad.errors import PeerError, ProtocolViolation, UsageError
+from telegrad.interop.torch.devices.mark_board import MARKS, MarkBoard
+from telegrad.interop.torch.devices.runtime import CudaFailure, Runtime
+from telegrad.interop.torch.devices.segment_pool import SegmentPool
+from telegrad.interop.torch.devices.segments import (
+    Export,
+    Import,
+    Introduction,
+    Span,
+    checked,
+    nbytes_of,
+)
+from telegrad.rpc.calls.service import ServiceRequest
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.worker import Worker
+
+__all__ = ["Channels"]
+
+_log = logging.getLogger("telegrad.rpc")
+
+INTRODUCE: Final = "torch.segments.introduce"
+WITHDRAW: Final = "torch.segments.withdraw"
+# Seconds to look for an answer before sleeping, where tensors of a device go: what a handler or a
+# part of a pass enqueues takes the host longer than what it would compute. To wake a thread that
+# sleeps costs more than it burns.
+_SPIN: Final = 1e-3
+# Seconds between looks for segments to give back.
+_TICK: Final = 5.0
+# Seconds that a worker that shuts down waits for receivers to empty what they were sent.
+_LONGEST_GOODBYE: Final = 0.5
+# A message that was not read for so many timeouts of calls was given up.
+_TIMEOUTS: Final = 2.0
+_LEAST_PATIENCE: Final = 120.0  # Seconds, where calls have no timeout.
+
+
+class _Receiver:
+    """What a sender knows of one receiver."""
+
+    def __init__(self) -> None:
+        self.board = MarkBoard.make()
+        self.places = list(range(MARKS - 1, -1, -1))
+        """The marks that no segment has."""
+
+
+class Channels:
+    """One worker's ends, in both directions."""
+
+    def __init__(self, worker: Worker, cuda: Runtime) -> None:
+        # Weakly: the worker's services hold this.
+        self._worker: Worker = weakref.proxy(worker)
+        self._cuda = cuda
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._numbers = itertools.count(1)
+        self._pools: dict[int, SegmentPool[Export]] = {}
+        """By the index of the device."""
+        self._receivers: dict[str, _Receiver] = {}
+        self.refusals: dict[str, str] = {}
+        """Why a receiver takes no segments, by its name."""
+        self._imports: dict[str, dict[int, Import]] = {}
+        """By the name of the sender, and the number of the segment."""
+        self._boards: dict[bytes, MarkBoard] = {}
+        """Those of senders, by their secrets."""
+        self._timer: threading.Timer | None = None
+        self._is_closed = False
+        self.uuids = cuda.uuids()
+        worker.register_service(INTRODUCE, self._on_introduce)
+        worker.register_service(WITHDRAW, self._on_withdraw)
+        worker.on_worker_lost(self._on_lost)
+        worker.on_close(self.close)
+
+    # Sending.
+
+    def pack(self, to: str, tensors: Sequence[torch.Tensor]) -> list[Span] | None:
+        """Copy tensors of one device into a segment for a worker; None if there can be none."""
+        if to in self.refusals:
+            return None
+        device = tensors[0].device.index or 0
+        segment = self._take(to, device, nbytes_of(tensors))
+        if segment is None:
+            return None
+        try:
+            return segment.fill(tensors)
+        finally:
+            segment.is_taken = False
+
+    def _take(self, to: str, device: int, nbytes: int) -> Export | None:
+        now = time.monotonic()
+        with self._lock:
+            pool = self._pool(device)
+            segment = pool.take(to, nbytes, now)
+            if segment is not None:
+                return segment
+            plan = None if self._is_closed else pool.plan(nbytes)
+            if plan is None:
+                return None
+            size, victims = plan
+            victims = [each for each in victims if pool.drop(each)]
+            # Before it is there: others must not take the same room.
+            pool.held += size
+        try:
+            self._withdraw(victims)
+            segment = self._make(to, device, size)
+        finally:
+            with self._lock:
+                pool.held -= size
+        if segment is None:
+            return None
+        segment.used_at = now
+        with self._lock:
+            is_late = self._is_closed
+            if not is_late:
+                pool.add(segment)
+                self._keep_time()
+        if is_late:
+            segment.free()
+            return None
+        return segment
+
+    def _pool(self, device: int) -> SegmentPool[Export]:
+        pool = self._pools.get(device)
+        if pool is None:
+            options = self._worker.options
+            patience = _TIMEOUTS * options.rpc_timeout or _LEAST_PATIENCE
+            pool = self._pools[device] = SegmentPool(options.device_segments, patience)
+        return pool
+
+    def _make(self, to: str, device: int, size: int) -> Export | None:
+        """Return a new segment that its receiver has opened."""
+        segment: Export | None = None
+        place = -1
+        try:
+            with self._lock:
+                receiver = self._receivers.get(to)
+                if receiver is None:
+                    receiver = self._receivers[to] = _Receiver()
+                if not receiver.places:
+                    return None
+                place = receiver.places.pop()
+            number = next(self._numbers)
+            segment = Export(self._cuda, number, to, device, size, receiver.board, place)
+            introduction = segment.introduction(self.uuids[device])
+            refusal, _ = self._worker.ask_service(to, INTRODUCE, introduction)
+        except PeerError:
+            self._discard(segment)
+            raise
+        except (CudaFailure, OSError) as error:
+            # No memory on the device, most likely: another time there may be.
+            refusal = None if segment is None else str(error)
+            self._discard(segment)
+            segment = None
+        except BaseException:
+            self._discard(segment)
+            raise
+        self._spin_longer(to)
+        if refusal is not None:
+            self._refused(to, str(refusal))
+            self._discard(segment)
+            segment = None
+        if segment is None and place >= 0:
+            self._give_place_back(to, place)
+        return segment
+
+    def _spin_longer(self, name: str) -> None:
+        peer = self._worker.peers.get(name)
+        for endpoint in () if peer is None else peer.endpoints():
+            endpoint.spin_at_least(_SPIN)
+
+    def _discard(self, segment: Export | None) -> None:
+        if segment is not None:
+            segment.free()
+
+    def _refused(self, to: str, reason: str) -> None:
+        if self.refusals.setdefault(to, reason) is reason:
+            _log.warning(
+                "tensors of a device go to worker %s through the host's memory: %s", to, reason
+            )
+
+    def _give_place_back(self, to: str, place: int) -> None:
+        with self._lock:
+            receiver = self._receivers.get(to)
+            if receiver is not None:
+                receiver.places.append(place)
+
+    def _withdraw(self, segments: Sequence[Export]) -> None:
+        """Give back segments that the pool has dropped: their receivers close them first."""
+        for to in dict.fromkeys(segment.peer for segment in segments):
+            mine = [segment for segment in segments if segment.peer == to]
+            try:
+                self._worker.ask_service(to, WITHDRAW, [segment.number for segment in mine])
+            except (PeerError, UsageError):
+                pass  # It is lost, or this worker leaves: nobody will copy out of them.
+            finally:
+                for segment in mine:
+                    with suppress(CudaFailure):
+                        segment.free()
+                    self._give_place_back(to, segment.place)
+
+    # Receiving.
+
+    def unpack(self, frm: str, spans: Sequence[Span], devices: Sequence[str]) -> list[torch.Tensor]:
+        """Return tensors of these devices with what a worker's message names.
+
+        Raises:
+            ProtocolViolation: It names what it never sent, or sent in an earlier message.
+            DeviceError: A device has no room for them.
+        """
+        own = self._imports.get(frm, {})
+        made: list[torch.Tensor] = []
+        first = 0
+        while first < len(spans):
+            number = spans[first].segment
+            last = first
+            while last < len(spans) and spans[last].segment == number:
+                last += 1
+            segment = own.get(number)
+            if segment is None:
+                raise ProtocolViolation(
+                    f"worker {frm!r} names the device segment {number}, which it never sent or has "
+                    "taken back"
+                )
+            made += segment.empty(spans[first:last], devices[first:last])
+            first = last
+        return made
+
+    def _on_introduce(self, request: ServiceRequest) -> None:
+        introduction = checked(request.header, Introduction)
+        introduction.check()
+        frm = request.frm.name
+        try:
+            if introduction.device not in self.uuids:
+                raise CudaFailure(f"it does not see the device {introduction.device}")
+            segment = Import(
+                self._cuda,
+                introduction,
+                self.uuids.index(introduction.device),
+                self._board(introduction.board),
+                frm,
+            )
+        except (CudaFailure, OSError) as error:
+            if isinstance(error, ProtocolViolation):
+                raise
+            request.reply(f"worker {self._worker.name!r} can't open it: {error}")
+            return
+        with self._lock:
+            own = self._imports.setdefault(frm, {})
+            is_new = introduction.segment not in own and len(own) < MARKS
+            if is_new:
+                own[introduction.segment] = segment
+        if not is_new:
+            segment.close()
+            raise ProtocolViolation(
+                f"expected a new device segment, got the number {introduction.segment} of {frm!r} "
+                "again"
+            )
+        self._spin_longer(frm)
+        request.reply(None)
+
+    def _board(self, whereabouts: tuple[int, int, bytes]) -> MarkBoard:
+        secret = whereabouts[2]
+        board = self._boards.get(secret)
+        if board is None:
+            board = self._boards[secret] = MarkBoard.open(*whereabouts)
+        return board
+
+    def _on_withdraw(self, request: ServiceRequest) -> None:
+        numbers = checked(request.header, list[int])
+        own = self._imports.get(request.frm.name, {})
+        for number in numbers:
+            segment = own.pop(number, None)
+            if segment is not None:
+                segment.close()
+        request.reply(None)
+
+    # The end.
+
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], object]:
+        # On another thread: to free memory waits for the device.
+        return partial(self._worker.host.start, self._forgotten(who.name))
+
+    def _forgotten(self, name: str) -> Callable[[], None]:
+        """Take out what is shared with a worker; return what gives it back."""
+        with self._lock:
+            exports = [
+                segment
+                for pool in self._pools.values()
+                for segment in pool.of(name)
+                if pool.drop(segment)
+            ]
+            receiver = self._receivers.pop(name, None)
+            self.refusals.pop(name, None)
+            imports = self._imports.pop(name, {})
+        return partial(self._free, exports, list(imports.values()), receiver)
+
+    def _free(
+        self, exports: Sequence[Export], imports: Sequence[Import], receiver: _Receiver | None
+    ) -> None:
+        if os.getpid() != self._process:
+            return
+        for each in imports:
+            with suppress(CudaFailure):
+                each.close()
+        for segment in exports:
+            with suppress(CudaFailure):
+                segment.free(is_shared=True)
+        if receiver is not None:
+            receiver.board.close()
+
+    def trim(self, now: float) -> None:
+        """Give back what was not used for a while."""
+        with self._lock:
+            found = [
+                segment
+                for pool in self._pools.values()
+                for segment in pool.idle(now)
+                if pool.drop(segment)
+            ]
+        self._withdraw(found)
+
+    def _keep_time(self) -> None:
+        # Where time is simulated, a thread that follows the real one would disturb it.
+        if self._timer is None and self._worker.host.is_lossless:
+            self._timer = threading.Timer(_TICK, self._tick)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _tick(self) -> None:
+        self.trim(time.monotonic())
+        with self._lock:
+            self._timer = None
+            if any(map(len, self._pools.values())) and not self._is_closed:
+                self._keep_time()
+
+    def held(self) -> int:
+        """Return how many bytes of devices the segments take that this worker fills."""
+        return sum(pool.held for pool in self._pools.values())
+
+    def close(self) -> None:
+        """Free everything: the worker shuts down."""
+        with self._lock:
+            self._is_closed = True
+            if self._timer is not None:
+                self._timer.cancel()
+        exports = [
+            segment
+            for pool in self._pools.values()
+            for name in list(self._receivers)
+            for segment in pool.of(name)
+        ]
+        end = time.monotonic() + _LONGEST_GOODBYE
+        while any(each.is_held() for each in exports) and time.monotonic() < end:
+            # What was just sent is being read: this is the end, not the hot path.
+            time.sleep(0.001)
+        for name in dict.fromkeys([*self._receivers, *self._imports]):
+            self._forgotten(name)()

@@ -1,0 +1,427 @@
+"""On which device a CUDA tensor arrives, and by which way: what the two workers say of themselves.
+
+The sender decides where: by its own map for the receiver; else by the receiver's map for the
+sender, backwards, so that results return to where arguments came from; else the device of the same
+name. It asks the receiver once for its devices and its map, when the first CUDA tensor is to go
+there, so a device that is not there is an error before anything is sent.
+
+Within one host the tensors of a message are copied, together, through a segment of their device
+(``channels.py``); else, or where that can't be, through the host's memory (``values/tensors.py``).
+
+Gradients need no map: they return to the device of the tensor that they belong to.
+"""
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Annotated, Any
+
+import msgspec
+import torch
+
+from telegrad.distributed.contexts.context import CURRENT
+from telegrad.errors import DeviceError, ProtocolViolation
+from telegrad.interop.torch.devices.channels import Channels
+from telegrad.interop.torch.devices.runtime import CudaFailure, runtime
+from telegrad.interop.torch.devices.segments import Span, checked
+from telegrad.interop.torch.devices.staging import STAGED_FROM, Staging, Transfer
+from telegrad.interop.torch.modes import run_ordinarily
+from telegrad.interop.torch.values import tensors
+from telegrad.interop.torch.values.arrays import raw
+from telegrad.interop.torch.values.levels import is_open, tangent_of
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.wire import kinds
+from telegrad.rpc.wire.functions import expose
+from telegrad.rpc.worker import Worker
+
+__all__ = ["Devices", "Placed", "arrive", "carry", "pack", "register", "unpack"]
+
+
+class Load:
+    """The tensors of one device in one message: copied together, when the first is asked for.
+
+    `is_shared`: whether segments lead to the receiver.
+    """
+
+    __slots__ = ("_is_shared", "_spans", "_tensors", "_to", "_worker")
+
+    def __init__(self, worker: Worker, to: str, is_shared: bool) -> None:
+        self._worker = worker
+        self._to = to
+        self._is_shared = is_shared
+        self._tensors: list[torch.Tensor] = []
+        self._spans: list[Span] | None = None
+
+    def add(self, tensor: torch.Tensor) -> int:
+        """Enter a tensor; return its place."""
+        self._tensors.append(tensor)
+        return len(self._tensors) - 1
+
+    def span(self, place: int) -> Span | None:
+        """Return where the tensor of that place lies; None if it must go another way."""
+        if self._tensors and self._is_shared:
+            given, self._tensors = self._tensors, []
+            self._spans = run_ordinarily(partial(_channels[self._worker].pack, self._to, given))
+        return None if self._spans is None else self._spans[place]
+
+    def stage(self, tensor: torch.Tensor, device: str) -> Transfer | None:
+        """Send a tensor ahead in pieces; None if it is too small for that."""
+        if tensor.nbytes < STAGED_FROM:
+            return None
+        return run_ordinarily(
+            partial(staging_of(self._worker).send, self._to, tensor.detach(), device)
+        )
+
+
+class Placed:
+    """A CUDA tensor on its way to a device; `load` has it at `place` if the device copies it."""
+
+    __slots__ = ("device", "load", "place", "tensor")
+
+    def __init__(
+        self, tensor: torch.Tensor, device: str, load: Load | None = None, place: int = 0
+    ) -> None:
+        self.tensor = tensor
+        self.device = device
+        self.load = load
+        self.place = place
+
+
+class _Arriving(msgspec.Struct, array_like=True, frozen=True):
+    """A tensor that came in a segment and was not copied out of it yet, or came in pieces."""
+
+    is_parameter: bool
+    requires_grad: bool
+    device: str
+    span: Span | None
+    transfer: Transfer | None = None
+
+
+class _Gradient(msgspec.Struct, array_like=True, frozen=True):
+    """A gradient on its way to a device: in a segment, or in pieces; one number has a `shape`."""
+
+    device: str
+    shape: list[Annotated[int, msgspec.Meta(ge=0)]] | None
+    span: Span | None
+    transfer: Transfer | None = None
+
+
+class Devices(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker says of itself: its devices, its map for the one that asks, and its host.
+
+    `host` names the machine, and what of it the process sees; empty if it takes no segments.
+    """
+
+    names: list[str]
+    map: dict[str, str]
+    host: str = ""
+    uuids: list[str] = []
+
+    def of(self, device: str, own_map: dict[str, str], whose: str, what: str) -> str:
+        """The device of this worker that takes tensors of `device`, which is the asker's.
+
+        `whose` and `what` are for the error: the worker's name, and what is to go there.
+        """
+        backwards = {there: here for here, there in self.map.items()}
+        chosen = own_map.get(device) or backwards.get(device) or device
+        if chosen not in self.names:
+            raise DeviceError(
+                f"expected a device that worker {whose!r} has ({', '.join(self.names)}), got "
+                f"{chosen!r} for {what} on {device}; name another one in "
+                f"Options.device_maps[{whose!r}], or send it as .cpu()"
+            )
+        return chosen
+
+
+class _Peer:
+    """What a worker knows of another one: where tensors go, and whether segments may be used."""
+
+    def __init__(self, worker: Worker, to: str, devices: Devices) -> None:
+        self.devices = devices
+        self._to = to
+        self._map = _named(worker.options.device_maps.get(to, {}))
+        own = _description(worker, to)
+        self._shared = set(own.uuids) & set(devices.uuids) if own.host == devices.host else set()
+        self._own = own.uuids
+        self._found: dict[torch.device, tuple[str, bool]] = {}
+
+    def way(self, tensor: torch.Tensor) -> tuple[str, bool]:
+        """Return the device there, and whether segments lead to it."""
+        here = tensor.device
+        found = self._found.get(here)
+        if found is None:
+            what = f"a torch tensor of shape {tuple(tensor.shape)}"
+            there = self.devices.of(str(here), self._map, self._to, what)
+            is_shared = bool(self._shared) and self._own[here.index or 0] in self._shared
+            found = self._found[here] = there, is_shared and there != "cpu"
+        return found
+
+    def twin(self, device: torch.device) -> str | None:
+        """Return the name there of the same device, if segments lead to it."""
+        uuid = self._own[device.index or 0] if self._shared else None
+        return f"cuda:{self.devices.uuids.index(uuid)}" if uuid in self._shared else None
+
+
+_peers: "weakref.WeakKeyDictionary[Worker, dict[WorkerInfo, _Peer]]" = weakref.WeakKeyDictionary()
+"""What each worker of this process was told, by who told it, one incarnation of a worker."""
+_making = threading.Lock()
+_channels: "weakref.WeakKeyDictionary[Worker, Channels]" = weakref.WeakKeyDictionary()
+_stagings: "weakref.WeakKeyDictionary[Worker, Staging]" = weakref.WeakKeyDictionary()
+
+
+def staging_of(worker: Worker) -> Staging:
+    """Return the worker's end of what goes through the host's memory."""
+    with _making:
+        found = _stagings.get(worker)
+        if found is None:
+            found = _stagings[worker] = Staging(worker)
+    return found
+
+
+def register() -> None:
+    """Make what travels known to the serialiser."""
+    kinds.register(Placed, _to_parts, _from_parts, tag="torch.placed")
+
+
+# Calls.
+
+
+def carry(values: list[Any], worker: Worker, to: str) -> None:
+    """Replace CUDA tensors by what travels, where it is not the tensor itself."""
+    peer: _Peer | None = None
+    loads: dict[torch.device, Load] = {}
+    for i, value in enumerate(values):
+        if not isinstance(value, torch.Tensor) or not value.is_cuda:
+            continue
+        if peer is None:
+            peer = _peer(worker, to)
+        there, is_shared = peer.way(value)
+        is_dual = is_open() and tangent_of(value) is not None
+        if there != "cpu" and tensors.is_dense(value) and not is_dual:
+            load = loads.get(value.device)
+            if load is None:
+                load = loads[value.device] = Load(worker, to, is_shared)
+            values[i] = Placed(value, there, load, load.add(value))
+        elif there != str(value.device):
+            values[i] = Placed(value, there)
+
+
+def arrive(values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
+    """Replace what came in segments by tensors.
+
+    Returns:
+        What to call on the thread that takes them, before it does; None if nothing came so.
+    """
+    places = [i for i, value in enumerate(values) if type(value) is _Arriving]
+    if not places:
+        return None
+    came: list[_Arriving] = [values[i] for i in places]
+    made = _unpacked(worker, frm, [(each.device, each.span or each.transfer) for each in came])
+    for i, arriving, tensor in zip(places, came, made):
+        values[i] = _finished(tensor, arriving)
+    return _Order(made)
+
+
+_external_stream: Any = torch.cuda.ExternalStream
+
+
+class _Order:
+    """Has the current stream of the thread that takes tensors wait for the one that made them."""
+
+    def __init__(self, made: Sequence[torch.Tensor]) -> None:
+        self._made = made
+        indices = {tensor.device.index or 0: None for tensor in made}
+        # As the runtime knows them: torch.cuda takes twenty times as long to tell.
+        self._streams = {index: runtime().stream(index) for index in indices}
+
+    def __call__(self) -> None:
+        for index, stream in self._streams.items():
+            if runtime().stream(index) != stream:
+                self._wait(index, stream)
+
+    def _wait(self, index: int, stream: int) -> None:
+        taker = torch.cuda.current_stream(index)
+        maker = torch.cuda.default_stream(index) if not stream else _external_stream(stream, index)
+        taker.wait_stream(maker)
+        for tensor in self._made:
+            if tensor.device == taker.device:
+                tensor.record_stream(taker)
+
+
+# Gradients.
+
+
+def pack(values: Sequence[torch.Tensor], worker: Worker, to: str) -> list[Any]:
+    """Return what carries each gradient to a worker: a `_Gradient`, or an array."""
+    packed: list[Any] = []
+    peer = _peer(worker, to)
+    loads: dict[torch.device, Load] = {}
+    placed: list[tuple[torch.Tensor, Load, int]] = []
+    for value in values:
+        load = loads.get(value.device)
+        if load is None:
+            is_shared = peer.twin(value.device) is not None
+            load = loads[value.device] = Load(worker, to, is_shared)
+        # The gradient of a sum is one number, spread without memory: so it is sent.
+        sent = value.as_strided((), ()) if _is_spread(value) else value
+        placed.append((sent, load, load.add(sent)))
+    for value, (sent, load, place) in zip(values, placed):
+        shape = None if sent is value else list(value.shape)
+        span = load.span(place)
+        if span is not None:
+            packed.append(_Gradient(str(peer.twin(value.device)), shape, span))
+            continue
+        there = _way_back(peer, value)
+        transfer = None if there is None else load.stage(value, there)
+        if there is None or transfer is None:
+            packed.append(raw(value))
+        else:
+            packed.append(_Gradient(there, None, None, transfer))
+    return packed
+
+
+def _is_spread(tensor: torch.Tensor) -> bool:
+    """Whether all of several numbers lie in one place."""
+    return tensor.layout is torch.strided and not any(tensor.stride()) and tensor.numel() > 1
+
+
+def _way_back(peer: _Peer, gradient: torch.Tensor) -> str | None:
+    """Return the device to send a gradient to; None if it goes as an array."""
+    try:
+        there, _ = peer.way(gradient)
+    except DeviceError:
+        # Where it belongs is found out there: a map for tensors does not bind gradients.
+        return None
+    return None if there == "cpu" else there
+
+
+def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[torch.Tensor]:
+    """Return the gradients that came in segments, or in pieces."""
+    came = checked(facts, list[_Gradient])
+    made = _unpacked(worker, frm, [(each.device, each.span or each.transfer) for each in came])
+    return [_spread(tensor, each.shape, frm) for tensor, each in zip(made, came)]
+
+
+def _spread(tensor: torch.Tensor, shape: list[int] | None, frm: str) -> torch.Tensor:
+    if shape is None:
+        return tensor
+    if tensor.ndim:
+        raise ProtocolViolation(
+            f"worker {frm!r} sent a gradient of shape {tuple(tensor.shape)} as one number"
+        )
+    return tensor.expand(shape)
+
+
+def _unpacked(
+    worker: Worker, frm: str, came: Sequence[tuple[str, Span | Transfer | None]]
+) -> list[torch.Tensor]:
+    """Return tensors of these devices, of which each came in a segment or in pieces."""
+    in_segments = [(device, what) for device, what in came if isinstance(what, Span)]
+    emptied: list[torch.Tensor] = []
+    if in_segments:
+        channels = _channels.get(worker)
+        if channels is None:
+            raise ProtocolViolation(f"worker {frm!r} names device segments, which it never sent")
+        spans = [span for _, span in in_segments]
+        devices = [device for device, _ in in_segments]
+        emptied = run_ordinarily(partial(channels.unpack, frm, spans, devices))
+    rest = iter(emptied)
+    made = []
+    for _, what in came:
+        if isinstance(what, Transfer):
+            made.append(run_ordinarily(partial(staging_of(worker).take, frm, what)))
+        elif what is None:
+            raise ProtocolViolation(f"worker {frm!r} sent a tensor of a device in no way")
+        else:
+            made.append(next(rest))
+    return made
+
+
+# What workers know of each other.
+
+
+def _peer(worker: Worker, to: str) -> _Peer:
+    known = _peers.get(worker)
+    if known is None:
+        known = _peers[worker] = {}
+    info = worker.find(to).info
+    found = known.get(info)
+    if found is None:
+        token = CURRENT.set(None)  # Asking is not part of the program.
+        try:
+            answer = worker.rpc_sync(to, describe_devices, (worker.name,))
+        finally:
+            CURRENT.reset(token)
+        found = known[info] = _Peer(worker, to, checked(answer, Devices))
+    return found
+
+
+@expose
+def describe_devices(asker: str) -> Any:
+    """Return this worker's devices, and its map for the asker."""
+    return msgspec.to_builtins(_description(current_worker(), asker))
+
+
+def _description(worker: Worker, asker: str) -> Devices:
+    staging_of(worker)  # From now on pieces may come.
+    names = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+    named = _named(worker.options.device_maps.get(asker, {}))
+    if not worker.options.device_segments or len(names) == 1:
+        return Devices(names, named)
+    try:
+        with _making:
+            channels = _channels.get(worker)
+            if channels is None:
+                channels = _channels[worker] = Channels(worker, runtime())
+    except (CudaFailure, OSError):
+        return Devices(names, named)
+    return Devices(names, named, _host(), channels.uuids)
+
+
+@cache
+def _host() -> str:
+    """What processes have in common that can share devices: machine, processes seen, and user."""
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        machine = file.read().strip()
+    return f"{machine} {os.readlink('/proc/self/ns/pid')} {os.getuid()}"
+
+
+def _named(device_map: dict[Any, Any]) -> dict[str, str]:
+    """The same with devices by their full names: programs say 0 or 'cuda' as well."""
+    return {_name(here): _name(there) for here, there in device_map.items()}
+
+
+def _name(device: Any) -> str:
+    found = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    return f"cuda:{found.index or 0}" if found.type == "cuda" else str(found)
+
+
+def _to_parts(placed: Placed) -> tuple[list[Any], Any]:
+    tensor = placed.tensor
+    is_parameter = type(tensor) is torch.nn.Parameter
+    span = None if placed.load is None else placed.load.span(placed.place)
+    transfer = None
+    if span is None and placed.load is not None:
+        transfer = placed.load.stage(tensor, placed.device)
+    if span is not None or transfer is not None:
+        facts = _Arriving(is_parameter, tensor.requires_grad, placed.device, span, transfer)
+        return [], facts
+    parts, facts = tensors.to_parts(tensor, placed.device)
+    return parts, [is_parameter, facts]
+
+
+def _from_parts(parts: list[Any], facts: Any) -> Any:
+    if not parts:
+        return checked(facts, _Arriving)
+    is_parameter, inner = facts
+    return (tensors.parameter_from_parts if is_parameter else tensors.from_parts)(parts, inner)
+
+
+def _finished(tensor: torch.Tensor, arriving: _Arriving) -> torch.Tensor:
+    if arriving.is_parameter:
+        requires_grad = arriving.requires_grad
+        return run_ordinarily(lambda: torch.nn.Parameter(tensor, requires_grad=requires_grad))
+    return tensor.requires_grad_() if arriving.requires_grad else tensor

@@ -1,0 +1,297 @@
+"""A device segment: memory of a device that one process fills and another one empties.
+
+The sender's end is an `Export`, the receiver's an `Import`. Two events go with the memory, which
+both processes may record and wait for:
+
+1. The sender's current stream waits for `emptied`, copies tensors into the segment and records
+   `filled`. The mark is set (``mark_board.py``), and a frame names what lies where: a `Span` for
+   each tensor.
+2. The receiver's current stream waits for `filled`, copies out into tensors of its own and records
+   `emptied`. The mark is cleared.
+
+Neither process waits: the device does. What a program writes to a tensor after it was sent is
+enqueued after the copy; what it does with one that came is enqueued after that copy. Only where a
+tensor is to arrive on another device than that of the segment does the receiver wait.
+
+Knows neither workers nor frames. Invariant: what a peer says of a segment is checked before memory
+is touched: number, use, place and size.
+"""
+
+import math
+import threading
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+import torch
+
+from telegrad.errors import DeviceError, ProtocolViolation
+from telegrad.interop.torch.devices.mark_board import MARKS, MarkBoard
+from telegrad.interop.torch.devices.runtime import HANDLE_BYTES, Runtime
+
+__all__ = ["Export", "Import", "Introduction", "Span", "allocated", "checked", "dense", "nbytes_of"]
+
+# Bytes: where each tensor begins, so that kernels that read it are as fast as ever.
+_ALIGN: Final = 256
+_MOST_DIMENSIONS: Final = 64
+F = TypeVar("F")
+
+
+class Span(msgspec.Struct, array_like=True, frozen=True):
+    """Where a tensor lies in a segment, and what it is; `use` counts how often it was filled."""
+
+    segment: int
+    use: int
+    offset: int
+    dtype: str
+    shape: list[int]
+
+
+class Introduction(msgspec.Struct, array_like=True, frozen=True):
+    """What a receiver is told of a new segment, once."""
+
+    segment: int
+    size: int
+    device: str
+    """The uuid of the device."""
+    memory: bytes
+    filled: bytes
+    emptied: bytes
+    place: int
+    """Which mark of the board is this one's."""
+    board: tuple[int, int, bytes]
+    """The board's process, descriptor and secret."""
+
+    def check(self) -> None:
+        """Raise ProtocolViolation for one that no worker of ours sends."""
+        handles = (self.memory, self.filled, self.emptied)
+        if any(len(each) != HANDLE_BYTES for each in handles):
+            raise ProtocolViolation(f"expected handles of {HANDLE_BYTES} bytes for a segment")
+        if not 0 <= self.place < MARKS or self.size <= 0 or self.segment <= 0:
+            raise ProtocolViolation(
+                f"expected a segment with a number, a size and one of {MARKS} marks, got segment "
+                f"{self.segment} of {self.size} bytes with mark {self.place}"
+            )
+
+
+def checked(facts: Any, kind: type[F]) -> F:
+    """Return what a peer sent as that type; ProtocolViolation if it is not."""
+    try:
+        return msgspec.convert(facts, kind)
+    except msgspec.ValidationError as error:
+        raise ProtocolViolation(f"malformed facts of a device's tensor came: {error}") from error
+
+
+def nbytes_of(tensors: Sequence[torch.Tensor]) -> int:
+    """Return how large a segment for the tensors must be."""
+    return sum(_aligned(tensor.numel() * tensor.element_size()) for tensor in tensors)
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ALIGN) * _ALIGN
+
+
+class Export:
+    """The sender's end. `device` is the index of the device whose memory it is."""
+
+    def __init__(
+        self,
+        cuda: Runtime,
+        number: int,
+        peer: str,
+        device: int,
+        size: int,
+        board: MarkBoard,
+        place: int,
+    ) -> None:
+        self._cuda = cuda
+        self.number = number
+        self.peer = peer
+        self.device = device
+        self.size = size
+        self.used_at = 0.0
+        self.is_taken = True
+        self._board = board
+        self.place = place
+        self._use = 0
+        self._events: list[int] = []
+        with cuda.on(device):
+            self._memory = cuda.allocate(size)
+            try:
+                self._events = [cuda.make_event(), cuda.make_event()]
+            except BaseException:
+                self.free()
+                raise
+
+    def introduction(self, uuid: str) -> Introduction:
+        """Return what the receiver needs to know of it."""
+        memory = self._cuda.export_memory(self._memory)
+        filled, emptied = map(self._cuda.export_event, self._events)
+        whereabouts = self._board.whereabouts()
+        return Introduction(
+            self.number, self.size, uuid, memory, filled, emptied, self.place, whereabouts
+        )
+
+    def is_held(self) -> bool:
+        """Say whether the receiver has it."""
+        return self._board.is_set(self.place)
+
+    def fill(self, tensors: Sequence[torch.Tensor]) -> list[Span]:
+        """Copy tensors of its device into it, on the current stream; hand it to the receiver."""
+        cuda, (filled, emptied) = self._cuda, self._events
+        spans = []
+        offset = 0
+        use = self._use + 1
+        with cuda.on(self.device):
+            stream = cuda.stream(self.device)
+            if self._use:
+                cuda.wait(stream, emptied)
+            for tensor in tensors:
+                nbytes = tensor.numel() * tensor.element_size()
+                if nbytes:
+                    # Kept until the copy is enqueued: what is freed before may be given to others.
+                    plain = dense(tensor)
+                    cuda.copy(self._memory + offset, plain.data_ptr(), nbytes, stream)
+                dtype = str(tensor.dtype).removeprefix("torch.")
+                spans.append(Span(self.number, use, offset, dtype, list(tensor.shape)))
+                offset += _aligned(nbytes)
+            cuda.record(filled, stream)
+        self._use = use
+        self._board.set(self.place)
+        return spans
+
+    def free(self, *, is_shared: bool = False) -> None:
+        """Give the memory back. `is_shared`: the receiver may still copy out of it."""
+        memory, self._memory = self._memory, 0
+        events, self._events = self._events, []
+        with self._cuda.on(self.device):
+            if is_shared and self._use and not self.is_held():
+                self._cuda.synchronize(events[1])
+            for event in events:
+                self._cuda.destroy_event(event)
+            if memory:
+                self._cuda.free(memory)
+        self._board.clear(self.place)
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor with its numbers as they are, one after the other."""
+    if tensor.layout is not torch.strided:
+        return dense(tensor.to_dense())
+    if tensor._is_zerotensor():
+        return tensor.clone()
+    return tensor.resolve_conj().resolve_neg().contiguous()
+
+
+class Import:
+    """The receiver's end. `device` is the index of the same device in this process."""
+
+    def __init__(
+        self, cuda: Runtime, introduction: Introduction, device: int, board: MarkBoard, of: str
+    ) -> None:
+        self._cuda = cuda
+        self.number = introduction.segment
+        self._size = introduction.size
+        self._device = device
+        self._board = board
+        self._place = introduction.place
+        self._of = of
+        self._use = 0
+        self._is_closed = False
+        self._lock = threading.RLock()
+        self._events: list[int] = []
+        with cuda.on(device):
+            self._memory = cuda.open_memory(introduction.memory)
+            try:
+                for handle in (introduction.filled, introduction.emptied):
+                    self._events.append(cuda.open_event(handle))
+            except BaseException:
+                self.close()
+                raise
+
+    def empty(self, spans: Sequence[Span], devices: Sequence[str]) -> list[torch.Tensor]:
+        """Return tensors of those devices with what the spans of one use name; let it go."""
+        whose = f"the segment {self.number} of worker {self._of!r} on cuda:{self._device}"
+        with self._lock:
+            use = spans[0].use
+            if self._is_closed or use <= self._use or any(span.use != use for span in spans):
+                raise ProtocolViolation(
+                    f"expected a use of {whose} after {self._use}, got {use}: the message is stale "
+                    "or forged"
+                )
+            planned = [_plan(span, self._size, whose) for span in spans]
+            self._use = use
+            try:
+                return self._copied(planned, devices)
+            finally:
+                self._board.clear(self._place)
+
+    def _copied(
+        self, planned: Sequence[tuple[int, torch.dtype, list[int], int]], devices: Sequence[str]
+    ) -> list[torch.Tensor]:
+        cuda, (filled, emptied) = self._cuda, self._events
+        made: list[torch.Tensor] = []
+        with cuda.on(self._device):
+            stream = cuda.stream(self._device)
+            cuda.wait(stream, filled)
+            is_elsewhere = False
+            for (offset, dtype, shape, nbytes), device in zip(planned, devices):
+                tensor = allocated(shape, dtype, device, self._of)
+                made.append(tensor)
+                if nbytes and (tensor.device.index or 0) == self._device:
+                    cuda.copy(tensor.data_ptr(), self._memory + offset, nbytes, stream)
+                elif nbytes:
+                    is_elsewhere = True
+                    self._copy_elsewhere(tensor, offset, nbytes)
+            if not is_elsewhere:
+                cuda.record(emptied, stream)
+        return made
+
+    def _copy_elsewhere(self, tensor: torch.Tensor, offset: int, nbytes: int) -> None:
+        """Copy to another device, and wait: its streams can't record the segment's event."""
+        index = tensor.device.index or 0
+        with self._cuda.on(index):
+            stream = self._cuda.stream(index)
+            self._cuda.wait(stream, self._events[0])
+            self._cuda.copy(tensor.data_ptr(), self._memory + offset, nbytes, stream)
+            torch.cuda.current_stream(index).synchronize()
+
+    def close(self) -> None:
+        """Undo the mapping; the sender may free the memory then."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            with self._cuda.on(self._device):
+                if self._use:
+                    self._cuda.synchronize(self._events[1])
+                for event in self._events:
+                    self._cuda.close_event(event)
+                self._cuda.close_memory(self._memory)
+
+
+def _plan(span: Span, size: int, whose: str) -> tuple[int, torch.dtype, list[int], int]:
+    """Return offset, dtype, shape and bytes of a span that lies in a segment of that size."""
+    dtype: Any = getattr(torch, span.dtype, None)
+    shape = span.shape
+    if isinstance(dtype, torch.dtype) and len(shape) <= _MOST_DIMENSIONS:
+        nbytes = math.prod(shape) * dtype.itemsize
+        is_aligned = span.offset >= 0 and span.offset % _ALIGN == 0
+        if is_aligned and min(shape, default=0) >= 0 and span.offset + nbytes <= size:
+            return span.offset, dtype, shape, nbytes
+    raise ProtocolViolation(
+        f"expected a tensor within the {size} bytes of {whose}, got one of {span.dtype[:40]!r} and "
+        f"shape {shape!r:.200} at byte {span.offset}"
+    )
+
+
+def allocated(shape: list[int], dtype: torch.dtype, device: str, of: str) -> torch.Tensor:
+    """Return memory for a tensor from worker `of`; DeviceError if there is none."""
+    try:
+        return torch.empty(shape, dtype=dtype, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise DeviceError(
+            f"expected room on {device!r} for a torch tensor of shape {tuple(shape)} and {dtype} "
+            f"from worker {of!r}, got none; send less at a time, free memory there, or name "
+            f"another device in the sender's device map (Options.device_maps) ({error})"
+        ) from error

@@ -1,0 +1,233 @@
+"""Segments between two simulated workers, over a runtime whose device is the host's memory."""
+
+import logging
+import re
+
+import msgspec
+import pytest
+import torch
+from tests.distributed.simulated import IN_ORDER, on_workers
+from tests.interop.torch.devices.host_runtime import HostRuntime, Machine
+
+from telegrad.distributed import rpc
+from telegrad.errors import DeviceError, ProtocolViolation
+from telegrad.interop.torch.devices import placement
+from telegrad.interop.torch.devices.channels import INTRODUCE, Channels
+from telegrad.interop.torch.devices.segments import Introduction, Span
+from telegrad.rpc.options import Options
+
+MB = 1 << 20
+SMALL_POOL = Options(device_segments=4 * MB)
+DEVICES = ("cpu",) * 8
+
+
+def pair(simulation, **options):
+    """The ends of `main` and `b`, on one machine."""
+    machine = Machine(**options)
+    return [Channels(simulation.worker(name), HostRuntime(machine)) for name in ("main", "b")]
+
+
+def sent(sender, receiver, *tensors):
+    spans = sender.pack("b", tensors)
+    return receiver.unpack("main", spans, DEVICES[: len(spans)])
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_tensors_of_a_message_go_together_and_the_segment_is_filled_again(simulation):
+    sender, receiver = pair(simulation)
+    given = [
+        torch.arange(6.0).reshape(2, 3).T,
+        torch.ones(0, 3),
+        torch.tensor(2.5, dtype=torch.bfloat16),
+        torch.tensor([1 + 2j]).conj(),
+    ]
+    for _ in range(3):
+        for before, after in zip(given, sent(sender, receiver, *given)):
+            assert after.dtype is before.dtype
+            assert torch.equal(after, before)
+    assert sender.held() == 2 * MB
+    # The first use waits for nothing; then each copy in follows the last copies out.
+    assert sender._cuda.log == [*["copy"] * 3, "record", *["wait", *["copy"] * 3, "record"] * 2]
+    assert receiver._cuda.log == ["wait", *["copy"] * 3, "record"] * 3
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_a_segment_that_the_receiver_has_is_left_alone(simulation):
+    sender, receiver = pair(simulation)
+    first, second = sender.pack("b", [torch.ones(3)]), sender.pack("b", [torch.zeros(3)])
+    assert first[0].segment != second[0].segment
+    assert receiver.unpack("main", second, DEVICES[:1])[0].tolist() == [0, 0, 0]
+    assert receiver.unpack("main", first, DEVICES[:1])[0].tolist() == [1, 1, 1]
+
+
+@on_workers("main", "b", faults=IN_ORDER, options=SMALL_POOL)
+def test_beyond_the_bound_nothing_is_packed_and_free_segments_make_room(simulation):
+    sender, receiver = pair(simulation)
+    spans = [sender.pack("b", [torch.ones(3)]) for _ in range(3)]
+    assert spans[2] is None
+    assert sender.pack("b", [torch.ones(5 * MB, dtype=torch.uint8)]) is None
+    for each in spans[:2]:
+        receiver.unpack("main", each, DEVICES[:1])
+    assert sent(sender, receiver, torch.ones(3 * MB, dtype=torch.uint8))[0].numel() == 3 * MB
+    # Both small ones had to go, and their receiver closed them before.
+    assert sender.held() == 4 * MB
+    assert len(sender._cuda.machine.buffers) == 1
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_a_device_without_memory_is_no_refusal_and_tried_again(simulation):
+    sender, receiver = pair(simulation, room=1 * MB)
+    assert sender.pack("b", [torch.ones(3)]) is None
+    sender._cuda.machine.room = 8 * MB
+    assert sent(sender, receiver, torch.ones(3))[0].tolist() == [1, 1, 1]
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_a_receiver_that_cannot_open_it_is_told_of_once(simulation, caplog):
+    sender, receiver = pair(simulation)
+    receiver._cuda.refuses = "cudaIpcOpenMemHandle failed: not supported (801)"
+    with caplog.at_level(logging.WARNING, "telegrad.rpc"):
+        for _ in range(2):
+            assert sender.pack("b", [torch.ones(3)]) is None
+    (record,) = caplog.records
+    said = "go to worker b through the host's memory: worker 'b' can't open it: .*not supported"
+    assert re.search(said, record.getMessage())
+    assert sender._cuda.machine.buffers == {}
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_a_device_that_the_receiver_does_not_see_is_refused(simulation):
+    machine = Machine()
+    sender = Channels(simulation.worker("main"), HostRuntime(machine, "GPU-1"))
+    Channels(simulation.worker("b"), HostRuntime(machine, "GPU-2"))
+    assert sender.pack("b", [torch.ones(3)]) is None
+    assert "does not see the device GPU-1" in sender.refusals["b"]
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_forged_and_stale_spans_are_refused(simulation):
+    sender, receiver = pair(simulation)
+    (span,) = sender.pack("b", [torch.ones(3)])
+    number = span.segment
+    forged = {
+        "names the device segment 99, which it never sent": Span(99, 1, 0, "float32", [3]),
+        "expected a tensor within": Span(number, 1, 0, "float32", [MB]),
+        "at byte 4": Span(number, 1, 4, "float32", [3]),
+        "at byte -256": Span(number, 1, -256, "float32", [3]),
+        "'float33' and": Span(number, 1, 0, "float33", [3]),
+        r"shape \[-1\]": Span(number, 1, 0, "float32", [-1]),
+        "after 0, got 0: the message is stale or forged": Span(number, 0, 0, "float32", [3]),
+    }
+    for said, each in forged.items():
+        with pytest.raises(ProtocolViolation, match=said):
+            receiver.unpack("main", [each], DEVICES[:1])
+    with pytest.raises(ProtocolViolation, match="worker 'c' names the device"):
+        receiver.unpack("c", [span], DEVICES[:1])
+    assert receiver.unpack("main", [span], DEVICES[:1])[0].tolist() == [1, 1, 1]
+    with pytest.raises(ProtocolViolation, match="segment 1 of worker 'main' on cuda:0 after 1"):
+        receiver.unpack("main", [span], DEVICES[:1])
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_an_introduction_that_no_worker_makes_is_refused(simulation):
+    sender, _ = pair(simulation)
+    (span,) = sender.pack("b", [torch.ones(3)])
+    segment = sender._pools[0].of("b")[0]
+    honest = segment.introduction("GPU-1")
+    fields = msgspec.structs.asdict(honest)
+    worker = rpc.current_worker()
+    for change, said in (
+        ({}, f"expected a new device segment, got the number {span.segment} of 'main' again"),
+        ({"memory": b"short"}, "expected handles of 64 bytes"),
+        ({"place": 1 << 20}, "with mark 1048576"),
+        ({"size": 0}, "of 0 bytes"),
+        ({"place": "first"}, "malformed facts of a device's tensor came: Expected `int`"),
+        ({"segment": 9, "board": (1 << 22, 3, b"x" * 16)}, None),
+    ):
+        header = Introduction(**{**fields, **change})
+        if said is None:
+            # Another process's, or none: as if the system did not allow it.
+            answer, _ = worker.ask_service("b", INTRODUCE, header)
+            assert "worker 'b' can't open it" in answer
+        else:
+            with pytest.raises(ProtocolViolation, match=said):
+                worker.ask_service("b", INTRODUCE, header)
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_a_device_without_room_for_what_came_is_named_and_the_segment_goes_back(simulation):
+    sender, receiver = pair(simulation)
+    spans = sender.pack("b", [torch.ones(3)])
+    with pytest.raises(DeviceError, match=r"room on 'cuda:9' .* \(3,\) .* from worker 'main'"):
+        receiver.unpack("main", spans, ["cuda:9"])
+    assert not sender._pools[0].of("b")[0].is_held()
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_idle_segments_go_back_and_so_do_those_of_messages_that_nobody_read(simulation):
+    sender, receiver = pair(simulation)
+    sent(sender, receiver, torch.ones(3))
+    lost = sender.pack("b", [torch.ones(3 * MB, dtype=torch.uint8)])
+    began = sender._pools[0].of("b")[0].used_at
+    sender.trim(began + 5)
+    assert sender.held() == 6 * MB
+    sender.trim(began + 30)
+    assert sender.held() == 4 * MB
+    sender.trim(began + 1000)
+    assert sender.held() == 0
+    assert sender._cuda.machine.buffers == {}
+    assert sender._cuda.machine.opened == []
+    with pytest.raises(ProtocolViolation, match="never sent or has taken back"):
+        receiver.unpack("main", lost, DEVICES[:1])
+    assert sent(sender, receiver, torch.ones(3))[0].tolist() == [1, 1, 1]
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_nothing_is_left_of_a_receiver_that_is_lost_or_of_a_worker_that_leaves(simulation):
+    sender, receiver = pair(simulation)
+    sent(sender, receiver, torch.ones(3))
+    receiver._forgotten("main")()
+    sender._forgotten("b")()
+    assert sender._cuda.machine.buffers == {}
+    assert sent(sender, receiver, torch.ones(3))[0].tolist() == [1, 1, 1]
+    receiver.close()
+    sender.close()
+    assert sender._cuda.machine.buffers == {}
+    assert sender._cuda.machine.events == {}
+    assert sender.pack("b", [torch.ones(3)]) is None
+
+
+class Twins:
+    """What a worker knows of another one on the same machine, whose device is the host."""
+
+    def twin(self, device):
+        return "cpu"
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_gradients_go_together_and_one_that_is_one_number_goes_as_one(simulation):
+    sender, receiver = pair(simulation)
+    main, other = simulation.worker("main"), simulation.worker("b")
+    placement._channels.update({main: sender, other: receiver})
+    placement._peers[main] = {main.find("b").info: Twins()}
+    spread, whole = torch.tensor(3.0).expand(1000, 1000), torch.arange(3.0)
+    packed = placement.pack([spread, whole], main, "b")
+    assert sender.held() == 2 * MB
+    found = placement.unpack(msgspec.to_builtins(packed), other, "main")
+    assert torch.equal(found[0], spread)
+    assert not any(found[0].stride())
+    assert torch.equal(found[1], whole)
+    (forged,) = placement.pack([whole], main, "b")
+    forged = msgspec.structs.replace(forged, shape=[3, 3])
+    with pytest.raises(ProtocolViolation, match=r"'main' sent a gradient of shape \(3,\) as one"):
+        placement.unpack([msgspec.to_builtins(forged)], other, "main")
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_segments_are_refused_from_one_that_was_never_asked(simulation):
+    worker = simulation.worker("b")
+    facts = ["cpu", None, msgspec.to_builtins(Span(1, 1, 0, "float32", [3])), None]
+    with pytest.raises(ProtocolViolation, match="'main' names device segments, which it never"):
+        placement.unpack([facts], worker, "main")
+    with pytest.raises(ProtocolViolation, match="'main' sent a tensor of a device in no way"):
+        placement.unpack([["cpu", None, None, None]], worker, "main")

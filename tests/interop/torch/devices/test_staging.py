@@ -1,0 +1,90 @@
+"""Tensors in pieces, through the host's memory."""
+
+import msgspec
+import pytest
+import torch
+from tests.distributed.simulated import IN_ORDER, on_workers
+
+from telegrad.distributed import rpc
+from telegrad.errors import DeviceError, ProtocolViolation
+from telegrad.interop.torch.devices.staging import PIECE, Staging, Transfer, pieces, to_host
+
+
+def pair(simulation):
+    return [Staging(simulation.worker(name)) for name in ("main", "b")]
+
+
+@pytest.mark.parametrize("nbytes", [1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 5])
+def test_pieces_follow_each_other_and_cover_everything(nbytes):
+    found = list(pieces(nbytes))
+    assert found[0][0] == 0
+    assert found[-1][1] == nbytes
+    assert all(end - start == PIECE for start, end in found[:-1])
+    assert [start for start, _ in found[1:]] == [end for _, end in found[:-1]]
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.bool], ids=str
+)
+def test_a_tensor_arrives_whole_in_whatever_order_its_pieces_come(dtype):
+    @on_workers("main", "b")
+    def program(simulation):
+        sender, receiver = pair(simulation)
+        count = 2 * PIECE // dtype.itemsize + 3
+        value = torch.arange(count, dtype=torch.float32).to(dtype).reshape(1, -1)
+        transfer = sender.send("b", value, "cpu")
+        assert torch.equal(receiver.take("main", transfer), value)
+        with pytest.raises(ProtocolViolation, match="names the staged tensor 1, which it never"):
+            receiver.take("main", transfer)
+
+    program()
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_what_is_turned_round_or_conjugated_arrives_as_it_looks(simulation):
+    sender, receiver = pair(simulation)
+    for value in (torch.arange(6.0).reshape(2, 3).T, torch.tensor([1 + 2j, 3j]).conj()):
+        assert torch.equal(receiver.take("main", sender.send("b", value, "cpu")), value)
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_pieces_and_tensors_that_make_no_sense_are_refused(simulation):
+    _, receiver = pair(simulation)
+    worker = rpc.current_worker()
+    array = torch.zeros(4, dtype=torch.uint8).numpy()
+
+    def ask(transfer, start, content=array):
+        deadline = worker.outgoing.deadline(None)
+        header = [msgspec.to_builtins(transfer), start]
+        worker.outgoing.service(
+            "b", "torch.staging.piece", header, [content], deadline, waits=True
+        ).wait()
+
+    good = Transfer(5, "cpu", "float32", [1])
+    for transfer, start, said in (
+        (good, 4, "bytes 4 to 8 of a staged tensor of 4 bytes, which are no piece of it"),
+        (Transfer(5, "cpu", "float32", [2]), 0, "bytes 0 to 4 of a staged tensor of 8"),
+        (Transfer(5, "cpu", "nothing", [1]), 0, "got 'nothing' and"),
+        (Transfer(5, "cpu", "float32", [-1]), 0, r"and \[-1\]"),
+    ):
+        with pytest.raises(ProtocolViolation, match=said):
+            ask(transfer, start)
+    with pytest.raises(DeviceError, match=r"room on 'cuda:9' .* from worker 'main'"):
+        ask(Transfer(6, "cuda:9", "float32", [1]), 0)
+    ask(good, 0)
+    with pytest.raises(ProtocolViolation, match="names the staged tensor 5, which it never sent"):
+        receiver.take("main", Transfer(5, "cpu", "float32", [2]))
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_what_no_message_asked_for_goes_with_its_sender(simulation):
+    sender, receiver = pair(simulation)
+    sender.send("b", torch.ones(8), "cpu")
+    assert len(receiver._came) == 1
+    receiver._on_lost(simulation.worker("main").info, ConnectionError())
+    assert receiver._came == {}
+
+
+def test_what_is_in_the_host_s_memory_stays_there():
+    value = torch.ones(3)
+    assert to_host(value).data_ptr() == value.data_ptr()
