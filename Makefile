@@ -1,47 +1,74 @@
-# Every target sets up all it needs from a fresh clone: a .venv, made once and
-# kept while the declared dependencies (pyproject.toml) stay the same.
+# Every target sets up all it needs from a fresh clone, and no more: the demo the library, the docs
+# what builds them, all others everything. It goes into a .venv, made once; each part is kept while
+# the declared dependencies (pyproject.toml) stay the same.
 PYTHON ?= python3
 BIN := .venv/bin
-STAMP := .venv/.installed-$(shell cksum < pyproject.toml | tr ' ' '-')
+DECLARED := $(shell cksum < pyproject.toml | tr ' ' '-')
+LIBRARY := .venv/.library-$(DECLARED)
+DOCS := .venv/.docs-$(DECLARED)
+ALL := .venv/.all-$(DECLARED)
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 # Bytecode is kept whatever the caller's environment says: the tests start hundreds of processes,
 # and each would compile all of telegrad again. The benchmarks time the import beside that of a
 # PyTorch that is compiled.
 BYTECODE := PYTHONDONTWRITEBYTECODE=
 
-.PHONY: demo test soak fuzz bench examples lint clean
+.PHONY: demo test soak fuzz bench examples docs lint release-check clean
 
-demo: $(STAMP)
+demo: $(LIBRARY)
 	$(BIN)/python -m telegrad.demo
 
 test: lint
 	$(THREADS) $(BYTECODE) $(BIN)/python -m pytest
 
 # Hours instead of minutes: many more seeds of the simulations, a thousand contexts a trainer.
-soak: $(STAMP)
+soak: $(ALL)
 	$(THREADS) $(BYTECODE) TELEGRAD_SOAK=1 $(BIN)/python -m pytest --timeout 36000 --hypothesis-profile=large -s tests
 
 # Coverage-guided, of all that parses what a peer sent; needs the extra `fuzz`.
-fuzz: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[fuzz]'
+fuzz: $(ALL)
+	$(PIP) '.[fuzz]'
 	$(THREADS) $(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
 
-lint: $(STAMP)
-	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/ruff format --check src tests benchmarks examples
+lint: $(ALL)
+	$(BIN)/ruff check src tests benchmarks examples docs tools
+	$(BIN)/ruff format --check src tests benchmarks examples docs tools
 	$(BIN)/mypy
 
-bench: $(STAMP)
+bench: $(ALL)
 	$(THREADS) $(BYTECODE) $(BIN)/python -m benchmarks
 
-examples: $(STAMP)
+examples: $(ALL)
 	for example in examples/*.py; do $(THREADS) $(BIN)/python $$example || exit 1; done
 
-$(STAMP): pyproject.toml
+# The site, in build/site; open index.html, no server and no network needed.
+docs: $(DOCS)
+	$(BIN)/python -m sphinx -q -E -W --keep-going -b html docs build/site
+	@echo "built: build/site/index.html"
+
+# What a release would be: built, checked and installed, and published nowhere.
+release-check: $(ALL)
+	$(BIN)/python tools/release.py
+
+$(LIBRARY):
+	@echo "installing telegrad with NumPy, SciPy and rich into .venv (about 230 MB)"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,bench,cli,tls]'
-	rm -f .venv/.installed-*
+	$(PIP) '.[cli]'
+	rm -f .venv/.library-*
 	touch $@
+
+$(DOCS): | $(LIBRARY)
+	@echo "adding Sphinx, its theme and JAX, which the reference shows (about 480 MB)"
+	$(PIP) '.[docs]'
+	rm -f .venv/.docs-*
+	touch $@
+
+$(ALL): | $(LIBRARY)
+	@echo "adding PyTorch, JAX, the test tools and the benchmarks' peers (1.7 GB or more, minutes)"
+	$(PIP) '.[test,bench,cli,tls,docs]'
+	rm -f .venv/.all-* .venv/.docs-*
+	touch $@ $(DOCS)
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build

@@ -101,6 +101,15 @@ def test_every_example_of_a_page_runs_and_prints_what_it_says(page, tmp_path, mo
     run(str(page.relative_to(ROOT)), examples(page.read_text()))
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_a_page_with_several_examples_says_how_they_run(page):
+    text = page.read_text()
+    if len(examples(text)) > 1:
+        is_alone = str(page.relative_to(ROOT)) in TESTED_ELSEWHERE
+        assert ("Each block on this page is a program of its own." in text) == is_alone
+        assert ("This page is one program: its blocks run from the top." in text) != is_alone
+
+
 def test_pages_left_out_here_have_a_test_of_their_own():
     for page, test in TESTED_ELSEWHERE.items():
         assert Path(page).name in (ROOT / test).read_text()
@@ -166,7 +175,7 @@ def test_the_page_and_the_help_name_every_option():
     page = (ROOT / "docs/calling-another-worker.md").read_text()
     for option in Options.__dataclass_fields__:
         assert f"| `{option}` |" in page, option
-        assert f"`{option}`" in (Options.__doc__ or ""), option
+        assert f"    {option}: " in (Options.__doc__ or ""), option
 
 
 def page_of(*parts: tuple[str, str]) -> str:

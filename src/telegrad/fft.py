@@ -36,12 +36,38 @@ Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 
 
 def fft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The discrete Fourier transform along an axis, cut or padded to n elements."""
+    """Return the discrete Fourier transform along an axis.
+
+    Arguments:
+        x: The values.
+        n: How many elements to cut or pad to; all by default.
+        axis: The axis to go along.
+        norm: Which direction divides by the length: "backward", "ortho" (both, by its root) or
+            "forward".
+
+    Raises:
+        DTypeError: If x is neither floating nor complex.
+
+    Examples:
+        >>> tg.fft.fft(tg.tensor([1.0, 0.0, 0.0, 0.0]))
+        tensor([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
+    """
     return _transformed(_primitives.FFTN, "fft", x, _one(n), (axis,), norm)
 
 
 def ifft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The inverse of ``fft``."""
+    """Return the inverse of ``fft``.
+
+    Arguments:
+        x: The values.
+        n: How many elements to cut or pad to; all by default.
+        axis: The axis to go along.
+        norm: As in ``fft``.
+
+    Examples:
+        >>> tg.real(tg.fft.ifft(tg.tensor([4.0, 0.0, 0.0, 0.0])))
+        tensor([1., 1., 1., 1.])
+    """
     return _transformed(_primitives.IFFTN, "ifft", x, _one(n), (axis,), norm)
 
 
@@ -52,7 +78,19 @@ def fftn(
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:
-    """The transform along several axes, or all, cut or padded to the lengths s."""
+    """Return the transform along several axes.
+
+    Arguments:
+        x: The values.
+        s: The lengths to cut or pad to.
+        axes: The axes to transform; all, or the last ones if `s` is given, by default.
+        norm: As in ``fft``.
+
+    Examples:
+        >>> tg.real(tg.fft.fftn(tg.ones(2, 2)))
+        tensor([[4., 0.],
+                [0., 0.]])
+    """
     return _transformed(_primitives.FFTN, "fftn", x, s, axes, norm)
 
 
@@ -63,17 +101,54 @@ def ifftn(
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:
-    """The inverse of ``fftn``."""
+    """Return the inverse of ``fftn``.
+
+    Arguments:
+        x: The values.
+        s: The lengths to cut or pad to.
+        axes: The axes to transform; all, or the last ones if `s` is given, by default.
+        norm: As in ``fft``.
+
+    Examples:
+        >>> tg.real(tg.fft.ifftn(tg.ones(2, 2)))
+        tensor([[1., 0.],
+                [0., 0.]])
+    """
     return _transformed(_primitives.IFFTN, "ifftn", x, s, axes, norm)
 
 
 def rfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The transform of real values: half of the spectrum, which determines the rest."""
+    """Return the transform of real values: half of the spectrum, which determines the rest.
+
+    Arguments:
+        x: The values.
+        n: How many elements to cut or pad to; all by default.
+        axis: The axis to go along.
+        norm: As in ``fft``.
+
+    Raises:
+        DTypeError: If x is not real.
+
+    Examples:
+        >>> tg.fft.rfft(tg.ones(4))
+        tensor([4.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)
+    """
     return _transformed(_primitives.RFFTN, "rfft", x, _one(n), (axis,), norm)
 
 
 def irfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The inverse of ``rfft``: n real values, by default an even number of them."""
+    """Return the inverse of ``rfft``: n real values, by default an even number of them.
+
+    Arguments:
+        x: The values.
+        n: How many values the result has.
+        axis: The axis to go along.
+        norm: As in ``fft``.
+
+    Examples:
+        >>> tg.fft.irfft(tg.tensor([4.0, 0.0, 0.0]))
+        tensor([1., 1., 1., 1.])
+    """
     return _transformed(_primitives.IRFFTN, "irfft", x, _one(n), (axis,), norm)
 
 
@@ -84,7 +159,18 @@ def rfftn(
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:
-    """``rfft`` along the last of the axes, then ``fft`` along the others."""
+    """Return ``rfft`` along the last of the axes, then ``fft`` along the others.
+
+    Arguments:
+        x: The values.
+        s: The lengths to cut or pad to.
+        axes: The axes to transform; all, or the last ones if `s` is given, by default.
+        norm: As in ``fft``.
+
+    Examples:
+        >>> tg.fft.rfftn(tg.ones(2, 4)).shape
+        (2, 3)
+    """
     return _transformed(_primitives.RFFTN, "rfftn", x, s, axes, norm)
 
 
@@ -95,29 +181,73 @@ def irfftn(
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:
-    """The inverse of ``rfftn``; s are the lengths of the result."""
+    """Return the inverse of ``rfftn``.
+
+    Arguments:
+        x: The values.
+        s: The lengths of the result.
+        axes: The axes to transform; all, or the last ones if `s` is given, by default.
+        norm: As in ``fft``.
+
+    Examples:
+        >>> tg.fft.irfftn(tg.fft.rfftn(tg.ones(2, 4)))
+        tensor([[1., 1., 1., 1.],
+                [1., 1., 1., 1.]])
+    """
     return _transformed(_primitives.IRFFTN, "irfftn", x, s, axes, norm)
 
 
 def hfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The real transform of a signal that is its own mirrored conjugate, given by half of it."""
+    """Return the real transform of a signal that mirrors its own conjugate, given by half of it.
+
+    Arguments:
+        x: The values.
+        n: How many values the result has.
+        axis: The axis to go along.
+        norm: As in ``fft``.
+
+    Examples:
+        >>> tg.fft.hfft(tg.tensor([1.0, 0.0, 0.0]))
+        tensor([1., 1., 1., 1.])
+    """
     return irfft(conj(as_tensor(x, "hfft")), n=n, axis=axis, norm=_exchanged(norm, "hfft"))
 
 
 def ihfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The inverse of ``hfft``."""
+    """Return the inverse of ``hfft``.
+
+    Arguments:
+        x: The values.
+        n: How many elements to cut or pad to; all by default.
+        axis: The axis to go along.
+        norm: As in ``fft``.
+
+    Examples:
+        >>> tg.real(tg.fft.ihfft(tg.ones(4)))
+        tensor([1., 0., 0.])
+    """
     return conj(rfft(x, n=n, axis=axis, norm=_exchanged(norm, "ihfft")))
 
 
 def fftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tensor:
-    """Moves the frequency 0 from the start of the axes to their middle."""
+    """Move the frequency 0 from the start of the axes to their middle.
+
+    Examples:
+        >>> tg.fft.fftshift(tg.fft.fftfreq(4))
+        tensor([-0.5 , -0.25,  0.  ,  0.25])
+    """
     x = as_tensor(x, "fftshift")
     axes = _shifted_axes(axes, x, "fftshift")
     return apply(_primitives.FFTSHIFT, x, axes=axes)
 
 
 def ifftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tensor:
-    """Moves the frequency 0 from the middle of the axes back to their start."""
+    """Move the frequency 0 from the middle of the axes back to their start.
+
+    Examples:
+        >>> tg.fft.ifftshift(tg.tensor([-2, -1, 0, 1]))
+        tensor([ 0,  1, -2, -1])
+    """
     x = as_tensor(x, "ifftshift")
     axes = _shifted_axes(axes, x, "ifftshift")
     return apply(_primitives.IFFTSHIFT, x, axes=axes)
@@ -129,12 +259,34 @@ def _shifted_axes(axes: int | Sequence[int] | None, x: Tensor, name: str) -> tup
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
-    """The frequencies of ``fft`` of n values at the distance d."""
+    """Return the frequencies of ``fft`` of n values at the distance d.
+
+    Arguments:
+        n: How many values.
+        d: From each value to the next.
+        dtype: The dtype of the result; float32 by default.
+        device: "cpu" or None, which is the same.
+
+    Examples:
+        >>> tg.fft.fftfreq(4)
+        tensor([ 0.  ,  0.25, -0.5 , -0.25])
+    """
     return asarray(np.fft.fftfreq(n, d), dtype=dtype or np.float32, device=device)
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
-    """The frequencies of ``rfft`` of n values at the distance d."""
+    """Return the frequencies of ``rfft`` of n values at the distance d.
+
+    Arguments:
+        n: How many values.
+        d: From each value to the next.
+        dtype: The dtype of the result; float32 by default.
+        device: "cpu" or None, which is the same.
+
+    Examples:
+        >>> tg.fft.rfftfreq(4)
+        tensor([0.  , 0.25, 0.5 ])
+    """
     return asarray(np.fft.rfftfreq(n, d), dtype=dtype or np.float32, device=device)
 
 

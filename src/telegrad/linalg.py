@@ -66,28 +66,48 @@ __all__ = [
 
 
 class EighResult(NamedTuple):
-    """What ``eigh`` gives."""
+    """The eigenvalues and eigenvectors that ``eigh`` returns.
+
+    Examples:
+        >>> tg.linalg.eigh(tg.eye(2)).eigenvalues
+        tensor([1., 1.])
+    """
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class QRResult(NamedTuple):
-    """What ``qr`` gives."""
+    """The factors ``Q`` and ``R`` that ``qr`` returns.
+
+    Examples:
+        >>> tg.linalg.qr(tg.ones(3, 2)).R.shape
+        (2, 2)
+    """
 
     Q: Tensor
     R: Tensor
 
 
 class SlogdetResult(NamedTuple):
-    """What ``slogdet`` gives."""
+    """The sign and the logarithm that ``slogdet`` returns.
+
+    Examples:
+        >>> tg.linalg.slogdet(tg.eye(2)).logabsdet
+        tensor(0.)
+    """
 
     sign: Tensor
     logabsdet: Tensor
 
 
 class SVDResult(NamedTuple):
-    """What ``svd`` gives."""
+    """The factors ``U``, ``S`` and ``Vh`` that ``svd`` returns.
+
+    Examples:
+        >>> tg.linalg.svd(tg.eye(2)).S
+        tensor([1., 1.])
+    """
 
     U: Tensor
     S: Tensor
@@ -119,17 +139,34 @@ def _square(x: ArrayLike, name: str) -> Tensor:
 
 
 def inv(x: ArrayLike, /) -> Tensor:
-    """The inverse of a square matrix."""
+    """Return the inverse of a square matrix.
+
+    Examples:
+        >>> tg.linalg.inv(tg.tensor([[2.0, 0.0], [0.0, 4.0]]))
+        tensor([[0.5 , 0.  ],
+                [0.  , 0.25]])
+    """
     return apply(_solving.INV, _square(x, "inv"))
 
 
 def pinv(x: ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> Tensor:
-    """The pseudo-inverse; singular values up to `rtol` times the largest count as zero."""
+    """Return the pseudo-inverse; singular values up to `rtol` times the largest count as zero.
+
+    Examples:
+        >>> tg.linalg.pinv(tg.tensor([[1.0, 0.0], [0.0, 0.0]]))
+        tensor([[1., 0.],
+                [0., 0.]])
+    """
     return apply(_solving.PINV, _matrix(x, "pinv"), rtol=_raw(rtol))
 
 
 def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """The solution of ``x1 @ x = x2``; a right side with one axis is a vector, else matrices."""
+    """Return the solution of ``x1 @ x = x2``, where x2 with one axis is a vector, else matrices.
+
+    Examples:
+        >>> tg.linalg.solve(tg.tensor([[2.0, 0.0], [0.0, 4.0]]), tg.tensor([2.0, 2.0]))
+        tensor([1. , 0.5])
+    """
     a, b = promoted("solve", (_square(x1, "solve"), _floating(x2, "solve")))
     if not b.ndim or b.shape[-1 if b.ndim == 1 else -2] != a.shape[-1]:
         raise ShapeError(
@@ -139,7 +176,20 @@ def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 
 def solve_triangular(x1: ArrayLike, x2: ArrayLike, /, *, upper: bool) -> Tensor:
-    """The solution of ``x1 @ x = x2`` as of ``solve``, reading only one triangle of x1."""
+    """Return the solution of ``x1 @ x = x2`` as of ``solve``, reading only one triangle of x1.
+
+    Arguments:
+        x1: Square matrices.
+        x2: A vector, or matrices.
+        upper: Whether to read the upper triangle, or the lower.
+
+    Raises:
+        ShapeError: If the shapes don't fit.
+
+    Examples:
+        >>> tg.linalg.solve_triangular(tg.tensor([[2.0, 9.0], [1.0, 1.0]]), tg.ones(2), upper=False)
+        tensor([0.5, 0.5])
+    """
     name = "solve_triangular"
     a, b = promoted(name, (_square(x1, name), _floating(x2, name)))
     if b.ndim == 1:
@@ -152,22 +202,44 @@ def solve_triangular(x1: ArrayLike, x2: ArrayLike, /, *, upper: bool) -> Tensor:
 
 
 def det(x: ArrayLike, /) -> Tensor:
-    """The determinant; its derivatives are exact for singular matrices too."""
+    """Return the determinant; its derivatives are exact for singular matrices too.
+
+    Examples:
+        >>> tg.linalg.det(tg.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        tensor(-2.)
+    """
     return apply(_solving.DET, _square(x, "det"))
 
 
 def cofactor(x: ArrayLike, /) -> Tensor:
-    """The matrix of cofactors, ``det(x) inv(x)^T``, also of matrices without an inverse."""
+    """Return the matrix of cofactors, ``det(x) inv(x)^T``, also of matrices without an inverse.
+
+    Examples:
+        >>> tg.linalg.cofactor(tg.tensor([[1.0, 2.0], [2.0, 4.0]]))
+        tensor([[ 4., -2.],
+                [-2.,  1.]])
+    """
     return apply(_solving.COFACTOR, _square(x, "cofactor"))
 
 
 def slogdet(x: ArrayLike, /) -> SlogdetResult:
-    """The sign of the determinant and the logarithm of its size."""
+    """Return the sign of the determinant and the logarithm of its size.
+
+    Examples:
+        >>> sign, logarithm = tg.linalg.slogdet(tg.tensor([[0.0, 1.0], [1.0, 0.0]]))
+        >>> sign
+        tensor(-1.)
+    """
     return SlogdetResult(*apply_several(_solving.SLOGDET, _square(x, "slogdet")))
 
 
 def matrix_rank(x: ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> Tensor:
-    """How many singular values are larger than `rtol` times the largest. Has no derivative."""
+    """Return how many singular values exceed `rtol` times the largest. Has no derivative.
+
+    Examples:
+        >>> tg.linalg.matrix_rank(tg.ones(3, 3))
+        tensor(1)
+    """
     x = _matrix(x, "matrix_rank")
     return apply(_solving.MATRIX_RANK, x, rtol=_raw(rtol))
 
@@ -177,7 +249,13 @@ def _raw(rtol: Any) -> Any:
 
 
 def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
-    """A square matrix to an integer power; a negative one takes the inverse."""
+    """Return a square matrix to an integer power; a negative one takes the inverse.
+
+    Examples:
+        >>> tg.linalg.matrix_power(tg.tensor([[1.0, 1.0], [0.0, 1.0]]), 5)
+        tensor([[1., 5.],
+                [0., 1.]])
+    """
     base = _square(x, "matrix_power")
     if not isinstance(n, int):
         raise DTypeError(f"expected an integer power in matrix_power, got {n!r}")
@@ -198,7 +276,13 @@ def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
 
 
 def expm(x: ArrayLike, /) -> Tensor:
-    """The exponential of a square matrix."""
+    """Return the exponential of a square matrix.
+
+    Examples:
+        >>> tg.linalg.expm(tg.zeros(2, 2))
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
     return apply(_solving.EXPM, _square(x, "expm"))
 
 
@@ -206,39 +290,66 @@ def expm(x: ArrayLike, /) -> Tensor:
 
 
 def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tensor:
-    """The triangular factor L of a positive definite matrix ``L @ L^H`` (or U of ``U^H @ U``)."""
+    """Return the factor L of a positive definite matrix ``L @ L^H``, or U of ``U^H @ U``.
+
+    Examples:
+        >>> tg.linalg.cholesky(tg.tensor([[4.0, 2.0], [2.0, 2.0]]))
+        tensor([[2., 0.],
+                [1., 1.]])
+    """
     x = _square(x, "cholesky")
     return apply(_decompositions.CHOLESKY, x, upper=bool(upper))
 
 
 def qr(x: ArrayLike, /, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
-    """A matrix with orthonormal columns and an upper triangular one, whose product is x."""
+    """Return a matrix with orthonormal columns and an upper triangular one, whose product is x.
+
+    Examples:
+        >>> q, r = tg.linalg.qr(tg.tensor([[3.0], [4.0]]))
+        >>> tg.abs(r)
+        tensor([[5.]])
+    """
     if mode not in ("reduced", "complete"):
         raise UsageError(f"expected the mode 'reduced' or 'complete' in qr, got {mode!r}")
     return QRResult(*apply_several(_decompositions.QR, _matrix(x, "qr"), mode=mode))
 
 
 def eigh(x: ArrayLike, /) -> EighResult:
-    """The eigenvalues, in rising order, and eigenvectors of a Hermitian matrix.
+    """Return the eigenvalues, in rising order, and eigenvectors of a Hermitian matrix.
 
     Gradients take x to be Hermitian. Through the vectors of equal eigenvalues they are not finite.
     Complex vectors are determined up to a phase: a function that depends on it raises in the
     backward pass.
+
+    Examples:
+        >>> values, vectors = tg.linalg.eigh(tg.tensor([[2.0, 0.0], [0.0, 1.0]]))
+        >>> values
+        tensor([1., 2.])
     """
     return EighResult(*apply_several(_spectra.EIGH, _square(x, "eigh")))
 
 
 def eigvalsh(x: ArrayLike, /) -> Tensor:
-    """The eigenvalues of a Hermitian matrix, in rising order."""
+    """Return the eigenvalues of a Hermitian matrix, in rising order.
+
+    Examples:
+        >>> tg.linalg.eigvalsh(tg.tensor([[2.0, 0.0], [0.0, 1.0]]))
+        tensor([1., 2.])
+    """
     return apply(_spectra.EIGVALSH, _square(x, "eigvalsh"))
 
 
 def svd(x: ArrayLike, /, full_matrices: bool = True) -> SVDResult:
-    """Singular vectors and values: ``x = U @ diag(S) @ Vh``.
+    """Return singular vectors and values, ``x = U @ diag(S) @ Vh``.
 
     With `full_matrices` U and Vh are square; where x is not, only S has a derivative then.
     Gradients through the vectors of equal singular values are not finite. Complex vectors are
     determined up to a phase: a function that depends on it raises in the backward pass.
+
+    Examples:
+        >>> u, s, vh = tg.linalg.svd(tg.tensor([[3.0, 0.0], [0.0, 5.0]]))
+        >>> s
+        tensor([5., 3.])
     """
     matrix = _matrix(x, "svd")
     is_square = matrix.shape[-1] == matrix.shape[-2]
@@ -247,7 +358,12 @@ def svd(x: ArrayLike, /, full_matrices: bool = True) -> SVDResult:
 
 
 def svdvals(x: ArrayLike, /) -> Tensor:
-    """The singular values, in falling order."""
+    """Return the singular values, in falling order.
+
+    Examples:
+        >>> tg.linalg.svdvals(tg.tensor([[3.0, 0.0], [0.0, 5.0]]))
+        tensor([5., 3.])
+    """
     return apply(_spectra.SVDVALS, _matrix(x, "svdvals"))
 
 
@@ -263,7 +379,21 @@ def vector_norm(
     ord: float = 2,
     **unknown: Never,
 ) -> Tensor:
-    """The norm of vectors along some axes, or of all elements; any order, also inf and -inf."""
+    """Return the norm of vectors along some axes, or of all elements.
+
+    Arguments:
+        x: The values.
+        axis: The axis, or axes, of the vectors; all by default.
+        keepdims: Whether the axes gone over stay, with length 1.
+        ord: The order of the norm: any number, also inf and -inf.
+
+    Raises:
+        DTypeError: If x is neither floating nor complex.
+
+    Examples:
+        >>> tg.linalg.vector_norm(tg.tensor([3.0, 4.0]))
+        tensor(5.)
+    """
     if unknown:
         raise unexpected("vector_norm", unknown)
     x = _floating(x, "vector_norm")
@@ -275,7 +405,20 @@ def vector_norm(
 def matrix_norm(
     x: ArrayLike, /, *, keepdims: bool = False, ord: float | Literal["fro", "nuc"] | None = "fro"
 ) -> Tensor:
-    """The norm of matrices: 'fro', 'nuc', 1, -1, 2, -2, inf or -inf."""
+    """Return the norm of matrices.
+
+    Arguments:
+        x: The matrices.
+        keepdims: Whether the last two axes stay, with length 1.
+        ord: 'fro', 'nuc', 1, -1, 2, -2, inf or -inf.
+
+    Raises:
+        UsageError: If the order is not one of these.
+
+    Examples:
+        >>> tg.linalg.matrix_norm(tg.tensor([[3.0, 0.0], [0.0, 4.0]]))
+        tensor(5.)
+    """
     x = _matrix(x, "matrix_norm")
     if ord in ("fro", None):
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)

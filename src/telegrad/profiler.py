@@ -22,7 +22,15 @@ __all__ = ["profile"]
 
 
 class profile:
-    """Records between entering and leaving; then has ``events``, ``export`` and ``summary``."""
+    """Records between entering and leaving; then has ``events``, ``export`` and ``summary``.
+
+    Examples:
+        >>> from telegrad.profiler import profile
+        >>> with profile() as recorded:
+        ...     number = rpc.rpc_sync("ps", abs, (-2,))
+        >>> recorded.export("trace.json").name, sorted(recorded.events)
+        ('trace.json', ['main', 'ps', 'trainer'])
+    """
 
     def __init__(self) -> None:
         self.events: dict[str, list[Event]] = {}
@@ -50,14 +58,14 @@ class profile:
         self.events.update(self._watch.collect())
 
     def export(self, path: str | Path) -> Path:
-        """Writes the trace; times in it begin at zero."""
+        """Write the trace; times in it begin at zero."""
         self._check()
         target = Path(path)
         target.write_bytes(msgspec.json.encode({"traceEvents": chrome_trace(self.events)}))
         return target
 
     def summary(self) -> str:
-        """A table by worker: calls and messages sent, bytes, and where time went, in ms.
+        """Return a table by worker: calls and messages sent, bytes, and where time went, in ms.
 
         Handlers include what they waited for; nodes are those that passes ran.
         """

@@ -34,7 +34,20 @@ _DTYPES = frozenset(
 
 
 def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Writes tensors (or NumPy arrays) by name; the file is there when complete, or not at all."""
+    """Write tensors (or NumPy arrays) by name; the file is there when complete, or not at all.
+
+    The format is safetensors.
+
+    Raises:
+        UsageError: If it is no mapping from names to tensors, or the path no name of a file.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     tg.save({"weight": tg.ones(2)}, f"{folder}/model.safetensors")
+        ...     print(tg.load(f"{folder}/model.safetensors"))
+        {'weight': tensor([1., 1.])}
+    """
     from safetensors.numpy import save as to_bytes
 
     if not isinstance(state_dict, Mapping):
@@ -85,7 +98,18 @@ def _why(error: OSError, target: Path) -> str:
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """The tensors of a file by name; a file that is cut short, altered or a pickle is refused."""
+    """Return the tensors of a file by name; one that is cut short, altered or a pickle is refused.
+
+    Raises:
+        UsageError: If the file is not a whole safetensors file with the numbers that were saved.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     tg.save(tg.nn.Linear(2, 1).state_dict(), f"{folder}/model.safetensors")
+        ...     print(sorted(tg.load(f"{folder}/model.safetensors")))
+        ['bias', 'weight']
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import load as from_bytes
 

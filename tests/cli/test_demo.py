@@ -66,13 +66,25 @@ def test_a_run_leaves_a_trace_and_two_pictures_and_says_where(demo_run):
 @pytest.mark.parametrize(
     ("reached", "difference", "code"), [(0.97, 1e-7, 0), (0.94, 1e-7, 1), (0.97, 1e-3, 1)]
 )
-def test_the_exit_code_says_whether_the_goal_was_met(
+def test_the_exit_code_says_whether_a_whole_run_met_its_goal(
     monkeypatch, tmp_path, capsys, reached, difference, code
 ):
     monkeypatch.setattr(demo, "train", lambda *_: ([2.0, 0.1], reached, difference))
-    assert demo.main(epochs=1, out=tmp_path / "made" / "here") == code
+    assert demo.main(out=tmp_path / "made" / "here") == code
     assert (tmp_path / "made" / "here" / "loss.svg").exists()
     assert ("expected at least 95%" in capsys.readouterr().out) == bool(code)
+
+
+@pytest.mark.parametrize(("difference", "code"), [(1e-7, 0), (1e-3, 1)])
+def test_a_run_of_few_epochs_says_what_it_reached_and_fails_for_its_gradients_alone(
+    monkeypatch, tmp_path, capsys, difference, code
+):
+    monkeypatch.setattr(demo, "train", lambda *_: ([2.0, 1.5], 0.61, difference))
+    assert main(["demo", "--epochs", "1", "--out", str(tmp_path)]) == code
+    said = capsys.readouterr().out
+    assert "61.0% of 360 held-out digits named rightly after 2 steps" in said
+    expected = "95% takes more epochs than 1: leave --epochs out for 12"
+    assert (expected in said) == (code == 0)
 
 
 @pytest.mark.processes

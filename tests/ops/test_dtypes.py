@@ -1,6 +1,7 @@
 """Dtypes: names, promotion, limits, and what the namespace says about itself."""
 
 import operator
+import threading
 from typing import Any
 
 import numpy as np
@@ -182,3 +183,18 @@ def test_isdtype_names_what_is_wrong() -> None:
         tg.isdtype(np.float16, "real floating")
     with pytest.raises(DTypeError, match="the name of a kind, got 'whole'"):
         tg.isdtype(tg.int8, "whole")
+
+
+def test_a_number_beside_a_tensor_takes_its_dtype_on_every_thread():
+    # NumPy before 2.1.2 promotes 0-d arrays otherwise on all threads but the main one.
+    found = []
+
+    def compute():
+        x = tg.tensor(2.0, requires_grad=True)
+        (slope,) = tg.autograd.grad(tg.pow(x, 3), x, create_graph=True)
+        found.append(tg.autograd.grad(slope, x)[0].dtype)
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    thread.join()
+    assert found == [tg.float32]

@@ -12,10 +12,24 @@ __all__ = ["detect_anomaly", "refuse_nan", "set_detect_anomaly"]
 
 
 class detect_anomaly(ModeScope):
-    """Remembers where each operation was recorded, and stops a backward pass at the first NaN.
+    """Remember where each operation was recorded, and stop a backward pass at the first NaN.
 
     Around the forward pass it makes errors of the backward pass name the line that recorded the
     operation; around the backward pass it looks for NaN. Both cost time: for debugging only.
+
+    Arguments:
+        check_nan: Whether to look for NaN.
+
+    Raises:
+        AnomalyError: In a backward pass, at the first gradient with NaN in it.
+
+    Examples:
+        >>> x = tg.tensor([1.0], requires_grad=True)
+        >>> with tg.autograd.detect_anomaly():
+        ...     tg.exp(x * tg.nan).sum().backward()
+        Traceback (most recent call last):
+            ...
+        telegrad.errors.AnomalyError: ExpBackward gave NaN as gradient 0 of 1; ...
     """
 
     __slots__ = ()
@@ -25,7 +39,16 @@ class detect_anomaly(ModeScope):
 
 
 class set_detect_anomaly(SetAtOnce):
-    """``detect_anomaly`` by a flag: at once, and back again when used in ``with``."""
+    """Detect anomalies by a flag: at once, and back again when used in ``with``.
+
+    Arguments:
+        mode: Whether anomalies are looked for.
+        check_nan: Whether to look for NaN.
+
+    Examples:
+        >>> with tg.autograd.set_detect_anomaly(False):
+        ...     y = tg.tensor([1.0]) * 2
+    """
 
     __slots__ = ()
 

@@ -26,11 +26,24 @@ def backward(
     create_graph: bool = False,
     inputs: Tensors | None = None,
 ) -> None:
-    """Adds the gradients of the tensors' sum to ``.grad`` of the leaves they were computed from.
+    """Add the gradients of the tensors' sum to ``.grad`` of the leaves they were computed from.
 
-    `grad_tensors` weights the tensors; only scalars may go without. `retain_graph` keeps the graph
-    for another pass (default: as `create_graph`). With `create_graph` the gradients can be
-    differentiated again. With `inputs` only those receive a gradient.
+    Arguments:
+        tensors: What to differentiate, one tensor or several.
+        grad_tensors: How much each counts; only scalars may go without.
+        retain_graph: Whether to keep the graph for another pass; by default as `create_graph`.
+        create_graph: Whether the gradients can be differentiated again.
+        inputs: The only tensors to receive a gradient; by default all leaves do.
+
+    Raises:
+        GradientError: If a tensor does not require grad, or `inputs` is empty.
+        GraphFreedError: If an earlier pass has freed the graph.
+
+    Examples:
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> tg.autograd.backward((x * x).sum())
+        >>> x.grad
+        tensor([2., 4.])
     """
     roots = checked_roots(listed(tensors, "tensors"), grad_tensors, "grad_tensors", create_graph)
     staging = Staging()
@@ -65,16 +78,31 @@ def grad(
     allow_unused: bool | None = None,
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
-    """The gradients of the outputs' sum with respect to each input; ``.grad`` stays untouched.
+    """Return the gradients of the outputs' sum by each input; ``.grad`` stays untouched.
 
-    `grad_outputs` weights the outputs; only scalars may go without. `retain_graph` and
-    `create_graph` are as in ``backward``. The gradients come as a tuple, one alone too::
+    Arguments:
+        outputs: What to differentiate, one tensor or several.
+        inputs: What to differentiate by, one tensor or several.
+        grad_outputs: How much each output counts; only scalars may go without.
+        retain_graph: Whether to keep the graph for another pass; by default as `create_graph`.
+        create_graph: Whether the gradients can be differentiated again.
+        allow_unused: Whether an input that the outputs don't depend on has the gradient None; it is
+            an error otherwise.
+        materialize_grads: Whether its gradient is zeros instead; with `create_graph` they require
+            grad, as the others do.
 
-        (gradient,) = grad((x * x).sum(), x)
+    Returns:
+        A tuple with one gradient for each input, also where there is one input alone.
 
-    An input that the outputs don't depend on is an error; with `allow_unused` its gradient is None,
-    with `materialize_grads` zeros, which with `create_graph` require grad, so that they can be
-    differentiated again as the others.
+    Raises:
+        GradientError: If an output does not depend on an input, or `inputs` is empty.
+        GraphFreedError: If an earlier pass has freed the graph.
+
+    Examples:
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> (slope,) = tg.autograd.grad((x**3).sum(), x, create_graph=True)
+        >>> tg.autograd.grad(slope.sum(), x)
+        (tensor([ 6., 12.]),)
     """
     chosen = listed(inputs, "inputs")
     if not chosen:

@@ -26,14 +26,26 @@ __all__ = [
 
 
 class UnpackedDualTensor(NamedTuple):
-    """The two parts of a dual tensor; the tangent is None where there is none."""
+    """The two parts of a dual tensor; the tangent is None where there is none.
+
+    Examples:
+        >>> fwAD = tg.autograd.forward_ad
+        >>> with fwAD.dual_level():
+        ...     print(fwAD.unpack_dual(tg.tensor([1.0])).tangent)
+        None
+    """
 
     primal: Tensor
     tangent: Tensor | None
 
 
 def enter_dual_level() -> int:
-    """Enters a new innermost level; the number that it returns names it until it is left."""
+    """Enter a new innermost level; the number that it returns names it until it is left.
+
+    Examples:
+        >>> level = tg.autograd.forward_ad.enter_dual_level()
+        >>> tg.autograd.forward_ad.exit_dual_level(level)
+    """
     level = Level()
     stack = LEVELS.get()
     level.token = LEVELS.set((*stack, level))
@@ -41,9 +53,16 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(level: int | None = None) -> None:
-    """Leaves the innermost level: its tangents are gone, and its duals are ordinary tensors again.
+    """Leave the innermost level: its tangents are gone, and its duals are ordinary tensors again.
 
     `level` says which one is meant; any but the innermost is refused.
+
+    Raises:
+        LevelError: If no level is open, or another one is the innermost.
+
+    Examples:
+        >>> level = tg.autograd.forward_ad.enter_dual_level()
+        >>> tg.autograd.forward_ad.exit_dual_level(level)
     """
     stack = LEVELS.get()
     if not stack:
@@ -75,9 +94,16 @@ def _leave(level: Level, number: int) -> None:
 
 
 class dual_level(ContextDecorator):
-    """Enters a level for a block, and leaves it at the end, also by an exception.
+    """Enter a level for a block, and leave it at the end, also by an exception.
 
     ``with dual_level() as level:`` binds the level's number.
+
+    Examples:
+        >>> fwAD = tg.autograd.forward_ad
+        >>> with fwAD.dual_level():
+        ...     y = tg.sin(fwAD.make_dual(tg.tensor([0.0]), tg.tensor([1.0])))
+        ...     print(fwAD.unpack_dual(y).tangent)
+        tensor([1.])
     """
 
     def __init__(self) -> None:
@@ -135,9 +161,26 @@ def _find(level: int | None, purpose: str) -> Level:
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
-    """A tensor with the value of `tensor` and this tangent at `level` (default: the innermost).
+    """Make a tensor with the value of `tensor` and this tangent at a level.
 
     It is differentiable with respect to both: history and outer tangents stay.
+
+    Arguments:
+        tensor: The primal: of a floating or complex dtype.
+        tangent: Of the same shape and dtype.
+        level: The number of an open level; the innermost by default.
+
+    Raises:
+        DTypeError: If the primal is neither floating nor complex, or the tangent is of another
+            dtype.
+        ShapeError: If the shapes differ.
+        LevelError: If no level is open, or the tensor has a tangent at that level already.
+
+    Examples:
+        >>> fwAD = tg.autograd.forward_ad
+        >>> with fwAD.dual_level():
+        ...     print(fwAD.unpack_dual(fwAD.make_dual(tg.tensor([3.0]), tg.tensor([1.0])) ** 2))
+        UnpackedDualTensor(primal=tensor([9.]), tangent=tensor([6.]))
     """
     found = _find(level, "make a dual tensor")
     for name, value in (("tensor", tensor), ("tangent", tangent)):
@@ -163,9 +206,17 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """The primal and the tangent at `level` (default: the innermost); outer tangents stay on both.
+    """Return the primal and the tangent at a level; outer tangents stay on both.
 
-    The tangent is None where the tensor has none, and where no level is open.
+    `level` is the innermost by default. The tangent is None where the tensor has none, and where no
+    level is open.
+
+    Raises:
+        DTypeError: If it is not a Tensor.
+
+    Examples:
+        >>> tg.autograd.forward_ad.unpack_dual(tg.tensor([1.0]))
+        UnpackedDualTensor(primal=tensor([1.]), tangent=None)
     """
     if not isinstance(tensor, Tensor):
         raise DTypeError(f"expected a Tensor for unpack_dual, got {kind_of(tensor)}")

@@ -16,13 +16,19 @@ __all__ = ["Node", "disable_saved_tensors_hooks", "saved_tensors_hooks"]
 
 @runtime_checkable
 class Node(Protocol):
-    """What users may ask of a node of the graph."""
+    """What users may ask of a node of the graph.
+
+    Examples:
+        >>> x = tg.tensor([1.0], requires_grad=True)
+        >>> (x * 2).grad_fn.name()
+        'MultiplyBackward'
+    """
 
     metadata: dict[str, Any] | None
     """Whatever its users note on it; under ``detect_anomaly`` where it was recorded."""
 
     def name(self) -> str:
-        """The operation, as in ``MultiplyBackward``."""
+        """Return the operation, as in ``MultiplyBackward``."""
 
     @property
     def next_functions(self) -> Sequence[tuple[Any, int]]:
@@ -32,21 +38,32 @@ class Node(Protocol):
         """
 
     def register_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook(grad_inputs, grad_outputs)`` after the node has run.
+        """Call ``hook(grad_inputs, grad_outputs)`` after the node has run.
 
         It may return replacements for ``grad_inputs``.
         """
 
     def register_prehook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook(grad_outputs)`` before the node runs; it may return replacements."""
+        """Call ``hook(grad_outputs)`` before the node runs; it may return replacements."""
 
 
 class saved_tensors_hooks(ModeScope):
-    """Decides how values are kept for the backward pass: on disk, say, or in fewer bits.
+    """Decide how values are kept for the backward pass: on disk, say, or in fewer bits.
 
-    ``pack(tensor)`` is called for each value saved inside, and may return anything; ``unpack`` gets
-    that when the backward pass needs the value, and returns a Tensor like the first. The innermost
-    pair counts.
+    The innermost pair of hooks counts.
+
+    Arguments:
+        pack_hook: Called with each value saved inside; may return anything.
+        unpack_hook: Gets that when the backward pass needs the value, and returns a Tensor like the
+            first.
+
+    Examples:
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> with tg.autograd.graph.saved_tensors_hooks(lambda t: t.numpy(), tg.asarray):
+        ...     y = (x * x).sum()
+        >>> y.backward()
+        >>> x.grad
+        tensor([2., 4.])
     """
 
     __slots__ = ()
@@ -62,7 +79,12 @@ class saved_tensors_hooks(ModeScope):
 
 
 class disable_saved_tensors_hooks(ModeScope):
-    """Keeps values as they are inside, whatever hooks are set around."""
+    """Keep values as they are inside, whatever hooks are set around.
+
+    Examples:
+        >>> with tg.autograd.graph.disable_saved_tensors_hooks():
+        ...     y = tg.exp(tg.tensor([0.0], requires_grad=True))
+    """
 
     __slots__ = ()
 

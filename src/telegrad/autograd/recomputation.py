@@ -36,15 +36,32 @@ _Lasting: TypeAlias = "dict[Level, tuple[Any, Any, _Lasting]]"
 
 
 def checkpoint(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """``function(*args, **options)``, keeping nothing in between for the backward pass.
+    """Return ``function(*args, **options)``, keeping nothing in between for the backward pass.
 
     The backward pass runs the function a second time. It must then do the same: no side effects
     that matter, and parameters that it uses without having them as arguments change after the
     backward pass only. Where it computes other numbers, that raises. Random numbers of this
     process's generators are the same in both runs, and the second run leaves the generators alone;
-    other threads must not draw from the same ones then. Calls to other workers are made again,
-    and what those saved the first time stays with them: put the checkpoint into the function that
-    is called.
+    other threads must not draw from the same ones during that. Calls to other workers are made
+    again, and what those saved the first time stays with them: put the checkpoint into the function
+    that is called.
+
+    Arguments:
+        function: What to run, twice.
+        *args: Its arguments.
+        **options: Its options.
+
+    Returns:
+        What the function returns.
+
+    Raises:
+        UsageError: If PyTorch's `use_reentrant` is given.
+
+    Examples:
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> tg.autograd.checkpoint(lambda x: tg.exp(tg.sin(x)), x).sum().backward()
+        >>> x.grad
+        tensor([ 1.2534, -1.0331])
     """
     if "use_reentrant" in options:
         raise UsageError(

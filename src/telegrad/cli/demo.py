@@ -37,7 +37,9 @@ LAYERS: tuple[tuple[type[nn.Module], tuple[Any, ...]], ...] = (
 )
 HELD_OUT = 360
 BATCH = 64
+EPOCHS = 12
 GOAL = 0.95
+"""What so many epochs, or more, reach."""
 
 
 class Split:
@@ -159,8 +161,8 @@ def train(
     return losses, reached, difference
 
 
-def main(epochs: int = 12, out: Path = Path("build/demo")) -> int:
-    """Runs the demo; the exit code is 1 if it missed its goal."""
+def main(epochs: int = EPOCHS, out: Path = Path("build/demo")) -> int:
+    """Runs the demo; the exit code is 1 if gradients differ, or a whole run missed its goal."""
     if epochs < 1:
         raise UsageError(f"expected --epochs of at least 1, got {epochs}")
     out.mkdir(parents=True, exist_ok=True)
@@ -178,14 +180,21 @@ def main(epochs: int = 12, out: Path = Path("build/demo")) -> int:
     print(f" after {len(losses)} steps, {time.perf_counter() - begin:.1f} s in all")
     print(f"one batch beside one process: gradients differ by at most {difference:.2g}")
     print(f"left in {out}/: trace.json (open it in Perfetto), graph.svg, loss.svg")
-    if reached < GOAL or difference > 1e-5:
+    if difference > 1e-5 or (reached < GOAL and epochs >= EPOCHS):
         print(f"expected at least {GOAL:.0%} and a difference of at most 1e-5")
         return 1
+    if reached < GOAL:
+        print(f"{GOAL:.0%} takes more epochs than {epochs}: leave --epochs out for {EPOCHS}")
     return 0
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--epochs", type=int, default=12, help="passes over the data (default: 12)")
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=EPOCHS,
+        help=f"passes over the data (default: {EPOCHS}, which reach {GOAL:.0%}%)",
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("build/demo"), help="where files go (default: build/demo)"
     )

@@ -14,7 +14,13 @@ __all__ = ["digits"]
 
 
 def digits() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Images of shape (1797, 8, 8) as float32 from 0 to 1, and which digit each shows (int64)."""
+    """Return images of shape (1797, 8, 8) as float32 from 0 to 1, and the digit each shows (int64).
+
+    Examples:
+        >>> images, labels = tg.data.digits()
+        >>> images.shape, labels[:5].tolist()
+        ((1797, 8, 8), [0, 1, 2, 3, 4])
+    """
     # Here, since it takes long to import and few programs need it.
     from importlib.resources import files
 

@@ -1,7 +1,9 @@
 """Programs over many workers: clusters, remote calls, distributed autograd and optimisers.
 
 The submodules `rpc`, `autograd` and `optim` are imported by name; `LocalCluster` starts a cluster
-on this machine; a `RemoteModule` lives on one of its workers.
+on this machine; a `RemoteModule` lives on one of its workers. The examples in the docstrings begin
+with ``from telegrad.distributed import rpc`` and ``from telegrad.distributed import autograd as
+dist_autograd``, in a `LocalCluster` with the workers "ps" and "trainer".
 """
 
 from telegrad.distributed.cluster.local_cluster import LocalCluster

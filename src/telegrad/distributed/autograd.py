@@ -44,14 +44,14 @@ __all__ = [
 class context:
     """Record the remote calls made inside; give the id of a new context, released at the end.
 
-    ::
-
-        with autograd.context() as context_id:
-            y = rpc.rpc_sync("ps", telegrad.square, (x,))
-            autograd.backward(context_id, [y.sum()])
-            autograd.get_gradients(context_id)[x]
-
     Contexts don't nest; open one for each step, since what it recorded is freed with it.
+
+    Examples:
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> with dist_autograd.context() as context_id:
+        ...     dist_autograd.backward(context_id, [rpc.rpc_sync("ps", tg.square, (x,)).sum()])
+        ...     print(dist_autograd.get_gradients(context_id)[x])
+        tensor([2., 4.])
     """
 
     __slots__ = ("_here", "_id", "_token")
@@ -89,8 +89,7 @@ def backward(
         grad_tensors: A weight for each root, of its shape; only scalars may go without.
         create_graph: Whether the gradients can be differentiated again.
         inputs: The tensors of this worker that receive a gradient; None for all leaves.
-        mode: "smart"; with "fast" a call whose result was not used is an error instead of a
-            correction.
+        mode: "smart"; with "fast" a call whose result was not used is an error.
 
     Raises:
         ContextError: If the context is not live, or the roots were recorded in another.
@@ -99,6 +98,13 @@ def backward(
         WorkerLost: If a worker that took part was lost.
         Exception: What failed on any worker, with its own type and a note that names the worker.
             No worker keeps a gradient of a pass that raised.
+
+    Examples:
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> with dist_autograd.context() as context_id:
+        ...     dist_autograd.backward(context_id, [rpc.rpc_sync("ps", tg.exp, (x,)).sum()])
+        ...     print(dist_autograd.get_gradients(context_id)[x])
+        tensor([2.7183, 7.3891])
     """
     here = _here()
     found = _live(context_id, here)
@@ -137,6 +143,13 @@ def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
     """Return the gradients of this worker's leaves in a context, by leaf; wait for a pass to end.
 
     Those of another worker's leaves are had there. The KeyError of a tensor that has none says why.
+
+    Examples:
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> with dist_autograd.context() as context_id:
+        ...     dist_autograd.backward(context_id, [rpc.rpc_sync("ps", tg.sum, (x,))])
+        ...     print(dist_autograd.get_gradients(context_id)[x])
+        tensor([1., 1.])
     """
     gradients = _live(context_id).committed_gradients()
     # Checked again: the context, with its gradients, may have been released during the wait.
@@ -157,7 +170,7 @@ def grad(
     mode: str = "smart",
     as_rrefs: bool = False,
 ) -> tuple[Any, ...]:
-    """Return the gradients of the outputs' sum by each input; the context does not keep them.
+    """Return a tuple of the gradients of the outputs' sum by each input; the context keeps none.
 
     Arguments:
         context_id: The id that ``with context()`` gave.
@@ -171,11 +184,15 @@ def grad(
         mode: As in ``backward``.
         as_rrefs: Whether the gradient of an RRef stays with its owner, and an RRef to it is given.
 
-    Returns:
-        A gradient for each input.
-
     Raises:
         GradientError: If an input was not used; and as ``backward`` does.
+
+    Examples:
+        >>> x = tg.tensor(2.0, requires_grad=True)
+        >>> with dist_autograd.context() as context_id:
+        ...     y = rpc.rpc_sync("ps", tg.pow, (x, 3))
+        ...     print(dist_autograd.grad(context_id, y, x))
+        (tensor(12.),)
     """
     found = _live(context_id)
     chosen = [inputs] if isinstance(inputs, RRef) else frameworks.listed_inputs(inputs)
@@ -355,7 +372,13 @@ def _enter_new(here: "WorkerAutograd") -> tuple[Context, Token[ProgramPoint | No
 
 
 class DistAutogradContext:
-    """A context as PyTorch's users look at it."""
+    """A context as PyTorch's users look at it; ``_retrieve_context`` returns it.
+
+    Examples:
+        >>> with dist_autograd.context() as context_id:
+        ...     print(dist_autograd._retrieve_context(context_id)._context_id() == context_id)
+        True
+    """
 
     def __init__(self, found: Context) -> None:
         self._found = found

@@ -36,6 +36,12 @@ class RemoteModule:
 
     Raises:
         UsageError: For arguments that don't fit, and for a class that makes no module.
+
+    Examples:
+        >>> from telegrad.distributed import RemoteModule
+        >>> model = RemoteModule("ps", tg.nn.Linear, (3, 2))
+        >>> model(tg.ones(4, 3)).shape, len(model.parameters())
+        ((4, 2), 2)
     """
 
     def __init__(

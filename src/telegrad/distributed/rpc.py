@@ -54,6 +54,26 @@ def init_rpc(
 
     What is not given comes from the environment: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE,
     TELEGRAD_WORKER_NAME, and the key by TELEGRAD_KEY_FILE or TELEGRAD_CREDENTIALS.
+
+    Arguments:
+        name: The name of this worker.
+        rank: Its number, from 0.
+        world_size: How many workers there are.
+        options: Those of this worker.
+
+    Returns:
+        The worker.
+
+    Raises:
+        UsageError: If something is neither given nor in the environment, or this process is a
+            worker already.
+        AuthenticationFailed: If the key is another.
+
+    Examples:
+        >>> worker = rpc.init_rpc("main", rank=0, world_size=1)
+        >>> rpc.rpc_sync("main", abs, (-2,))
+        2
+        >>> rpc.shutdown()
     """
     if unknown:
         raise _unexpected("init_rpc", unknown)

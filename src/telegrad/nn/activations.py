@@ -11,7 +11,12 @@ __all__ = ["GELU", "ReLU", "SiLU", "Sigmoid", "Softmax", "Tanh"]
 
 
 class ReLU(Module):
-    """Each element, or zero where it is negative."""
+    """Each element, or zero where it is negative.
+
+    Examples:
+        >>> tg.nn.ReLU()(tg.tensor([-1.0, 2.0]))
+        tensor([0., 2.])
+    """
 
     def __init__(self, **unknown: Never) -> None:
         super().__init__()
@@ -23,7 +28,15 @@ class ReLU(Module):
 
 
 class GELU(Module):
-    """Each element times the share of a normal distribution below it."""
+    """Each element times the share of a normal distribution below it.
+
+    Arguments:
+        approximate: "none", or "tanh" for the approximation by a hyperbolic tangent.
+
+    Examples:
+        >>> tg.nn.GELU()(tg.tensor([-1.0, 2.0]))
+        tensor([-0.1587,  1.9545])
+    """
 
     def __init__(self, approximate: Literal["none", "tanh"] = "none") -> None:
         super().__init__()
@@ -37,28 +50,51 @@ class GELU(Module):
 
 
 class SiLU(Module):
-    """``x * sigmoid(x)``."""
+    """``x * sigmoid(x)``.
+
+    Examples:
+        >>> tg.nn.SiLU()(tg.tensor([-1.0, 2.0]))
+        tensor([-0.2689,  1.7616])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.silu(input)
 
 
 class Tanh(Module):
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent.
+
+    Examples:
+        >>> tg.nn.Tanh()(tg.tensor([-1.0, 2.0]))
+        tensor([-0.7616,  0.964 ])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.tanh(input)
 
 
 class Sigmoid(Module):
-    """``1 / (1 + exp(-x))``."""
+    """``1 / (1 + exp(-x))``.
+
+    Examples:
+        >>> tg.nn.Sigmoid()(tg.tensor([-1.0, 2.0]))
+        tensor([0.2689, 0.8808])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.sigmoid(input)
 
 
 class Softmax(Module):
-    """Exponentials divided by their sum along the axis `dim`."""
+    """Exponentials divided by their sum along the axis `dim`.
+
+    Arguments:
+        dim: The axis to go along.
+
+    Examples:
+        >>> tg.nn.Softmax(dim=-1)(tg.tensor([1.0, 1.0]))
+        tensor([0.5, 0.5])
+    """
 
     def __init__(self, dim: int) -> None:
         super().__init__()

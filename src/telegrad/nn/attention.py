@@ -29,6 +29,25 @@ class MultiheadAttention(Module):
 
     Axes are (place, item, feature), or (item, place, feature) with `batch_first`, or (place,
     feature). Masks are as in PyTorch: True, or minus infinity, is where not to look.
+
+    Arguments:
+        embed_dim: The features of queries and of the result.
+        num_heads: How many attentions; a divisor of `embed_dim`.
+        dropout: With which probability a weight is dropped in training.
+        bias: Whether there is a bias.
+        kdim: The features of keys; `embed_dim` by default.
+        vdim: The features of values; `embed_dim` by default.
+        batch_first: Whether the axis of items comes first.
+        device: "cpu" or None, which is the same.
+        dtype: The dtype of the parameters; float32 by default.
+        generator: Where dropout draws from; the generator of the process by default.
+
+    Examples:
+        >>> attention = tg.nn.MultiheadAttention(8, 2, batch_first=True)
+        >>> x = tg.randn(4, 5, 8)
+        >>> result, weights = attention(x, x, x)
+        >>> result.shape, weights.shape
+        ((4, 5, 8), (4, 5, 5))
     """
 
     def __init__(
@@ -84,7 +103,7 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The result, and how much each place looked at each (None without `need_weights`)."""
+        """Return the result, and how much each place looked at each (or None)."""
         same = query is key and key is value
         lone = query.ndim == 2
         if query.ndim not in (2, 3) or key.ndim != query.ndim or value.ndim != query.ndim:

@@ -38,7 +38,7 @@ class _Numbered(Module):
         self._hold(held)
 
     def append(self, module: Module) -> Any:
-        """Adds a module at the end."""
+        """Add a module at the end."""
         number = len(self)
         # A part of a sequence keeps its names, so this number may be taken: that module stays.
         while str(number) in vars(self):
@@ -47,20 +47,20 @@ class _Numbered(Module):
         return self
 
     def extend(self, modules: Iterable[Module]) -> Any:
-        """Adds modules at the end."""
+        """Add modules at the end."""
         for module in modules:
             self.append(module)
         return self
 
     def insert(self, index: int, module: Module) -> Any:
-        """Puts a module before the one at `index`."""
+        """Put a module before the one at `index`."""
         held = list(self)
         held.insert(index, _module(module))
         self._hold(held)
         return self
 
     def pop(self, index: int = -1) -> Module:
-        """Takes a module out and gives it back."""
+        """Take a module out and give it back."""
         found = list(self)[index]
         del self[index]
         return found
@@ -74,7 +74,13 @@ class _Numbered(Module):
 class Sequential(_Numbered):
     """Modules called one after another, each with the result of the one before.
 
-    ``Sequential(a, b)`` names them "0" and "1"; ``Sequential({"first": a, "last": b})`` as given.
+    Arguments:
+        *modules: The modules, named "0", "1", …; or one dict of modules by name.
+
+    Examples:
+        >>> model = tg.nn.Sequential(tg.nn.Linear(3, 4), tg.nn.ReLU(), tg.nn.Linear(4, 2))
+        >>> model(tg.ones(1, 3)).shape
+        (1, 2)
     """
 
     def __init__(self, *modules: Any) -> None:
@@ -96,7 +102,16 @@ class Sequential(_Numbered):
 
 
 class ModuleList(_Numbered):
-    """A list of modules; what is done with them is up to whoever holds it."""
+    """A list of modules; what is done with them is up to the module that holds it.
+
+    Arguments:
+        modules: The modules, in order.
+
+    Examples:
+        >>> layers = tg.nn.ModuleList([tg.nn.Linear(2, 2), tg.nn.Linear(2, 2)])
+        >>> len(list(layers.parameters()))
+        4
+    """
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
         super().__init__()
@@ -113,14 +128,23 @@ class ModuleList(_Numbered):
 
 
 class ModuleDict(Module):
-    """Modules by name; what is done with them is up to whoever holds it."""
+    """Modules by name; what is done with them is up to the module that holds it.
+
+    Arguments:
+        modules: The modules by name.
+
+    Examples:
+        >>> heads = tg.nn.ModuleDict({"digit": tg.nn.Linear(4, 10), "parity": tg.nn.Linear(4, 2)})
+        >>> heads["parity"](tg.ones(1, 4)).shape
+        (1, 2)
+    """
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
         super().__init__()
         self.update(modules or {})
 
     def update(self, modules: Mapping[str, Module]) -> None:
-        """Adds modules, or puts them in the place of those with their names."""
+        """Add modules, or put them in the place of those with their names."""
         for name, module in modules.items():
             self[name] = module
 
@@ -147,25 +171,25 @@ class ModuleDict(Module):
         return name in self.keys()
 
     def keys(self) -> list[str]:
-        """The names, in order of insertion."""
+        """Return the names, in order of insertion."""
         return list(self.own_modules())
 
     def values(self) -> list[Module]:
-        """The modules."""
+        """Return the modules."""
         return list(self.own_modules().values())
 
     def items(self) -> list[tuple[str, Module]]:
-        """Names and modules."""
+        """Return names and modules."""
         return list(self.own_modules().items())
 
     def pop(self, name: str) -> Module:
-        """Takes a module out and gives it back."""
+        """Take a module out and give it back."""
         found = self[name]
         delattr(self, name)
         return found
 
     def clear(self) -> None:
-        """Takes all modules out."""
+        """Take all modules out."""
         for name in self.keys():
             delattr(self, name)
 

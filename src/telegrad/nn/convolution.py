@@ -20,7 +20,29 @@ _MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circu
 
 
 class Conv2d(Module):
-    """Images (item, channel, row, column) weighted by a small kernel at every place."""
+    """Images (item, channel, row, column) weighted by a small kernel at every place.
+
+    Arguments:
+        in_channels: How many channels come in.
+        out_channels: How many go out.
+        kernel_size: The rows and columns of the kernel; a number for both.
+        stride: How far apart its places are.
+        padding: The border around the images, or "same" or "valid".
+        dilation: How far apart the elements of the kernel are.
+        groups: Into how many parts the channels are split, each with a kernel of its own.
+        bias: Whether there is a bias.
+        padding_mode: What the border holds: "zeros", or the images continued: "reflect",
+            "replicate", "circular".
+        device: "cpu" or None, which is the same.
+        dtype: The dtype of the parameters; float32 by default.
+
+    Raises:
+        UsageError: If the groups don't divide the channels, or the padding mode is not known.
+
+    Examples:
+        >>> tg.nn.Conv2d(3, 8, kernel_size=3, padding=1)(tg.ones(1, 3, 16, 16)).shape
+        (1, 8, 16, 16)
+    """
 
     def __init__(
         self,
@@ -65,7 +87,7 @@ class Conv2d(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws new first values."""
+        """Draw new first values."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             fan = math.prod(self.weight.shape[1:])

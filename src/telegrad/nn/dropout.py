@@ -15,7 +15,13 @@ __all__ = ["Dropout"]
 class Dropout(Module):
     """In training, makes elements zero with probability `p` and the others larger by as much.
 
-    `generator` is where the choice comes from; without it, the generator of the process.
+    Arguments:
+        p: From 0 to 1.
+        generator: Where the choice comes from; the generator of the process by default.
+
+    Examples:
+        >>> tg.nn.Dropout(0.5).eval()(tg.ones(3))
+        tensor([1., 1., 1.])
     """
 
     def __init__(

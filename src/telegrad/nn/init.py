@@ -41,7 +41,17 @@ _GAINS = {
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor that keeps the variance through an activation; `param`: a leaky relu's slope."""
+    """Return the factor that keeps the variance through an activation.
+
+    `param` is the slope of a leaky relu.
+
+    Raises:
+        UsageError: If the activation is not known.
+
+    Examples:
+        >>> tg.nn.init.calculate_gain("tanh")
+        1.6666666666666667
+    """
     if nonlinearity == "leaky_relu":
         slope = 0.01 if param is None else param
         return math.sqrt(2.0 / (1 + slope**2))
@@ -58,24 +68,53 @@ def _fill(tensor: Tensor, values: Any) -> Tensor:
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """One value everywhere."""
+    """Fill a tensor with one value, and return it.
+
+    Examples:
+        >>> tg.nn.init.constant_(tg.empty(2), 7.0)
+        tensor([7., 7.])
+    """
     return _fill(tensor, full((), val, dtype=tensor.dtype))
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Zeros."""
+    """Fill a tensor with zeros, and return it.
+
+    Examples:
+        >>> tg.nn.init.zeros_(tg.ones(2))
+        tensor([0., 0.])
+    """
     return constant_(tensor, 0.0)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Ones."""
+    """Fill a tensor with ones, and return it.
+
+    Examples:
+        >>> tg.nn.init.ones_(tg.empty(2))
+        tensor([1., 1.])
+    """
     return constant_(tensor, 1.0)
 
 
 def uniform_(
     tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """All values from `a` to `b` equally likely; of complex ones both parts."""
+    """Fill a tensor with values from `a` to `b`, all equally likely; of complex ones both parts.
+
+    Arguments:
+        tensor: The tensor to fill.
+        a: The smallest value.
+        b: The largest value.
+        generator: The stream to draw from; that of the process by default.
+
+    Returns:
+        The tensor.
+
+    Examples:
+        >>> tg.nn.init.uniform_(tg.empty(2, 3)).shape
+        (2, 3)
+    """
     if tensor.dtype.kind == "c":
         part = tensor.array.real.dtype
         pairs = rand((*tensor.shape, 2), generator=generator, dtype=part) * (b - a) + a
@@ -87,7 +126,21 @@ def uniform_(
 def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """The normal distribution."""
+    """Fill a tensor from the normal distribution.
+
+    Arguments:
+        tensor: The tensor to fill.
+        mean: Its mean.
+        std: Its standard deviation.
+        generator: The stream to draw from; that of the process by default.
+
+    Returns:
+        The tensor.
+
+    Examples:
+        >>> tg.nn.init.normal_(tg.empty(2, 3), std=0.02).shape
+        (2, 3)
+    """
     drawn = randn(tensor.shape, generator=generator, dtype=tensor.dtype)
     return _fill(tensor, drawn * std + mean)
 
@@ -100,7 +153,26 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Generator | None = None,
 ) -> Tensor:
-    """The normal distribution without what lies outside of `a` and `b`."""
+    """Fill a tensor from the normal distribution without what lies outside of `a` and `b`.
+
+    Arguments:
+        tensor: The tensor to fill.
+        mean: The mean of the whole distribution.
+        std: Its standard deviation.
+        a: The lower bound.
+        b: The upper bound.
+        generator: The stream to draw from; that of the process by default.
+
+    Returns:
+        The tensor.
+
+    Raises:
+        UsageError: If `std` is not above 0, or `a` not below `b`.
+
+    Examples:
+        >>> tg.max(tg.nn.init.trunc_normal_(tg.empty(100), b=0.5)) <= 0.5
+        tensor(True)
+    """
     from scipy.special import ndtr, ndtri
 
     if not std > 0:
@@ -132,13 +204,45 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
 def xavier_uniform_(
     tensor: Tensor, gain: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Uniform, so that the variance neither grows nor shrinks on the way, averaged both ways."""
+    """Fill a tensor uniformly, so that the variance neither grows nor shrinks, averaged both ways.
+
+    Arguments:
+        tensor: The tensor to fill.
+        gain: The factor that ``calculate_gain`` returns.
+        generator: The stream to draw from; that of the process by default.
+
+    Returns:
+        The tensor.
+
+    Raises:
+        ShapeError: If the tensor has fewer than two axes.
+
+    Examples:
+        >>> tg.nn.init.xavier_uniform_(tg.empty(2, 3)).shape
+        (2, 3)
+    """
     bound = gain * math.sqrt(6.0 / max(sum(_fans(tensor)), 1))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Normal, likewise."""
+    """Fill a tensor normally, so that the variance neither grows nor shrinks, averaged both ways.
+
+    Arguments:
+        tensor: The tensor to fill.
+        gain: The factor that ``calculate_gain`` returns.
+        generator: The stream to draw from; that of the process by default.
+
+    Returns:
+        The tensor.
+
+    Raises:
+        ShapeError: If the tensor has fewer than two axes.
+
+    Examples:
+        >>> tg.nn.init.xavier_normal_(tg.empty(2, 3)).shape
+        (2, 3)
+    """
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / max(sum(_fans(tensor)), 1)), generator)
 
 
@@ -157,7 +261,26 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Uniform, so that the variance stays with this activation (of slope `a` below zero)."""
+    """Fill a tensor uniformly, so that the variance stays with this activation.
+
+    Arguments:
+        tensor: The tensor to fill.
+        a: The slope of the activation below zero.
+        mode: "fan_in" keeps the variance forward, "fan_out" backward.
+        nonlinearity: The activation, as ``calculate_gain`` knows it.
+        generator: The stream to draw from; that of the process by default.
+
+    Returns:
+        The tensor.
+
+    Raises:
+        ShapeError: If the tensor has fewer than two axes.
+        UsageError: If the mode or the activation is not known.
+
+    Examples:
+        >>> tg.nn.init.kaiming_uniform_(tg.empty(2, 3), nonlinearity="relu").shape
+        (2, 3)
+    """
     bound = math.sqrt(3.0) * _kaiming(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
 
@@ -169,12 +292,49 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal, likewise."""
+    """Fill a tensor normally, so that the variance stays with this activation.
+
+    Arguments:
+        tensor: The tensor to fill.
+        a: The slope of the activation below zero.
+        mode: "fan_in" keeps the variance forward, "fan_out" backward.
+        nonlinearity: The activation, as ``calculate_gain`` knows it.
+        generator: The stream to draw from; that of the process by default.
+
+    Returns:
+        The tensor.
+
+    Raises:
+        ShapeError: If the tensor has fewer than two axes.
+        UsageError: If the mode or the activation is not known.
+
+    Examples:
+        >>> tg.nn.init.kaiming_normal_(tg.empty(2, 3), nonlinearity="relu").shape
+        (2, 3)
+    """
     return normal_(tensor, 0.0, _kaiming(tensor, a, mode, nonlinearity), generator)
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """A random matrix (all axes but the first folded) with orthonormal rows or columns."""
+    """Fill a tensor (all axes but the first folded) with orthonormal rows or columns.
+
+    Arguments:
+        tensor: The tensor to fill.
+        gain: What they are multiplied by.
+        generator: The stream to draw from; that of the process by default.
+
+    Returns:
+        The tensor.
+
+    Raises:
+        ShapeError: If the tensor has fewer than two axes.
+
+    Examples:
+        >>> w = tg.nn.init.orthogonal_(tg.empty(2, 3))
+        >>> tg.abs(tg.round(w @ w.mT))
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
     if tensor.ndim < 2:
         raise ShapeError(f"expected at least two axes in orthogonal_, got shape {tensor.shape}")
     rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])

@@ -20,7 +20,21 @@ __all__ = ["Embedding", "Linear"]
 
 
 class Linear(Module):
-    """``x @ weight.T + bias``."""
+    """``x @ weight.T + bias``.
+
+    Arguments:
+        in_features: How many features come in.
+        out_features: How many go out.
+        bias: Whether there is a bias.
+        device: "cpu" or None, which is the same.
+        dtype: The dtype of the parameters; float32 by default.
+
+    Examples:
+        >>> tg.nn.Linear(3, 2)
+        Linear(in_features=3, out_features=2, bias=True)
+        >>> tg.nn.Linear(3, 2)(tg.ones(4, 3)).shape
+        (4, 2)
+    """
 
     def __init__(
         self,
@@ -43,7 +57,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws new first values."""
+        """Draw new first values."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
@@ -60,7 +74,19 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """A table of vectors, looked up by integers."""
+    """A table of vectors, looked up by integers.
+
+    Arguments:
+        num_embeddings: How many vectors.
+        embedding_dim: How long each is.
+        padding_idx: The vector that is zero and receives no gradient.
+        device: "cpu" or None, which is the same.
+        dtype: The dtype of the parameters; float32 by default.
+
+    Examples:
+        >>> tg.nn.Embedding(10, 4)(tg.tensor([1, 5, 1])).shape
+        (3, 4)
+    """
 
     def __init__(
         self,
@@ -87,7 +113,7 @@ class Embedding(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws new first values."""
+        """Draw new first values."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             value = np.array(self.weight.array)

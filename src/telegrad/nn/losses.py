@@ -8,7 +8,15 @@ __all__ = ["BCEWithLogitsLoss", "CrossEntropyLoss", "HuberLoss", "MSELoss", "NLL
 
 
 class MSELoss(Module):
-    """The squared difference."""
+    """The squared difference.
+
+    Arguments:
+        reduction: "mean" (the default), "sum" or "none".
+
+    Examples:
+        >>> tg.nn.MSELoss()(tg.tensor([1.0, 2.0]), tg.tensor([1.0, 4.0]))
+        tensor(2.)
+    """
 
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__()
@@ -19,7 +27,16 @@ class MSELoss(Module):
 
 
 class HuberLoss(Module):
-    """Squared for small differences, straight for large ones."""
+    """Squared for small differences, straight for large ones.
+
+    Arguments:
+        reduction: "mean" (the default), "sum" or "none".
+        delta: Where it becomes straight.
+
+    Examples:
+        >>> tg.nn.HuberLoss()(tg.tensor([0.0, 0.0]), tg.tensor([1.0, 4.0]))
+        tensor(2.)
+    """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__()
@@ -42,7 +59,18 @@ class _Weighted(Module):
 
 
 class CrossEntropyLoss(_Weighted):
-    """The cross entropy of ``softmax(input)`` and classes, or probabilities."""
+    """The cross entropy of ``softmax(input)`` and classes, or probabilities.
+
+    Arguments:
+        weight: How much each class counts.
+        ignore_index: The class of items that don't count.
+        reduction: "mean" (the default), "sum" or "none".
+        label_smoothing: Which share of each target is spread over all classes.
+
+    Examples:
+        >>> tg.nn.CrossEntropyLoss()(tg.tensor([[2.0, 0.0], [0.0, 2.0]]), tg.tensor([0, 1]))
+        tensor(0.1269)
+    """
 
     def __init__(
         self,
@@ -62,7 +90,17 @@ class CrossEntropyLoss(_Weighted):
 
 
 class NLLLoss(_Weighted):
-    """Minus the log-probability of each item's class."""
+    """Minus the log-probability of each item's class.
+
+    Arguments:
+        weight: How much each class counts.
+        ignore_index: The class of items that don't count.
+        reduction: "mean" (the default), "sum" or "none".
+
+    Examples:
+        >>> tg.nn.NLLLoss()(tg.log_softmax(tg.tensor([[2.0, 0.0]])), tg.tensor([0]))
+        tensor(0.1269)
+    """
 
     def __init__(
         self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
@@ -75,7 +113,17 @@ class NLLLoss(_Weighted):
 
 
 class BCEWithLogitsLoss(_Weighted):
-    """The cross entropy of ``sigmoid(input)`` and a target from 0 to 1."""
+    """The cross entropy of ``sigmoid(input)`` and a target from 0 to 1.
+
+    Arguments:
+        weight: How much each element counts.
+        reduction: "mean" (the default), "sum" or "none".
+        pos_weight: How much a target of 1 counts.
+
+    Examples:
+        >>> tg.nn.BCEWithLogitsLoss()(tg.tensor([0.0, 2.0]), tg.tensor([1.0, 1.0]))
+        tensor(0.41)
+    """
 
     pos_weight: Tensor | None
 

@@ -25,7 +25,19 @@ __all__ = ["Module"]
 
 @advises("Module", METHODS)
 class Module:
-    """A part of a model; subclasses set attributes in ``__init__`` and write ``forward``."""
+    """A part of a model; subclasses set attributes in ``__init__`` and write ``forward``.
+
+    Examples:
+        >>> class Scale(tg.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.factor = tg.nn.Parameter(tg.tensor(2.0))
+        ...
+        ...     def forward(self, x):
+        ...         return x * self.factor
+        >>> Scale()(tg.ones(2)).tolist(), [name for name, _ in Scale().named_parameters()]
+        ([2.0, 2.0], ['factor'])
+    """
 
     training: bool = True
     _buffer_names: dict[str, bool] | None = None
@@ -34,7 +46,7 @@ class Module:
     _hooks: dict[int, Callable[..., Any]] | None = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Computes the result; subclasses write this, users call the module itself."""
+        """Compute the result; subclasses write this, users call the module itself."""
         raise NotImplementedError(f"{type(self).__name__} has no forward method yet")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -52,13 +64,13 @@ class Module:
         return result
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook(module, args)`` before ``forward``; it may return other arguments."""
+        """Call ``hook(module, args)`` before ``forward``; it may return other arguments."""
         if self._pre_hooks is None:
             self._pre_hooks = {}
         return Handle(self._pre_hooks, hook)
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls ``hook(module, args, result)`` after ``forward``; it may return another result."""
+        """Call ``hook(module, args, result)`` after ``forward``; it may return another result."""
         if self._hooks is None:
             self._hooks = {}
         return Handle(self._hooks, hook)
@@ -97,7 +109,7 @@ class Module:
         object.__delattr__(self, name)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Makes `param` an attribute, under a name that need not be known before."""
+        """Make `param` an attribute, under a name that need not be known before."""
         if param is not None and not isinstance(param, Parameter):
             raise UsageError(
                 f"expected a Parameter or None as {name!r}, got {type(param).__name__}"
@@ -105,7 +117,7 @@ class Module:
         setattr(self, _checked(name, self), param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Makes `tensor` part of the state; unless persistent, it is left out of ``state_dict``."""
+        """Make `tensor` part of the state; unless persistent, it is left out of ``state_dict``."""
         if tensor is not None and not isinstance(tensor, Tensor):
             raise UsageError(
                 f"expected a Tensor or None as buffer {name!r}, got {type(tensor).__name__}"
@@ -121,7 +133,7 @@ class Module:
         self._buffer_names[name] = persistent
 
     def add_module(self, name: str, module: "Module | None") -> None:
-        """Makes `module` a child under this name."""
+        """Make `module` a child under this name."""
         if module is not None and not isinstance(module, Module):
             raise UsageError(f"expected a Module as {name!r}, got {type(module).__name__}")
         setattr(self, _checked(name, self), module)
@@ -129,11 +141,11 @@ class Module:
     register_module = add_module
 
     def own_parameters(self) -> dict[str, Parameter]:
-        """The parameters of this module itself, by name."""
+        """Return the parameters of this module itself, by name."""
         return {name: v for name, v in vars(self).items() if isinstance(v, Parameter)}
 
     def own_buffers(self, persistent_only: bool = False) -> dict[str, Tensor]:
-        """The buffers of this module itself, by name."""
+        """Return the buffers of this module itself, by name."""
         found = {}
         for name, persistent in (self._buffer_names or {}).items():
             value = self.__dict__.get(name)
@@ -142,11 +154,11 @@ class Module:
         return found
 
     def own_modules(self) -> dict[str, "Module"]:
-        """The modules directly in this one, by name; under all of its names, if one has several."""
+        """Return the modules directly in this one, by name; one with several names under each."""
         return {name: v for name, v in vars(self).items() if isinstance(v, Module)}
 
     def named_children(self) -> Iterator[tuple[str, "Module"]]:
-        """The modules directly in this one, each once, with their names."""
+        """Return the modules directly in this one, each once, with their names."""
         seen: set[Module] = set()
         for name, module in self.own_modules().items():
             if module not in seen:
@@ -154,14 +166,14 @@ class Module:
                 yield name, module
 
     def children(self) -> Iterator["Module"]:
-        """The modules directly in this one."""
+        """Return the modules directly in this one."""
         for _, module in self.named_children():
             yield module
 
     def named_modules(
         self, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, "Module"]]:
-        """This module and all inside it, with their paths."""
+        """Return this module and all inside it, with their paths."""
         seen: set[Module] = set()
         stack: list[tuple[str, Module, tuple[Module, ...]]] = [(prefix, self, ())]
         while stack:
@@ -180,7 +192,7 @@ class Module:
             stack.extend((f"{path}.{name}" if path else name, part, around) for name, part in parts)
 
     def modules(self) -> Iterator["Module"]:
-        """This module and all inside it, each once."""
+        """Return this module and all inside it, each once."""
         # As named_modules, but quicker, without paths: zero_grad calls this in every step.
         seen: set[Module] = set()
         stack = [self]
@@ -194,22 +206,22 @@ class Module:
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """All parameters with their paths, each once."""
+        """Return all parameters with their paths, each once."""
         yield from self._named(Module.own_parameters, prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """All parameters, each once."""
+        """Return all parameters, each once."""
         for _, parameter in self.named_parameters(recurse=recurse):
             yield parameter
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """All buffers with their paths, each once."""
+        """Return all buffers with their paths, each once."""
         yield from self._named(Module.own_buffers, prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """All buffers, each once."""
+        """Return all buffers, each once."""
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
@@ -232,18 +244,18 @@ class Module:
     # Its state
 
     def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
-        """All parameters and persistent buffers by path, as they are now; steps don't show."""
+        """Return all parameters and persistent buffers by path; later steps don't show."""
         return collect_state(self, prefix)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True) -> KeyReport:
-        """Takes over the values; a state that does not fit is an error and changes nothing.
+        """Take over the values; a state that does not fit is an error and changes nothing.
 
         Unless strict, keys that are missing or unexpected are only reported.
         """
         return restore_state(self, state_dict, strict)
 
     def train(self, mode: bool = True) -> Self:
-        """Puts this module and all inside it in training mode."""
+        """Put this module and all inside it in training mode."""
         if not isinstance(mode, bool):
             raise UsageError(f"expected True or False as training mode, got {mode!r}")
         for module in self.modules():
@@ -251,17 +263,17 @@ class Module:
         return self
 
     def eval(self) -> Self:
-        """Puts this module and all inside it in evaluation mode."""
+        """Put this module and all inside it in evaluation mode."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Has all parameters trained, or none."""
+        """Have all parameters trained, or none."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets the gradients of all parameters, or makes them zero."""
+        """Forget the gradients of all parameters, or make them zero."""
         for module in self.modules():
             # Without names, for the same reason; a shared parameter may be met twice.
             for value in vars(module).values():
@@ -269,14 +281,14 @@ class Module:
                     value.grad = None if set_to_none else zeros_like(value.grad)
 
     def apply(self, function: Callable[["Module"], Any]) -> Self:
-        """Calls ``function(module)`` for all modules inside, and then for this one."""
+        """Call ``function(module)`` for all modules inside, and then for this one."""
         for child in self.children():
             child.apply(function)
         function(self)
         return self
 
     def to(self, *where: Any, dtype: Any = None, device: Any = None) -> Self:
-        """Moves the values to another floating dtype or device; the parameters stay the same."""
+        """Move the values to another floating dtype or device; the parameters stay the same."""
         return self._move([*self.parameters(), *self.buffers()], where, dtype, device)
 
     def _move(self, tensors: list[Tensor], where: tuple[Any, ...], dtype: Any, device: Any) -> Self:
@@ -290,11 +302,11 @@ class Module:
         return self
 
     def double(self) -> Self:
-        """All real floating values as float64; complex ones stay, as in PyTorch."""
+        """Turn all real floating values into float64; complex ones stay, as in PyTorch."""
         return self._as_real(np.float64)
 
     def float(self) -> Self:
-        """All real floating values as float32; complex ones stay, as in PyTorch."""
+        """Turn all real floating values into float32; complex ones stay, as in PyTorch."""
         return self._as_real(np.float32)
 
     def _as_real(self, dtype: Any) -> Self:
@@ -304,7 +316,7 @@ class Module:
     # How it looks
 
     def extra_repr(self) -> str:
-        """What ``repr`` shows of this module itself; subclasses write it."""
+        """Return what ``repr`` shows of this module itself; subclasses write it."""
         return ""
 
     def __repr__(self) -> str:

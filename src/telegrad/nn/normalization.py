@@ -18,7 +18,20 @@ __all__ = ["BatchNorm2d", "LayerNorm"]
 
 
 class LayerNorm(Module):
-    """The last axes brought to mean 0 and variance 1, then scaled and shifted."""
+    """The last axes brought to mean 0 and variance 1, then scaled and shifted.
+
+    Arguments:
+        normalized_shape: The lengths of these axes; a number for one.
+        eps: Added where something is divided by, so that it is never by zero.
+        elementwise_affine: Whether there are a scale and a shift to train.
+        bias: Whether there is a shift.
+        device: "cpu" or None, which is the same.
+        dtype: The dtype of the parameters; float32 by default.
+
+    Examples:
+        >>> tg.nn.LayerNorm(2)(tg.tensor([1.0, 3.0])).detach()
+        tensor([-1.,  1.])
+    """
 
     def __init__(
         self,
@@ -54,7 +67,22 @@ class LayerNorm(Module):
 
 
 class BatchNorm2d(Module):
-    """Each channel of images brought to mean 0 and variance 1 over the batch."""
+    """Each channel of images brought to mean 0 and variance 1 over the batch.
+
+    Arguments:
+        num_features: How many channels.
+        eps: Added where something is divided by, so that it is never by zero.
+        momentum: How fast the running mean and variance move; None averages all batches.
+        affine: Whether there are a scale and a shift to train.
+        track_running_stats: Whether to keep a running mean and variance for evaluation.
+        bias: Whether there is a shift.
+        device: "cpu" or None, which is the same.
+        dtype: The dtype of the parameters; float32 by default.
+
+    Examples:
+        >>> tg.nn.BatchNorm2d(3)(tg.ones(2, 3, 4, 4)).shape
+        (2, 3, 4, 4)
+    """
 
     running_mean: Tensor | None
     running_var: Tensor | None

@@ -17,7 +17,17 @@ __all__ = ["Parameter"]
 
 
 class Parameter(Tensor):
-    """A leaf made from data, to be trained unless ``requires_grad=False``."""
+    """A leaf made from data, to be trained unless ``requires_grad=False``.
+
+    Arguments:
+        data: What ``tensor`` takes.
+        requires_grad: Whether it is to be trained.
+
+    Examples:
+        >>> tg.nn.Parameter(tg.ones(2))
+        Parameter containing:
+        tensor([1., 1.], requires_grad=True)
+    """
 
     __slots__ = ()
 

@@ -8,7 +8,19 @@ __all__ = ["AvgPool2d", "MaxPool2d"]
 
 
 class MaxPool2d(Module):
-    """The largest element of each window."""
+    """The largest element of each window.
+
+    Arguments:
+        kernel_size: The rows and columns of a window; a number for both.
+        stride: How far apart windows are; `kernel_size` by default.
+        padding: The border around the input.
+        dilation: How far apart the elements of a window are.
+        ceil_mode: Whether a last window may reach beyond the border.
+
+    Examples:
+        >>> tg.nn.MaxPool2d(2)(tg.ones(1, 1, 4, 4)).shape
+        (1, 1, 2, 2)
+    """
 
     def __init__(
         self,
@@ -38,7 +50,20 @@ class MaxPool2d(Module):
 
 
 class AvgPool2d(Module):
-    """The average of each window."""
+    """The average of each window.
+
+    Arguments:
+        kernel_size: The rows and columns of a window; a number for both.
+        stride: How far apart windows are; `kernel_size` by default.
+        padding: The border around the input.
+        ceil_mode: Whether a last window may reach beyond the border.
+        count_include_pad: Whether the border counts in the average.
+        divisor_override: What to divide by, instead of the number of elements.
+
+    Examples:
+        >>> tg.nn.AvgPool2d(2)(tg.ones(1, 1, 4, 4)).shape
+        (1, 1, 2, 2)
+    """
 
     def __init__(
         self,

@@ -22,6 +22,23 @@ class GRU(Module):
     """Layers of gated recurrent units over a sequence, in one direction or both.
 
     Axes are (step, item, feature), or (item, step, feature) with `batch_first`, or (step, feature).
+
+    Arguments:
+        input_size: How many features come in.
+        hidden_size: How many units a layer has.
+        num_layers: How many layers.
+        bias: Whether there is a bias.
+        batch_first: Whether the axis of items comes first.
+        dropout: With which probability a value is dropped between layers in training.
+        bidirectional: Whether there are units that read from the end, too.
+        device: "cpu" or None, which is the same.
+        dtype: The dtype of the parameters; float32 by default.
+        generator: Where dropout draws from; the generator of the process by default.
+
+    Examples:
+        >>> states, last = tg.nn.GRU(3, 4)(tg.ones(5, 2, 3))
+        >>> states.shape, last.shape
+        ((5, 2, 4), (1, 2, 4))
     """
 
     def __init__(
@@ -69,13 +86,13 @@ class GRU(Module):
         return ("", "_reverse") if self.bidirectional else ("",)
 
     def reset_parameters(self) -> None:
-        """Draws new first values."""
+        """Draw new first values."""
         bound = 1 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The last layer's states of all steps, and all layers' states after the last step."""
+        """Return the last layer's states of all steps, and all layers' states after the last."""
         lone = input.ndim == 2
         if input.ndim not in (2, 3) or input.shape[-1] != self.input_size:
             raise ShapeError(

@@ -24,7 +24,27 @@ def clip_grad_norm_(
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
 ) -> Tensor:
-    """Makes all gradients together no longer than `max_norm`; gives their norm before."""
+    """Make all gradients together no longer than `max_norm`.
+
+    Arguments:
+        parameters: The tensors whose gradients to shorten.
+        max_norm: The largest norm they may have.
+        norm_type: The order of the norm.
+        error_if_nonfinite: Whether a norm that is not finite is an error.
+
+    Returns:
+        Their norm before.
+
+    Raises:
+        GradientError: If the norm is not finite and that is an error.
+        UsageError: If an option is out of range.
+
+    Examples:
+        >>> x = tg.tensor([3.0, 4.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> tg.nn.utils.clip_grad_norm_(x, 1.0), x.grad
+        (tensor(10.), tensor([0.6, 0.8]))
+    """
     if isinstance(parameters, Module):
         raise UsageError(
             f"expected parameters to clip the gradients of, got {type(parameters).__name__}; pass "

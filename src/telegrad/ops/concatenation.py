@@ -18,7 +18,19 @@ _AT_ONCE = 256
 
 
 def concat(arrays: Sequence[ArrayLike], /, axis: int | None = 0, **unknown: Never) -> Tensor:
-    """The tensors one after the other along an axis; with None each is flattened first."""
+    """Join tensors one after the other along an axis.
+
+    Arguments:
+        arrays: The tensors, at least one; their shapes are equal up to that axis.
+        axis: The axis to join along; with None each tensor is flattened first.
+
+    Raises:
+        ShapeError: If there is no tensor, one has no axes, or the shapes don't fit.
+
+    Examples:
+        >>> tg.concat([tg.tensor([1, 2]), tg.tensor([3])])
+        tensor([1, 2, 3])
+    """
     if unknown:
         raise unexpected("concat", unknown)
     parts = _parts(arrays, "concat")
@@ -40,7 +52,20 @@ def concat(arrays: Sequence[ArrayLike], /, axis: int | None = 0, **unknown: Neve
 
 
 def stack(arrays: Sequence[ArrayLike], /, axis: int = 0, **unknown: Never) -> Tensor:
-    """Tensors of one shape, joined along a new axis."""
+    """Join tensors of one shape along a new axis.
+
+    Arguments:
+        arrays: The tensors, at least one.
+        axis: Where the new axis is in the result.
+
+    Raises:
+        ShapeError: If there is no tensor, or the shapes differ.
+
+    Examples:
+        >>> tg.stack([tg.tensor([1, 2]), tg.tensor([3, 4])])
+        tensor([[1, 2],
+                [3, 4]])
+    """
     if unknown:
         raise unexpected("stack", unknown)
     parts = _parts(arrays, "stack")
@@ -52,7 +77,16 @@ def stack(arrays: Sequence[ArrayLike], /, axis: int = 0, **unknown: Never) -> Te
 
 
 def unstack(x: ArrayLike, /, axis: int = 0, **unknown: Never) -> tuple[Tensor, ...]:
-    """The layers of a tensor along an axis, which they no longer have."""
+    """Return the layers of a tensor along an axis, which they no longer have.
+
+    Arguments:
+        x: The values.
+        axis: The axis to go along.
+
+    Examples:
+        >>> tg.unstack(tg.tensor([[1, 2], [3, 4]]))
+        (tensor([1, 2]), tensor([3, 4]))
+    """
     if unknown:
         raise unexpected("unstack", unknown)
     x = as_tensor(x, "unstack")

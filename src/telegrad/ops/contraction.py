@@ -22,11 +22,24 @@ __all__ = ["einsum"]
 
 
 def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
-    """A sum of products by named axes: ``einsum("bij,bjk->bik", x, y)``.
+    """Sum products over named axes.
 
     Each letter names an axis; letters that the result does not have are summed over. A letter named
     twice for one operand takes its diagonal. ``...`` stands for any further axes, which broadcast.
     Without ``->`` the result has the letters that occur once, in alphabetical order.
+
+    Arguments:
+        subscripts: The axes of each operand, and those of the result: ``"bij,bjk->bik"``.
+        *operands: One tensor for each term of the subscripts.
+
+    Raises:
+        UsageError: If the subscripts cannot be read, or don't fit the number of operands.
+        ShapeError: If an axis does not have one length.
+
+    Examples:
+        >>> x, y = tg.tensor([[1.0, 2.0], [3.0, 4.0]]), tg.tensor([10.0, 100.0])
+        >>> tg.einsum("ij,j->i", x, y)
+        tensor([210., 430.])
     """
     if not isinstance(subscripts, str):
         raise UsageError(

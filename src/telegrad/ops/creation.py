@@ -36,7 +36,25 @@ def tensor(
     requires_grad: bool = False,
     **unknown: Never,
 ) -> Tensor:
-    """A tensor with a copy of the data; Python numbers become float32, complex64, int64 or bool."""
+    """Make a tensor with a copy of the data.
+
+    Python numbers become float32, complex64, int64 or bool. The copy is a leaf: it has no history.
+
+    Arguments:
+        data: Numbers, nested sequences of them, an array of NumPy or another library, or a Tensor.
+        dtype: The dtype of the tensor; that of the data by default.
+        device: "cpu" or None, which is the same.
+        requires_grad: Whether gradients are wanted with respect to this tensor.
+
+    Raises:
+        DTypeError: If the data holds something other than numbers, or is not regular.
+
+    Examples:
+        >>> tg.tensor([1, 2, 3])
+        tensor([1, 2, 3])
+        >>> tg.tensor([[1.0, 2.0]], requires_grad=True)
+        tensor([[1., 2.]], requires_grad=True)
+    """
     if unknown:
         raise unexpected("tensor", unknown)
     result = asarray(data, dtype=dtype, device=device, copy=True)
@@ -48,10 +66,25 @@ def tensor(
 def asarray(
     obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None
 ) -> Tensor:
-    """A tensor of the data: copied unless ``copy=False`` is possible and asked for.
+    """Make a tensor of the data: copied unless ``copy=False`` is possible and asked for.
 
-    A Tensor is itself, with its history, unless its dtype changes or a copy is asked for. A list
-    of Tensors is stacked, with their histories.
+    A Tensor is itself, with its history, unless its dtype changes or a copy is asked for. A list of
+    Tensors is stacked, with their histories.
+
+    Arguments:
+        obj: Numbers, nested sequences of them, an array of NumPy or another library, or a Tensor.
+        dtype: The dtype of the tensor; that of the data by default.
+        device: "cpu" or None, which is the same.
+        copy: True always copies, False never, or raises; by default only a Tensor is not copied.
+
+    Raises:
+        ValueError: If ``copy=False`` is asked for and a copy cannot be avoided.
+        DTypeError: If the data holds something other than numbers, or is not regular.
+
+    Examples:
+        >>> import numpy as np
+        >>> tg.asarray(np.arange(3))
+        tensor([0, 1, 2])
     """
     check_device(device)
     dtype = None if dtype is None else as_dtype(dtype)
@@ -139,7 +172,18 @@ def _first(obj: Any) -> Any:
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor of an array of another library, in the same memory unless a copy is asked for."""
+    """Make a tensor of an array of another library, in the same memory unless a copy is asked for.
+
+    Arguments:
+        x: An object with ``__dlpack__``.
+        device: "cpu" or None, which is the same.
+        copy: True copies, False or None shares the memory.
+
+    Examples:
+        >>> import numpy as np
+        >>> tg.from_dlpack(np.array([1.0, 2.0]))
+        tensor([1., 2.], dtype=float64)
+    """
     check_device(device)
     if isinstance(x, Tensor):
         return x.clone() if copy else x

@@ -43,7 +43,23 @@ def cumulative_sum(
     include_initial: bool = False,
     **unknown: Never,
 ) -> Tensor:
-    """The sum of each element and all before it; `include_initial` starts with a zero."""
+    """Return the sum of each element and all before it.
+
+    Arguments:
+        x: The values.
+        axis: The axis to go along; may be left out where there is one.
+        dtype: The dtype to compute in and to return; that of x by default.
+        include_initial: Whether the result starts with a zero.
+
+    Raises:
+        ShapeError: If x has several axes and none is named.
+
+    Examples:
+        >>> tg.cumulative_sum(tg.tensor([1, 2, 3]))
+        tensor([1, 3, 6])
+        >>> tg.cumulative_sum(tg.tensor([1, 2, 3]), include_initial=True)
+        tensor([0, 1, 3, 6])
+    """
     if unknown:
         raise unexpected("cumulative_sum", unknown)
     return _running(_primitives.CUMULATIVE_SUM, x, axis, dtype, include_initial)
@@ -58,7 +74,21 @@ def cumulative_prod(
     include_initial: bool = False,
     **unknown: Never,
 ) -> Tensor:
-    """The product of each element and all before it; `include_initial` starts with a one."""
+    """Return the product of each element and all before it.
+
+    Arguments:
+        x: The values.
+        axis: The axis to go along; may be left out where there is one.
+        dtype: The dtype to compute in and to return; that of x by default.
+        include_initial: Whether the result starts with a one.
+
+    Raises:
+        ShapeError: If x has several axes and none is named.
+
+    Examples:
+        >>> tg.cumulative_prod(tg.tensor([1, 2, 3]))
+        tensor([1, 2, 6])
+    """
     if unknown:
         raise unexpected("cumulative_prod", unknown)
     return _running(_primitives.CUMULATIVE_PROD, x, axis, dtype, include_initial)
@@ -73,9 +103,23 @@ def diff(
     prepend: ArrayLike | None = None,
     append: ArrayLike | None = None,
 ) -> Tensor:
-    """Each element less the one before it, `n` times over.
+    """Return each element less the one before it, `n` times over.
 
-    What comes first and last may be numbers: each then stands for all that lie side by side.
+    Arguments:
+        x: The values.
+        axis: The axis to go along.
+        n: How often to take differences.
+        prepend: What comes before x; a number stands for all that lie side by side.
+        append: What comes after x, likewise.
+
+    Raises:
+        UsageError: If n is negative.
+
+    Examples:
+        >>> tg.diff(tg.tensor([1, 4, 9, 16]))
+        tensor([3, 5, 7])
+        >>> tg.diff(tg.tensor([1, 4, 9, 16]), n=2)
+        tensor([2, 2])
     """
     if n < 0:
         raise UsageError(f"expected how often to take differences, 0 or more, got n={n}")

@@ -80,7 +80,17 @@ def _dtype_of(type: Any) -> np.dtype[Any]:
 
 
 def finfo(type: Any, /) -> FloatInfo:
-    """The limits of a floating dtype, or of that of a tensor."""
+    """Return the limits of a floating dtype, or of that of a tensor.
+
+    Raises:
+        DTypeError: If the dtype is neither floating nor complex.
+
+    Examples:
+        >>> tg.finfo(tg.float32).bits
+        32
+        >>> tg.finfo(tg.float64).eps
+        2.220446049250313e-16
+    """
     dtype = _dtype_of(type)
     if dtype.kind not in "fc":
         raise DTypeError(f"expected a floating or complex dtype in finfo, got {dtype}; see iinfo")
@@ -96,7 +106,15 @@ def finfo(type: Any, /) -> FloatInfo:
 
 
 def iinfo(type: Any, /) -> IntegerInfo:
-    """The limits of an integer dtype, or of that of a tensor."""
+    """Return the limits of an integer dtype, or of that of a tensor.
+
+    Raises:
+        DTypeError: If the dtype is not of integers.
+
+    Examples:
+        >>> tg.iinfo(tg.int8).max
+        127
+    """
     dtype = _dtype_of(type)
     if dtype.kind not in "iu":
         raise DTypeError(f"expected an integer dtype in iinfo, got {dtype}; see finfo")
@@ -105,7 +123,17 @@ def iinfo(type: Any, /) -> IntegerInfo:
 
 
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
-    """Whether a dtype is of a kind: a dtype, a word such as 'real floating', a tuple of those."""
+    """Say whether a dtype is of a kind: a dtype, a word such as 'real floating', a tuple of those.
+
+    Raises:
+        DTypeError: If the kind is not known.
+
+    Examples:
+        >>> tg.isdtype(tg.float32, "real floating")
+        True
+        >>> tg.isdtype(tg.int64, (tg.float32, tg.float64))
+        False
+    """
     own = as_dtype(dtype)
     try:
         return builtins.bool(np.isdtype(own, kind))
@@ -114,14 +142,31 @@ def isdtype(dtype: Any, kind: Any) -> builtins.bool:
 
 
 def can_cast(from_: Any, to: Any, /) -> builtins.bool:
-    """Whether promotion can turn one dtype into the other."""
+    """Say whether promotion can turn one dtype into the other.
+
+    Examples:
+        >>> tg.can_cast(tg.float32, tg.float64)
+        True
+        >>> tg.can_cast(tg.float64, tg.float32)
+        False
+    """
     target = as_dtype(to)
     source = _dtype_of(from_)
     return builtins.bool(promote(source, target) == target)
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
-    """The dtype that values of these dtypes, tensors and Python numbers have when combined."""
+    """Return the dtype that values of these dtypes, tensors and Python numbers have when combined.
+
+    Raises:
+        DTypeError: If nothing is given.
+
+    Examples:
+        >>> tg.result_type(tg.float32, tg.float64)
+        dtype('float64')
+        >>> tg.result_type(tg.tensor([1.0]), 2)
+        dtype('float32')
+    """
     if not arrays_and_dtypes:
         raise DTypeError("expected at least one tensor or dtype in result_type, got none")
     numbers = [x for x in arrays_and_dtypes if isinstance(x, (int, float, complex))]

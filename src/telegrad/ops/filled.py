@@ -51,7 +51,18 @@ def empty(
     device: Any = None,
     **unknown: Never,
 ) -> Tensor:
-    """A tensor whose elements are yet to be set: zeros."""
+    """Make a tensor whose elements are yet to be set: zeros.
+
+    Arguments:
+        shape: The lengths of the axes: a tuple or a number.
+        *more: Further lengths, where the shape is given as several numbers.
+        dtype: The dtype of the result; float32 by default.
+        device: "cpu" or None, which is the same.
+
+    Examples:
+        >>> tg.empty(2)
+        tensor([0., 0.])
+    """
     if unknown:
         raise unexpected("empty", unknown)
     return zeros(shape, *more, dtype=dtype, device=device)
@@ -64,7 +75,21 @@ def zeros(
     device: Any = None,
     **unknown: Never,
 ) -> Tensor:
-    """A tensor of zeros, of a shape given as a tuple or as several numbers."""
+    """Make a tensor of zeros.
+
+    Arguments:
+        shape: The lengths of the axes: a tuple or a number.
+        *more: Further lengths, where the shape is given as several numbers.
+        dtype: The dtype of the result; float32 by default.
+        device: "cpu" or None, which is the same.
+
+    Examples:
+        >>> tg.zeros(2, 3)
+        tensor([[0., 0., 0.],
+                [0., 0., 0.]])
+        >>> tg.zeros((2,), dtype=tg.int64)
+        tensor([0, 0])
+    """
     if unknown:
         raise unexpected("zeros", unknown)
     check_device(device)
@@ -78,7 +103,19 @@ def ones(
     device: Any = None,
     **unknown: Never,
 ) -> Tensor:
-    """A tensor of ones, of a shape given as a tuple or as several numbers."""
+    """Make a tensor of ones.
+
+    Arguments:
+        shape: The lengths of the axes: a tuple or a number.
+        *more: Further lengths, where the shape is given as several numbers.
+        dtype: The dtype of the result; float32 by default.
+        device: "cpu" or None, which is the same.
+
+    Examples:
+        >>> tg.ones(2, 3)
+        tensor([[1., 1., 1.],
+                [1., 1., 1.]])
+    """
     if unknown:
         raise unexpected("ones", unknown)
     check_device(device)
@@ -93,7 +130,22 @@ def full(
     device: Any = None,
     **unknown: Never,
 ) -> Tensor:
-    """A tensor with one value everywhere."""
+    """Make a tensor with one value everywhere.
+
+    Arguments:
+        shape: The lengths of the axes: a tuple or a number.
+        fill_value: A number, or a 0-d tensor, whose history the result then has.
+        dtype: The dtype of the result; that of the value by default.
+        device: "cpu" or None, which is the same.
+
+    Raises:
+        ShapeError: If the value is a tensor with axes.
+
+    Examples:
+        >>> tg.full((2, 2), 7.0)
+        tensor([[7., 7.],
+                [7., 7.]])
+    """
     if unknown:
         raise unexpected("full", unknown)
     check_device(device)
@@ -121,22 +173,66 @@ def _natural(number: Any) -> np.dtype[Any]:
 
 
 def empty_like(x: ArrayLike, /, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """A tensor of the shape and dtype of x whose elements are yet to be set: zeros."""
+    """Make a tensor of the shape and dtype of x whose elements are yet to be set: zeros.
+
+    Arguments:
+        x: The tensor to be like.
+        dtype: The dtype of the result; that of x by default.
+        device: "cpu" or None, which is the same.
+
+    Examples:
+        >>> tg.empty_like(tg.tensor([1, 2]))
+        tensor([0, 0])
+    """
     return zeros_like(x, dtype=dtype, device=device)
 
 
 def zeros_like(x: ArrayLike, /, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Zeros of the shape and dtype of x, beside it."""
+    """Make zeros of the shape and dtype of x, beside it.
+
+    Arguments:
+        x: The tensor to be like.
+        dtype: The dtype of the result; that of x by default.
+        device: "cpu" or None, which is the same.
+
+    Examples:
+        >>> tg.zeros_like(tg.tensor([1, 2]))
+        tensor([0, 0])
+    """
     return full_like(x, 0, dtype=dtype, device=device)
 
 
 def ones_like(x: ArrayLike, /, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Ones of the shape and dtype of x, beside it."""
+    """Make ones of the shape and dtype of x, beside it.
+
+    Arguments:
+        x: The tensor to be like.
+        dtype: The dtype of the result; that of x by default.
+        device: "cpu" or None, which is the same.
+
+    Examples:
+        >>> tg.ones_like(tg.tensor([1.0, 2.0]))
+        tensor([1., 1.])
+    """
     return full_like(x, 1, dtype=dtype, device=device)
 
 
 def full_like(x: ArrayLike, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """One value everywhere, of the shape and dtype of x, beside it."""
+    """Make a tensor with one value everywhere, of the shape and dtype of x, beside it.
+
+    Arguments:
+        x: The tensor to be like.
+        fill_value: A number, or a 0-d tensor, whose history the result then has.
+        dtype: The dtype of the result; that of x by default.
+        device: "cpu" or None, which is the same.
+
+    Raises:
+        ShapeError: If the value is a tensor with axes.
+
+    Examples:
+        >>> tg.full_like(tg.tensor([1.0, 2.0]), 7)
+        tensor([7., 7.])
+    """
     check_device(device)
     x = as_tensor(x, "full_like")
     if isinstance(fill_value, Tensor):
@@ -154,7 +250,23 @@ def eye(
     dtype: Any = None,
     device: Any = None,
 ) -> Tensor:
-    """A matrix with ones on diagonal `k` and zeros elsewhere."""
+    """Make a matrix with ones on diagonal `k` and zeros elsewhere.
+
+    Arguments:
+        n_rows: How many rows.
+        n_cols: How many columns; as many as rows by default.
+        k: Which diagonal: 0 is the main one, a positive number counts above it.
+        dtype: The dtype of the result; float32 by default.
+        device: "cpu" or None, which is the same.
+
+    Examples:
+        >>> tg.eye(2)
+        tensor([[1., 0.],
+                [0., 1.]])
+        >>> tg.eye(2, 3, k=1)
+        tensor([[0., 1., 0.],
+                [0., 0., 1.]])
+    """
     check_device(device)
     return made(np.eye(n_rows, n_cols, k=k, dtype=_dtype(dtype)))
 
@@ -168,7 +280,21 @@ def arange(
     dtype: Any = None,
     device: Any = None,
 ) -> Tensor:
-    """Numbers from `start` up to, without, `stop`; with one argument from 0 up to it."""
+    """Return numbers from `start` up to, without, `stop`.
+
+    Arguments:
+        start: The first number; with one argument, the end, and the numbers start at 0.
+        stop: The end, which is left out.
+        step: From each number to the next.
+        dtype: The dtype of the result; int64 for whole numbers and float32 for others by default.
+        device: "cpu" or None, which is the same.
+
+    Examples:
+        >>> tg.arange(4)
+        tensor([0, 1, 2, 3])
+        >>> tg.arange(0.0, 1.0, 0.25)
+        tensor([0.  , 0.25, 0.5 , 0.75])
+    """
     check_device(device)
     if stop is None:
         start, stop = 0, start
@@ -189,7 +315,22 @@ def linspace(
     device: Any = None,
     endpoint: bool = True,
 ) -> Tensor:
-    """`num` numbers at equal distances from `start` to `stop`."""
+    """Return `num` numbers at equal distances from `start` to `stop`.
+
+    Arguments:
+        start: The first number.
+        stop: The last number.
+        num: How many.
+        dtype: The dtype of the result; float32, or complex64, by default.
+        device: "cpu" or None, which is the same.
+        endpoint: Whether `stop` itself is among them.
+
+    Examples:
+        >>> tg.linspace(0, 1, 5)
+        tensor([0.  , 0.25, 0.5 , 0.75, 1.  ])
+        >>> tg.linspace(0, 1, 4, endpoint=False)
+        tensor([0.  , 0.25, 0.5 , 0.75])
+    """
     check_device(device)
     start, stop = _number(start), _number(stop)
     is_complex = isinstance(start, complex) or isinstance(stop, complex)

@@ -56,12 +56,32 @@ def getitem(x: Tensor, index: Any) -> Tensor:
 
 
 def index_add(x: Tensor, values: ArrayLike, *, index: Any) -> Tensor:
-    """A copy of x with `values` added at `index`; a place named twice receives both."""
+    """Return a copy of x with `values` added at `index`; a place named twice receives both.
+
+    Arguments:
+        x: The tensor to copy.
+        values: What to add; it broadcasts to the places.
+        index: As in ``x[index]``.
+
+    Examples:
+        >>> tg.index_add(tg.zeros(3), tg.tensor([1.0, 2.0, 4.0]), index=[0, 0, 2])
+        tensor([3., 0., 4.])
+    """
     return apply(_primitives.INDEX_ADD, x, values, index=raw_index(index))
 
 
 def index_set(x: Tensor, values: ArrayLike, *, index: Any) -> Tensor:
-    """A copy of x with `values` at `index`; of several for one place the last one stays."""
+    """Return a copy of x with `values` at `index`; of several for one place the last one stays.
+
+    Arguments:
+        x: The tensor to copy.
+        values: What to put there; it broadcasts to the places.
+        index: As in ``x[index]``.
+
+    Examples:
+        >>> tg.index_set(tg.zeros(3), 5.0, index=slice(1, None))
+        tensor([0., 5., 5.])
+    """
     index = raw_index(index)
     if isinstance(values, Tensor) and (values.requires_grad or values.is_dual):
         x = as_tensor(x, "index_set")
@@ -126,7 +146,24 @@ def in_place(x: Tensor, symbol: str, compute: Callable[[Any, Any], Tensor], othe
 
 
 def take(x: ArrayLike, indices: ArrayLike, /, axis: int | None = None, **unknown: Never) -> Tensor:
-    """The elements or layers at some places along an axis; a place may be named twice."""
+    """Take the elements or layers at some places along an axis; a place may be named twice.
+
+    Arguments:
+        x: The values.
+        indices: The places, integers.
+        axis: The axis to take from; may be left out where there is one.
+
+    Returns:
+        A tensor with the axes of the indices in the place of that axis.
+
+    Raises:
+        ShapeError: If x has several axes and none is named.
+        DTypeError: If the indices are not integers.
+
+    Examples:
+        >>> tg.take(tg.tensor([10, 20, 30]), tg.tensor([2, 0, 2]))
+        tensor([30, 10, 30])
+    """
     if unknown:
         raise unexpected("take", unknown)
     x = as_tensor(x, "take")
@@ -141,7 +178,25 @@ def take(x: ArrayLike, indices: ArrayLike, /, axis: int | None = None, **unknown
 def take_along_axis(
     x: ArrayLike, indices: ArrayLike, /, axis: int = -1, **unknown: Never
 ) -> Tensor:
-    """For each place of `indices`, the element at that index of the axis in the same line."""
+    """Take, for each place of `indices`, the element at that index of the axis in the same line.
+
+    Arguments:
+        x: The values.
+        indices: Integers, with as many axes as x.
+        axis: The axis to go along.
+
+    Returns:
+        A tensor of the shape of the indices, broadcast against x on the other axes.
+
+    Raises:
+        ShapeError: If the indices have another number of axes than x.
+        DTypeError: If the indices are not integers.
+
+    Examples:
+        >>> tg.take_along_axis(tg.tensor([[1, 2], [3, 4]]), tg.tensor([[1], [0]]))
+        tensor([[2],
+                [3]])
+    """
     if unknown:
         raise unexpected("take_along_axis", unknown)
     x = as_tensor(x, "take_along_axis")

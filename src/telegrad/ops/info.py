@@ -11,22 +11,30 @@ __all__ = ["NamespaceInfo"]
 
 
 class NamespaceInfo:
-    """The standard's inspection functions."""
+    """The inspection functions of the array API standard.
+
+    Examples:
+        >>> info = tg.__array_namespace_info__()
+        >>> info.default_device()
+        'cpu'
+        >>> sorted(info.dtypes(kind="real floating"))
+        ['float32', 'float64']
+    """
 
     def capabilities(self) -> dict[str, Any]:
-        """Which optional behaviours are there."""
+        """Say which optional behaviours are there."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
-        """Where tensors are made."""
+        """Return where tensors are made."""
         return "cpu"
 
     def devices(self) -> list[Any]:
-        """Where tensors can be made."""
+        """Return where tensors can be made."""
         return ["cpu"]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype[Any]]:
-        """The dtypes of Python numbers and of indices."""
+        """Return the dtypes of Python numbers and of indices."""
         check_device(device)
         return {
             "real floating": np.dtype("float32"),
@@ -38,7 +46,7 @@ class NamespaceInfo:
     def dtypes(
         self, *, device: Any = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, np.dtype[Any]]:
-        """The dtypes by name, all or those of a kind."""
+        """Return the dtypes by name, all or those of a kind."""
         check_device(device)
         found = {name: np.dtype(name) for name in DTYPES}
         if kind is None:

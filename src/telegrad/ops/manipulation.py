@@ -35,7 +35,21 @@ __all__ = [
 
 
 def reshape(x: ArrayLike, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
-    """The same elements in another shape; one length may be -1."""
+    """Return the same elements in another shape.
+
+    Arguments:
+        x: The values.
+        shape: The lengths of the axes; one may be -1, which is what is left.
+        copy: True copies, False raises where the memory cannot be shared.
+
+    Raises:
+        ShapeError: If the number of elements differs.
+
+    Examples:
+        >>> tg.reshape(tg.arange(6), (2, -1))
+        tensor([[0, 1, 2],
+                [3, 4, 5]])
+    """
     x = as_tensor(x, "reshape")
     shape = tuple(shape)
     if copy is False and isinstance(x.array, np.ndarray):
@@ -45,7 +59,15 @@ def reshape(x: ArrayLike, /, shape: tuple[int, ...], *, copy: bool | None = None
 
 
 def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
-    """The axes in another order."""
+    """Return the tensor with its axes in another order.
+
+    Raises:
+        ShapeError: If the axes don't name each axis once.
+
+    Examples:
+        >>> tg.permute_dims(tg.zeros(2, 3, 4), (2, 0, 1)).shape
+        (4, 2, 3)
+    """
     x = as_tensor(x, "permute_dims")
     ndim = x.ndim
     axes = tuple(a % ndim if -ndim <= a < ndim else a for a in axes)
@@ -57,7 +79,23 @@ def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
 def moveaxis(
     x: ArrayLike, source: int | tuple[int, ...], destination: int | tuple[int, ...], /
 ) -> Tensor:
-    """Some axes at other places; the rest keep their order."""
+    """Move some axes to other places; the rest keep their order.
+
+    Arguments:
+        x: The values.
+        source: The axis, or axes, to move.
+        destination: Where each is to be.
+
+    Returns:
+        A tensor with the same elements.
+
+    Raises:
+        ShapeError: If there are not as many destinations as sources.
+
+    Examples:
+        >>> tg.moveaxis(tg.zeros(2, 3, 4), 0, -1).shape
+        (3, 4, 2)
+    """
     x = as_tensor(x, "moveaxis")
     taken = normalized_axes(source, x.ndim, "moveaxis")
     places = normalized_axes(destination, x.ndim, "moveaxis")
@@ -72,7 +110,16 @@ def moveaxis(
 
 
 def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
-    """`x` stretched to a larger shape."""
+    """Stretch `x` to a larger shape.
+
+    Raises:
+        ShapeError: If x does not broadcast to it.
+
+    Examples:
+        >>> tg.broadcast_to(tg.tensor([1, 2]), (2, 2))
+        tensor([[1, 2],
+                [1, 2]])
+    """
     x = as_tensor(x, "broadcast_to")
     if x.shape == tuple(shape):
         return x  # type: ignore[no-any-return]
@@ -85,7 +132,15 @@ def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that values of these shapes are stretched to when they are combined."""
+    """Return the shape that values of these shapes are stretched to when they are combined.
+
+    Raises:
+        ShapeError: If they don't broadcast together.
+
+    Examples:
+        >>> tg.broadcast_shapes((3, 1), (4,))
+        (3, 4)
+    """
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError as error:
@@ -96,14 +151,33 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def broadcast_arrays(*arrays: ArrayLike) -> list[Tensor]:
-    """The tensors stretched to their common shape."""
+    """Stretch the tensors to their common shape.
+
+    Raises:
+        ShapeError: If they don't broadcast together.
+
+    Examples:
+        >>> tg.broadcast_arrays(tg.tensor([1, 2]), tg.tensor([[0]]))
+        [tensor([[1, 2]]), tensor([[0, 0]])]
+    """
     tensors = [as_tensor(x, "broadcast_arrays") for x in arrays]
     shape = broadcast_shapes(*(x.shape for x in tensors))
     return [broadcast_to(x, shape) for x in tensors]
 
 
 def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Tensor]:
-    """The coordinates of a grid: each 1-d tensor stretched over the axes of all the others."""
+    """Return the coordinates of a grid: each 1-d tensor stretched over the axes of all the others.
+
+    Raises:
+        ShapeError: If indexing is neither "xy" nor "ij".
+        DTypeError: If the tensors differ in dtype.
+
+    Examples:
+        >>> rows, columns = tg.meshgrid(tg.arange(2), tg.arange(3), indexing="ij")
+        >>> rows
+        tensor([[0, 0, 0],
+                [1, 1, 1]])
+    """
     if indexing not in ("xy", "ij"):
         raise ShapeError(f"expected 'xy' or 'ij' as indexing in meshgrid, got {indexing!r}")
     tensors = [as_tensor(x, "meshgrid") for x in arrays]
@@ -124,7 +198,16 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Tensor]:
 
 
 def expand_dims(x: ArrayLike, /, axis: int = 0, **unknown: Never) -> Tensor:
-    """`x` with a new axis of length 1."""
+    """Give `x` a new axis of length 1.
+
+    Raises:
+        IndexError: If there is no such place for an axis.
+
+    Examples:
+        >>> tg.expand_dims(tg.tensor([1, 2]), axis=1)
+        tensor([[1],
+                [2]])
+    """
     if unknown:
         raise unexpected("expand_dims", unknown)
     x = as_tensor(x, "expand_dims")
@@ -137,7 +220,15 @@ def expand_dims(x: ArrayLike, /, axis: int = 0, **unknown: Never) -> Tensor:
 
 
 def squeeze(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
-    """`x` without some axes of length 1, or without all of them."""
+    """Take some axes of length 1 away from `x`, or all of them.
+
+    Raises:
+        ShapeError: If one of the axes is not of length 1.
+
+    Examples:
+        >>> tg.squeeze(tg.zeros(1, 3, 1), axis=0).shape
+        (3, 1)
+    """
     if unknown:
         raise unexpected("squeeze", unknown)
     x = as_tensor(x, "squeeze")
@@ -153,7 +244,21 @@ def squeeze(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
 
 
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
-    """`x` with another dtype."""
+    """Return `x` with another dtype.
+
+    Arguments:
+        x: The values.
+        dtype: The dtype to convert to.
+        copy: Whether x is copied where it has that dtype already.
+        device: "cpu" or None, which is the same.
+
+    Raises:
+        DTypeError: If x is complex and the dtype is not.
+
+    Examples:
+        >>> tg.astype(tg.tensor([1.5, 2.5]), tg.int64)
+        tensor([1, 2])
+    """
     check_device(device)
     dtype = as_dtype(dtype)
     if x.dtype == dtype and not copy:
@@ -163,7 +268,12 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
 
 
 def clone(x: Tensor, /) -> Tensor:
-    """A copy in memory of its own, with the same history."""
+    """Return a copy in memory of its own, with the same history.
+
+    Examples:
+        >>> tg.clone(tg.tensor([1.0, 2.0]))
+        tensor([1., 2.])
+    """
     return apply(_primitives.CLONE, x)
 
 

@@ -32,7 +32,15 @@ _matrix_product = product(_primitives.MATRIX_PRODUCT)
 
 
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """The product of matrices, or of stacks of matrices; vectors count as one row or column."""
+    """Return the product of matrices, or of stacks of matrices; vectors count as one row or column.
+
+    Raises:
+        ShapeError: If the inner lengths differ, or one of the two has no axes.
+
+    Examples:
+        >>> tg.matmul(tg.tensor([[1.0, 2.0], [3.0, 4.0]]), tg.tensor([1.0, 10.0]))
+        tensor([21., 43.])
+    """
     if isinstance(x1, Tensor) and isinstance(x2, Tensor):
         made = _matrix_product(x1, x2)
         if made is not None:
@@ -44,14 +52,35 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 
 def matrix_transpose(x: ArrayLike, /) -> Tensor:
-    """The last two axes exchanged."""
+    """Return the matrices with their last two axes exchanged.
+
+    Examples:
+        >>> tg.matrix_transpose(tg.tensor([[1, 2], [3, 4]]))
+        tensor([[1, 3],
+                [2, 4]])
+    """
     return apply(_primitives.MATRIX_TRANSPOSE, as_matrix(x, "matrix_transpose"))
 
 
 def tensordot(
     x1: ArrayLike, x2: ArrayLike, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2
 ) -> Tensor:
-    """The sum of products over pairs of axes: the last of x1 with the first of x2, or as given."""
+    """Return the sum of products over pairs of axes.
+
+    Arguments:
+        x1: The first factor.
+        x2: The second factor.
+        axes: How many of the last axes of x1 go with the first ones of x2, or which go with which,
+            as two sequences.
+
+    Raises:
+        ShapeError: If paired axes differ in length, or are not there.
+
+    Examples:
+        >>> tg.tensordot(tg.ones(2, 3), tg.ones(3, 2), axes=1)
+        tensor([[3., 3.],
+                [3., 3.]])
+    """
     x1, x2 = promoted("tensordot", (x1, x2))
     left, right = _paired_axes(x1, x2, axes)
     for a, b in zip(left, right, strict=True):
@@ -91,7 +120,20 @@ def _paired_axes(x1: Tensor, x2: Tensor, axes: Any) -> tuple[tuple[int, ...], tu
 
 
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
-    """The dot products of vectors along an axis; the first argument is conjugated."""
+    """Return the dot products of vectors along an axis; the first argument is conjugated.
+
+    Arguments:
+        x1: The first vectors.
+        x2: The second vectors.
+        axis: The axis of their elements.
+
+    Raises:
+        ShapeError: If the vectors differ in length.
+
+    Examples:
+        >>> tg.vecdot(tg.tensor([[1.0, 2.0], [3.0, 4.0]]), tg.tensor([1.0, 10.0]))
+        tensor([21., 43.])
+    """
     x1, x2 = promoted("vecdot", (x1, x2))
     axis = _common_axis(x1, x2, axis, "vecdot")
     if x1.shape[axis] != x2.shape[axis]:
@@ -114,7 +156,16 @@ def _common_axis(x1: Tensor, x2: Tensor, axis: int, name: str) -> int:
 
 
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """All products of an element of one vector and an element of another."""
+    """Return all products of an element of one vector and an element of another.
+
+    Raises:
+        ShapeError: If one of them is not a vector.
+
+    Examples:
+        >>> tg.outer(tg.tensor([1, 2]), tg.tensor([1, 10, 100]))
+        tensor([[  1,  10, 100],
+                [  2,  20, 200]])
+    """
     x1, x2 = promoted("outer", (x1, x2))
     if x1.ndim != 1 or x2.ndim != 1:
         raise ShapeError(f"expected two vectors in outer, got shapes {x1.shape} and {x2.shape}")
@@ -122,7 +173,20 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
-    """The cross products of vectors of three elements along an axis."""
+    """Return the cross products of vectors of three elements along an axis.
+
+    Arguments:
+        x1: The first vectors.
+        x2: The second vectors.
+        axis: The axis of their elements.
+
+    Raises:
+        ShapeError: If the vectors don't have three elements.
+
+    Examples:
+        >>> tg.linalg.cross(tg.tensor([1.0, 0.0, 0.0]), tg.tensor([0.0, 1.0, 0.0]))
+        tensor([0., 0., 1.])
+    """
     x1, x2 = promoted("cross", (x1, x2))
     axis = _common_axis(x1, x2, axis, "cross")
     if x1.shape[axis] != 3 or x2.shape[axis] != 3:
@@ -133,7 +197,12 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
 
 
 def kron(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """The Kronecker product: every element of x1 times a whole copy of x2."""
+    """Return the Kronecker product: every element of x1 times a whole copy of x2.
+
+    Examples:
+        >>> tg.kron(tg.tensor([1, 10]), tg.tensor([1, 2]))
+        tensor([ 1,  2, 10, 20])
+    """
     x1, x2 = promoted("kron", (x1, x2))
     ndim = max(x1.ndim, x2.ndim)
     shape1 = (1,) * (ndim - x1.ndim) + x1.shape
@@ -144,13 +213,34 @@ def kron(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 
 def diagonal(x: ArrayLike, /, offset: int = 0) -> Tensor:
-    """The diagonals of matrices; a positive offset counts above the main one."""
+    """Return the diagonals of matrices; a positive offset counts above the main one.
+
+    Raises:
+        ShapeError: If x has fewer than two axes.
+
+    Examples:
+        >>> tg.diagonal(tg.tensor([[1, 2], [3, 4]]))
+        tensor([1, 4])
+    """
     x = as_matrix(x, "diagonal")
     return apply(_primitives.DIAGONAL, x, offset=offset)
 
 
 def trace(x: ArrayLike, /, offset: int = 0, *, dtype: Any = None) -> Tensor:
-    """The sums of the diagonals of matrices."""
+    """Return the sums of the diagonals of matrices.
+
+    Arguments:
+        x: The matrices.
+        offset: Which diagonal: 0 is the main one, a positive number counts above it.
+        dtype: The dtype to compute in and to return; that of x by default.
+
+    Raises:
+        ShapeError: If x has fewer than two axes.
+
+    Examples:
+        >>> tg.trace(tg.tensor([[1, 2], [3, 4]]))
+        tensor(5)
+    """
     x = as_matrix(x, "trace")
     if dtype is not None:
         x = astype(x, dtype, copy=False)
@@ -166,7 +256,15 @@ def diagonal_matrix(x: ArrayLike, /) -> Tensor:
 
 
 def diag(x: ArrayLike, /, offset: int = 0) -> Tensor:
-    """The diagonal of a matrix, or the matrix with a vector on its diagonal."""
+    """Return the diagonal of a matrix, or the matrix with a vector on its diagonal.
+
+    Examples:
+        >>> tg.diag(tg.tensor([1, 2]))
+        tensor([[1, 0],
+                [0, 2]])
+        >>> tg.diag(tg.tensor([[1, 2], [3, 4]]))
+        tensor([1, 4])
+    """
     x = as_tensor(x, "diag")
     if x.ndim != 1:
         return diagonal(x, offset=offset)

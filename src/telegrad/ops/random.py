@@ -38,7 +38,19 @@ Shape: TypeAlias = int | Sequence[int]
 
 
 class Generator:
-    """A stream of random numbers; safe to share between threads, which then share the stream."""
+    """A stream of random numbers; safe to share between threads, which then share the stream.
+
+    Arguments:
+        seed: Where the stream starts; None for anywhere.
+
+    Raises:
+        UsageError: If the seed is negative or not a whole number.
+
+    Examples:
+        >>> generator = tg.Generator(0)
+        >>> tg.randint(0, 10, (4,), generator=generator)
+        tensor([1, 0, 9, 2])
+    """
 
     __slots__ = ("_numbers", "_seeds")
 
@@ -52,7 +64,7 @@ class Generator:
         self._numbers = np.random.Generator(np.random.Philox(seeds))
 
     def manual_seed(self, seed: int) -> "Generator":
-        """Starts the stream of this seed, from its beginning."""
+        """Start the stream of this seed, from its beginning."""
         self._start(Generator(seed)._seeds)
         return self
 
@@ -62,7 +74,7 @@ class Generator:
         return int(self._seeds.entropy)  # type: ignore[arg-type]
 
     def spawn(self, count: int) -> list["Generator"]:
-        """New streams that are independent of this one and of each other, e.g. one a worker."""
+        """Return new streams, independent of this one and of each other, e.g. one a worker."""
         children = []
         for seeds in self._seeds.spawn(count):
             child = Generator.__new__(Generator)
@@ -71,11 +83,11 @@ class Generator:
         return children
 
     def get_state(self) -> dict[str, Any]:
-        """Where the stream is: numbers and small arrays that can be saved."""
+        """Return where the stream is: numbers and small arrays that can be saved."""
         return copy.deepcopy(dict(self._numbers.bit_generator.state))
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes back, or on, to where ``get_state`` was called."""
+        """Go back, or on, to where ``get_state`` was called."""
         self._numbers.bit_generator.state = state
 
     @property
@@ -92,7 +104,12 @@ _OF_THIS_PROCESS: dict[str, Generator] = {}
 
 
 def default_generator() -> Generator:
-    """The generator of this process, from which functions draw that are given none."""
+    """Return the generator of this process, from which functions draw that are given none.
+
+    Examples:
+        >>> tg.manual_seed(3) is tg.default_generator()
+        True
+    """
     found = _OF_THIS_PROCESS.get("generator")
     if found is not None:
         return found
@@ -101,7 +118,15 @@ def default_generator() -> Generator:
 
 
 def manual_seed(seed: int) -> Generator:
-    """Starts the generator of this process anew."""
+    """Start the generator of this process anew.
+
+    Raises:
+        UsageError: If the seed is negative or not a whole number.
+
+    Examples:
+        >>> tg.manual_seed(3)
+        Generator(seed=3)
+    """
     return default_generator().manual_seed(seed)
 
 
@@ -111,7 +136,21 @@ def rand(
     dtype: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Numbers from 0 up to, not including, 1, all equally likely."""
+    """Draw numbers from 0 up to, not including, 1, all equally likely.
+
+    Arguments:
+        *shape: The lengths of the axes, as numbers or as one tuple; none for one number.
+        generator: The stream to draw from; that of the process by default.
+        dtype: Float32 (the default) or float64.
+        requires_grad: Whether gradients are wanted for the result.
+
+    Raises:
+        DTypeError: If the dtype is neither float32 nor float64.
+
+    Examples:
+        >>> tg.rand(2, 3).shape
+        (2, 3)
+    """
     numbers = _stream(generator).random(_shape(shape), dtype=_real(dtype, "rand"))
     return _made(numbers, requires_grad)
 
@@ -122,7 +161,21 @@ def randn(
     dtype: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Numbers from the normal distribution of mean 0 and variance 1; complex ones have that too."""
+    """Draw numbers from the normal distribution of mean 0 and variance 1, also complex ones.
+
+    Arguments:
+        *shape: The lengths of the axes, as numbers or as one tuple; none for one number.
+        generator: The stream to draw from; that of the process by default.
+        dtype: Float32 (the default), float64 or a complex dtype.
+        requires_grad: Whether gradients are wanted for the result.
+
+    Raises:
+        DTypeError: If the dtype is neither floating nor complex.
+
+    Examples:
+        >>> tg.randn(2, 3, dtype=tg.float64).dtype
+        dtype('float64')
+    """
     numbers, size = _stream(generator), _shape(shape)
     kind = np.dtype(np.float32 if dtype is None else dtype)
     if kind.kind != "c":
@@ -140,7 +193,23 @@ def randint(
     generator: Generator | None = None,
     dtype: Any = None,
 ) -> Tensor:
-    """Whole numbers from `low` up to, not including, `high` (from 0 to `low` without it)."""
+    """Draw whole numbers from `low` up to, not including, `high`.
+
+    Arguments:
+        low: The smallest number; without `high` the end, and the numbers start at 0.
+        high: The end, which is left out.
+        shape: The lengths of the axes; none for one number.
+        generator: The stream to draw from; that of the process by default.
+        dtype: An integer dtype; int64 by default.
+
+    Raises:
+        UsageError: If `high` is not above `low`.
+        DTypeError: If the bounds are not whole numbers, or the dtype is not of integers.
+
+    Examples:
+        >>> int(tg.randint(5, 6))
+        5
+    """
     if high is None:
         low, high = 0, low
     if isinstance(high, tuple | list):
@@ -158,7 +227,15 @@ def randint(
 
 
 def permutation(n: int, /, *, generator: Generator | None = None) -> Tensor:
-    """The numbers from 0 to n - 1 in a random order."""
+    """Draw the numbers from 0 to n - 1 in a random order.
+
+    Raises:
+        UsageError: If n is negative.
+
+    Examples:
+        >>> tg.sort(tg.permutation(4))
+        tensor([0, 1, 2, 3])
+    """
     count = _whole(n, "n in permutation")
     if count < 0:
         raise UsageError(f"expected n of 0 or more in permutation, got {count}")
@@ -168,7 +245,21 @@ def permutation(n: int, /, *, generator: Generator | None = None) -> Tensor:
 def bernoulli(
     probability: float, shape: Shape = (), *, generator: Generator | None = None, dtype: Any = None
 ) -> Tensor:
-    """Ones with this probability, zeros otherwise."""
+    """Draw ones with this probability, zeros otherwise.
+
+    Arguments:
+        probability: From 0 to 1, one for all.
+        shape: The lengths of the axes; none for one number.
+        generator: The stream to draw from; that of the process by default.
+        dtype: The dtype of the result; float32 by default.
+
+    Raises:
+        UsageError: If the probability is not from 0 to 1.
+
+    Examples:
+        >>> tg.bernoulli(1.0, (3,))
+        tensor([1., 1., 1.])
+    """
     if np.ndim(probability):
         raise DTypeError(
             f"expected one probability for all in bernoulli, got shape {np.shape(probability)}; "
@@ -183,14 +274,34 @@ def bernoulli(
 def rand_like(
     x: Tensor, /, *, generator: Generator | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """``rand`` in the shape and dtype of x."""
+    """Draw numbers as ``rand`` in the shape and dtype of x.
+
+    Arguments:
+        x: The tensor to be like.
+        generator: The stream to draw from; that of the process by default.
+        requires_grad: Whether gradients are wanted for the result.
+
+    Examples:
+        >>> tg.rand_like(tg.zeros(2, 3)).shape
+        (2, 3)
+    """
     return rand(x.shape, generator=generator, dtype=x.dtype, requires_grad=requires_grad)
 
 
 def randn_like(
     x: Tensor, /, *, generator: Generator | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """``randn`` in the shape and dtype of x."""
+    """Draw numbers as ``randn`` in the shape and dtype of x.
+
+    Arguments:
+        x: The tensor to be like.
+        generator: The stream to draw from; that of the process by default.
+        requires_grad: Whether gradients are wanted for the result.
+
+    Examples:
+        >>> tg.randn_like(tg.zeros(2, 3)).shape
+        (2, 3)
+    """
     return randn(x.shape, generator=generator, dtype=x.dtype, requires_grad=requires_grad)
 
 

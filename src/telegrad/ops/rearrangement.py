@@ -24,7 +24,16 @@ __all__ = ["flip", "repeat", "roll", "tile"]
 
 
 def flip(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
-    """The elements in reverse order along some axes, or along all of them."""
+    """Reverse the order of the elements along some axes, or along all of them.
+
+    Raises:
+        ShapeError: If x does not have an axis, or one is named twice.
+
+    Examples:
+        >>> tg.flip(tg.tensor([[1, 2], [3, 4]]), axis=1)
+        tensor([[2, 1],
+                [4, 3]])
+    """
     if unknown:
         raise unexpected("flip", unknown)
     x = as_tensor(x, "flip")
@@ -34,7 +43,23 @@ def flip(x: ArrayLike, /, axis: Axis = None, **unknown: Never) -> Tensor:
 def roll(
     x: ArrayLike, /, shift: int | tuple[int, ...], axis: Axis = None, **unknown: Never
 ) -> Tensor:
-    """The elements moved along some axes; what leaves at the end enters at the start."""
+    """Move the elements along some axes; what leaves at the end enters at the start.
+
+    Arguments:
+        x: The values.
+        shift: How many places to move by; several, one for each axis, as a tuple.
+        axis: The axis, or axes, to move along; by default x counts as flat.
+
+    Returns:
+        A tensor of the shape of x.
+
+    Raises:
+        ShapeError: If there is not one axis for each shift, or x does not have it.
+
+    Examples:
+        >>> tg.roll(tg.tensor([1, 2, 3, 4]), 1)
+        tensor([4, 1, 2, 3])
+    """
     if unknown:
         raise unexpected("roll", unknown)
     x = as_tensor(x, "roll")
@@ -49,7 +74,15 @@ def roll(
 
 
 def tile(x: ArrayLike, repetitions: int | tuple[int, ...], /) -> Tensor:
-    """The whole tensor repeated along each axis."""
+    """Repeat the whole tensor along each axis.
+
+    Examples:
+        >>> tg.tile(tg.tensor([1, 2]), 2)
+        tensor([1, 2, 1, 2])
+        >>> tg.tile(tg.tensor([1, 2]), (2, 2))
+        tensor([[1, 2, 1, 2],
+                [1, 2, 1, 2]])
+    """
     x = as_tensor(x, "tile")
     times = shape_of(repetitions)
     ndim = max(x.ndim, len(times))
@@ -63,7 +96,26 @@ def tile(x: ArrayLike, repetitions: int | tuple[int, ...], /) -> Tensor:
 def repeat(
     x: ArrayLike, repeats: int | Sequence[int] | Tensor, /, axis: int | None = None
 ) -> Tensor:
-    """Each element repeated, `repeats` times or its own number of times, along an axis."""
+    """Repeat each element, `repeats` times or its own number of times, along an axis.
+
+    Arguments:
+        x: The values.
+        repeats: How often: one number, or one for each place of the axis.
+        axis: The axis to go along; by default x is flattened first.
+
+    Returns:
+        A tensor that is longer along that axis.
+
+    Raises:
+        ShapeError: If there are neither one nor as many numbers as places.
+        DTypeError: If the numbers are not integers.
+
+    Examples:
+        >>> tg.repeat(tg.tensor([1, 2]), 2)
+        tensor([1, 1, 2, 2])
+        >>> tg.repeat(tg.tensor([1, 2]), [1, 3])
+        tensor([1, 2, 2, 2])
+    """
     x = as_tensor(x, "repeat")
     if axis is None:
         x, axis = reshape(x, (-1,)), 0

@@ -71,7 +71,20 @@ def sum(
     dtype: Any = None,
     **unknown: Never,
 ) -> Tensor:
-    """The sum over some axes, or over all of them."""
+    """Return the sum over some axes, or over all of them.
+
+    Arguments:
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        keepdims: Whether the axes gone over stay, with length 1.
+        dtype: The dtype to compute in and to return; that of x by default.
+
+    Examples:
+        >>> tg.sum(tg.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        tensor(10.)
+        >>> tg.sum(tg.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
+        tensor([4., 6.])
+    """
     if dtype is not None:
         return _reduced(_primitives.SUM, _cast(x, dtype, "sum"), axis, keepdims, unknown).to(dtype)
     return _reduced(_primitives.SUM, x, axis, keepdims, unknown, _sum)
@@ -86,7 +99,18 @@ def prod(
     dtype: Any = None,
     **unknown: Never,
 ) -> Tensor:
-    """The product over some axes, or over all of them."""
+    """Return the product over some axes, or over all of them.
+
+    Arguments:
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        keepdims: Whether the axes gone over stay, with length 1.
+        dtype: The dtype to compute in and to return; that of x by default.
+
+    Examples:
+        >>> tg.prod(tg.tensor([1.0, 2.0, 3.0]))
+        tensor(6.)
+    """
     if dtype is not None:
         return _reduced(_cumulative.PROD, _cast(x, dtype, "prod"), axis, keepdims, unknown).to(
             dtype
@@ -95,7 +119,18 @@ def prod(
 
 
 def mean(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
-    """The average over some axes, or over all of them."""
+    """Return the average over some axes, or over all of them.
+
+    Arguments:
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        keepdims: Whether the axes gone over stay, with length 1.
+
+    Examples:
+        >>> tg.mean(tg.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=1, keepdims=True)
+        tensor([[1.5],
+                [3.5]])
+    """
     return _reduced(_primitives.MEAN, x, axis, keepdims, unknown, _mean)
 
 
@@ -108,7 +143,20 @@ def var(
     keepdims: bool = False,
     **unknown: Never,
 ) -> Tensor:
-    """The variance: squared deviations summed, over their number less `correction`."""
+    """Return the variance: squared deviations summed, over their number less `correction`.
+
+    Arguments:
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        correction: What is taken off the number of elements; 1 for a sample.
+        keepdims: Whether the axes gone over stay, with length 1.
+
+    Examples:
+        >>> tg.var(tg.tensor([1.0, 2.0, 3.0]))
+        tensor(0.6667)
+        >>> tg.var(tg.tensor([1.0, 2.0, 3.0]), correction=1)
+        tensor(1.)
+    """
     return _reduced(_statistics.VAR, x, axis, keepdims, unknown, correction=correction)
 
 
@@ -121,32 +169,93 @@ def std(
     keepdims: bool = False,
     **unknown: Never,
 ) -> Tensor:
-    """The standard deviation: the root of ``var``."""
+    """Return the standard deviation: the root of ``var``.
+
+    Arguments:
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        correction: What is taken off the number of elements; 1 for a sample.
+        keepdims: Whether the axes gone over stay, with length 1.
+
+    Examples:
+        >>> tg.std(tg.tensor([1.0, 2.0, 3.0]), correction=1)
+        tensor(1.)
+    """
     return _reduced(_statistics.STD, x, axis, keepdims, unknown, correction=correction)
 
 
 def max(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
-    """The largest element over some axes; equal ones share the gradient."""
+    """Return the largest element over some axes; equal ones share the gradient.
+
+    Arguments:
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        keepdims: Whether the axes gone over stay, with length 1.
+
+    Examples:
+        >>> tg.max(tg.tensor([[1.0, 4.0], [3.0, 2.0]]), axis=1)
+        tensor([4., 3.])
+    """
     return _reduced(_primitives.AMAX, x, axis, keepdims, unknown)
 
 
 def min(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
-    """The smallest element over some axes; equal ones share the gradient."""
+    """Return the smallest element over some axes; equal ones share the gradient.
+
+    Arguments:
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        keepdims: Whether the axes gone over stay, with length 1.
+
+    Examples:
+        >>> tg.min(tg.tensor([[1.0, 4.0], [3.0, 2.0]]), axis=1)
+        tensor([1., 2.])
+    """
     return _reduced(_primitives.AMIN, x, axis, keepdims, unknown)
 
 
 def all(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
-    """Whether all elements over some axes are true."""
+    """Say whether all elements over some axes are true.
+
+    Arguments:
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        keepdims: Whether the axes gone over stay, with length 1.
+
+    Examples:
+        >>> tg.all(tg.tensor([True, False]))
+        tensor(False)
+    """
     return _reduced(_searching.ALL, x, axis, keepdims, unknown)
 
 
 def any(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never) -> Tensor:
-    """Whether some element over some axes is true."""
+    """Say whether some element over some axes is true.
+
+    Arguments:
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        keepdims: Whether the axes gone over stay, with length 1.
+
+    Examples:
+        >>> tg.any(tg.tensor([True, False]))
+        tensor(True)
+    """
     return _reduced(_searching.ANY, x, axis, keepdims, unknown)
 
 
 def count_nonzero(
     x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, **unknown: Never
 ) -> Tensor:
-    """How many elements over some axes are not zero."""
+    """Return how many elements over some axes are not zero.
+
+    Arguments:
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        keepdims: Whether the axes gone over stay, with length 1.
+
+    Examples:
+        >>> tg.count_nonzero(tg.tensor([0, 3, 0, 5]))
+        tensor(2)
+    """
     return _reduced(_searching.COUNT_NONZERO, x, axis, keepdims, unknown)

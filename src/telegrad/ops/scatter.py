@@ -20,16 +20,49 @@ __all__ = ["gather", "put_along_axis", "scatter", "scatter_add"]
 
 
 def gather(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Tensor:
-    """The elements of x at `indices` along an axis, in the shape of `indices`.
+    """Take the elements of x at `indices` along an axis, in the shape of `indices`.
 
-    Unlike ``take_along_axis``, the other axes of `indices` may be shorter than those of x.
+    Unlike in ``take_along_axis``, the other axes of `indices` may be shorter than those of x.
+
+    Arguments:
+        x: The values.
+        indices: Integers, with as many axes as x.
+        axis: The axis to go along.
+
+    Returns:
+        A tensor of the shape of the indices.
+
+    Raises:
+        ShapeError: If the shape of the indices does not fit that of x.
+        IndexError: If an index is out of range.
+
+    Examples:
+        >>> tg.gather(tg.tensor([[1, 2], [3, 4]]), tg.tensor([[1], [0]]))
+        tensor([[2],
+                [3]])
     """
     tensor = as_tensor(x, "gather")
     return getitem(tensor, _grid(tensor, indices, axis, "gather"))
 
 
 def scatter(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, *, axis: int = -1) -> Tensor:
-    """A copy of x with `values` at `indices` along an axis; where one repeats, the last value."""
+    """Return a copy of x with `values` at `indices` along an axis; of several the last one stays.
+
+    Arguments:
+        x: The tensor to copy.
+        indices: Integers, with as many axes as x.
+        values: What to put there; it broadcasts to the indices.
+        axis: The axis to go along.
+
+    Raises:
+        ShapeError: If the shape of the indices does not fit that of x.
+        IndexError: If an index is out of range.
+
+    Examples:
+        >>> tg.scatter(tg.zeros(2, 2), tg.tensor([[1], [0]]), 5.0)
+        tensor([[0., 5.],
+                [5., 0.]])
+    """
     tensor = as_tensor(x, "scatter")
     return at(tensor)[_grid(tensor, indices, axis, "scatter")].set(values)
 
@@ -37,7 +70,22 @@ def scatter(x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, *, axis: int
 def scatter_add(
     x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, *, axis: int = -1
 ) -> Tensor:
-    """A copy of x with `values` added at `indices` along an axis; where one repeats, all."""
+    """Return a copy of x with `values` added at `indices` along an axis; where one repeats, all.
+
+    Arguments:
+        x: The tensor to copy.
+        indices: Integers, with as many axes as x.
+        values: What to add; it broadcasts to the indices.
+        axis: The axis to go along.
+
+    Raises:
+        ShapeError: If the shape of the indices does not fit that of x.
+        IndexError: If an index is out of range.
+
+    Examples:
+        >>> tg.scatter_add(tg.zeros(3), tg.tensor([0, 0, 2]), tg.tensor([1.0, 2.0, 4.0]))
+        tensor([3., 0., 4.])
+    """
     tensor = as_tensor(x, "scatter_add")
     return at(tensor)[_grid(tensor, indices, axis, "scatter_add")].add(values)
 
@@ -45,9 +93,24 @@ def scatter_add(
 def put_along_axis(
     x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, *, axis: int = -1
 ) -> Tensor:
-    """A copy of x with `values` where ``take_along_axis`` of the same indices would take them from.
+    """Return a copy of x with `values` where ``take_along_axis`` would take them from.
 
     The other axes of `indices` are broadcast against those of x.
+
+    Arguments:
+        x: The tensor to copy.
+        indices: Integers, with as many axes as x.
+        values: What to put there; it broadcasts to the indices.
+        axis: The axis to go along.
+
+    Raises:
+        ShapeError: If the indices don't broadcast against x.
+        IndexError: If an index is out of range.
+
+    Examples:
+        >>> tg.put_along_axis(tg.zeros(2, 2), tg.tensor([[1], [0]]), 5.0)
+        tensor([[0., 5.],
+                [5., 0.]])
     """
     tensor = as_tensor(x, "put_along_axis")
     along = normalized_axis(axis, tensor.ndim, "put_along_axis")

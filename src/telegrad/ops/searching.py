@@ -27,19 +27,47 @@ def _place(
 def argmax(
     x: ArrayLike, /, axis: int | None = None, keepdims: bool = False, **unknown: Never
 ) -> Tensor:
-    """Where the largest element along an axis is; the first of equal ones."""
+    """Return where the largest element along an axis is; the first of equal ones.
+
+    Arguments:
+        x: The values.
+        axis: The axis to go along; by default x counts as flat.
+        keepdims: Whether the axes gone over stay, with length 1.
+
+    Examples:
+        >>> tg.argmax(tg.tensor([[1.0, 4.0], [3.0, 2.0]]), axis=1)
+        tensor([1, 0])
+    """
     return _place(_primitives.ARGMAX, x, axis, keepdims, unknown)
 
 
 def argmin(
     x: ArrayLike, /, axis: int | None = None, keepdims: bool = False, **unknown: Never
 ) -> Tensor:
-    """Where the smallest element along an axis is; the first of equal ones."""
+    """Return where the smallest element along an axis is; the first of equal ones.
+
+    Arguments:
+        x: The values.
+        axis: The axis to go along; by default x counts as flat.
+        keepdims: Whether the axes gone over stay, with length 1.
+
+    Examples:
+        >>> tg.argmin(tg.tensor([[1.0, 4.0], [3.0, 2.0]]), axis=1)
+        tensor([0, 1])
+    """
     return _place(_primitives.ARGMIN, x, axis, keepdims, unknown)
 
 
 def nonzero(x: ArrayLike, /) -> tuple[Tensor, ...]:
-    """Where the elements that are not zero are: their indices, one tensor an axis."""
+    """Return where the elements that are not zero are: their indices, one tensor an axis.
+
+    Raises:
+        ShapeError: If x has no axes.
+
+    Examples:
+        >>> tg.nonzero(tg.tensor([0, 3, 0, 5]))
+        (tensor([1, 3]),)
+    """
     x = as_tensor(x, "nonzero")
     if not x.ndim:
         raise ShapeError("expected a tensor with axes in nonzero, got a 0-d tensor")
@@ -49,7 +77,21 @@ def nonzero(x: ArrayLike, /) -> tuple[Tensor, ...]:
 def searchsorted(
     x1: ArrayLike, x2: ArrayLike, /, *, side: str = "left", sorter: Tensor | None = None
 ) -> Tensor:
-    """Where each of ``x2`` would have to stand in ``x1`` to keep its order."""
+    """Return where each of ``x2`` would have to stand in ``x1`` to keep its order.
+
+    Arguments:
+        x1: Numbers in rising order, or in any with `sorter`.
+        x2: The numbers to find a place for.
+        side: Before ("left") or after ("right") equal ones.
+        sorter: The indices that put x1 in rising order.
+
+    Raises:
+        UsageError: If the side is neither "left" nor "right".
+
+    Examples:
+        >>> tg.searchsorted(tg.tensor([1, 3, 5]), tg.tensor([0, 3, 9]))
+        tensor([0, 1, 3])
+    """
     if side not in ("left", "right"):
         raise UsageError(f"expected 'left' or 'right' as side in searchsorted, got {side!r}")
     order = None if sorter is None else as_tensor(sorter, "searchsorted").array

@@ -14,7 +14,17 @@ __all__ = ["clip", "tril", "triu", "where", "where_nonzero"]
 
 
 def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """``x1`` where the condition is true, ``x2`` elsewhere."""
+    """Return ``x1`` where the condition is true, ``x2`` elsewhere.
+
+    Arguments:
+        condition: Truth values.
+        x1: The values where it is true.
+        x2: The values where it is not.
+
+    Examples:
+        >>> tg.where(tg.tensor([True, False]), tg.tensor([1.0, 2.0]), 0.0)
+        tensor([1., 0.])
+    """
     if not (isinstance(x1, Tensor) and isinstance(x2, Tensor) and x1.dtype == x2.dtype):
         x1, x2 = promoted("where", (x1, x2))
     return apply(_primitives.WHERE, condition, x1, x2)
@@ -31,7 +41,17 @@ def clip(
     min: ArrayLike | None = None,
     max: ArrayLike | None = None,
 ) -> Tensor:
-    """Each element, or the nearer bound where it lies outside; a bound that is None is open."""
+    """Return each element, or the nearer bound where it lies outside.
+
+    Arguments:
+        x: The values.
+        min: The lower bound; None is open.
+        max: The upper bound; None is open.
+
+    Examples:
+        >>> tg.clip(tg.tensor([-2.0, 0.5, 2.0]), -1, 1)
+        tensor([-1. ,  0.5,  1. ])
+    """
     result = as_tensor(x, "clip")
     if min is not None:
         result = apply(_primitives.CLIP_LOW, result, _bound(min, result))
@@ -46,14 +66,32 @@ def _bound(bound: Any, x: Tensor) -> Tensor:
 
 
 def tril(x: ArrayLike, /, k: int = 0, **unknown: Never) -> Tensor:
-    """The part of each matrix on and below diagonal `k`, zeros above."""
+    """Return the part of each matrix on and below diagonal `k`, zeros above.
+
+    Raises:
+        ShapeError: If x has fewer than two axes.
+
+    Examples:
+        >>> tg.tril(tg.ones(2, 2))
+        tensor([[1., 0.],
+                [1., 1.]])
+    """
     if unknown:
         raise unexpected("tril", unknown)
     return apply(_primitives.TRIL, as_matrix(x, "tril"), k=k)
 
 
 def triu(x: ArrayLike, /, k: int = 0, **unknown: Never) -> Tensor:
-    """The part of each matrix on and above diagonal `k`, zeros below."""
+    """Return the part of each matrix on and above diagonal `k`, zeros below.
+
+    Raises:
+        ShapeError: If x has fewer than two axes.
+
+    Examples:
+        >>> tg.triu(tg.ones(2, 2))
+        tensor([[1., 1.],
+                [0., 1.]])
+    """
     if unknown:
         raise unexpected("triu", unknown)
     return apply(_primitives.TRIU, as_matrix(x, "triu"), k=k)

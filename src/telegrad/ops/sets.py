@@ -46,7 +46,12 @@ class UniqueInverse(NamedTuple):
 
 
 def unique_all(x: ArrayLike, /) -> UniqueAll:
-    """The distinct elements, where each occurs first, which of them each element is, how often."""
+    """Return the distinct elements, their first places, which one each element is, and how often.
+
+    Examples:
+        >>> tg.unique_all(tg.tensor([3, 1, 3])).indices
+        tensor([1, 0])
+    """
     x = as_tensor(x, "unique_all")
     _, indices, inverse_indices, counts = apply_several(_primitives.UNIQUE_ALL, x)
     values = take(reshape(x, (-1,)), indices, axis=0)
@@ -54,17 +59,34 @@ def unique_all(x: ArrayLike, /) -> UniqueAll:
 
 
 def unique_counts(x: ArrayLike, /) -> UniqueCounts:
-    """The distinct elements and how often each occurs."""
+    """Return the distinct elements and how often each occurs.
+
+    Examples:
+        >>> values, counts = tg.unique_counts(tg.tensor([3, 1, 3]))
+        >>> counts
+        tensor([1, 2])
+    """
     found = unique_all(x)
     return UniqueCounts(found.values, found.counts)
 
 
 def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
-    """The distinct elements and which of them each element is."""
+    """Return the distinct elements and which of them each element is.
+
+    Examples:
+        >>> values, inverse = tg.unique_inverse(tg.tensor([3, 1, 3]))
+        >>> inverse
+        tensor([1, 0, 1])
+    """
     found = unique_all(x)
     return UniqueInverse(found.values, found.inverse_indices)
 
 
 def unique_values(x: ArrayLike, /) -> Tensor:
-    """The distinct elements."""
+    """Return the distinct elements, in rising order.
+
+    Examples:
+        >>> tg.unique_values(tg.tensor([3, 1, 3]))
+        tensor([1, 3])
+    """
     return unique_all(x).values

@@ -15,19 +15,48 @@ __all__ = ["log_softmax", "logsumexp", "softmax"]
 
 
 def softmax(x: ArrayLike, /, axis: Axis = -1, **unknown: Never) -> Tensor:
-    """Exponentials divided by their sum along an axis (several, or None for all)."""
+    """Return exponentials divided by their sum along an axis (several, or None for all).
+
+    Raises:
+        DTypeError: If x is complex.
+
+    Examples:
+        >>> tg.softmax(tg.tensor([0.0, 0.0, 10.0]))
+        tensor([4.5396e-05, 4.5396e-05, 9.9991e-01])
+    """
     return _along(_primitives.SOFTMAX, x, axis, unknown)
 
 
 def log_softmax(x: ArrayLike, /, axis: Axis = -1, **unknown: Never) -> Tensor:
-    """The logarithm of ``softmax``, without its underflow."""
+    """Return the logarithm of ``softmax``, without its underflow.
+
+    Raises:
+        DTypeError: If x is complex.
+
+    Examples:
+        >>> tg.log_softmax(tg.tensor([0.0, 0.0]))
+        tensor([-0.6931, -0.6931])
+    """
     return _along(_primitives.LOG_SOFTMAX, x, axis, unknown)
 
 
 def logsumexp(
     x: ArrayLike, /, axis: Axis = None, keepdims: bool = False, **unknown: Never
 ) -> Tensor:
-    """The logarithm of the sum of exponentials over some axes, or over all of them."""
+    """Return the logarithm of the sum of exponentials over some axes, or over all of them.
+
+    Arguments:
+        x: The values.
+        axis: The axis, or a tuple of axes, to go over; all of them by default.
+        keepdims: Whether the axes gone over stay, with length 1.
+
+    Raises:
+        DTypeError: If x is complex.
+
+    Examples:
+        >>> tg.logsumexp(tg.tensor([1000.0, 1000.0]))
+        tensor(1000.6932)
+    """
     check_keepdims(keepdims, "logsumexp")
     return _along(_primitives.LOGSUMEXP, x, axis, unknown, keepdims=keepdims)
 

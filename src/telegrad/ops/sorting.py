@@ -20,7 +20,18 @@ def sort(
     stable: bool = True,
     **unknown: Never,
 ) -> Tensor:
-    """The elements in order along an axis."""
+    """Return the elements in order along an axis.
+
+    Arguments:
+        x: The values.
+        axis: The axis to go along.
+        descending: Whether the largest comes first.
+        stable: Whether equal elements keep their order.
+
+    Examples:
+        >>> tg.sort(tg.tensor([3, 1, 2]), descending=True)
+        tensor([3, 2, 1])
+    """
     if unknown:
         raise unexpected("sort", unknown)
     x = as_tensor(x, "sort")
@@ -37,7 +48,18 @@ def argsort(
     stable: bool = True,
     **unknown: Never,
 ) -> Tensor:
-    """The indices that put an axis in order; not differentiable."""
+    """Return the indices that put an axis in order; not differentiable.
+
+    Arguments:
+        x: The values.
+        axis: The axis to go along.
+        descending: Whether the largest comes first.
+        stable: Whether equal elements keep their order.
+
+    Examples:
+        >>> tg.argsort(tg.tensor([3, 1, 2]))
+        tensor([1, 2, 0])
+    """
     if unknown:
         raise unexpected("argsort", unknown)
     x = as_tensor(x, "argsort")

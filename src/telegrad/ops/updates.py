@@ -22,7 +22,17 @@ __all__ = ["At", "Places", "at"]
 
 
 def at(x: ArrayLike, /) -> "At":
-    """What ``x.at`` is: index it, then say what happens to these places of a copy of x."""
+    """Return what ``x.at`` is: index it, then say what happens to these places of a copy of x.
+
+    ``set``, ``add``, ``subtract``, ``multiply``, ``divide``, ``power``, ``min`` and ``max`` take
+    the new values; ``apply`` takes a function; ``get`` returns what is there.
+
+    Examples:
+        >>> tg.at(tg.zeros(3))[[0, 0, 2]].add(1.0)
+        tensor([2., 0., 1.])
+        >>> tg.tensor([1.0, 2.0, 3.0]).at[1:].set(0.0)
+        tensor([1., 0., 0.])
+    """
     return At(as_tensor(x, "at"))
 
 
@@ -48,45 +58,45 @@ class Places:
         self._index = raw_index(index)
 
     def get(self) -> Tensor:
-        """The values at these places."""
+        """Return the values at these places."""
         return getitem(self._tensor, self._index)
 
     def set(self, values: ArrayLike) -> Tensor:
-        """`values` in place of what is there."""
+        """Put `values` in place of what is there."""
         values = fitting(values, self._tensor.dtype)
         return index_set(self._tensor, self._fitting(values, "set"), index=self._index)
 
     def add(self, values: ArrayLike) -> Tensor:
-        """`values` added to what is there."""
+        """Add `values` to what is there."""
         return index_add(self._tensor, self._fitting(values, "add"), index=self._index)
 
     def subtract(self, values: ArrayLike) -> Tensor:
-        """`values` subtracted from what is there."""
+        """Subtract `values` from what is there."""
         new = self._fitting(values, "subtract")
         return index_add(self._tensor, negative(new), index=self._index)
 
     def multiply(self, values: ArrayLike) -> Tensor:
-        """What is there times `values`."""
+        """Multiply what is there by `values`."""
         return self._changed(self._fitting(values, "multiply"), multiply)
 
     def divide(self, values: ArrayLike) -> Tensor:
-        """What is there divided by `values`."""
+        """Divide what is there by `values`."""
         return self._changed(self._fitting(values, "divide"), divide)
 
     def power(self, values: ArrayLike) -> Tensor:
-        """What is there to the power of `values`."""
+        """Raise what is there to the power of `values`."""
         return self._changed(self._fitting(values, "power"), pow)
 
     def min(self, values: ArrayLike) -> Tensor:
-        """The smaller of what is there and `values`."""
+        """Keep the smaller of what is there and `values`."""
         return self._changed(self._fitting(values, "min"), minimum)
 
     def max(self, values: ArrayLike) -> Tensor:
-        """The larger of what is there and `values`."""
+        """Keep the larger of what is there and `values`."""
         return self._changed(self._fitting(values, "max"), maximum)
 
     def apply(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """``function`` of what is there, once for each time that the index names a place."""
+        """Put ``function`` of what is there, once for each time that the index names a place."""
         return self._changed(self.get(), lambda old, _: function(old))
 
     def _fitting(self, values: ArrayLike, name: str) -> Tensor:

@@ -20,10 +20,23 @@ _BY_POSITION = ("edge", "reflect", "symmetric", "wrap")
 def pad(
     x: ArrayLike, /, pad_width: Any, *, mode: str = "constant", constant_values: Any = 0
 ) -> Tensor:
-    """x with more elements around it.
+    """Return x with more elements around it.
 
-    ``pad_width``: a number, a pair (before, after), or a pair for each axis. ``mode``:
-    ``"constant"``, or x itself continued: ``"edge"``, ``"reflect"``, ``"symmetric"``, ``"wrap"``.
+    Arguments:
+        x: The values.
+        pad_width: A number, a pair (before, after), or a pair for each axis.
+        mode: "constant", or x itself continued: "edge", "reflect", "symmetric", "wrap".
+        constant_values: What "constant" fills with.
+
+    Raises:
+        ShapeError: If a width is negative, or the widths don't fit the axes.
+        UsageError: If the mode is not known.
+
+    Examples:
+        >>> tg.pad(tg.tensor([1, 2]), 1)
+        tensor([0, 1, 2, 0])
+        >>> tg.pad(tg.tensor([1, 2, 3]), (0, 2), mode="reflect")
+        tensor([1, 2, 3, 2, 1])
     """
     result = as_tensor(x, "pad")
     widths = _widths(pad_width, result)
@@ -65,9 +78,22 @@ def windows(
     strides: int | Sequence[int] = 1,
     dilations: int | Sequence[int] = 1,
 ) -> Tensor:
-    """The windows of lengths `sizes` that slide over `axes`, the last ones unless told.
+    """Return the windows that slide over some axes; their own axes come last.
 
-    Windows are `strides` apart, their elements `dilations` apart; their own axes come last.
+    Arguments:
+        x: The values.
+        sizes: The lengths of a window.
+        axes: The axes it slides over; the last ones by default.
+        strides: How far apart windows are.
+        dilations: How far apart the elements of a window are.
+
+    Raises:
+        ShapeError: If a window does not fit, or the numbers of axes differ.
+
+    Examples:
+        >>> tg.windows(tg.arange(5), 3, strides=2)
+        tensor([[0, 1, 2],
+                [2, 3, 4]])
     """
     x = as_tensor(x, "windows")
     lengths, places_of, steps, gaps = _sliding("windows", x.ndim, sizes, axes, strides, dilations)
@@ -91,7 +117,22 @@ def overlap_add(
     strides: int | Sequence[int] = 1,
     dilations: int | Sequence[int] = 1,
 ) -> Tensor:
-    """A tensor of this shape: windows added up where ``windows`` takes them from; its adjoint."""
+    """Return windows added up where ``windows`` takes them from; its adjoint.
+
+    Arguments:
+        x: The windows; their own axes come last.
+        shape: The shape of the result.
+        axes: The axes that windows slide over; the last ones by default.
+        strides: How far apart windows are.
+        dilations: How far apart the elements of a window are.
+
+    Raises:
+        ShapeError: If the windows don't fit the shape.
+
+    Examples:
+        >>> tg.overlap_add(tg.windows(tg.arange(5), 3, strides=2), (5,), strides=2)
+        tensor([0, 1, 4, 3, 4])
+    """
     x = as_tensor(x, "overlap_add")
     shape = tuple(shape)
     sizes = x.shape[len(shape) :]

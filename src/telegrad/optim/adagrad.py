@@ -12,7 +12,27 @@ __all__ = ["Adagrad"]
 
 
 class Adagrad(Optimizer):
-    """Steps divided by the root of all squared gradients so far."""
+    """Steps divided by the root of all squared gradients so far.
+
+    Arguments:
+        params: The tensors to train, or groups, each a dict with "params" and options of its own.
+        lr: The rate: how far a step goes.
+        lr_decay: How the rate falls: it is divided by ``1 + n * lr_decay`` after n steps.
+        weight_decay: How strongly weights are pulled towards zero.
+        initial_accumulator_value: What the sum of squares begins with.
+        eps: Added where something is divided by, so that it is never by zero.
+        maximize: Whether to climb instead.
+
+    Raises:
+        UsageError: If an option is out of range.
+
+    Examples:
+        >>> x = tg.tensor([1.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> tg.optim.Adagrad([x], lr=0.1).step()
+        >>> x
+        tensor([0.9], requires_grad=True)
+    """
 
     def __init__(
         self,

@@ -13,7 +13,27 @@ __all__ = ["Adam", "AdamW"]
 
 
 class Adam(Optimizer):
-    """An average of the gradient, divided by the root of an average of its square."""
+    """An average of the gradient, divided by the root of an average of its square.
+
+    Arguments:
+        params: The tensors to train, or groups, each a dict with "params" and options of its own.
+        lr: The rate: how far a step goes.
+        betas: How slowly the two averages move.
+        eps: Added where something is divided by, so that it is never by zero.
+        weight_decay: How strongly weights are pulled towards zero.
+        amsgrad: Whether to divide by the largest average of squares so far.
+        maximize: Whether to climb instead.
+
+    Raises:
+        UsageError: If an option is out of range.
+
+    Examples:
+        >>> x = tg.tensor([1.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> tg.optim.Adam([x], lr=0.1).step()
+        >>> x
+        tensor([0.9], requires_grad=True)
+    """
 
     marks: Mapping[str, Any] = {"decoupled_weight_decay": False}
     made_later = frozenset({"max_exp_avg_sq"})
@@ -67,7 +87,27 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam whose weight decay shrinks the weights directly, not by way of the gradients."""
+    """Adam whose weight decay shrinks the weights directly, not by way of the gradients.
+
+    Arguments:
+        params: The tensors to train, or groups, each a dict with "params" and options of its own.
+        lr: The rate: how far a step goes.
+        betas: How slowly the two averages move.
+        eps: Added where something is divided by, so that it is never by zero.
+        weight_decay: How much weights shrink in a step: by its product with the rate.
+        amsgrad: Whether to divide by the largest average of squares so far.
+        maximize: Whether to climb instead.
+
+    Raises:
+        UsageError: If an option is out of range.
+
+    Examples:
+        >>> x = tg.tensor([1.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> tg.optim.AdamW([x], lr=0.1).step()
+        >>> x
+        tensor([0.899], requires_grad=True)
+    """
 
     marks = {"decoupled_weight_decay": True}
 

@@ -1,7 +1,7 @@
 """Learning rates that change from epoch to epoch.
 
 Each scheduler is a formula: the rate of a group after so many epochs, from the rate it began with.
-``step()`` counts one epoch and sets the rates.
+``step()`` counts one epoch and set the rates.
 """
 
 import math
@@ -30,7 +30,23 @@ if not TYPE_CHECKING:  # or a type checker would take every name for known
 
 
 class LRScheduler:
-    """What all schedulers share; a subclass says the rate of one group."""
+    """What all schedulers share; a subclass says the rate of one group.
+
+    Arguments:
+        optimizer: The optimiser whose rates to set.
+        last_epoch: How many epochs have passed, less one; -1 to begin.
+
+    Examples:
+        >>> class Halving(tg.optim.lr_scheduler.LRScheduler):
+        ...     def rate(self, base, epoch, group):
+        ...         return base / 2**epoch
+        >>> optimizer = tg.optim.SGD([tg.zeros(1).requires_grad_()], lr=1.0)
+        >>> scheduler = Halving(optimizer)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.5]
+    """
 
     _saved: tuple[str, ...] = ()
     """The attributes that belong to the state beside the count of epochs."""
@@ -50,11 +66,11 @@ class LRScheduler:
         self.step()
 
     def rate(self, base: float, epoch: int, group: int) -> float:
-        """The rate of a group that began with `base`, after so many epochs."""
+        """Return the rate of a group that began with `base`, after so many epochs."""
         raise NotImplementedError(f"{type(self).__name__} has no rate method yet")
 
     def step(self) -> None:
-        """Counts one epoch and sets the rates."""
+        """Count one epoch and set the rates."""
         self.last_epoch += 1
         self._set()
 
@@ -63,16 +79,16 @@ class LRScheduler:
             group["lr"] = self.rate(base, self.last_epoch, i)
 
     def get_last_lr(self) -> list[float]:
-        """The rates of all groups now."""
+        """Return the rates of all groups now."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """What is needed to go on; the optimiser has a state of its own."""
+        """Return what is needed to go on; the optimiser has a state of its own."""
         names = ("last_epoch", "base_lrs", *self._saved)
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on from a state."""
+        """Go on from a state."""
         names = {"last_epoch", "base_lrs", *self._saved}
         if set(state_dict) != names or len(state_dict["base_lrs"]) != len(self.base_lrs):
             raise UsageError(
@@ -91,7 +107,21 @@ def _checked(optimizer: Any) -> Optimizer:
 
 
 class LambdaLR(LRScheduler):
-    """The first rate times a function of the epoch: one for all groups, or one for each."""
+    """The first rate times a function of the epoch: one for all groups, or one for each.
+
+    Arguments:
+        optimizer: The optimiser whose rates to set.
+        lr_lambda: From the epoch to a factor; or a list of such functions.
+        last_epoch: How many epochs have passed, less one; -1 to begin.
+
+    Examples:
+        >>> optimizer = tg.optim.SGD([tg.zeros(1).requires_grad_()], lr=1.0)
+        >>> scheduler = tg.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.5]
+    """
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
         count = len(_checked(optimizer).param_groups)
@@ -106,7 +136,22 @@ class LambdaLR(LRScheduler):
 
 
 class StepLR(LRScheduler):
-    """The rate times `gamma` after every `step_size` epochs."""
+    """The rate times `gamma` after every `step_size` epochs.
+
+    Arguments:
+        optimizer: The optimiser whose rates to set.
+        step_size: How many epochs the rate stays.
+        gamma: What it is multiplied by then.
+        last_epoch: How many epochs have passed, less one; -1 to begin.
+
+    Examples:
+        >>> optimizer = tg.optim.SGD([tg.zeros(1).requires_grad_()], lr=1.0)
+        >>> scheduler = tg.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.5]
+    """
 
     _saved = ("step_size", "gamma")
 
@@ -124,7 +169,22 @@ class StepLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """From the first rate down to `eta_min` in `T_max` epochs, along half a wave, and up again."""
+    """From the first rate down to `eta_min` in `T_max` epochs, along half a wave, and up again.
+
+    Arguments:
+        optimizer: The optimiser whose rates to set.
+        T_max: In how many epochs.
+        eta_min: The smallest rate.
+        last_epoch: How many epochs have passed, less one; -1 to begin.
+
+    Examples:
+        >>> optimizer = tg.optim.SGD([tg.zeros(1).requires_grad_()], lr=1.0)
+        >>> scheduler = tg.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.5]
+    """
 
     _saved = ("T_max", "eta_min")
 
@@ -143,7 +203,23 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """From one share of the first rate to another, in equal steps over `total_iters` epochs."""
+    """From one share of the first rate to another, in equal steps over `total_iters` epochs.
+
+    Arguments:
+        optimizer: The optimiser whose rates to set.
+        start_factor: The share to begin with.
+        end_factor: The share to end with.
+        total_iters: In how many epochs.
+        last_epoch: How many epochs have passed, less one; -1 to begin.
+
+    Examples:
+        >>> optimizer = tg.optim.SGD([tg.zeros(1).requires_grad_()], lr=1.0)
+        >>> scheduler = tg.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.75]
+    """
 
     _saved = ("start_factor", "end_factor", "total_iters")
 
@@ -171,7 +247,24 @@ class LinearLR(LRScheduler):
 
 
 class SequentialLR(LRScheduler):
-    """Schedulers one after another; each begins anew at its milestone."""
+    """Schedulers one after another; each begins anew at its milestone.
+
+    Arguments:
+        optimizer: The optimiser whose rates to set.
+        schedulers: The schedulers, in order.
+        milestones: The epochs at which the second and each later one begins.
+        last_epoch: How many epochs have passed, less one; -1 to begin.
+
+    Raises:
+        UsageError: If there is not one milestone less than schedulers.
+
+    Examples:
+        >>> from telegrad.optim.lr_scheduler import LinearLR, SequentialLR, StepLR
+        >>> optimizer = tg.optim.SGD([tg.zeros(1).requires_grad_()], lr=1.0)
+        >>> parts = [LinearLR(optimizer, 0.5, total_iters=1), StepLR(optimizer, 10)]
+        >>> SequentialLR(optimizer, parts, milestones=[1]).get_last_lr()
+        [0.5]
+    """
 
     def __init__(
         self,

@@ -33,9 +33,27 @@ _SIZES = ["lr", "eps", "weight_decay", "momentum", "lr_decay", "alpha", "initial
 
 
 class Optimizer:
-    """Changes parameters by their gradients.
+    """Changes parameters by their gradients; a subclass says how.
 
-    `params`: tensors, or groups, each a dict with "params" and options of its own.
+    Arguments:
+        params: The tensors to train, or groups, each a dict with "params" and options of its own.
+        defaults: The options of groups that don't have their own.
+
+    Raises:
+        UsageError: If there are no parameters, one is no leaf, or one is named twice.
+
+    Examples:
+        >>> class SignDescent(tg.optim.Optimizer):
+        ...     def __init__(self, params, lr):
+        ...         super().__init__(params, {"lr": lr})
+        ...
+        ...     def update(self, value, gradient, state, group):
+        ...         value -= group["lr"] * (gradient > 0)
+        >>> x = tg.tensor([1.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> SignDescent([x], lr=0.25).step()
+        >>> x
+        tensor([0.75], requires_grad=True)
     """
 
     made_later: frozenset[str] = frozenset()
@@ -75,7 +93,7 @@ class Optimizer:
             raise UsageError(f"expected at least one parameter, got none in {len(groups)} groups")
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
-        """Adds parameters with options of their own; what is not given is as in the defaults."""
+        """Add parameters with options of their own; what is not given is as in the defaults."""
         if not isinstance(param_group, Mapping) or "params" not in param_group:
             raise UsageError(f"expected a dict with 'params' as a group, got {param_group!r}")
         chosen = param_group["params"]
@@ -103,7 +121,7 @@ class Optimizer:
         self.param_groups.append(group)
 
     def check(self, group: ParamGroup) -> None:
-        """Raises for options out of range; subclasses add to it."""
+        """Raise for options out of range; subclasses add to it."""
         for name in _SIZES:
             size = group.get(name, 0.0)
             if not isinstance(size, numbers.Real) or not float(size) >= 0:
@@ -117,7 +135,7 @@ class Optimizer:
             raise UsageError(f"expected two betas from 0 up to 1, got {betas!r}")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets the gradients of all parameters, or makes them zero."""
+        """Forget the gradients of all parameters, or make them zero."""
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
@@ -129,7 +147,7 @@ class Optimizer:
         *,
         gradients: Mapping[Tensor, Tensor] | None = None,
     ) -> Any:
-        """Updates each parameter that has a gradient: in ``.grad``, or in `gradients` if given.
+        """Update each parameter that has a gradient: in ``.grad``, or in `gradients` if given.
 
         `closure` computes the loss anew, with its gradients; its result is given back.
         """
@@ -169,19 +187,19 @@ class Optimizer:
             p.array = value if xp.is_numpy else xp.asarray(value)
 
     def start(self, value: Any, group: ParamGroup) -> dict[str, Any]:
-        """What an update remembers of a parameter, before the first."""
+        """Return what an update remembers of a parameter, before the first."""
         return {}
 
     def update(self, value: Any, gradient: Any, state: dict[str, Any], group: ParamGroup) -> None:
-        """Changes the numbers `value` in place; `gradient` must stay as it is."""
+        """Change the numbers `value` in place; `gradient` must stay as it is."""
         raise NotImplementedError(f"{type(self).__name__} has no update method yet")
 
     def state_dict(self) -> dict[str, Any]:
-        """The remembered numbers by the parameter's position, and the groups, as in PyTorch."""
+        """Return the remembered numbers by the parameter's position, and the groups."""
         return collect_state(self)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Goes on from a state; one that does not fit is an error and changes nothing."""
+        """Go on from a state; one that does not fit is an error and changes nothing."""
         restore_state(self, state_dict)
 
     def __repr__(self) -> str:

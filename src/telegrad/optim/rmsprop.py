@@ -12,7 +12,28 @@ __all__ = ["RMSprop"]
 
 
 class RMSprop(Optimizer):
-    """Steps divided by the root of a moving average of squared gradients."""
+    """Steps divided by the root of a moving average of squared gradients.
+
+    Arguments:
+        params: The tensors to train, or groups, each a dict with "params" and options of its own.
+        lr: The rate: how far a step goes.
+        alpha: How slowly the average moves.
+        eps: Added where something is divided by, so that it is never by zero.
+        weight_decay: How strongly weights are pulled towards zero.
+        momentum: Which share of the last step is taken again.
+        centered: Whether the variance is taken instead of the average of squares.
+        maximize: Whether to climb instead.
+
+    Raises:
+        UsageError: If an option is out of range.
+
+    Examples:
+        >>> x = tg.tensor([1.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> tg.optim.RMSprop([x], lr=0.01).step()
+        >>> x
+        tensor([0.9], requires_grad=True)
+    """
 
     made_later = frozenset({"momentum_buffer", "grad_avg"})
 

@@ -13,7 +13,27 @@ __all__ = ["SGD"]
 
 
 class SGD(Optimizer):
-    """Steps down the gradient, with momentum if asked for."""
+    """Steps down the gradient, with momentum if asked for.
+
+    Arguments:
+        params: The tensors to train, or groups, each a dict with "params" and options of its own.
+        lr: The rate: how far a step goes.
+        momentum: Which share of the last step is taken again.
+        dampening: Which share of the gradient is left out of that.
+        weight_decay: How strongly weights are pulled towards zero.
+        nesterov: Whether to look ahead by the momentum.
+        maximize: Whether to climb instead.
+
+    Raises:
+        UsageError: If an option is out of range.
+
+    Examples:
+        >>> x = tg.tensor([1.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> tg.optim.SGD([x], lr=0.1).step()
+        >>> x
+        tensor([0.8], requires_grad=True)
+    """
 
     made_later = frozenset({"momentum_buffer"})
 

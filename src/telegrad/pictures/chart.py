@@ -23,9 +23,27 @@ def line_chart(
     y_label: str,
     log_y: bool = False,
 ) -> str:
-    """Lines by name; each is drawn over 1, 2, … With `log_y` the vertical axis is logarithmic.
+    """Draw lines by name, each over 1, 2, …, as SVG.
 
     What can't be drawn, such as NaN, leaves a gap.
+
+    Arguments:
+        lines: The heights of each line, by its name.
+        title: What stands above.
+        x_label: What stands below.
+        y_label: What stands beside.
+        log_y: Whether the vertical axis is logarithmic.
+
+    Returns:
+        The text of an SVG file.
+
+    Raises:
+        ValueError: If there is no finite value to draw.
+
+    Examples:
+        >>> from telegrad.pictures import line_chart
+        >>> line_chart({"loss": [2.0, 1.0, 0.5]}, title="loss", x_label="step", y_label="loss")[:4]
+        '<svg'
     """
     heights = [_height(y, log_y) for line in lines.values() for y in line if _is_drawn(y, log_y)]
     if not heights:

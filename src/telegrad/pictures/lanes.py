@@ -27,7 +27,23 @@ def lane_graph(
     *,
     title: str,
 ) -> str:
-    """Nodes by key; `edges` lie within a lane, `jumps` (dashed) lead from one lane to another."""
+    """Draw nodes in lanes as SVG.
+
+    Arguments:
+        dots: The nodes by key.
+        edges: Pairs of keys, joined within a lane.
+        jumps: Pairs of keys, joined by a dashed line from one lane to another.
+        title: What stands above.
+
+    Returns:
+        The text of an SVG file.
+
+    Examples:
+        >>> from telegrad.pictures import lane_graph
+        >>> from telegrad.pictures.lanes import Dot
+        >>> lane_graph({1: Dot("main", "add", "op")}, [], [], title="graph")[:4]
+        '<svg'
+    """
     columns = _columns(dots, [*edges, *jumps])
     rows: dict[Hashable, int] = {}
     taken: dict[tuple[str, int], int] = {}

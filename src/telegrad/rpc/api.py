@@ -118,7 +118,12 @@ os.register_at_fork(after_in_child=_forget_in_fork)
 
 
 def shutdown(graceful: bool = True, timeout: float = 60.0) -> None:
-    """Leave the cluster; a graceful one waits until all have finished, `timeout` s at most."""
+    """Leave the cluster; a graceful one waits until all have finished, `timeout` s at most.
+
+    Examples:
+        >>> worker = rpc.init_rpc("main", rank=0, world_size=1)
+        >>> rpc.shutdown()
+    """
     global _membership
     timeout = min(seconds(timeout), threading.TIMEOUT_MAX)
     membership, _membership = _membership, None
@@ -159,11 +164,28 @@ def rpc_sync(
     kwargs: Mapping[str, Any] | None = None,
     timeout: float | None = None,
 ) -> Any:
-    """Run `func(*args, **kwargs)` on worker `to` and return its result.
+    """Run ``func(*args, **kwargs)`` on worker `to` and return its result.
 
-    `to`: a name, a rank or a WorkerInfo. `timeout`: seconds until it fails with CallTimeout, 0 for
-    never; else `Options.rpc_timeout`. What `func` raises is raised here; a worker that is gone is
-    WorkerLost, and what can't travel Unserializable.
+    Arguments:
+        to: The worker: its name, its rank or its WorkerInfo.
+        func: The function; what can't be imported there is sent.
+        args: Its positional arguments.
+        kwargs: Its options.
+        timeout: Seconds until it fails with CallTimeout, 0 for never; ``Options.rpc_timeout`` by
+            default.
+
+    Returns:
+        What the function returns there.
+
+    Raises:
+        CallTimeout: If the answer is not there in time.
+        WorkerLost: If the worker is gone.
+        Unserializable: If something can't travel.
+        Exception: What the function raises.
+
+    Examples:
+        >>> rpc.rpc_sync("ps", tg.square, (tg.tensor([1.0, 2.0]),))
+        tensor([1., 4.])
     """
     return current_worker().rpc_sync(to, func, args, kwargs, timeout)
 
@@ -191,9 +213,23 @@ def rpc_async(
     kwargs: Mapping[str, Any] | None = None,
     timeout: float | None = None,
 ) -> Future[Any]:
-    """Start `func(*args, **kwargs)` on worker `to` and return the future of its result.
+    """Start ``func(*args, **kwargs)`` on worker `to` and return the future of its result.
 
-    `timeout`: seconds until it fails with CallTimeout, 0 for never; else `Options.rpc_timeout`.
+    Arguments:
+        to: The worker: its name, its rank or its WorkerInfo.
+        func: The function; what can't be imported there is sent.
+        args: Its positional arguments.
+        kwargs: Its options.
+        timeout: Seconds until it fails with CallTimeout, 0 for never; ``Options.rpc_timeout`` by
+            default.
+
+    Returns:
+        A future; what ``rpc_sync`` would raise, its ``wait`` raises.
+
+    Examples:
+        >>> calls = [rpc.rpc_async(worker, abs, (-2,)) for worker in ("ps", "trainer")]
+        >>> [call.wait() for call in calls]
+        [2, 2]
     """
     return current_worker().rpc_async(to, func, args, kwargs, timeout)
 
@@ -221,14 +257,35 @@ def remote(
     kwargs: Mapping[str, Any] | None = None,
     timeout: float | None = None,
 ) -> RRef[Any]:
-    """Run `func(*args, **kwargs)` on worker `to` and return a reference to its result.
+    """Run ``func(*args, **kwargs)`` on worker `to` and return a reference to its result.
 
-    `timeout`: seconds for `to` to take the call, not to compute the result; see `RRef.to_here`.
+    Arguments:
+        to: The worker: its name, its rank or its WorkerInfo.
+        func: The function; what can't be imported there is sent.
+        args: Its positional arguments.
+        kwargs: Its options.
+        timeout: Seconds for `to` to take the call, not to compute the result; see ``RRef.to_here``.
+
+    Returns:
+        A reference; the result stays where it is.
+
+    Examples:
+        >>> weights = rpc.remote("ps", tg.zeros, (2, 3))
+        >>> weights.owner_name(), weights.to_here().shape
+        ('ps', (2, 3))
     """
     return current_worker().remote(to, func, args, kwargs, timeout)
 
 
 def get_worker_info(worker_name: str | int | None = None) -> WorkerInfo:
-    """Return who a worker is; without a name, who this one is."""
+    """Return who a worker is; without a name, who this one is.
+
+    Raises:
+        UnknownWorker: If there is no such worker.
+
+    Examples:
+        >>> rpc.get_worker_info("trainer").id
+        2
+    """
     worker = current_worker()
     return worker.info if worker_name is None else worker.find(worker_name).info

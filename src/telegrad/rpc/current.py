@@ -21,7 +21,15 @@ _is_forked = False
 
 
 def current_worker() -> "Worker":
-    """Return the worker on which the current handler runs, or the process's default."""
+    """Return the worker on which the current handler runs, or the process's default.
+
+    Raises:
+        NotInitialized: If this process has no worker.
+
+    Examples:
+        >>> rpc.current_worker().name
+        'main'
+    """
     request = current_request.get()
     if request is not None:
         return request.worker

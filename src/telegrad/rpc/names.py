@@ -14,7 +14,17 @@ UNKNOWN_ID: Final = 0xFFFF
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, gc=False):
-    """A worker of the cluster. `id` is its rank; `incarnation` tells one life from the next."""
+    """A worker of the cluster.
+
+    Arguments:
+        name: Its name.
+        id: Its rank.
+        incarnation: What tells one life from the next.
+
+    Examples:
+        >>> rpc.get_worker_info().name
+        'main'
+    """
 
     name: str
     id: int

@@ -26,21 +26,33 @@ _FAMILIAR: Final = {
 class Options:
     """Options of a worker, by keyword; the defaults are in brackets.
 
-    `rpc_timeout`: seconds until an unanswered call fails, where the call does not say; 0 means
-    never (60). `lost_after`: seconds of silence after which a peer is lost (10). `spin`: seconds to
-    look for an answer before sleeping, 0 turns it off (250e-6). `segments`: whether large arrays
-    may go through shared memory (True). `unix_sockets`: whether workers on one host may use them,
-    else TCP on loopback (True). `host`: the address of this machine that others reach, where it has
-    several. `strict`: no pickle, exposed functions only (False). `join_timeout`: seconds for all
-    workers to come together (60). `in_flight_bytes`: how many bytes of requests this worker holds
-    at once, in all (16 GiB); `in_flight_bytes_of_peer`: and of each peer, which also bounds a
-    single message (8 GiB). `device_maps`:
-    by the name of a worker, which device there takes the tensors of each device here, as
-    ``{"b": {"cuda:0": "cuda:1"}}``; where it says nothing, the device of the same name.
-    `profiled_by`: the names of the workers that may profile this one while it is strict (none).
-    `device_segments`: how many bytes of each device this worker may keep for tensors on their way
-    to workers of the same host (4 GiB); what has no room there goes through the host's memory, and
-    with 0 everything does, as between hosts.
+    Arguments:
+        rpc_timeout: Seconds until an unanswered call fails, where the call does not say; 0 means
+            never (60).
+        lost_after: Seconds of silence after which a peer is lost (10).
+        spin: Seconds to look for an answer before sleeping, 0 turns it off (250e-6).
+        segments: Whether large arrays may go through shared memory (True).
+        unix_sockets: Whether workers on one host may use them, else TCP on loopback (True).
+        host: The address of this machine that others reach, where it has several.
+        strict: No pickle, exposed functions only (False).
+        join_timeout: Seconds for all workers to come together (60).
+        in_flight_bytes: How many bytes of requests this worker holds at once, in all (16 GiB).
+        in_flight_bytes_of_peer: And of each peer, which also bounds a single message (8 GiB).
+        device_maps: By the name of a worker, which device there takes the tensors of each device
+            here, as ``{"b": {"cuda:0": "cuda:1"}}``; where it says nothing, the device of the same
+            name.
+        profiled_by: The names of the workers that may profile this one while it is strict (none).
+        device_segments: How many bytes of each device this worker may keep for tensors on their way
+            to workers of the same host (4 GiB); what has no room there goes through the host's
+            memory, and with 0 everything does, as between hosts.
+
+    Raises:
+        UsageError: If an option is out of range.
+        TypeError: If there is no such option.
+
+    Examples:
+        >>> rpc.Options(rpc_timeout=300, strict=True).rpc_timeout
+        300.0
     """
 
     rpc_timeout: float = 60.0

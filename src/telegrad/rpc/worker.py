@@ -54,7 +54,17 @@ _decode_hello = msgspec.msgpack.Decoder(tuple[int, str, int, int]).decode
 
 
 class Worker:
-    """One worker. `name` and `id` are the cluster's; `options` its own."""
+    """One worker, made by ``init_rpc`` or ``LocalCluster``; `name` and `id` are the cluster's.
+
+    Arguments:
+        info: Its name and id in the cluster.
+        host: What it runs on, sockets and threads or a simulation.
+        options: Its own.
+
+    Examples:
+        >>> rpc.current_worker().rpc_sync("ps", abs, (-2,))
+        2
+    """
 
     def __init__(self, info: WorkerInfo, host: Host, options: Options | None = None) -> None:
         if not 0 <= info.id < UNKNOWN_ID:

@@ -47,7 +47,14 @@ class AutogradMeta:
 
 
 class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
-    """An n-dimensional array that remembers how it was computed. Made by ``telegrad.tensor``."""
+    """An n-dimensional array that remembers how it was computed. Made by ``telegrad.tensor``.
+
+    Examples:
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([2., 4.])
+    """
 
     __slots__ = ("__weakref__", "array", "meta", "node", "tangents")
 

@@ -31,7 +31,16 @@ _CLOSE = 1e-9
 
 
 class GradientMismatch(AssertionError):
-    """A derivative that differs from what the function itself says."""
+    """A derivative that differs from what the function itself says.
+
+    Examples:
+        >>> from telegrad.testing import GradientMismatch, gradient_check
+        >>> try:
+        ...     gradient_check(lambda x: x * x.detach(), tg.tensor([3.0]))
+        ... except GradientMismatch as error:
+        ...     print(type(error).__name__)
+        GradientMismatch
+    """
 
 
 def gradient_check(
@@ -46,14 +55,30 @@ def gradient_check(
     complex_step: bool = True,
     seed: int = 0,
 ) -> None:
-    """Raises GradientMismatch unless the derivatives of ``f(*inputs)`` are right, up to `order`.
+    """Raise GradientMismatch unless the derivatives of ``f(*inputs)`` are right, up to `order`.
 
-    `f` takes Tensors and gives a Tensor or a sequence of them. Floating and complex inputs are
-    differentiated, in double precision; others are passed as they are. f must be smooth within
-    ``2 * step`` of the inputs. The error names the worst entry, both values and the operations met.
+    f must be smooth within ``2 * step`` of the inputs. The error names the worst entry, both values
+    and the operations met.
 
-    An entry may be off by `rtol` of itself and `atol`: if not given, 1e-6 of the largest derivative
-    or value, but no more than 1e-6 and no less than 1e-10, which is what differences can tell.
+    Arguments:
+        f: Takes Tensors and returns a Tensor or a sequence of them.
+        inputs: Its arguments; floating and complex ones are differentiated, in double precision,
+            others are passed as they are.
+        modes: "reverse", "forward" or both.
+        order: Up to which order.
+        step: How far differences go.
+        rtol: By which share of itself an entry may be off.
+        atol: By how much besides; by default 1e-6 of the largest derivative or value, but no more
+            than 1e-6 and no less than 1e-10, which is what differences can tell.
+        complex_step: Whether steps go along the imaginary axis, too, where f allows that.
+        seed: Of the random directions.
+
+    Raises:
+        GradientMismatch: If a derivative is wrong.
+
+    Examples:
+        >>> from telegrad.testing import gradient_check
+        >>> gradient_check(lambda x, y: tg.sin(x) @ y, (tg.ones(2, 3), tg.ones(3)))
     """
     given = [inputs] if isinstance(inputs, (Tensor, np.ndarray)) else list(inputs)
     arrays = [_as_array(x) for x in given]

@@ -17,6 +17,14 @@ def from_torch(tensor: Any) -> Tensor:
     """Return a torch tensor as a Tensor that shares its memory; differentiable, to any order.
 
     Neither side may write into the memory while a backward pass still needs it.
+
+    Examples:
+        >>> import torch
+        >>> from telegrad.torch import from_torch
+        >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> (from_torch(x) ** 3).sum().backward()
+        >>> x.grad
+        tensor([ 3., 12.])
     """
     _make_known()
     from telegrad.interop.torch.bridge import from_torch
@@ -30,6 +38,14 @@ def to_torch(tensor: Tensor) -> Any:
     It shares the Tensor's memory, unless a graph or somebody else has the value already: then it is
     a copy. The memory counts as read-only: an in-place operation of PyTorch on the result would
     change the Tensor too.
+
+    Examples:
+        >>> import torch
+        >>> from telegrad.torch import to_torch
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> torch.sum(to_torch(x) ** 3).backward()
+        >>> x.grad
+        tensor([ 3., 12.])
     """
     _make_known()
     from telegrad.interop.torch.bridge import to_torch

@@ -28,11 +28,11 @@ class FunctionCtx:
         self._savings = Savings(name)
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keeps arguments and results of ``forward`` (or None) for ``backward``."""
+        """Keep arguments and results of ``forward`` (or None) for ``backward``."""
         self._savings.for_backward = _checked(self, tensors, "save_for_backward")
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Keeps arguments and results of ``forward`` (or None) for ``jvp``."""
+        """Keep arguments and results of ``forward`` (or None) for ``jvp``."""
         self._savings.for_forward = _checked(self, tensors, "save_for_forward")
 
     def save_residuals(self, residuals: Any) -> None:
@@ -56,11 +56,11 @@ class FunctionCtx:
         return kept  # type: ignore[no-any-return]
 
     def mark_non_differentiable(self, *outputs: Tensor) -> None:
-        """Makes these results constants; ``backward`` still receives an argument for each."""
+        """Make these results constants; ``backward`` still receives an argument for each."""
         self._savings.constant_outputs = outputs
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Refused: see the message."""
+        """Refuse: see the message."""
         raise GradientError(
             f"expected no mark_dirty in {self._savings.name}: arguments can't be changed in place "
             "here. Values do not alias, so a write inside forward changes nothing outside; return "
@@ -68,7 +68,7 @@ class FunctionCtx:
         )
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether missing gradients and tangents come as zeros (the default) or as None."""
+        """Say whether missing gradients and tangents come as zeros (the default) or as None."""
         self.materialize_grads = bool(value)
 
 

@@ -37,6 +37,20 @@ class Function:
     output)``. ``backward(ctx, *cotangents)`` takes one for each result and returns a gradient (or
     None) for each argument. ``jvp(ctx, *tangents)`` takes one for each argument and returns a
     tangent for each result.
+
+    Examples:
+        >>> class Double(tg.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         return x * 2
+        ...
+        ...     @staticmethod
+        ...     def backward(ctx, cotangent):
+        ...         return cotangent * 2
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> Double.apply(x).sum().backward()
+        >>> x.grad
+        tensor([2., 2.])
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -47,16 +61,16 @@ class Function:
 
     @staticmethod
     def forward(*args: Any, **options: Any) -> Any:
-        """Computes the result; to be overridden."""
+        """Compute the result; to be overridden."""
         raise UsageError("expected a static method forward in the Function, got none")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Saves what the derivatives need; override it to write ``forward`` without ctx."""
+        """Save what the derivatives need; override it to write ``forward`` without ctx."""
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
-        """Gives the gradients of the arguments; to be overridden."""
+        """Give the gradients of the arguments; to be overridden."""
         raise NotDifferentiable(
             f"{savings_of(ctx).name} has no backward; define a static method "
             "backward(ctx, *cotangents)"
@@ -64,7 +78,7 @@ class Function:
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        """Gives the tangents of the results; to be overridden."""
+        """Give the tangents of the results; to be overridden."""
         raise NotDifferentiable(
             f"{savings_of(ctx).name} has no jvp, but an argument carries a tangent; define a "
             "static method jvp(ctx, *tangents), or pass unpack_dual(x).primal if its tangent "
@@ -73,7 +87,7 @@ class Function:
 
     @classmethod
     def apply(cls, *args: Any, **options: Any) -> Any:
-        """Calls the Function.
+        """Call the Function.
 
         With ``setup_context``, which gets every argument of ``forward`` in its place, arguments may
         be named or left to their defaults.

@@ -14,10 +14,26 @@ __all__ = ["once_differentiable", "refusing", "sealed"]
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a ``backward`` whose result can't be differentiated again: trying to raises.
+    """Mark a ``backward`` whose result can't be differentiated again: trying to raises.
 
     It runs unrecorded. Without this mark, a backward that leaves telegrad (for NumPy, say) would
     give a second derivative of zero.
+
+    Raises:
+        NotDifferentiable: When its result is differentiated.
+
+    Examples:
+        >>> class Double(tg.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         return x * 2
+        ...
+        ...     @staticmethod
+        ...     @tg.autograd.once_differentiable
+        ...     def backward(ctx, cotangent):
+        ...         return tg.asarray(cotangent.numpy() * 2)
+        >>> tg.autograd.grad(Double.apply(x := tg.tensor(1.0, requires_grad=True)), x)
+        (tensor(2.),)
     """
     return refusing(
         backward,

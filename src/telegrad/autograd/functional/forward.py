@@ -24,11 +24,21 @@ __all__ = ["jvp", "linearize"]
 def jvp(
     function: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool = False
 ) -> tuple[Any, ...]:
-    """The value at `primals` and its derivative along `tangents`: ``(value, tangent)``.
+    """Return the value at `primals` and its derivative along `tangents`.
 
-    `primals` is a tuple of the positional arguments (or a tensor, where there is one), `tangents`
-    the same with a tangent for each tensor. With `has_aux`, `function` returns (output, aux) and
-    aux comes third.
+    Arguments:
+        function: The function to differentiate; takes and returns tensors, in tuples, lists and
+            dicts too.
+        primals: A tuple of the positional arguments, or a tensor, where there is one.
+        tangents: The same with a tangent for each tensor.
+        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
+
+    Returns:
+        ``(value, tangent)``, or ``(value, tangent, aux)``.
+
+    Examples:
+        >>> tg.autograd.functional.jvp(tg.sin, tg.tensor([0.0]), tg.tensor([2.0]))
+        (tensor([0.]), tensor([2.]))
     """
     _, values, structure, given = paired(primals, tangents, name_of(function))
     # Not on the stack that forward_ad numbers: a pure function does not see the level.
@@ -51,10 +61,23 @@ def jvp(
 def linearize(
     function: Callable[..., Any], *primals: Any, has_aux: bool = False
 ) -> tuple[Any, ...]:
-    """The value at `primals`, and the linear function from tangents to the value's tangent there.
+    """Return the value at `primals`, and the linear function from tangents to the value's tangent.
 
-    ``out, push = linearize(f, x, y)``; ``push(dx, dy)``, as often as you like: `function` itself
-    runs only once. With `has_aux` aux comes third.
+    That function may be called as often as you like: `function` itself runs only once.
+
+    Arguments:
+        function: The function to differentiate; takes and returns tensors, in tuples, lists and
+            dicts too.
+        *primals: Its positional arguments.
+        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
+
+    Returns:
+        ``(value, push)``, or ``(value, push, aux)``.
+
+    Examples:
+        >>> value, push = tg.autograd.functional.linearize(tg.sin, tg.tensor([0.0]))
+        >>> push(tg.tensor([2.0]))
+        tensor([2.])
     """
     # The gradient J^T u is linear in u, so its own transpose at any t is J t; both are recorded
     # once.

@@ -39,12 +39,28 @@ def jacobian(
     has_aux: bool = False,
     mode: str = "reverse",
 ) -> Callable[..., Any]:
-    """A function that gives all first derivatives of `function`.
+    """Return a function that gives all first derivatives of `function`.
 
-    ``mode="reverse"`` runs one backward pass for each number in the result, ``mode="forward"`` runs
-    `function` once for each number in the arguments: take the smaller. Complex functions must be
-    holomorphic, and cost twice as much, since that is checked. With `has_aux`, `function` returns
-    (output, aux) and the result is ``(jacobian, aux)``.
+    Complex functions must be holomorphic, and cost twice as much, since that is checked.
+
+    Arguments:
+        function: The function to differentiate; takes and returns tensors, in tuples, lists and
+            dicts too.
+        argnums: Which positional argument to differentiate by, or several as a tuple.
+        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
+        mode: "reverse" runs one backward pass for each number in the result, "forward" runs
+            `function` once for each number in the arguments; take the smaller.
+
+    Returns:
+        A function of the same arguments that gives the jacobian, or ``(jacobian, aux)``.
+
+    Raises:
+        UsageError: If the mode is not known.
+
+    Examples:
+        >>> tg.autograd.functional.jacobian(tg.square)(tg.tensor([1.0, 2.0]))
+        tensor([[2., 0.],
+                [0., 4.]])
     """
     check_argnums(argnums, "jacobian")
     if mode not in ("reverse", "forward"):
@@ -63,9 +79,22 @@ def jacobian(
 def hessian(
     function: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """A function that gives all second derivatives of `function`, forward over reverse.
+    """Return a function that gives all second derivatives of `function`, forward over reverse.
 
     For several arguments, the derivative by the i-th and then the j-th stands at ``[i][j]``.
+
+    Arguments:
+        function: The function to differentiate; returns one real number.
+        argnums: Which positional argument to differentiate by, or several as a tuple.
+        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
+
+    Returns:
+        A function of the same arguments that gives the hessian, or ``(hessian, aux)``.
+
+    Examples:
+        >>> tg.autograd.functional.hessian(lambda x: (x**3).sum())(tg.tensor([1.0, 2.0]))
+        tensor([[ 6.,  0.],
+                [ 0., 12.]])
     """
     check_argnums(argnums, "hessian")
     first = jacobian(function, argnums, has_aux=has_aux, mode="reverse")

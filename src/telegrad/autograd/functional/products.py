@@ -19,10 +19,22 @@ __all__ = ["hvp", "vhp"]
 
 
 def hvp(function: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
-    """The value of `function` and its Hessian times `tangents`: ``(value, product)``.
+    """Return the value of `function` and its Hessian times `tangents`.
 
-    Forward over reverse: one gradient, computed on duals. `primals` is a tuple of the positional
-    arguments (or a tensor, where there is one); the product has its form.
+    Forward over reverse: one gradient, computed on duals.
+
+    Arguments:
+        function: The function to differentiate; returns one real number.
+        primals: A tuple of the positional arguments, or a tensor, where there is one.
+        tangents: The same with a tangent for each tensor.
+
+    Returns:
+        ``(value, product)``, where the product has the form of the primals.
+
+    Examples:
+        >>> cubes = lambda x: (x**3).sum()
+        >>> tg.autograd.functional.hvp(cubes, tg.tensor([1.0, 2.0]), tg.tensor([1.0, 1.0]))
+        (tensor(9.), tensor([ 6., 12.]))
     """
     args, values, structure, given = paired(primals, tangents, name_of(function))
     if not any(x.tangents or (x.node is not None and is_grad_enabled()) for x in values + given):
@@ -60,9 +72,22 @@ def _unrecorded_hvp(
 
 
 def vhp(function: Callable[..., Any], primals: Any, cotangents: Any) -> tuple[Any, Any]:
-    """The value of `function` and `cotangents` times its Hessian: ``(value, product)``.
+    """Return the value of `function` and `cotangents` times its Hessian.
 
     Reverse over reverse, so it needs no forward rules; ``hvp`` is quicker.
+
+    Arguments:
+        function: The function to differentiate; returns one real number.
+        primals: A tuple of the positional arguments, or a tensor, where there is one.
+        cotangents: The same with a cotangent for each tensor.
+
+    Returns:
+        ``(value, product)``, where the product has the form of the primals.
+
+    Examples:
+        >>> cubes = lambda x: (x**3).sum()
+        >>> tg.autograd.functional.vhp(cubes, tg.tensor([1.0, 2.0]), tg.tensor([1.0, 1.0]))
+        (tensor(9.), tensor([ 6., 12.]))
     """
     args, values, structure, given = paired(primals, cotangents, name_of(function))
     variables = Variables(values)

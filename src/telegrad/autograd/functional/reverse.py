@@ -22,10 +22,23 @@ __all__ = ["check_scalar", "grad", "value_and_grad", "vjp"]
 
 
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """The value at `primals`, and a function from a cotangent to the gradients of all primals.
+    """Return the value at `primals`, and a function from a cotangent to all primals' gradients.
 
-    ``out, pull = vjp(f, x, y)``; ``dx, dy = pull(cotangent)``, as often as you like. With
-    `has_aux`, `function` returns (output, aux) and aux comes third.
+    That function may be called as often as you like.
+
+    Arguments:
+        function: The function to differentiate; takes and returns tensors, in tuples, lists and
+            dicts too.
+        *primals: Its positional arguments.
+        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
+
+    Returns:
+        ``(value, pull)``, or ``(value, pull, aux)``.
+
+    Examples:
+        >>> value, pull = tg.autograd.functional.vjp(tg.multiply, tg.tensor(2.0), tg.tensor(3.0))
+        >>> pull(tg.tensor(1.0))
+        (tensor(3.), tensor(2.))
     """
     chosen = Chosen(primals, tuple(range(len(primals))), name_of(function))
     variables = Variables(chosen.values)
@@ -47,9 +60,22 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
 def value_and_grad(
     function: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """A function that gives the value of `function` and its gradient: ``(value, gradient)``.
+    """Return a function that gives the value of `function` and its gradient.
 
-    With `has_aux`, `function` returns (output, aux) and the result is ``((value, aux), gradient)``.
+    Arguments:
+        function: The function to differentiate; returns one real number.
+        argnums: Which positional argument to differentiate by, or several as a tuple.
+        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
+
+    Returns:
+        A function that gives ``(value, gradient)``, or ``((value, aux), gradient)``.
+
+    Raises:
+        GradientError: When called, if `function` does not return one real number.
+
+    Examples:
+        >>> tg.autograd.functional.value_and_grad(lambda x: (x * x).sum())(tg.tensor([1.0, 2.0]))
+        (tensor(5.), tensor([2., 4.]))
     """
     check_argnums(argnums, "value_and_grad")
 
@@ -73,9 +99,22 @@ def value_and_grad(
 def grad(
     function: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """A function that gives the gradient of `function`, which returns one real number.
+    """Return a function that gives the gradient of `function`.
 
-    With `has_aux`, `function` returns (output, aux) and the result is ``(gradient, aux)``.
+    Arguments:
+        function: The function to differentiate; returns one real number.
+        argnums: Which positional argument to differentiate by, or several as a tuple.
+        has_aux: Whether `function` returns (output, aux), where aux is passed on as it is.
+
+    Returns:
+        A function of the same arguments that gives the gradient, or ``(gradient, aux)``.
+
+    Raises:
+        GradientError: When called, if `function` does not return one real number.
+
+    Examples:
+        >>> tg.autograd.functional.grad(lambda x: (x * x).sum())(tg.tensor([1.0, 2.0]))
+        tensor([2., 4.])
     """
     check_argnums(argnums, "grad")
     both = value_and_grad(function, argnums, has_aux=has_aux)

@@ -80,6 +80,13 @@ def from_adjoint(
         NotDifferentiable: when a derivative of a black box is differentiated again.
         ShapeError: when the adjoint gives a gradient of another shape than the argument's.
         GradientError: when it gives another number of gradients.
+
+    Examples:
+        >>> cube = tg.autograd.from_adjoint(lambda x: (x**3, x), lambda x, g: 3 * x**2 * g)
+        >>> x = tg.tensor(2.0, requires_grad=True)
+        >>> cube(x).backward()
+        >>> x.grad
+        tensor(12.)
     """
     for each, what in ((solve, "solve"), (adjoint, "adjoint"), (tangent, "tangent")):
         if not callable(each) and not (what == "tangent" and each is None):

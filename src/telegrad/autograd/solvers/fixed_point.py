@@ -67,6 +67,13 @@ def from_fixed_point(
         UsageError: when there is no fixed point within `max_iterations`.
         GradientError: when f uses Tensors with derivatives that are not among the parameters, or
             x is no isolated fixed point, so that it has no derivative.
+
+    Examples:
+        >>> root = tg.autograd.from_fixed_point(lambda x, a: (x + a / x) / 2)
+        >>> a = tg.tensor(4.0, dtype=tg.float64, requires_grad=True)
+        >>> root(tg.tensor(1.0, dtype=tg.float64), a).backward()
+        >>> round(a.grad.item(), 6)
+        0.25
     """
     if not callable(f) or not (solve is None or callable(solve)):
         wrong = solve if callable(f) else f

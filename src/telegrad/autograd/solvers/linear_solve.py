@@ -111,6 +111,13 @@ def from_linear_solve(
     Raises:
         GradientError: when the solution does not solve the system, or A uses Tensors with
             derivatives that are not among the parameters.
+
+    Examples:
+        >>> scaled = tg.autograd.from_linear_solve(tg.multiply, lambda d, b: b / d, symmetric=True)
+        >>> b = tg.tensor([2.0, 3.0], requires_grad=True)
+        >>> scaled(tg.tensor([2.0, 4.0]), b).sum().backward()
+        >>> b.grad
+        tensor([0.5 , 0.25])
     """
     for each, what in ((apply, "apply"), (solve, "solve"), (solve_transposed, "solve_transposed")):
         if not callable(each) and not (what == "solve_transposed" and each is None):

@@ -80,10 +80,7 @@ class _Child(NamedTuple):
 
 
 class LocalCluster:
-    """Workers on this machine, in a `with` statement::
-
-        with LocalCluster(["ps", "trainer"]):
-            rpc.rpc_sync("ps", abs, (-2,))
+    """Workers on this machine, in a `with` statement.
 
     Inside the block the module-level functions speak for the calling process's worker, from any
     thread.
@@ -97,6 +94,12 @@ class LocalCluster:
     Raises:
         UsageError: For names that are no names or come twice.
         WorkerLost: On entering the block, if a process did not come up.
+
+    Examples:
+        >>> from telegrad.distributed import LocalCluster
+        >>> with LocalCluster(["ps", "trainer"]):
+        ...     print(rpc.rpc_sync("ps", abs, (-2,)))
+        2
     """
 
     def __init__(

@@ -70,10 +70,7 @@ class _OnOwners:
     },
 )
 class DistributedOptimizer(_OnOwners):
-    """An optimiser on each owner of some parameters, which steps them where they live::
-
-        optimizer = DistributedOptimizer(optim.SGD, remote_module.parameters(), lr=0.1)
-        optimizer.step(context_id)
+    """An optimiser on each owner of some parameters, which steps them where they live.
 
     Arguments:
         optimizer_class: The class of the optimiser that is made on each owner.
@@ -86,6 +83,15 @@ class DistributedOptimizer(_OnOwners):
     Raises:
         UsageError: For arguments that don't fit.
         DTypeError: For what is no RRef to a parameter.
+
+    Examples:
+        >>> from telegrad.distributed import RemoteModule
+        >>> from telegrad.distributed.optim import DistributedOptimizer
+        >>> model = RemoteModule("ps", tg.nn.Linear, (3, 1))
+        >>> optimizer = DistributedOptimizer(tg.optim.SGD, model.parameters(), lr=0.1)
+        >>> with dist_autograd.context() as context_id:
+        ...     dist_autograd.backward(context_id, [model(tg.ones(4, 3)).sum()])
+        ...     optimizer.step(context_id)
     """
 
     _kind = "optimiser"
@@ -148,7 +154,24 @@ class DistributedOptimizer(_OnOwners):
 
 
 class DistributedScheduler(_OnOwners):
-    """Schedulers of one kind beside the optimisers of a DistributedOptimizer."""
+    """Schedulers of one kind beside the optimisers of a DistributedOptimizer.
+
+    Made by its ``schedule``.
+
+    Arguments:
+        optimizers: RRefs to the optimisers, by owner.
+        scheduler_class: The scheduler to make beside each.
+        args: Further arguments of the scheduler.
+        kwargs: Its options.
+
+    Examples:
+        >>> from telegrad.distributed import RemoteModule
+        >>> from telegrad.distributed.optim import DistributedOptimizer
+        >>> model = RemoteModule("ps", tg.nn.Linear, (3, 1))
+        >>> optimizer = DistributedOptimizer(tg.optim.SGD, model.parameters(), lr=0.1)
+        >>> optimizer.schedule(tg.optim.lr_scheduler.StepLR, 1).get_last_lr()
+        {'ps': [0.1]}
+    """
 
     _kind = "scheduler"
 

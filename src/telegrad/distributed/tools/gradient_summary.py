@@ -25,6 +25,15 @@ class GradientSummary:
 
 
 def gradients(context_id: int) -> GradientSummary:
-    """Return what every worker has of a context's gradients: names, shapes, norms."""
+    """Return what every worker has of a context's gradients: names, shapes, norms.
+
+    Examples:
+        >>> x = tg.tensor([3.0, 4.0], requires_grad=True)
+        >>> with dist_autograd.context() as context_id:
+        ...     dist_autograd.backward(context_id, [rpc.rpc_sync("ps", tg.sum, (x,))])
+        ...     print(dist_autograd.gradients(context_id))
+        worker  leaf    shape  dtype    norm
+        main    leaf 0  (2,)   float32  1.414
+    """
     found = gather(context_id, describe_gradients)
     return GradientSummary(convert(found, dict[str, list[GradientRow]]))

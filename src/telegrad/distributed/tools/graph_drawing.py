@@ -60,6 +60,12 @@ def draw(context_id: int, roots: Tensor | Sequence[Tensor] = ()) -> Drawing:
 
     A context knows what was given away and received. With `roots`, tensors of this worker such as
     the loss, the picture begins with them.
+
+    Examples:
+        >>> with dist_autograd.context() as context_id:
+        ...     y = rpc.rpc_sync("ps", tg.square, (tg.tensor(2.0, requires_grad=True),))
+        ...     print(dist_autograd.draw(context_id, y).save("graph.svg"))
+        graph.svg
     """
     chosen = listed(frameworks.adopted(roots), "roots")
     starts_here = [node_of(root, "roots") for root in chosen]

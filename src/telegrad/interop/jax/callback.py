@@ -54,6 +54,12 @@ def to_jax(g: Callable[..., Any], *, results: Any = None) -> Callable[..., Any]:
 
     Returns:
         The function of JAX.
+
+    Examples:
+        >>> import jax
+        >>> from telegrad.jax import to_jax
+        >>> jax.grad(to_jax(lambda x: x**3))(2.0).item()
+        12.0
     """
     if not callable(g):
         raise UsageError(f"expected a function of telegrad for to_jax, got {kind_of(g)}")

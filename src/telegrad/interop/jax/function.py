@@ -83,6 +83,14 @@ def from_jax(
         DTypeError: when called with 64-bit numbers and JAX's x64 is off, or with a leaf that is no
             array.
         UsageError: when called with something that JAX can't trace f with.
+
+    Examples:
+        >>> from jax import numpy as jnp
+        >>> from telegrad.jax import from_jax
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> from_jax(lambda x: jnp.sum(x**3))(x).backward()
+        >>> x.grad
+        tensor([ 3., 12.])
     """
     numbers, names = as_numbers(static_argnums), as_names(static_argnames)
     if f is None:

@@ -26,9 +26,27 @@ def scaled_dot_product_attention(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    """``softmax(query @ key.mT * scale + mask) @ value``; axes (…, place, feature).
+    """Return ``softmax(query @ key.mT * scale + mask) @ value``; axes (…, place, feature).
 
-    A mask of truth values says where to look; another is added. `is_causal` looks only back.
+    Arguments:
+        query: What looks.
+        key: What is looked at.
+        value: What is seen there.
+        attn_mask: Truth values that say where to look, or numbers that are added.
+        dropout_p: With which probability a weight is dropped.
+        is_causal: Whether each place looks only back.
+        scale: What the products are multiplied by; one over the root of the features by default.
+        generator: Where dropout draws from; the generator of the process by default.
+
+    Raises:
+        UsageError: If there are both a mask and `is_causal`.
+        ShapeError: If the shapes don't fit.
+
+    Examples:
+        >>> x = tg.eye(2)
+        >>> tg.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+        tensor([[1.    , 0.    ],
+                [0.3302, 0.6698]])
     """
     if is_causal:
         if attn_mask is not None:

@@ -31,9 +31,25 @@ def conv2d(
     dilation: int | tuple[int, int] = 1,
     groups: int = 1,
 ) -> Tensor:
-    """`input` (item, channel, row, column) weighted by `weight` (out, in / groups, row, column).
+    """Return `input` weighted by a small kernel at every place.
 
-    An input without the axis of items is one item. `padding` may be "same" or "valid".
+    Arguments:
+        input: (item, channel, row, column); without the axis of items it is one item.
+        weight: (out, in / groups, row, column).
+        bias: (out,), or None.
+        stride: How far apart the places are.
+        padding: The border around the input, or "same" or "valid".
+        dilation: How far apart the elements of the kernel are.
+        groups: Into how many parts the channels are split.
+
+    Raises:
+        ShapeError: If the shapes don't fit.
+        UsageError: If an option is out of range.
+
+    Examples:
+        >>> tg.nn.functional.conv2d(tg.ones(1, 1, 3, 3), tg.ones(1, 1, 2, 2))
+        tensor([[[[4., 4.],
+                  [4., 4.]]]])
     """
     if input.ndim == 3:
         return conv2d(input[None], weight, bias, stride, padding, dilation, groups)[0]

@@ -11,7 +11,21 @@ __all__ = ["dropout"]
 def dropout(
     input: Tensor, p: float = 0.5, training: bool = True, *, generator: Generator | None = None
 ) -> Tensor:
-    """In training, each element zero with probability `p`, the others divided by ``1 - p``."""
+    """Return each element, in training zero with probability `p`, the others divided by ``1 - p``.
+
+    Arguments:
+        input: The values.
+        p: From 0 to 1.
+        training: Whether to drop anything.
+        generator: Where the choice comes from; the generator of the process by default.
+
+    Raises:
+        UsageError: If p is not from 0 to 1.
+
+    Examples:
+        >>> tg.nn.functional.dropout(tg.ones(3), training=False)
+        tensor([1., 1., 1.])
+    """
     if not 0 <= p <= 1:
         raise UsageError(f"expected a probability from 0 to 1 in dropout, got {p}")
     if not training or p == 0:

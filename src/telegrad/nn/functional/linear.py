@@ -14,7 +14,20 @@ __all__ = ["embedding", "linear"]
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``input @ weight.T + bias`` over the last axis; `weight` has shape (out, in)."""
+    """Return ``input @ weight.T + bias`` over the last axis.
+
+    Arguments:
+        input: (…, in).
+        weight: (out, in).
+        bias: (out,), or None.
+
+    Raises:
+        ShapeError: If the shapes don't fit.
+
+    Examples:
+        >>> tg.nn.functional.linear(tg.tensor([1.0, 2.0]), tg.tensor([[1.0, 10.0]]))
+        tensor([21.])
+    """
     try:
         taken, width = weight.array.shape, input.array.shape[-1:]
     except AttributeError:
@@ -45,7 +58,23 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
-    """The rows of `weight` that the integers name; the row `padding_idx` receives no gradient."""
+    """Return the rows of `weight` that the integers name.
+
+    Arguments:
+        input: The numbers of the rows.
+        weight: (row, feature).
+        padding_idx: The row that receives no gradient.
+
+    Raises:
+        UsageError: If a number is out of range.
+        DTypeError: If they are not integers.
+
+    Examples:
+        >>> tg.nn.functional.embedding(tg.tensor([1, 0, 1]), tg.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        tensor([[3., 4.],
+                [1., 2.],
+                [3., 4.]])
+    """
     rows = np.asarray(input.array if isinstance(input, Tensor) else input)
     if rows.dtype.kind not in "iu":
         raise DTypeError(f"expected integers as input of embedding, got {rows.dtype}")

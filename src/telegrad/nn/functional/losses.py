@@ -26,7 +26,17 @@ __all__ = [
 
 
 def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """The squared difference."""
+    """Return the squared difference.
+
+    Arguments:
+        input: The values.
+        target: What the values should be.
+        reduction: "mean" (the default), "sum" or "none".
+
+    Examples:
+        >>> tg.nn.functional.mse_loss(tg.tensor([1.0, 2.0]), tg.tensor([1.0, 4.0]))
+        tensor(2.)
+    """
     _check_equal("mse_loss", input, target)
     difference = input - target
     return reduced(difference * difference, reduction)
@@ -35,7 +45,21 @@ def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0
 ) -> Tensor:
-    """Half the squared difference up to `delta`; beyond, it grows straight on."""
+    """Return half the squared difference up to `delta`; beyond, it grows straight on.
+
+    Arguments:
+        input: The values.
+        target: What the values should be.
+        reduction: "mean" (the default), "sum" or "none".
+        delta: Where it becomes straight.
+
+    Raises:
+        UsageError: If delta is not positive.
+
+    Examples:
+        >>> tg.nn.functional.huber_loss(tg.tensor([0.0, 0.0]), tg.tensor([1.0, 4.0]))
+        tensor(2.)
+    """
     if delta <= 0:
         raise UsageError(f"expected a positive delta in huber_loss, got {delta}")
     _check_equal("huber_loss", input, target)
@@ -56,7 +80,20 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
-    """The cross entropy of ``sigmoid(input)`` and a target from 0 to 1, without overflow."""
+    """Return the cross entropy of ``sigmoid(input)`` and a target from 0 to 1, without overflow.
+
+    Arguments:
+        input: The values.
+        target: What the values should be.
+        weight: How much each element counts.
+        reduction: "mean" (the default), "sum" or "none".
+        pos_weight: How much a target of 1 counts.
+
+    Examples:
+        >>> logits, target = tg.tensor([0.0, 2.0]), tg.tensor([1.0, 1.0])
+        >>> tg.nn.functional.binary_cross_entropy_with_logits(logits, target)
+        tensor(0.41)
+    """
     name = "binary_cross_entropy_with_logits"
     _check_equal(name, input, target)
     _check_real(name, input)
@@ -76,10 +113,23 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """The cross entropy of ``softmax(input)`` and a target.
+    """Return the cross entropy of ``softmax(input)`` and a target.
 
-    Classes are on axis 1, or axis 0 of a vector. The target holds the class of
-    each item, or, with the input's shape, probabilities.
+    Arguments:
+        input: The values; classes are on axis 1, or on axis 0 of a vector.
+        target: The class of each item, or, with the input's shape, probabilities.
+        weight: How much each class counts.
+        ignore_index: The class of items that don't count.
+        reduction: "mean" (the default), "sum" or "none".
+        label_smoothing: Which share of each target is spread over all classes.
+
+    Raises:
+        ShapeError: If the target is neither classes nor probabilities.
+        UsageError: If an option is out of range.
+
+    Examples:
+        >>> tg.nn.functional.cross_entropy(tg.tensor([[2.0, 0.0], [0.0, 2.0]]), tg.tensor([0, 1]))
+        tensor(0.1269)
     """
     _check_tensors("cross_entropy", input, target)
     axis = 0 if input.ndim == 1 else 1
@@ -112,7 +162,19 @@ def nll_loss(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    """Minus the log-probability, from `input`, of each item's class."""
+    """Return minus the log-probability, from `input`, of each item's class.
+
+    Arguments:
+        input: Log-probabilities; classes are on axis 1, or on axis 0 of a vector.
+        target: The class of each item.
+        weight: How much each class counts.
+        ignore_index: The class of items that don't count.
+        reduction: "mean" (the default), "sum" or "none".
+
+    Examples:
+        >>> tg.nn.functional.nll_loss(tg.log_softmax(tg.tensor([[2.0, 0.0]])), tg.tensor([0]))
+        tensor(0.1269)
+    """
     _check_tensors("nll_loss", input, target)
     _check_classes("nll_loss", input)
     _check_real("nll_loss", input)

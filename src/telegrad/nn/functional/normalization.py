@@ -21,7 +21,22 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """The last axes brought to mean 0 and variance 1, then scaled and shifted."""
+    """Return the values with the last axes brought to mean 0 and variance 1, scaled and shifted.
+
+    Arguments:
+        input: The values.
+        normalized_shape: The lengths of these axes.
+        weight: The scale.
+        bias: The shift.
+        eps: Added where something is divided by, so that it is never by zero.
+
+    Raises:
+        ShapeError: If the shapes don't fit.
+
+    Examples:
+        >>> tg.nn.functional.layer_norm(tg.tensor([1.0, 3.0]), (2,))
+        tensor([-1.,  1.])
+    """
     check_real(input, "layer_norm")
     shape = tuple(normalized_shape)
     if input.shape[input.ndim - len(shape) :] != shape or not shape:
@@ -51,10 +66,29 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Each channel (axis 1) brought to mean 0 and variance 1, then scaled and shifted.
+    """Return the values with each channel (axis 1) brought to mean 0 and variance 1.
 
     In training by the batch's own mean and variance, which move the running ones by `momentum`;
     otherwise by the running ones.
+
+    Arguments:
+        input: (item, channel, …).
+        running_mean: (channel,), or None.
+        running_var: (channel,), or None.
+        weight: The scale.
+        bias: The shift.
+        training: Whether the batch's own mean and variance count.
+        momentum: How far the running ones move.
+        eps: Added where something is divided by, so that it is never by zero.
+
+    Raises:
+        ShapeError: If the shapes don't fit.
+        UsageError: If it is not training and there is no running mean or variance.
+
+    Examples:
+        >>> tg.nn.functional.batch_norm(tg.tensor([[1.0], [3.0]]), None, None, training=True)
+        tensor([[-1.],
+                [ 1.]])
     """
     check_real(input, "batch_norm")
     if input.ndim < 2:

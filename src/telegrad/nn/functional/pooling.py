@@ -21,7 +21,24 @@ def max_pool2d(
     dilation: int | tuple[int, int] = 1,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """The largest element of each window; of equal ones the first receives the gradient."""
+    """Return the largest element of each window; of equal ones the first receives the gradient.
+
+    Arguments:
+        input: (item, channel, row, column), or without the axis of items.
+        kernel_size: The rows and columns of a window; a number for both.
+        stride: How far apart windows are; `kernel_size` by default.
+        padding: The border around the input.
+        dilation: How far apart the elements of a window are.
+        ceil_mode: Whether a last window may reach beyond the border.
+
+    Raises:
+        DTypeError: If the values are not real.
+        ShapeError: If a window does not fit.
+
+    Examples:
+        >>> tg.nn.functional.max_pool2d(tg.reshape(tg.arange(4.0), (1, 1, 2, 2)), 2)
+        tensor([[[[3.]]]])
+    """
     if input.ndim == 3:
         return max_pool2d(input[None], kernel_size, stride, padding, dilation, ceil_mode)[0]
     if input.dtype.kind == "c":
@@ -42,7 +59,25 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The average of each window."""
+    """Return the average of each window.
+
+    Arguments:
+        input: (item, channel, row, column), or without the axis of items.
+        kernel_size: The rows and columns of a window; a number for both.
+        stride: How far apart windows are; `kernel_size` by default.
+        padding: The border around the input.
+        ceil_mode: Whether a last window may reach beyond the border.
+        count_include_pad: Whether the border counts in the average.
+        divisor_override: What to divide by, instead of the number of elements.
+
+    Raises:
+        UsageError: If the divisor is 0.
+        ShapeError: If a window does not fit.
+
+    Examples:
+        >>> tg.nn.functional.avg_pool2d(tg.reshape(tg.arange(4.0), (1, 1, 2, 2)), 2)
+        tensor([[[[1.5]]]])
+    """
     if input.ndim == 3:
         rest = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         return avg_pool2d(input[None], *rest)[0]

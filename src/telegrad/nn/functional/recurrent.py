@@ -19,7 +19,27 @@ def gru_layer(
     bias_ih: Tensor | None = None,
     bias_hh: Tensor | None = None,
 ) -> Tensor:
-    """All states, (step, item, unit), for an input (step, item, feature) and the first state."""
+    """Return all states of one layer of gated recurrent units over a sequence.
+
+    Arguments:
+        input: (step, item, feature).
+        first: The state before the first step, (item, unit).
+        weight_ih: (3 units, feature), for the three gates.
+        weight_hh: (3 units, unit).
+        bias_ih: (3 units,), or None.
+        bias_hh: (3 units,), or None.
+
+    Returns:
+        The states, (step, item, unit).
+
+    Raises:
+        ShapeError: If the first state does not fit.
+
+    Examples:
+        >>> gru_layer = tg.nn.functional.gru_layer
+        >>> gru_layer(tg.ones(5, 1, 2), tg.zeros(1, 3), tg.ones(9, 2), tg.ones(9, 3)).shape
+        (5, 1, 3)
+    """
     length, items, _ = input.shape
     units = weight_hh.shape[1]
     if first.shape != (items, units):

@@ -51,7 +51,13 @@ class Quick:
 
 
 class Future(Generic[T]):
-    """The outcome of something that runs elsewhere: a value or an exception, once."""
+    """The outcome of something that runs elsewhere: a value or an exception, once.
+
+    Examples:
+        >>> future = rpc.rpc_async("ps", abs, (-2,))
+        >>> future.then(lambda done: done.wait() + 1).wait()
+        3
+    """
 
     __slots__ = ("__weakref__", "_callbacks", "_done", "_error", "_sleepers", "_source", "_value")
 
@@ -313,7 +319,15 @@ def wake(sleeper: _thread.LockType) -> None:
 
 
 def wait_all(futures: Iterable[Future[T]], timeout: float | None = None) -> list[T]:
-    """Wait for all; return their values in order, or raise the first exception in that order."""
+    """Wait for all; return their values in order, or raise the first exception in that order.
+
+    Raises:
+        CallTimeout: If one is not done within `timeout` seconds.
+
+    Examples:
+        >>> rpc.wait_all([rpc.rpc_async("ps", abs, (-n,)) for n in range(3)])
+        [0, 1, 2]
+    """
     futures = _checked(futures)
     if timeout is not None:
         together, count = _together(futures)
@@ -332,6 +346,11 @@ def collect_all(futures: Iterable[Future[T]]) -> Future[list[Future[T]]]:
     """Return the future of the list, which is done when all of them are.
 
     To wait for them again, wait for the same one again: each call makes another.
+
+    Examples:
+        >>> both = rpc.collect_all([rpc.rpc_async("ps", abs, (-n,)) for n in (1, 2)])
+        >>> [done.wait() for done in both.wait()]
+        [1, 2]
     """
     return _together(_checked(futures))[0]
 

@@ -52,7 +52,15 @@ _NOTHING: AbstractContextManager[Any] = nullcontext()
 
 
 def async_execution(function: F) -> F:
-    """Mark a function that returns a Future: its caller gets the value when it is there."""
+    """Mark a function that returns a Future: its caller gets the value when it is there.
+
+    Examples:
+        >>> @rpc.async_execution
+        ... def through(to, x):
+        ...     return rpc.rpc_async(to, abs, (x,))
+        >>> rpc.rpc_sync("ps", through, ("trainer", -3))
+        3
+    """
     setattr(function, _ASYNC, True)
     return function
 

@@ -39,7 +39,13 @@ _TO_HERE = ("get", "result", "value", "wait")
 
 
 class RRef(Reference, Generic[T_co]):
-    """A handle. `RRef(value)` refers to a value of the current worker."""
+    """A handle to a value of some worker. ``RRef(value)`` refers to a value of the current one.
+
+    Examples:
+        >>> reference = rpc.RRef([1, 2, 3])
+        >>> rpc.rpc_sync("ps", lambda r: sum(r.to_here()), (reference,))
+        6
+    """
 
     __slots__ = ("__weakref__", "_fork", "_owner", "_rref", "_worker")
 

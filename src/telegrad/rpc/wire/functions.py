@@ -61,7 +61,15 @@ def code_of(function: Any, script: Names = NO_NAMES) -> tuple[bytes, bytes] | No
 
 
 def expose(function: _F) -> _F:
-    """Allow peers to call the function by name even in strict mode."""
+    """Allow peers to call the function by name even in strict mode.
+
+    Examples:
+        >>> @rpc.expose
+        ... def double(x):
+        ...     return 2 * x
+        >>> double(4)
+        8
+    """
     _exposed[f"{function.__module__}:{function.__qualname__}"] = function
     return function
 

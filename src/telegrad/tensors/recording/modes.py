@@ -106,7 +106,14 @@ class _Bare(ModeScope):
 
 
 class no_grad(_Bare):
-    """Records nothing inside: results are constants, whatever went in."""
+    """Record nothing inside: results are constants, whatever went in.
+
+    Examples:
+        >>> x = tg.tensor([1.0], requires_grad=True)
+        >>> with tg.no_grad():
+        ...     print((x * 2).requires_grad)
+        False
+    """
 
     __slots__ = ()
 
@@ -118,7 +125,14 @@ class no_grad(_Bare):
 
 
 class enable_grad(_Bare):
-    """Records again inside of ``no_grad``; inside of ``inference_mode`` it changes nothing."""
+    """Record again inside of ``no_grad``; inside of ``inference_mode`` it changes nothing.
+
+    Examples:
+        >>> x = tg.tensor([1.0], requires_grad=True)
+        >>> with tg.no_grad(), tg.enable_grad():
+        ...     print((x * 2).requires_grad)
+        True
+    """
 
     __slots__ = ()
 
@@ -130,9 +144,15 @@ class enable_grad(_Bare):
 
 
 class inference_mode(ModeScope):
-    """Like ``no_grad``, and what is made inside can't be made to require grad later.
+    """Record nothing inside, and let nothing made there be made to require grad later.
 
     ``inference_mode(False)`` is the ordinary mode again, whatever was around it.
+
+    Examples:
+        >>> with tg.inference_mode():
+        ...     y = tg.tensor([1.0]) * 2
+        >>> y.requires_grad
+        False
     """
 
     __slots__ = ()
@@ -190,7 +210,13 @@ class SetAtOnce(ModeScope):
 
 
 class set_grad_enabled(SetAtOnce):
-    """Turns recording on or off; inside of ``inference_mode`` it changes nothing."""
+    """Turn recording on or off; inside of ``inference_mode`` it changes nothing.
+
+    Examples:
+        >>> with tg.set_grad_enabled(False):
+        ...     print(tg.is_grad_enabled())
+        False
+    """
 
     __slots__ = ()
 
@@ -202,10 +228,20 @@ class set_grad_enabled(SetAtOnce):
 
 
 def is_grad_enabled() -> bool:
-    """Tell whether operations are recorded here and now."""
+    """Tell whether operations are recorded here and now.
+
+    Examples:
+        >>> tg.is_grad_enabled()
+        True
+    """
     return MODE.get().recording
 
 
 def is_inference_mode_enabled() -> bool:
-    """Tell whether ``inference_mode`` is on here and now."""
+    """Tell whether ``inference_mode`` is on here and now.
+
+    Examples:
+        >>> tg.is_inference_mode_enabled()
+        False
+    """
     return MODE.get().inference

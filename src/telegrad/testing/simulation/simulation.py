@@ -31,7 +31,22 @@ _HEARTBEATS = (PING, PONG)
 
 
 class Simulation:
-    """Workers, a network and a clock of their own."""
+    """Workers, a network and a clock of their own, all from one seed.
+
+    Arguments:
+        names: The workers; their ids are in this order.
+        seed: Of everything that chance decides.
+        faults: How bad the network is.
+        options: Those of every worker.
+        on_start: Called with each worker; ``attach_autograd`` of
+            ``telegrad.distributed.worker_autograd`` gives it distributed autograd.
+
+    Examples:
+        >>> from telegrad.testing.simulation import Simulation
+        >>> with Simulation(["a", "b"], seed=7) as simulation:
+        ...     print(simulation.run("a", lambda: simulation.worker("a").rpc_sync("b", abs, (-3,))))
+        3
+    """
 
     def __init__(
         self,
