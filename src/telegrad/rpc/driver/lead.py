@@ -160,7 +160,9 @@ class Lead:
     def regain(self) -> bool:
         """Take the lead again, in the midst of a turn, if nobody has it; say whether it did."""
         link = serving.path
-        if self._leader or not serving.turn or link is None or not self._claim():
+        if self._leader or self._is_coming or self._ready or not serving.turn or link is None:
+            return False
+        if not self._claim():
             return False
         serving.turn = self.begun = self.begun + 1
         self.turn[serving.turn] = link  # type: ignore[assignment]

@@ -493,7 +493,7 @@ class Link(FrameWriter):
                     self._read_released()
             if self._is_corked:
                 self.uncork()
-            if self.watched and (reader.has_frame() or self.connection.pending()):
+            if self.watched and reader.has_frame():
                 host.lead.push(self)
 
     def _note(self, seconds: float) -> None:
