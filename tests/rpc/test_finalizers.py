@@ -199,7 +199,7 @@ def test_the_collector_may_run_what_uses_references_while_a_thread_holds_their_l
         (lambda host: host, lambda host: host.tidy()),
         (lambda host: host._pool, lambda host: host.start(lambda: None)),
         (lambda host: host._pool, lambda host: host._pool.catch_up()),
-        (lambda host: host.monitor, lambda host: host.monitor.watch(host.lead)),
+        (lambda host: host.monitor, lambda host: host.monitor.remove(None)),
         (lambda host: host.lead, lambda host: host.lead.remove(None)),
     ],
 )

@@ -10,8 +10,7 @@ from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.rpc.calls.future import wait_all
 from telegrad.rpc.current import current_worker
-from telegrad.rpc.driver import link as link_module
-from telegrad.rpc.driver import monitor
+from telegrad.rpc.driver import monitor, served_link
 from telegrad.rpc.options import Options
 from telegrad.rpc.wire.frames import PING
 
@@ -31,7 +30,7 @@ def _forget():
 def patient(monkeypatch):
     """Let nobody be taken for slow, however busy the machine is that runs this."""
     monkeypatch.setattr(monitor, "_TICK", 1000.0)
-    monkeypatch.setattr(link_module, "_SLOW", 1000.0)
+    monkeypatch.setattr(served_link, "_SLOW", 1000.0)
 
 
 def block():
@@ -114,8 +113,8 @@ def test_a_peer_with_very_many_requests_leaves_others_their_turns(patient):
 
 
 def test_answers_of_one_turn_leave_together(patient, monkeypatch):
-    monkeypatch.setattr(link_module, "_TURN", 1000.0)
-    monkeypatch.setattr(link_module, "_KEPT_FOR", 1000.0)
+    monkeypatch.setattr(served_link, "_TURN", 1000.0)
+    monkeypatch.setattr(served_link, "_KEPT_FOR", 1000.0)
     with neighbours("a", "b", options=Options(lost_after=1000.0)) as (a, b):
         blocked = b.rpc_async("a", block)
         assert eventually(lambda: bool(a.host.lead.turn))

@@ -25,6 +25,7 @@ from telegrad.rpc.driver.lead import Lead
 from telegrad.rpc.driver.link import Link
 from telegrad.rpc.driver.monitor import Monitor
 from telegrad.rpc.driver.pool import Pool
+from telegrad.rpc.driver.served_link import ServedLink
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
@@ -120,12 +121,13 @@ class SocketHost:
         except ProtocolViolation as error:
             raise WorkerLost(f"worker {peer.name!r} was lost: {error}") from error
         info = WorkerInfo(peer.name, peer.id, connection.peer_incarnation)
-        return self._adopt(Link(self, connection, info, served=False))
+        return self._adopt(Link(self, connection, info))
 
     def _accept(self, connection: Connection) -> None:
         info = WorkerInfo(connection.peer_name, UNKNOWN_ID, connection.peer_incarnation)
+        link = ServedLink(self, connection, info)
         try:
-            link = self._adopt(Link(self, connection, info, served=True))
+            self._adopt(link)
         except WorkerLost:
             # It came while this worker was leaving; closing tells it so.
             return
@@ -150,7 +152,7 @@ class SocketHost:
             return
         # In this order: what comes on the link is for this thread, and nobody is to be started for
         # it.
-        reads = isinstance(link, Link) and link.served and link.seize()
+        reads = isinstance(link, ServedLink) and link.seize()
         led = self.lead.leave()
         if not led:
             self.handlers.leave()
@@ -223,7 +225,7 @@ class SocketHost:
     def ended(self, endpoint: Endpoint) -> None:
         """Free what belongs to an endpoint that the worker has given up."""
         assert isinstance(endpoint, Link)
-        if endpoint.served:
+        if isinstance(endpoint, ServedLink):
             self.lead.remove(endpoint)
         else:
             self.monitor.remove(endpoint)

@@ -29,7 +29,7 @@ from telegrad.rpc.driver.spin import Spinning
 
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
-    from telegrad.rpc.driver.link import Link
+    from telegrad.rpc.driver.served_link import ServedLink
 
 __all__ = ["Lead"]
 
@@ -47,9 +47,9 @@ class Lead:
         self._set.add(self._bell.fileno())
         self._set.watch(self._bell.fileno(), once=False)
         self._spinning = Spinning(host.options.spin, host.is_crowded)
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, ServedLink] = {}
         # Links that have something to read, in the order of their turns.
-        self._ready: collections.deque[Link] = collections.deque()
+        self._ready: collections.deque[ServedLink] = collections.deque()
         # About who leads. Reentrant: a finalizer that interrupts its holder may make a call.
         self._lock = threading.RLock()
         # The id of the thread that leads; 0 if nobody does.
@@ -62,7 +62,7 @@ class Lead:
         """Whether the monitor starts a leader when something comes."""
         self.begun = 0
         """How many turns were begun."""
-        self.turn: dict[int, Link] = {}
+        self.turn: dict[int, ServedLink] = {}
         """The number of the turn that the leading thread is at, and its link.
 
         Whoever takes it out has decided: its thread, which then leads on, or the monitor.
@@ -74,7 +74,7 @@ class Lead:
 
     # The links.
 
-    def add(self, link: "Link") -> None:
+    def add(self, link: "ServedLink") -> None:
         """Serve the link from now on."""
         fd = link.connection.fileno()
         with self._lock:
@@ -83,21 +83,21 @@ class Lead:
         self.arm(link)
         self.offer()
 
-    def arm(self, link: "Link") -> None:
+    def arm(self, link: "ServedLink") -> None:
         """Nobody else reads the link: whoever leads does when something comes."""
         with self._lock:
             if not link.watched and not link.closed:
                 link.watched = True
                 self._set.watch(link.connection.fileno(), once=False)
 
-    def disarm(self, link: "Link") -> None:
+    def disarm(self, link: "ServedLink") -> None:
         """The current thread reads the link itself."""
         with self._lock:
             if link.watched:
                 link.watched = False
                 self._set.unwatch(link.connection.fileno())
 
-    def remove(self, link: "Link") -> None:
+    def remove(self, link: "ServedLink") -> None:
         """Forget the link."""
         with self._lock:
             for fd, known in list(self._links.items()):
@@ -105,7 +105,7 @@ class Lead:
                     del self._links[fd]
                     self._set.remove(fd)
 
-    def push(self, link: "Link") -> None:
+    def push(self, link: "ServedLink") -> None:
         """Give the link a turn: something of it lies here, read and not dealt with."""
         if not link.has_turn:
             link.has_turn = True
@@ -179,7 +179,7 @@ class Lead:
         self._host.handlers.enter(link)
         self._given_up([link])
 
-    def _given_up(self, links: "list[Link]") -> None:
+    def _given_up(self, links: "list[ServedLink]") -> None:
         for link in links:
             link.uncork()
             if link.has_frame():
@@ -231,7 +231,7 @@ class Lead:
             serving.path, serving.counts = None, False
             self.leave()
 
-    def _give_turn(self, link: "Link") -> bool:
+    def _give_turn(self, link: "ServedLink") -> bool:
         """Let the link read and run its requests here; say whether this thread still leads."""
         host = self._host
         link.has_turn = False

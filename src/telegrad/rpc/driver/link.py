@@ -6,9 +6,7 @@ The law of this file, lazy leader/follower:
    and then acted upon.
 2. A thread that waits for an answer claims it and reads until its answer is there. Those that find
    it taken sleep until their answer came or they are woken to read.
-3. A link whose peer sends requests is served: whoever leads (lead.py) reads it in its turns, and
-   runs its requests right there, without any hand-over. While one runs, nobody has the right to
-   read the link.
+3. A link whose peer sends requests is served (served_link.py): whoever leads reads it in its turns.
 4. Whoever gives the right up sees to it that somebody else finds what comes: a sleeper, else,
    where the link is served, whoever leads; else the pool if a frame lies in the reader already, or
    the monitor, which watches the descriptor. Answers for which nobody sleeps and that have no
@@ -30,13 +28,12 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from telegrad.errors import ProtocolViolation, UsageError, WorkerLost
 from telegrad.rpc.calls.future import Future, wake
 from telegrad.rpc.driver.admission import Admission
-from telegrad.rpc.driver.frame_reader import NOW, FrameReader
+from telegrad.rpc.driver.frame_reader import FrameReader
 from telegrad.rpc.driver.frame_writer import FrameWriter
 from telegrad.rpc.driver.handlers import serving
 from telegrad.rpc.driver.spin import Spinning
@@ -51,16 +48,6 @@ __all__ = ["Link"]
 
 # How many nested calls run within each other on one thread; the next gets another thread.
 _DEEPEST_STACK: Final = 12
-# Seconds after which a request counts as slow; one may just have been put off by the scheduler, but
-# after several among few the next get threads of their own.
-_SLOW: Final = 0.001
-_SLOW_WEIGHT: Final = 3
-_SLOW_FROM: Final = 6
-_SLOW_MOST: Final = 24
-# Seconds that a peer's turn takes at most, but for the last request of it, and for which an answer
-# is kept until the next one is there.
-_TURN: Final = 0.001
-_KEPT_FOR: Final = 0.0002
 _INTERRUPTS: Final = (KeyboardInterrupt, SystemExit)
 
 
@@ -79,17 +66,15 @@ class _Waiting:
 
 
 class Link(FrameWriter):
-    """A connection of the socket driver. `served`: the peer sends its requests on it."""
+    """A connection of the socket driver, on which this side sends its requests."""
 
-    def __init__(
-        self, host: "SocketHost", connection: Connection, peer: WorkerInfo, *, served: bool
-    ) -> None:
+    served: ClassVar[bool] = False
+    """Whether the peer sends its requests on it."""
+
+    def __init__(self, host: "SocketHost", connection: Connection, peer: WorkerInfo) -> None:
         super().__init__(host, connection, peer)
-        self.served = served
         self.watched = False
         """Whether somebody reads when something comes: the monitor's reader, or whoever leads."""
-        self.has_turn = False
-        """Whether whoever leads is about to read here."""
         self.unattended = False
         """Whether an answer is expected that no thread waits for: the monitor looks in a while."""
         # Whether somebody has to be told of an answer at once: see `attend`.
@@ -110,8 +95,6 @@ class Link(FrameWriter):
         # Decides who was first, about `_attending` and `_waiting`. Reentrant: from Python 3.12 on a
         # finalizer may interrupt its holder anywhere, not only where that makes an object.
         self._mutex = threading.RLock()
-        # Grows with requests that were slow, and falls with others.
-        self._slow = 0
         # Whether a thread of the pool is on its way to read.
         self._attending = False
         self._waiting: dict[int, _Waiting] = {}
@@ -127,17 +110,13 @@ class Link(FrameWriter):
         """Say whether something lies here that was received and not dealt with."""
         return self._unread is not None or self._reader.has_frame()
 
-    def seize(self) -> bool:
-        """Claim the right to read, so that whoever leads sees nothing; say whether it is ours."""
-        if not self._claim_read():
-            return False
-        self._unwatch()
-        return True
+    def _watch(self) -> None:
+        """Let somebody read when something comes."""
+        self._host.monitor.watch(self)
 
     def _unwatch(self) -> None:
-        if self.served:
-            self._host.lead.disarm(self)
-        elif self.watched:
+        """This thread reads."""
+        if self.watched:
             self._host.monitor.unwatch(self)
 
     def wait(
@@ -374,12 +353,10 @@ class Link(FrameWriter):
                 pass
         if self.closed or not (self.served or self.expects()):
             return
-        if self.served and not self.watched:
-            self._host.lead.arm(self)
         if self.has_frame():
             self.start_attending()
-        elif not self.served:
-            self._host.monitor.watch(self)
+        else:
+            self._watch()
 
     def expect(self) -> None:
         """An answer will come for which nobody waits yet: the monitor sees to it in a while."""
@@ -412,10 +389,7 @@ class Link(FrameWriter):
     # Serving.
 
     def start_attending(self) -> None:
-        """Let whoever leads read, or a thread of the pool, unless one is on its way to do so."""
-        if self.served:
-            self._host.lead.push(self)
-            return
+        """Let a thread of the pool read, unless one is on its way to do so."""
         with self._mutex:
             if self._attending:
                 return
@@ -432,90 +406,6 @@ class Link(FrameWriter):
                 self._unwatch()
             while self._receive_next(0.0):
                 pass
-        except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
-            self._host.link_failed(self, error)
-        finally:
-            self.give_up_read()
-
-    def take_turn(self) -> None:
-        """Read requests and run them here, for a moment, as long as this thread leads."""
-        host, reader, turn = self._host, self._reader, self._host.lead.turn
-        reads = self._claim_read()
-        if not reads:
-            return
-        end = kept_until = 0.0
-        try:
-            while not self.closed:
-                frame = reader.read(NOW)
-                if frame is None:
-                    if reader.awaits_room:
-                        host.lead.disarm(self)
-                        self._reads.clear()
-                        reads = False
-                        host.start(self._read_alone)
-                    break
-                self.frames += 1
-                more = reader.has_frame()
-                if more and not self._is_corked:
-                    self.cork()
-                task = host.worker.receive(self, frame)
-                if task is not None and not (frame.parent and self._hand_over(frame, task)):
-                    if self._slow >= _SLOW_FROM or not host.handlers.has_room_for(self):
-                        host.serve(self, partial(self._run_timed, task))
-                    else:
-                        # While it runs, whoever waits for an answer on this link may read it.
-                        self._reads.clear()
-                        reads = False
-                        if self._followers:
-                            self.offer_read()
-                        began = time.perf_counter()
-                        task()
-                        now = time.perf_counter()
-                        self._note(now - began)
-                        if not more:
-                            break
-                        if not end:
-                            end, kept_until = began + _TURN, began + _KEPT_FOR
-                        if now > end or serving.turn not in turn or not self._claim_read():
-                            break
-                        reads = True
-                        if now > kept_until:
-                            self.uncork()
-                            kept_until = now + _KEPT_FOR
-                if not more:
-                    break
-        except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
-            host.link_failed(self, error)
-        finally:
-            if reads:
-                self._reads.clear()
-                if self._followers or self.closed:
-                    self._read_released()
-            if self._is_corked:
-                self.uncork()
-            if self.watched and reader.has_frame():
-                host.lead.push(self)
-
-    def _note(self, seconds: float) -> None:
-        """Learn how long a request took."""
-        if seconds > _SLOW:
-            self._slow = min(self._slow + _SLOW_WEIGHT, _SLOW_MOST)
-        elif self._slow:
-            self._slow -= 1
-
-    def _run_timed(self, task: Callable[[], object]) -> None:
-        """Run a request on a thread of its own."""
-        began = time.perf_counter()
-        task()
-        self._note(time.perf_counter() - began)
-
-    def _read_alone(self) -> None:
-        """Wait for the room that a request needs, on a thread of the pool."""
-        if not self._claim_read():
-            # Another thread reads, and waits for it.
-            return
-        try:
-            self._receive_next(None)
         except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
             self._host.link_failed(self, error)
         finally:
