@@ -20,7 +20,7 @@ from benchmarks.measuring import Samples, Work, sample_in_turns
 __all__ = ["RESULTS", "Row", "Table"]
 
 RESULTS = Path(__file__).parent.parent / "build" / "benchmarks"
-_SCALES = {"µs": 1e6, "s": 1.0, "MB": 1.0}
+_SCALES = {"µs": 1e6}
 _LIBRARIES = ("numpy", "torch", "autograd", "jax")
 
 
@@ -118,11 +118,11 @@ class Table:
 
     def _line(self, row: Row) -> str:
         """One line: minimum (median) of each side for one unit, the ratios, the goals."""
-        scale = _SCALES[self.unit] / row.units
         cells = [row.work]
         for side in self.sides:
             if side in row.minima:
-                minimum, median = row.minima[side] * scale, row.medians[side] * scale
+                minimum = self._shown(row.minima[side] / row.units)
+                median = self._shown(row.medians[side] / row.units)
                 cells.append(f"{_plain(minimum)} ({_plain(median)})")
             else:
                 cells.append("–")
@@ -131,6 +131,10 @@ class Table:
             cells.append("–" if ratio is None else f"{ratio:.2f}×")
         goals = (f"{row.goals[title]:g}×" for title in self.ratios if title in row.goals)
         return f"| {' | '.join([*cells, ' / '.join(goals)])} |"
+
+    def _shown(self, figure: float) -> float:
+        """A figure in the unit of the table; seconds of a call may be shown as calls a second."""
+        return 1 / figure if self.unit == "/s" else figure * _SCALES.get(self.unit, 1.0)
 
     def save(self, folder: Path) -> Path:
         """Writes the table, and the figures with the commit and the machine; gives their path."""
@@ -144,7 +148,9 @@ class Table:
             "machine": platform.machine(),
             "cores": os.cpu_count(),
             "load before": round(self.load, 2),
-            "unit": self.unit if self.unit == "MB" else "seconds, of all units of a row together",
+            "unit": "seconds, of all units of a row together"
+            if self.unit in ("µs", "s", "/s")
+            else self.unit,
             "rows": [asdict(row) for row in self.rows],
             "goals": [{**asdict(goal), "met": goal.met} for goal in self.goals],
         }

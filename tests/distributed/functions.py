@@ -49,13 +49,12 @@ def busy(seconds):
 def resources():
     """Return (threads at work, descriptors, segments in use) of this process.
 
-    Threads that rest in the pool or wait for a request are not at work: which of a worker's links
-    have one depends on the moment. Nor do segments that lie ready count as in use.
+    Threads that rest in the pool or wait for a request are not at work: whether a worker has one
+    depends on the moment. Nor do segments that lie ready count as in use.
     """
     host = rpc.current_worker().host
     process = psutil.Process()
-    reading = host.monitor.readers()
-    idle = len(host._pool._resting) + reading
+    idle = len(host._pool._resting) + host.lead.is_idle()
     shelves = host.segment_pool._shelves.values()
     in_use = sum(not segment.is_free() for shelf in shelves for segment in shelf)
     return process.num_threads() - idle, process.num_fds(), in_use

@@ -199,7 +199,8 @@ def test_the_collector_may_run_what_uses_references_while_a_thread_holds_their_l
         (lambda host: host, lambda host: host.tidy()),
         (lambda host: host._pool, lambda host: host.start(lambda: None)),
         (lambda host: host._pool, lambda host: host._pool.catch_up()),
-        (lambda host: host.monitor, lambda host: host.monitor.readers()),
+        (lambda host: host.monitor, lambda host: host.monitor.remove(None)),
+        (lambda host: host.lead, lambda host: host.lead.remove(None)),
     ],
 )
 def test_the_collector_may_run_what_makes_a_call_while_a_thread_holds_a_lock_of_the_driver(
@@ -236,9 +237,9 @@ def admit(link):
 )
 def test_a_finalizer_may_use_a_link_whose_lock_it_interrupted(holder, name, use):
     ends = []
-    with neighbours("a", "b") as (a, b):
+    with neighbours("a", "b") as (a, _):
         a.rpc_sync("b", len, ("",))
-        (link,) = b.peers.get("a").incoming
+        link = a.peers.get("b").outgoing
         lock = Interrupted(getattr(holder(link), name), lambda: ends.append(use(link)))
         setattr(holder(link), name, lock)
         assert in_time(lambda: use(link))
@@ -341,7 +342,7 @@ def test_a_call_in_the_midst_of_a_frame_of_the_same_worker_is_refused(method, do
 
 
 class JustClaimed(dict):
-    """A link's lead. Whoever has just claimed it is interrupted, once."""
+    """The right to read a link. Whoever has just claimed it is interrupted, once."""
 
     def __init__(self, task):
         super().__init__()
@@ -355,12 +356,12 @@ class JustClaimed(dict):
         return leader
 
 
-def test_a_call_just_when_this_thread_has_claimed_the_lead_reads_its_own_answer():
+def test_a_call_just_when_this_thread_has_claimed_a_link_reads_its_own_answer():
     ends = []
     with neighbours("a", "b") as (a, _):
         a.rpc_sync("b", len, ("",))
         call = functools.partial(a.rpc_sync, "b", len, ("a",), timeout=10.0)
-        a.peers.get("b").outgoing._lead = JustClaimed(lambda: ends.append(call()))
+        a.peers.get("b").outgoing._reads = JustClaimed(lambda: ends.append(call()))
         assert a.rpc_sync("b", len, ("ab",)) == 2
         assert ends == [1]
         assert a.rpc_sync("b", len, ("abc",)) == 3

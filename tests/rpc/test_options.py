@@ -11,7 +11,7 @@ from telegrad.rpc.options import Options
 @pytest.mark.parametrize(
     ("name", "way"),
     [
-        ("num_worker_threads", ": threads grow on demand, leave it out;"),
+        ("num_worker_threads", ": use handlers=;"),
         ("init_method", ": workers meet at MASTER_ADDR and MASTER_PORT of the environment"),
         ("_transports", ": the way to another worker is found, leave it out;"),
         ("timeout", ": use rpc_timeout=;"),

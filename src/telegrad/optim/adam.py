@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.optim.kernels import add_scaled, remembered, scratch
+from telegrad.optim.kernels import add_scaled, remembered, scale, scratch
 from telegrad.optim.optimizer import Optimizer, ParamGroup, decayed
 
 __all__ = ["Adam", "AdamW"]
@@ -72,7 +72,7 @@ class Adam(Optimizer):
         np.subtract(g, average, out=work)
         add_scaled(average, work, 1 - first)
         np.multiply(g, g, out=work)
-        np.multiply(square, second, out=square)
+        scale(square, second)
         add_scaled(square, work, 1 - second)
         if group["amsgrad"]:
             largest = remembered(state, "max_exp_avg_sq", value)
@@ -126,6 +126,6 @@ class AdamW(Adam):
 
     def update(self, value: Any, gradient: Any, state: dict[str, Any], group: ParamGroup) -> None:
         if group["weight_decay"]:
-            np.multiply(value, 1 - group["lr"] * group["weight_decay"], out=value)
+            scale(value, 1 - group["lr"] * group["weight_decay"])
             group = {**group, "weight_decay": 0.0}
         super().update(value, gradient, state, group)

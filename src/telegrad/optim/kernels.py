@@ -1,7 +1,8 @@
 """What updates are made of: passes over flat, contiguous real arrays, in place.
 
-``add_scaled`` is BLAS's axpy, one pass where NumPy takes two; it is SciPy's and is loaded when
-first needed. Scratch memory is kept by thread, so a step allocates nothing once it has run.
+``add_scaled`` is BLAS's axpy, one pass where NumPy takes two, and ``scale`` its scal, which takes
+two thirds of NumPy's time; they are SciPy's and are loaded when first needed. Scratch memory is
+kept by thread, so a step allocates nothing once it has run.
 """
 
 import functools
@@ -12,7 +13,7 @@ import numpy as np
 
 from telegrad.arrays.scratch import scratch as lent
 
-__all__ = ["add_scaled", "flat", "remembered", "scratch"]
+__all__ = ["add_scaled", "flat", "remembered", "scale", "scratch"]
 
 
 @functools.cache
@@ -20,6 +21,14 @@ def _axpy(dtype: "np.dtype[Any]") -> Callable[..., Any] | None:
     from scipy.linalg import blas
 
     routines = {"float32": blas.saxpy, "float64": blas.daxpy}
+    return routines.get(dtype.name)
+
+
+@functools.cache
+def _scal(dtype: "np.dtype[Any]") -> Callable[..., Any] | None:
+    from scipy.linalg import blas
+
+    routines = {"float32": blas.sscal, "float64": blas.dscal}
     return routines.get(dtype.name)
 
 
@@ -31,6 +40,15 @@ def add_scaled(y: Any, x: Any, factor: float) -> None:
         routine(x, y, a=factor)
     else:
         y += np.multiply(x, factor, dtype=y.dtype)
+
+
+def scale(y: Any, factor: float) -> None:
+    """``y *= factor``."""
+    routine = _scal(y.dtype)
+    if routine is not None and y.size:
+        routine(factor, y)
+    else:
+        np.multiply(y, factor, out=y)
 
 
 def remembered(state: dict[str, Any], name: str, like: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.optim.kernels import add_scaled, remembered, scratch
+from telegrad.optim.kernels import add_scaled, remembered, scale, scratch
 from telegrad.optim.optimizer import Optimizer, ParamGroup, decayed
 
 __all__ = ["RMSprop"]
@@ -72,7 +72,7 @@ class RMSprop(Optimizer):
         g = decayed(value, gradient, group)
         work = scratch(value)
         np.multiply(g, g, out=work)
-        np.multiply(square, alpha, out=square)
+        scale(square, alpha)
         add_scaled(square, work, 1 - alpha)
         if group["centered"]:
             mean = remembered(state, "grad_avg", value)
@@ -87,7 +87,7 @@ class RMSprop(Optimizer):
         np.divide(g, work, out=work)
         if group["momentum"] > 0:
             buffer = remembered(state, "momentum_buffer", value)
-            np.multiply(buffer, group["momentum"], out=buffer)
+            scale(buffer, group["momentum"])
             np.add(buffer, work, out=buffer)
             work = buffer
         add_scaled(value, work, -group["lr"])

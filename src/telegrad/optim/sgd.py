@@ -3,10 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from telegrad.errors import UsageError
-from telegrad.optim.kernels import add_scaled
+from telegrad.optim.kernels import add_scaled, scale
 from telegrad.optim.optimizer import Optimizer, ParamGroup, decayed
 
 __all__ = ["SGD"]
@@ -74,7 +72,7 @@ class SGD(Optimizer):
             if buffer is None:
                 buffer = state["momentum_buffer"] = g.copy()
             else:
-                np.multiply(buffer, momentum, out=buffer)
+                scale(buffer, momentum)
                 add_scaled(buffer, g, 1 - group["dampening"])
             if group["nesterov"]:
                 # p -= lr (g + momentum buffer), in two passes and without memory.

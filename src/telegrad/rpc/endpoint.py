@@ -37,9 +37,8 @@ class Endpoint(abc.ABC):
         self.outbox = Outbox()
         self.liveness = Liveness(now, lost_after)
         self.next_tick = now + self.liveness.interval
-        # How many frames have come, now and at the last tick.
+        # How many frames have come.
         self.frames = 0
-        self.ticked_frames = -1
         self.closed = False
         # Its ordinal among the paths that its opener has opened to the other side; 0: not known.
         self.place = 0

@@ -31,6 +31,9 @@ class Host(Protocol):
     def start(self, task: Callable[[], object]) -> bool:
         """Run the task on a thread of its own; False, and it never runs, if all has ended."""
 
+    def serve(self, path: Endpoint, task: Callable[[], object]) -> None:
+        """Run a request that came on the path on a thread of its own, when its turn has come."""
+
     def wait(self, future: Future[Any], timeout: float | None) -> None:
         """Block this thread until the future is settled or the time is over."""
 

@@ -40,7 +40,7 @@ class Loopback(Endpoint):
             if flags & WAITING:
                 task()
             else:
-                self._worker.host.start(task)
+                self._worker.host.serve(self, task)
         return True
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ __all__ = ["Options", "given_options"]
 _FEWEST_BYTES: Final = 1 << 20
 # Of PyTorch's options, and what to write instead.
 _FAMILIAR: Final = {
-    "num_worker_threads": "threads grow on demand, leave it out",
+    "num_worker_threads": "use handlers=",
     "init_method": "workers meet at MASTER_ADDR and MASTER_PORT of the environment, leave it out",
     "devices": "a worker may use all it has, leave it out",
     "_transports": "the way to another worker is found, leave it out",
@@ -38,6 +38,8 @@ class Options:
         join_timeout: Seconds for all workers to come together (60).
         in_flight_bytes: How many bytes of requests this worker holds at once, in all (16 GiB).
         in_flight_bytes_of_peer: And of each peer, which also bounds a single message (8 GiB).
+        handlers: How many requests of others this worker runs side by side, not counting those that
+            wait for a Future; a single peer may have three quarters of them (256).
         device_maps: By the name of a worker, which device there takes the tensors of each device
             here, as ``{"b": {"cuda:0": "cuda:1"}}``; where it says nothing, the device of the same
             name.
@@ -65,6 +67,7 @@ class Options:
     join_timeout: float = 60.0
     in_flight_bytes: int = 16 << 30
     in_flight_bytes_of_peer: int = 8 << 30
+    handlers: int = 256
     device_maps: dict[str, dict[str, str]] = field(default_factory=dict)
     profiled_by: Sequence[str] = ()
     device_segments: int = 4 << 30
@@ -96,6 +99,8 @@ class Options:
             raise UsageError(
                 f"expected device_segments of 0 bytes or more, got {self.device_segments!r}"
             )
+        if type(self.handlers) is not int or self.handlers < 1:
+            raise UsageError(f"expected handlers of at least 1, got {self.handlers!r}")
         for name in ("lost_after", "join_timeout"):
             if not getattr(self, name):
                 raise UsageError(

@@ -454,11 +454,9 @@ class Worker:
                 silent = now - endpoint.liveness.heard
                 self._lose_soon(endpoint, TimeoutError(f"nothing was heard for {silent:.1f} s"))
                 return
-            # Without a frame there was no answer, either: a peer that has been sending a large one
-            # all the time hears nothing of us meanwhile.
-            is_silent = endpoint.frames == endpoint.ticked_frames
-            endpoint.ticked_frames = endpoint.frames
-            if (verdict is Verdict.QUIET or is_silent) and endpoint.can_send():
+            # Also where the peer has been heard: it has to hear of this side, whose threads may all
+            # be too busy to answer, and this one is not.
+            if endpoint.can_send():
                 endpoint.ping()
             endpoint.check()
             endpoint.read_on()

@@ -90,9 +90,9 @@ def follow(worker):
 
     def lead():
         assert eventually(lambda: bool(link._followers) or is_over.is_set())
-        link.give_up_lead()
+        link.give_up_read()
 
-    assert eventually(lambda: link._lead.setdefault(None, ANOTHER) == ANOTHER)
+    assert eventually(lambda: link._reads.setdefault(None, ANOTHER) == ANOTHER)
     leader = threading.Thread(target=lead)
     leader.start()
     try:

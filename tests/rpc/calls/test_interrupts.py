@@ -238,13 +238,13 @@ def test_a_call_that_was_closed_when_ctrl_c_came_is_settled_all_the_same(monkeyp
         assert eventually(call.done)
 
 
-def test_whoever_waits_besides_a_thread_that_was_interrupted_gets_the_lead():
+def test_whoever_waits_besides_a_thread_that_was_interrupted_reads_on():
     with neighbours("a", "b", options=Options(rpc_timeout=0)) as (a, _):
         a.rpc_sync("b", simulated.who)
         link = a.peers.get("b").outgoing
         calls = [a.rpc_async("b", wait_for_gate) for _ in range(2)]
         # As if another thread did.
-        assert link._lead.setdefault(None, -1) == -1
+        assert link._reads.setdefault(None, -1) == -1
         with interrupted_when(lambda: len(link._followers) == 1):
             calls[0].wait()
         assert not link._followers
@@ -252,7 +252,7 @@ def test_whoever_waits_besides_a_thread_that_was_interrupted_gets_the_lead():
         waiting = threading.Thread(target=calls[1].wait)
         waiting.start()
         assert eventually(lambda: len(link._followers) == 1)
-        link.give_up_lead()
+        link.give_up_read()
         GATE.set()
         waiting.join(10)
         assert not waiting.is_alive()

@@ -116,7 +116,7 @@ def test_polling_a_call_while_another_thread_reads_leaves_no_locks_behind():
         call = a.rpc_async("b", simulated.wait_for_gate)
         reader = threading.Thread(target=call.wait)
         reader.start()
-        assert eventually(lambda: bool(a.peers.get("b").outgoing._lead))
+        assert eventually(lambda: bool(a.peers.get("b").outgoing._reads))
         # The gate opens for those who wait at it.
         assert eventually(lambda: simulated.GATE[0]._sleepers)
         poll(call)

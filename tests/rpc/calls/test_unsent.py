@@ -42,6 +42,7 @@ def test_a_frame_whose_rest_nobody_can_send_ends_the_connection_and_not_all_othe
             raise RuntimeError("can't start new thread")
 
         link.connection.send_small = lambda *_: Unsent([memoryview(b"rest")], True)
+        link.connection.send = link.connection.send_small
         a.host.start = fail
         with pytest.raises(RuntimeError, match="can't start new thread"):
             a.rpc_sync("b", simulated.who)

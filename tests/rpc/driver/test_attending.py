@@ -80,12 +80,13 @@ def test_a_request_that_fails_its_thread_leaves_the_lead_to_the_thread_that_has_
         assert eventually(lambda: bool(gate._sleepers))
         # Another thread reads and serves this, and reads on.
         assert a.rpc_sync("b", simulated.who) == "b"
-        (link,) = b.peers.get("a").incoming
-        assert eventually(link.awaits_request)
-        leader = dict(link._lead)
+        lead = b.host.lead
+        assert eventually(lead.is_idle)
+        leader = lead._leader
         monkeypatch.setattr(b.incoming, "answer_failure", fail)
         gate.set_exception(ValueError("it stays shut"))
         assert eventually(lambda: "a thread of worker b failed" in caplog.text)
-        assert link._lead == leader
+        assert lead._leader == leader
+        assert b.host.handlers.running == 0
         assert not call.done()
         assert a.rpc_sync("b", simulated.who) == "b"

@@ -9,12 +9,12 @@ from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, WorkerLost
 from telegrad.rpc.calls.future import wait_all
-from telegrad.rpc.driver import monitor
+from telegrad.rpc.driver import ready_set
 
 
 @pytest.fixture
 def without_epoll(monkeypatch):
-    monkeypatch.setattr(monitor, "_EPOLL", False)
+    monkeypatch.setattr(ready_set, "_EPOLL", False)
 
 
 def test_calls_of_every_kind_work_without_epoll(without_epoll):

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
+import msgspec
 from msgspec import convert
 
 from telegrad.distributed.contexts.context import Context, Contexts
@@ -30,12 +31,16 @@ __all__ = ["Leases"]
 RELEASE: Final = "autograd.release"
 HELD: Final = "autograd.lease_held"
 HOME_LOST: Final = "autograd.home_lost"
-_Released = tuple[int, list[str]]
-"""A notice: the context, and the workers that hear of its end from the home."""
 RELEASED: Final = (
     "was under way when the context was released: leave the `with context()` block after the "
     "backward pass"
 )
+
+
+class _Release(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    context_id: int
+    notified: list[str]
+    """The workers that hear of its end from the home."""
 
 
 class Leases:
@@ -88,8 +93,8 @@ class Leases:
         return [name for name in known if name != self._worker.name and name not in heard]
 
     def _on_release(self, request: ServiceRequest) -> None:
-        context_id, notified = convert(request.header, _Released)
-        self.release(context_id, request.frm.name, notified)
+        release = convert(request.header, _Release)
+        self.release(release.context_id, request.frm.name, release.notified)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], None]:
         gone: list[int] = []

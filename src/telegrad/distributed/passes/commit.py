@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 from msgspec import convert
 
 from telegrad.distributed.contexts.context import ENCLOSING_PASSES, Context, Contexts
@@ -34,10 +35,21 @@ __all__ = ["PassCommit"]
 
 OUTCOME: Final = "autograd.outcome"
 IN_DOUBT: Final = "autograd.in_doubt"
-# What the two notices carry; checked, since an id of another type would make `_on_lost` fail. The
-# home may be known by its id alone.
-_Outcome = tuple[int, int, bool, list[str | int]]
-_InDoubt = tuple[int, int]
+
+
+# What the two messages carry; checked, since an id of another type would make `_on_lost` fail. Made
+# once: a tuple's type would be parsed for each message.
+class _Outcome(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    context_id: int
+    pass_id: int
+    committed: bool
+    missed: list[str | int]
+    """Who has not heard of it; the home may be known by its id alone."""
+
+
+class _InDoubt(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    context_id: int
+    pass_id: int
 
 
 class PassCommit:
@@ -133,12 +145,13 @@ class PassCommit:
         return True
 
     def _on_outcome(self, request: ServiceRequest) -> None:
-        context_id, pass_id, committed, missed = convert(request.header, _Outcome)
+        outcome = convert(request.header, _Outcome)
+        context_id, pass_id, committed = outcome.context_id, outcome.pass_id, outcome.committed
         context = self._contexts.find(context_id)
         if context is None:
             request.reply()
             return
-        for to in missed:
+        for to in outcome.missed:
             forward(self._worker, to, OUTCOME, [context_id, pass_id, committed, []])
         try:
             is_news = self._end_here(context, pass_id, committed)
@@ -207,7 +220,8 @@ class PassCommit:
 
     def _on_in_doubt(self, request: ServiceRequest) -> None:
         """Answer for the outcome of a pass: the home asks the root, all others ask the home."""
-        context_id, pass_id = convert(request.header, _InDoubt)
+        asked = convert(request.header, _InDoubt)
+        context_id, pass_id = asked.context_id, asked.pass_id
         context = self._contexts.find(context_id)
         committed: bool | None = False
         if context is not None:

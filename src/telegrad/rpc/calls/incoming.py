@@ -230,6 +230,11 @@ class Incoming:
             sealed, slots = worker.codec.unseal(
                 frame.header, frame.buffers, endpoint.limits, endpoint.accept
             )
+            if number in endpoint.unwanted:
+                # It was given up while it waited for its turn. Opened all the same: the references
+                # in it have come.
+                endpoint.is_wanted(number)
+                return
             interceptor = worker.interceptor
             context = (
                 _NOTHING

@@ -10,6 +10,7 @@ limits is allocated.
 """
 
 import errno
+import math
 import select
 import struct
 import time
@@ -42,10 +43,14 @@ from telegrad.rpc.wire.frames import (
     split_table,
 )
 
-__all__ = ["FrameReader"]
+__all__ = ["NOW", "FrameReader"]
+
+NOW: Final = -math.inf
+"""The deadline of a read that takes what is there, no more than a part of a large frame."""
 
 _ROOM: Final = 128 << 10  # Bytes of the buffer into which small frames are received.
 _PREFIX_BYTES: Final = PREFIX.size
+_MOST_AT_ONCE: Final = 1 << 20  # Bytes of a large frame that are received while others wait.
 _BODY_BYTES_IN_ROOM: Final = 32 << 10  # A frame with a larger body gets memory of its own.
 
 Fields = tuple[int, int, int, int, int, int, int]
@@ -80,6 +85,8 @@ class FrameReader:
         # Whether bytes were taken from the stream that are neither kept here nor in the hands of
         # the caller, who sets this to False when it has the frame: an interrupt would lose them.
         self.is_torn = False
+        # Whether a request waits for room: whoever has others to serve lets another thread wait.
+        self.awaits_room = False
         # How to go on with a frame that is under way: it is large, waits for room or is skipped.
         self._go_on: Callable[[float | None], Frame | None] | None = None
         self._poll = None if not hasattr(select, "poll") else select.poll()
@@ -161,8 +168,12 @@ class FrameReader:
         self, fields: Fields, memory: memoryview, came: int, deadline: float | None
     ) -> Frame | None:
         self._go_on = None
+        pause = came + _MOST_AT_ONCE if deadline == NOW else len(memory)
         while came < len(memory):
             try:
+                if came >= pause:
+                    self._go_on = partial(self._read_large, fields, memory, came)
+                    return None
                 count = self._receive(memory[came:], deadline)
             except BaseException:
                 # Ctrl-C: whoever reads next goes on here.
@@ -203,6 +214,7 @@ class FrameReader:
     def _ask(self, admission: Admission, fields: Fields, deadline: float | None) -> Frame | None:
         nbytes = fields[3] + fields[4]
         verdict = admission.decide(nbytes, deadline)
+        self.awaits_room = verdict is None
         if verdict is None:
             return None
         if verdict:
@@ -265,6 +277,7 @@ class FrameReader:
         self, admission: Admission, frame: Frame, nbytes: int, deadline: float | None
     ) -> Frame | None:
         verdict = admission.decide(nbytes, deadline)
+        self.awaits_room = verdict is None
         if verdict is None:
             return None
         self._go_on = None
@@ -293,6 +306,8 @@ class FrameReader:
         try:
             count = self._connection.recv_into_nowait(view)
         except BlockingIOError:
+            if deadline == NOW:
+                return 0
             count = self.spinning.receive(self._connection, self._poll, view)
             if count is None:
                 began = time.monotonic()

@@ -5,10 +5,15 @@ was stopped, or is full) keeps nobody longer than that. A frame that was begun m
 though, or the stream would make no sense any more; so at the deadline its rest is copied and goes
 over, together with the lock, to a thread that waits for nothing else.
 
+Small answers keep nobody: while requests of the same peer are served one after the other (`cork`)
+they are kept and leave together, with one system call; and those that find somebody else writing
+are sent by that thread when it is done.
+
 Invariant: between the first byte of a frame and its last, nobody else writes.
 """
 
 import _thread
+import collections
 import math
 import time
 from collections.abc import Sequence
@@ -23,7 +28,16 @@ from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.transport.connection import Connection, Unsent
 from telegrad.rpc.transport.readiness import is_ready
 from telegrad.rpc.transport.segments import SMALLEST_SEGMENT, TURNS_UP_TO, Segment
-from telegrad.rpc.wire.frames import NOTICE, PING, PLACED, PREFIX, Buffer, pack
+from telegrad.rpc.wire.frames import (
+    ANSWER,
+    FAILURE,
+    NOTICE,
+    PING,
+    PLACED,
+    PREFIX,
+    Buffer,
+    pack,
+)
 
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
@@ -34,6 +48,9 @@ __all__ = ["FrameWriter"]
 _SMALL_HEADER: Final = 32 << 10
 # Seconds after which a thread that waits for its turn looks whether the path has ended.
 _LONGEST_TURN: Final = 1.0
+# Answers that are kept at most; whoever has more waits until some have gone.
+_MOST_KEPT: Final = 1000
+_NOW: Final = -math.inf
 
 
 class FrameWriter(Endpoint):
@@ -49,6 +66,9 @@ class FrameWriter(Endpoint):
         self._write = _thread.allocate_lock()
         # The thread that holds it; 0 for none, or for one that sends the rest of a frame.
         self._writer = 0
+        # Answers whose turn has not come, each a whole frame; and whether they are to be kept.
+        self._kept: collections.deque[bytes] = collections.deque()
+        self._is_corked = False
         self._small = min(_SMALL_HEADER, connection.limits.header_bytes)
         # How many frames had come when the peer was last asked for a sign of life.
         self._pinged = -1
@@ -74,10 +94,17 @@ class FrameWriter(Endpoint):
             parts, placed = self._pack(kind, flags, ident, parent, header, buffers)
         else:
             data = PREFIX.pack(kind, flags, 0, size, 0, ident, parent) + header
+            if self._is_corked and kind in (ANSWER, FAILURE):
+                self._kept.append(data)
+                return True
         is_ours: bool | None = None
         try:
             is_ours = self._write.acquire(False)
             if not is_ours:
+                if data and kind in (ANSWER, FAILURE) and len(self._kept) < _MOST_KEPT:
+                    self._kept.append(data)
+                    self._flush()
+                    return True
                 if not self._wait_for_turn(kind, deadline, placed):
                     return False
                 is_ours = True
@@ -85,11 +112,13 @@ class FrameWriter(Endpoint):
             if self.closed:
                 raise ConnectionError(f"the connection to {self.peer.name} is closed")
             if data:
-                unsent = self.connection.send_small(data, deadline)
+                unsent = self.connection.send_small(data, _NOW)
             elif placed:
                 unsent = self.sharing.send(parts, placed, deadline)
             else:
-                unsent = self.connection.send(parts, (), deadline)
+                unsent = self.connection.send(parts, (), _NOW)
+            if unsent is not None and not placed:
+                unsent = self._send_on(unsent, deadline)
             if unsent is not None:
                 return self._put_off(unsent)
         except (OSError, EOFError):
@@ -112,7 +141,55 @@ class FrameWriter(Endpoint):
             raise
         self._writer = 0
         self._write.release()
+        if self._kept:
+            self._flush()
         return True
+
+    def _send_on(self, unsent: Unsent, deadline: float) -> Unsent | None:
+        """Wait for a peer that does not read, as long as others need not wait for this thread."""
+        if deadline <= time.monotonic():
+            return unsent
+        self._host.about_to_wait()
+        rest = self.connection.send(unsent.rest, (), deadline)
+        return rest if rest is None else Unsent(rest.rest, rest.is_begun or unsent.is_begun)
+
+    # Answers that leave together.
+
+    def cork(self) -> None:
+        """Keep small answers: the next request of this peer is here already."""
+        self._is_corked = True
+
+    def uncork(self) -> None:
+        """Send what was kept, and keep nothing more."""
+        self._is_corked = False
+        if self._kept:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Send the answers that were kept, unless somebody writes: they do it when they are done.
+
+        Never waits.
+        """
+        kept = self._kept
+        while kept and not self._is_corked and self._write.acquire(False):
+            self._writer = _thread.get_ident()
+            try:
+                frames = [kept.popleft() for _ in range(len(kept))]
+                unsent = None if self.closed else self.connection.send_small(b"".join(frames), _NOW)
+                if unsent is not None:
+                    self._put_off(Unsent(unsent.rest, True))
+                    return
+            except (OSError, EOFError) as error:
+                self._leave()
+                self._host.worker.endpoint_lost(self, error)
+                return
+            except BaseException:
+                self.closed = True
+                self._leave()
+                self._host.worker.endpoint_lost(self, ConnectionAbortedError("interrupted"))
+                raise
+            self._writer = 0
+            self._write.release()
 
     def _pack(
         self,
@@ -163,6 +240,8 @@ class FrameWriter(Endpoint):
                     "signal's handler interrupted this thread in sending one to that worker; call "
                     "it from another thread"
                 )
+            if deadline > time.monotonic():
+                self._host.about_to_wait()
             while not is_ours:
                 if self.closed:
                     # Who holds it may have been interrupted, and may never give it back.
@@ -202,6 +281,8 @@ class FrameWriter(Endpoint):
         if self.closed:
             # We may be the last to leave: what was ended while we wrote can be freed now.
             self._host.tidy()
+        elif self._kept:
+            self._flush()
 
     def ping(self) -> None:
         """Ask the peer for a sign of life."""

@@ -20,9 +20,12 @@ from telegrad.errors import (
 from telegrad.rpc.calls.call import Call
 from telegrad.rpc.calls.future import Future, wake
 from telegrad.rpc.driver.admission import Room
-from telegrad.rpc.driver.link import Link, serving
+from telegrad.rpc.driver.handlers import Handlers, serving
+from telegrad.rpc.driver.lead import Lead
+from telegrad.rpc.driver.link import Link
 from telegrad.rpc.driver.monitor import Monitor
 from telegrad.rpc.driver.pool import Pool
+from telegrad.rpc.driver.served_link import ServedLink
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
@@ -65,6 +68,8 @@ class SocketHost:
         self._counted = 0
         self._is_crowded = False
         self._pool = Pool(identity.name)
+        self.lead = Lead(self)
+        self.handlers = Handlers(self.start, options.handlers, lambda: self.lead.turn)
         self.monitor = Monitor(self)
         pooled = SEGMENTS and options.segments
         self.segment_pool = SegmentPool() if pooled else None
@@ -83,6 +88,10 @@ class SocketHost:
     def start(self, task: Callable[[], object]) -> bool:
         """Run the task on another thread; False if this worker's have ended."""
         return self._pool.start(task)
+
+    def serve(self, path: Endpoint, task: Callable[[], object]) -> None:
+        """Run a request on another thread, when its turn has come."""
+        self.handlers.submit(path, task)
 
     def is_crowded(self) -> bool:
         """Say whether this machine has so many workers that those who wait should sleep."""
@@ -112,40 +121,61 @@ class SocketHost:
         except ProtocolViolation as error:
             raise WorkerLost(f"worker {peer.name!r} was lost: {error}") from error
         info = WorkerInfo(peer.name, peer.id, connection.peer_incarnation)
-        return self._adopt(Link(self, connection, info, served=False))
+        return self._adopt(Link(self, connection, info))
 
     def _accept(self, connection: Connection) -> None:
         info = WorkerInfo(connection.peer_name, UNKNOWN_ID, connection.peer_incarnation)
+        link = ServedLink(self, connection, info)
         try:
-            link = self._adopt(Link(self, connection, info, served=True))
+            self._adopt(link)
         except WorkerLost:
             # It came while this worker was leaving; closing tells it so.
             return
         self.worker.accepted(link)
         if not link.closed:
-            link.start_attending()
+            self.lead.add(link)
 
     def _adopt(self, link: Link) -> Link:
         with self._lock:
             if self._closed:
                 link.connection.close()
                 raise WorkerLost(f"worker {self.identity.name} has shut down")
-            self.monitor.add(link)
+            if not link.served:
+                self.monitor.add(link)
         return link
 
     def wait(self, future: Future[Any], timeout: float | None) -> None:
         """Block this thread until the future is settled or the time is over."""
-        held = serving.link
-        if not isinstance(future, Call) or not isinstance(link := future.endpoint, Link):
-            if held is not None:
-                held.yield_lead(serving.token)
+        link = future.endpoint if isinstance(future, Call) else None
+        if not serving.counts:
+            self._wait(future, timeout, link, False)
+            return
+        # In this order: what comes on the link is for this thread, and nobody is to be started for
+        # it.
+        reads = isinstance(link, ServedLink) and link.seize()
+        led = self.lead.leave()
+        if not led:
+            self.handlers.leave()
+        serving.counts = False
+        try:
+            self._wait(future, timeout, link, reads)
+        finally:
+            serving.counts = True
+            if not (led and self.lead.regain()):
+                self.handlers.enter()
+
+    def _wait(
+        self, future: Future[Any], timeout: float | None, link: Endpoint | None, reads: bool
+    ) -> None:
+        """Wait on a thread that keeps no request; `reads`: it has the right to read the link."""
+        if not isinstance(link, Link):
             self._sleep(future, timeout)
             return
-        if held is not None and held is not link:
-            held.yield_lead(serving.token)
+        assert isinstance(future, Call)
         deadline = math.inf if timeout is None else self.now() + timeout
         while not future._done:
-            link.wait(future, future.number, min(deadline, future.deadline))
+            link.wait(future, future.number, min(deadline, future.deadline), reads)
+            reads = False
             if future._done:
                 return
             now = self.now()
@@ -153,6 +183,12 @@ class SocketHost:
                 self.worker.outgoing.expire_call(future)
             if now >= deadline:
                 return
+
+    def about_to_wait(self) -> None:
+        """Let another thread lead: this one may have to wait for a peer that does not read."""
+        if serving.counts and self.lead.leave():
+            # It still keeps a request: whoever has many that can't be answered gets no more.
+            self.handlers.enter()
 
     def _sleep(self, future: Future[Any], timeout: float | None) -> None:
         """Wait for something that no link brings; shutting down ends it."""
@@ -189,7 +225,10 @@ class SocketHost:
     def ended(self, endpoint: Endpoint) -> None:
         """Free what belongs to an endpoint that the worker has given up."""
         assert isinstance(endpoint, Link)
-        self.monitor.remove(endpoint)
+        if isinstance(endpoint, ServedLink):
+            self.lead.remove(endpoint)
+        else:
+            self.monitor.remove(endpoint)
         endpoint.close()
         endpoint.sharing.forget()
         self._ended.append(endpoint)
@@ -213,7 +252,7 @@ class SocketHost:
     def rest(self, timeout: float) -> None:
         """Return when no thread of the pool runs anything, or the time is over."""
         end = self.now() + timeout
-        while self._pool.at_work() > self.monitor.readers() and self.now() < end:
+        while self._pool.at_work() > self.lead.is_idle() and self.now() < end:
             # Looked at again when it may have changed: this is the end, not the hot path.
             time.sleep(0.01)
 
@@ -226,6 +265,8 @@ class SocketHost:
         if self._listener is not None:
             self._listener.close()
         self.monitor.close()
+        self.lead.close()
+        self.handlers.close()
         try:
             left = self._pool.close(timeout)
             if left:
@@ -235,3 +276,4 @@ class SocketHost:
         finally:
             # Also if Ctrl-C ended the wait.
             self.tidy()
+            self.lead.free()

@@ -1,9 +1,9 @@
 """The thread that sees what nobody else is looking at.
 
-It watches links that have no reader, takes the lead from a request that runs for longer than a
-grace period while others wait, and lets the worker's timers run: deadlines, heartbeats, repeated
-notices. It runs no user code and never blocks on a peer, so all this works while every user
-thread is busy or blocked.
+It watches links that have no reader, and the lead if nobody has it; takes that from a thread whose
+turn takes longer than a grace period, so that another thread serves who waits; and lets the
+worker's timers run: deadlines, heartbeats, repeated notices. It runs no user code and never blocks
+on a peer, so all this works while every user thread is busy or blocked.
 
 It ticks only while requests are being served or answers have no reader, and the less often the
 longer it finds nothing: where many workers share a processor, their ticks add up. `dozes` tells
@@ -11,14 +11,14 @@ whoever begins either that it has to be roused, so that a call costs nothing her
 """
 
 import logging
-import select
-import selectors
-import socket
 import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from telegrad.rpc.driver.bell import Bell
+from telegrad.rpc.driver.lead import Lead
 from telegrad.rpc.driver.link import Link
+from telegrad.rpc.driver.ready_set import ReadySet
 
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
@@ -34,8 +34,6 @@ _IDLE_TICKS: Final = 6
 _LONGEST: Final = 2.0  # Seconds that it sleeps at most, dozing or not.
 # Seconds for which an answer is left to whoever will wait for it, most likely at once.
 _LEFT_ALONE: Final = 0.01
-_EPOLL: Final = hasattr(select, "epoll")
-_HUNG_UP: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR if _EPOLL else 0
 
 
 class Monitor:
@@ -46,9 +44,11 @@ class Monitor:
         # Reentrant: a finalizer of the user's, which the collector may run here, may make a call.
         # So what is gone through under it is a copy.
         self._lock = threading.RLock()
-        self._links: dict[int, Link] = {}
-        # The requests that ran at the last tick, and since when links are unattended.
-        self._running: dict[Link, object] = {}
+        self._links: dict[int, Link | Lead] = {}
+        # The turn that the leading thread was at at the last tick, how many had begun by then, and
+        # since when links are unattended.
+        self._turn = 0
+        self._begun = 0
         self._unattended: dict[Link, float] = {}
         # How many ticks in a row have found nothing.
         self._idle = 0
@@ -57,15 +57,11 @@ class Monitor:
         self.wakes_at = 0.0
         """When it looks around next, if nobody rouses it before."""
         self._timers_at = 0.0
-        self._waker, self._wakes = socket.socketpair()
-        self._wakes.setblocking(False)
-        self._waker.setblocking(False)
-        if _EPOLL:
-            self._epoll = select.epoll()
-            self._epoll.register(self._wakes.fileno(), select.EPOLLIN)
-        else:
-            self._selector = selectors.DefaultSelector()
-            self._selector.register(self._wakes, selectors.EVENT_READ)
+        self._bell = Bell()
+        self._set = ReadySet()
+        self._set.add(self._bell.fileno())
+        self._set.watch(self._bell.fileno(), once=False)
+        self.add(host.lead)
         self._thread = threading.Thread(
             target=self._run, name=f"telegrad-monitor-{host.identity.name}", daemon=True
         )
@@ -85,24 +81,14 @@ class Monitor:
         """Let the thread look around now, and often for a while."""
         self.dozes = False
         self._idle = 0
-        try:
-            self._waker.send(b"\0")
-        except OSError:
-            # Full: it has been roused often enough. Closed: it is no longer needed.
-            pass
+        self._bell.ring()
 
-    def add(self, link: Link) -> None:
+    def add(self, link: Link | Lead) -> None:
         """Look after the link; without a reader, nothing but its end is noticed at first."""
-        fd = link.connection.fileno()
+        fd = link.fileno()
         with self._lock:
             self._links[fd] = link
-            if _EPOLL:
-                self._epoll.register(fd, select.EPOLLRDHUP)
-
-    def readers(self) -> int:
-        """Return how many threads wait for requests and do nothing else."""
-        with self._lock:
-            return sum(link.awaits_request() for link in list(self._links.values()))
+            self._set.add(fd)
 
     def remove(self, link: Link) -> None:
         """Forget the link."""
@@ -110,49 +96,26 @@ class Monitor:
             for fd, known in list(self._links.items()):
                 if known is link:
                     del self._links[fd]
-                    self._forget(fd)
+                    self._set.remove(fd)
 
-    def _forget(self, fd: int) -> None:
-        try:
-            if _EPOLL:
-                self._epoll.unregister(fd)
-            else:
-                self._selector.unregister(fd)
-        except (OSError, KeyError, ValueError):
-            pass
-
-    def watch(self, link: Link) -> None:
+    def watch(self, link: Link | Lead) -> None:
         """Start a reader as soon as something comes."""
         # Together: a link that is taken for watched and is not would never be read again.
         with self._lock:
             link.watched = True
-            fd = link.connection.fileno()
-            try:
-                if _EPOLL:
-                    self._epoll.modify(fd, select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLONESHOT)
-                else:
-                    self.rouse()
-            except (OSError, ValueError):
-                # The link is being closed: its end is noticed elsewhere.
-                pass
+            self._set.watch(link.fileno(), once=True)
 
-    def unwatch(self, link: Link) -> None:
+    def unwatch(self, link: Link | Lead) -> None:
         """Somebody reads the link again."""
         with self._lock:
             link.watched = False
-            if not _EPOLL:
-                self.rouse()
-                return
-            try:
-                self._epoll.modify(link.connection.fileno(), select.EPOLLRDHUP)
-            except (OSError, ValueError):
-                pass
+            self._set.unwatch(link.fileno())
 
     def _run(self) -> None:
         try:
             while not self._closed:
-                for fd, hung_up in self._select(self._patience()):
-                    self._attend(fd, hung_up)
+                for fd, mask in self._set.poll(self._patience()):
+                    self._attend(fd, self._set.has_hung_up(mask))
                 if self._closed:
                     return
                 try:
@@ -160,12 +123,8 @@ class Monitor:
                 except Exception:
                     _log.exception("the monitor of worker %s", self._host.identity.name)
         finally:
-            if _EPOLL:
-                self._epoll.close()
-            else:
-                self._selector.close()
-            self._waker.close()
-            self._wakes.close()
+            self._set.close()
+            self._bell.close()
 
     def _patience(self) -> float:
         now = time.monotonic()
@@ -176,34 +135,16 @@ class Monitor:
             # In this order: whoever begins something now either finds us dozing or is found here.
             with self._lock:
                 links = list(self._links.values())
-                if any(link.unattended or link.served_token() for link in links):
+                if self._host.lead.turn or any(link.unattended for link in links):
                     self.dozes = False
         if not self.dozes:
             until = min(until, now + _TICK * 2 ** min(self._idle, _DOUBLINGS))
         self.wakes_at = until
         return max(0.0, until - now)
 
-    def _select(self, patience: float) -> list[tuple[int, bool]]:
-        """Return the descriptors on which something came, each with whether its peer hung up."""
-        if _EPOLL:
-            events = self._epoll.poll(patience)
-            return [(fd, bool(mask & _HUNG_UP)) for fd, mask in events]
-        with self._lock:
-            wanted = {fd for fd, link in list(self._links.items()) if link.watched}
-            registered = {key.fd for key in self._selector.get_map().values()}
-            registered.discard(self._wakes.fileno())
-            for fd in registered - wanted:
-                self._forget(fd)
-            for fd in wanted - registered:
-                self._selector.register(fd, selectors.EVENT_READ)
-        return [(key.fd, False) for key, _ in self._selector.select(patience)]
-
     def _attend(self, fd: int, hung_up: bool) -> None:
-        if fd == self._wakes.fileno():
-            try:
-                self._wakes.recv(4096)
-            except BlockingIOError:
-                pass
+        if fd == self._bell.fileno():
+            self._bell.silence()
             return
         with self._lock:
             link = self._links.get(fd)
@@ -214,7 +155,7 @@ class Monitor:
                     # Another thread has begun to read meanwhile, and finds what came.
                     return
                 # Say so once; whoever reads the link finds out by reading.
-                self._forget(fd)
+                self._set.remove(fd)
             link.watched = False
         link.start_attending()
 
@@ -222,27 +163,23 @@ class Monitor:
         now = time.monotonic()
         with self._lock:
             links = list(self._links.values())
-        busy = False
-        running: dict[Link, object] = {}
         unattended: dict[Link, float] = {}
         for link in links:
-            if link.unattended:
+            if isinstance(link, Link) and link.unattended:
                 since = self._unattended.get(link, now)
                 if now - since >= _LEFT_ALONE:
                     link.unattended = False
-                    link.offer_lead()
+                    link.offer_read()
                 else:
                     unattended[link] = since
-            token = link.served_token()
-            if token is None:
-                continue
-            busy = True
-            running[link] = token
-            if self._running.get(link) is token:
-                # It has run for at least one tick: another thread reads what waits behind it.
-                link.yield_lead(token)
-        self._running = running
         self._unattended = unattended
-        self._idle = 0 if busy else self._idle + 1
+        lead = self._host.lead
+        turn = next(iter([*lead.turn]), 0)
+        if turn and turn == self._turn:
+            # It has taken at least one tick: another thread serves who waits behind it.
+            lead.take(turn)
+        # While requests come at all, the next one may be slow.
+        self._idle = 0 if turn else 1 if lead.begun != self._begun else self._idle + 1
+        self._turn, self._begun = turn, lead.begun
         if self._timers_at <= now:
             self._host.worker.run_timers(now)

@@ -4,7 +4,7 @@ import os
 import select
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from telegrad.rpc.transport.connection import Connection
 
@@ -60,15 +60,25 @@ class Spinning:
         self, connection: Connection, poll: "select.poll | None", view: memoryview
     ) -> int | None:
         """Return how many bytes came while spinning, None if none did."""
-        if _sched_yield is None or poll is None or not self.seconds or self._long >= _MOST_LONG:
-            return None
+        while poll is not None and self.spin(poll.poll):
+            try:
+                return connection.recv_into_nowait(view)
+            except BlockingIOError:
+                # TLS: not yet a whole record.
+                continue
+        return None
+
+    def spin(self, look: Callable[[int], Any]) -> Any:
+        """Return what a look finds within the time, something false if nothing came."""
+        if _sched_yield is None or not self.seconds or self._long >= _MOST_LONG:
+            return ()
         if self._rest:
             self._rest -= 1
-            return None
+            return ()
         if self._is_crowded() or Spinning._is_taken:
-            return None
+            return ()
         # Asking first takes a third of the time of a read that fails: exceptions cost.
-        look, clock = poll.poll, time.perf_counter
+        clock = time.perf_counter
         Spinning._is_taken = True
         try:
             now = clock()
@@ -79,12 +89,9 @@ class Spinning:
                 _sched_yield()
                 now = clock()
                 # Twice: giving up the processor takes longer than looking.
-                if look(0) or look(0):
-                    try:
-                        return connection.recv_into_nowait(view)
-                    except BlockingIOError:
-                        # TLS: not yet a whole record.
-                        continue
+                found = look(0) or look(0)
+                if found:
+                    return found
                 if now - before > _TAKEN:
                     # Another thread had the processor, and it was not the peer's: its answer would
                     # be here. (Where the peer shares this processor, spinning is right: the system
@@ -92,8 +99,8 @@ class Spinning:
                     taken += 1
                     if taken == self._most_taken:
                         self._rest = _REST
-                        return None
-            return None
+                        return ()
+            return ()
         finally:
             Spinning._is_taken = False
 

@@ -1,7 +1,8 @@
 """Whether the peer at the other end of a connection is alive.
 
 The driver counts what comes (frames, and pieces of large ones), which costs nothing; at each tick
-the count tells whether anything was heard since the last. A quiet peer is pinged, and one that
+the count tells whether anything was heard since the last. Each side pings the other at each tick,
+by a thread that runs nothing else, so a worker that lives is heard however busy it is; one that
 stays quiet for `lost_after` seconds is lost. Invariant: a verdict depends on the counts and times
 given, on nothing else; time that passed without ticks (the process was stopped) is not held
 against the peer.
@@ -16,7 +17,7 @@ class Verdict(enum.Enum):
     """What to do about a peer."""
 
     ALIVE = "nothing"
-    QUIET = "ping it"
+    QUIET = "wait"
     LOST = "give it up"
 
 
@@ -27,7 +28,7 @@ class Liveness:
 
     def __init__(self, now: float, lost_after: float) -> None:
         self.lost_after = lost_after
-        # Seconds between ticks: short enough that a quiet peer is pinged a few times.
+        # Seconds between ticks: short enough that a quiet peer is pinged a few times before.
         self.interval = lost_after / 5
         self._count = -1
         self.heard = now

@@ -66,6 +66,10 @@ class SimulatedHost:
         self.simulation.start(self, task)
         return True
 
+    def serve(self, path: Endpoint, task: Callable[[], object]) -> None:
+        """Run a request like any other task: strands cost nothing."""
+        self.start(task)
+
     def wait(self, future: Future[Any], timeout: float | None) -> None:
         """Let other strands run until the future is settled or the virtual time is over."""
         end = math.inf if timeout is None else self.now() + timeout

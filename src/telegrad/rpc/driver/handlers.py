@@ -1,0 +1,147 @@
+"""Requests that run on threads of their own: so many side by side, and fairly among peers.
+
+A request that comes when as many run already waits for its turn; peers take turns. One that waits
+for something itself, by way of a Future, does not count meanwhile: so requests may wait for each
+other, nested to any depth, whatever the bound. The request that the leading thread runs (lead.py)
+counts for itself.
+
+Invariant: `running` is how many requests run and do not wait, but for the leading thread's; a
+request is only begun where that makes no more than `most` with it.
+"""
+
+import collections
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from telegrad.rpc.endpoint import Endpoint
+
+__all__ = ["Handlers", "serving"]
+
+Task = Callable[[], object]
+
+
+class _Serving(threading.local):
+    """What the current thread is to the requests."""
+
+    counts: bool = False
+    """Whether it runs a request, and does not wait: as the leading thread, or as one of many."""
+    path: Endpoint | None = None
+    """Where that request came from."""
+    turn: int = 0
+    """The number of the turn that it gave, if it leads, or last led."""
+    depth: int = 0
+    """How many nested calls run within each other on it."""
+
+
+serving = _Serving()
+
+
+class Handlers:
+    """The requests of one worker; `is_led` says whether the leading thread runs one."""
+
+    def __init__(self, start: Callable[[Task], bool], most: int, is_led: Callable[[], Any]) -> None:
+        self._start = start
+        self._is_led = is_led
+        self.most = most
+        # Of one peer, so that one that does not read its answers leaves some to others.
+        self._most_of_peer = most - most // 4
+        # Reentrant: a finalizer that interrupts its holder may make a call.
+        self._lock = threading.RLock()
+        self.running = 0
+        self._of_paths: dict[Endpoint, int] = {}
+        self.waiting: dict[Endpoint, collections.deque[Task]] = {}
+        """What has not begun yet, by path; the path whose turn is next comes first."""
+
+    def has_room_for(self, path: Endpoint) -> bool:
+        """Say whether a request that comes now on the path need not wait for its turn."""
+        return (
+            self.running < self.most
+            and path not in self.waiting
+            and self._of_paths.get(path, 0) < self._most_of_peer
+        )
+
+    def submit(self, path: Endpoint, task: Task) -> None:
+        """Run the task when its turn has come."""
+        with self._lock:
+            self.waiting.setdefault(path, collections.deque()).append(task)
+        self.fill()
+
+    def fill(self) -> None:
+        """Begin what may begin."""
+        while True:
+            with self._lock:
+                # In this order: the leading thread says that it runs one, then it looks here.
+                self.running += 1
+                found = self._next() if self.running + bool(self._is_led()) <= self.most else None
+                if found is None:
+                    self.running -= 1
+                    return
+            if not self._start(partial(self._run, *found)):
+                # The worker has shut down.
+                return
+
+    def _next(self) -> tuple[Endpoint, Task] | None:
+        for path, tasks in self.waiting.items():
+            if self._of_paths.get(path, 0) < self._most_of_peer:
+                task = tasks.popleft()
+                del self.waiting[path]
+                if tasks:
+                    self.waiting[path] = tasks
+                self._of_paths[path] = self._of_paths.get(path, 0) + 1
+                return path, task
+        return None
+
+    def _run(self, path: Endpoint, task: Task) -> None:
+        while True:
+            serving.path, serving.counts = path, True
+            try:
+                task()
+            except BaseException:
+                self.leave()
+                raise
+            finally:
+                serving.path, serving.counts = None, False
+            # Not kept while the next one runs: it holds a frame.
+            del task
+            with self._lock:
+                self._forget(path)
+                found = self._next() if self.running <= self.most else None
+                if found is None:
+                    self.running -= 1
+                    return
+            path, task = found
+            del found
+
+    def _forget(self, path: Endpoint) -> None:
+        left = self._of_paths.get(path, 0) - 1
+        if left > 0:
+            self._of_paths[path] = left
+        else:
+            self._of_paths.pop(path, None)
+
+    def enter(self, path: Endpoint | None = None) -> None:
+        """Count a request that runs: it goes on after a wait, or has kept the lead for long.
+
+        It is one of the path's, or else the one that this thread runs.
+        """
+        path = path or serving.path
+        with self._lock:
+            self.running += 1
+            if path is not None:
+                self._of_paths[path] = self._of_paths.get(path, 0) + 1
+
+    def leave(self) -> None:
+        """Count the request of this thread no more: it waits or has ended."""
+        with self._lock:
+            self.running -= 1
+            if serving.path is not None:
+                self._forget(serving.path)
+        if self.waiting:
+            self.fill()
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        with self._lock:
+            self.waiting.clear()

@@ -1,0 +1,285 @@
+"""One lead for all links of a worker on which others send requests.
+
+The law of this file:
+
+1. One thread leads. It watches all served links together, reads what came and runs requests right
+   there, in fair turns among peers; so threads neither fight for the interpreter's lock nor wake
+   each other, however many peers there are.
+2. Before a request waits for something, its thread gives the lead up; and the monitor takes it
+   from a thread whose turn takes longer than a grace period. So no slow handler, nested call or
+   peer that does not read keeps the others. What the thread was at goes on, as one request of many.
+3. Nobody leads then, until there is something to do: the monitor watches the whole set, and starts
+   a thread that leads. A request whose wait ends before that has the lead again at once.
+4. The lead is no right to read: that is each link's own (link.py). Two threads that both think for
+   a moment that they lead do no harm.
+5. A thread that waits for an answer on a served link (of a call that its request made back to who
+   waits for it) reads that link itself: it is out of the set for so long.
+"""
+
+import _thread
+import collections
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from telegrad.rpc.driver.bell import Bell
+from telegrad.rpc.driver.handlers import serving
+from telegrad.rpc.driver.ready_set import ReadySet
+from telegrad.rpc.driver.spin import Spinning
+
+if TYPE_CHECKING:
+    from telegrad.rpc.driver.host import SocketHost
+    from telegrad.rpc.driver.served_link import ServedLink
+
+__all__ = ["Lead"]
+
+
+class Lead:
+    """The lead of one worker, and the links that it is about."""
+
+    unattended = False
+    """See `Link.unattended`: the monitor watches the set as it watches a link."""
+
+    def __init__(self, host: "SocketHost") -> None:
+        self._host = host
+        self._set = ReadySet()
+        self._bell = Bell()
+        self._set.add(self._bell.fileno())
+        self._set.watch(self._bell.fileno(), once=False)
+        self._spinning = Spinning(host.options.spin, host.is_crowded)
+        self._links: dict[int, ServedLink] = {}
+        # Links that have something to read, in the order of their turns.
+        self._ready: collections.deque[ServedLink] = collections.deque()
+        # About who leads. Reentrant: a finalizer that interrupts its holder may make a call.
+        self._lock = threading.RLock()
+        # The id of the thread that leads; 0 if nobody does.
+        self._leader = 0
+        # Whether a thread of the pool is on its way to lead, or has nothing to do but wait.
+        self._is_coming = False
+        self._sleeps = False
+        self._closed = False
+        self.watched = False
+        """Whether the monitor starts a leader when something comes."""
+        self.begun = 0
+        """How many turns were begun."""
+        self.turn: dict[int, ServedLink] = {}
+        """The number of the turn that the leading thread is at, and its link.
+
+        Whoever takes it out has decided: its thread, which then leads on, or the monitor.
+        """
+
+    def fileno(self) -> int:
+        """Return what is ready when one of the links is."""
+        return self._set.fileno()
+
+    # The links.
+
+    def add(self, link: "ServedLink") -> None:
+        """Serve the link from now on."""
+        fd = link.connection.fileno()
+        with self._lock:
+            self._links[fd] = link
+            self._set.add(fd)
+        self.arm(link)
+        self.offer()
+
+    def arm(self, link: "ServedLink") -> None:
+        """Nobody else reads the link: whoever leads does when something comes."""
+        with self._lock:
+            if not link.watched and not link.closed:
+                link.watched = True
+                self._set.watch(link.connection.fileno(), once=False)
+
+    def disarm(self, link: "ServedLink") -> None:
+        """The current thread reads the link itself."""
+        with self._lock:
+            if link.watched:
+                link.watched = False
+                self._set.unwatch(link.connection.fileno())
+
+    def remove(self, link: "ServedLink") -> None:
+        """Forget the link."""
+        with self._lock:
+            for fd, known in list(self._links.items()):
+                if known is link:
+                    del self._links[fd]
+                    self._set.remove(fd)
+
+    def push(self, link: "ServedLink") -> None:
+        """Give the link a turn: something of it lies here, read and not dealt with."""
+        if not link.has_turn:
+            link.has_turn = True
+            self._ready.append(link)
+        if not self._leader:
+            self.start_attending()
+        elif self._sleeps:
+            self._bell.ring()
+
+    # Who leads.
+
+    def start_attending(self) -> None:
+        """Let a thread of the pool lead, unless one is on its way to do so."""
+        with self._lock:
+            if self._is_coming or self._leader:
+                return
+            self._is_coming = True
+        self._host.start(self._run)
+
+    def offer(self) -> None:
+        """If nobody leads, let somebody as soon as there is something to do."""
+        if self._leader or self._closed:
+            return
+        if not self._ready:
+            self._host.monitor.watch(self)
+        # Again: what was pushed meanwhile found nobody either.
+        if self._ready:
+            self.start_attending()
+
+    def _claim(self) -> bool:
+        with self._lock:
+            if self._leader or self._closed:
+                return False
+            self._leader = _thread.get_ident()
+        if self.watched:
+            self._host.monitor.unwatch(self)
+        return True
+
+    def leave(self) -> bool:
+        """Give up the lead if this thread has it, because it is about to wait; say whether."""
+        if self._leader != _thread.get_ident():
+            return False
+        with self._lock:
+            if self._leader != _thread.get_ident():
+                return False
+            links = [*self.turn.values()]
+            self.turn.clear()
+            self._leader = 0
+        self._given_up(links)
+        return True
+
+    def regain(self) -> bool:
+        """Take the lead again, in the midst of a turn, if nobody has it; say whether it did."""
+        link = serving.path
+        if self._leader or self._is_coming or self._ready or not serving.turn or link is None:
+            return False
+        if not self._claim():
+            return False
+        serving.turn = self.begun = self.begun + 1
+        self.turn[serving.turn] = link  # type: ignore[assignment]
+        return True
+
+    def take(self, number: int) -> None:
+        """Take the lead from a thread whose turn has taken long, if it still does."""
+        with self._lock:
+            link = self.turn.pop(number, None)
+            if link is None:
+                return
+            self._leader = 0
+        # From now on it is one of many.
+        self._host.handlers.enter(link)
+        self._given_up([link])
+
+    def _given_up(self, links: "list[ServedLink]") -> None:
+        for link in links:
+            link.uncork()
+            if link.has_frame():
+                self.push(link)
+        if self._host.is_stressed:
+            self._host.at("lead given up")
+        self.offer()
+
+    def is_idle(self) -> bool:
+        """Say whether a thread leads and has nothing to do."""
+        return bool(self._leader) and not self.turn
+
+    # Leading.
+
+    def _run(self) -> None:
+        """Give links their turns for as long as this thread leads."""
+        self._is_coming = False
+        if not self._claim():
+            return
+        me = _thread.get_ident()
+        handlers, ready, turns = self._host.handlers, self._ready, 0
+        serving.counts = True
+        try:
+            while not self._closed:
+                if not turns:
+                    self._look()
+                    turns = len(ready)
+                    continue
+                turns -= 1
+                try:
+                    link = ready.popleft()
+                except IndexError:
+                    # Another took it, for a moment.
+                    continue
+                if self._give_turn(link) and self._leader == me:
+                    continue
+                # What it was at counted as one request of many since the lead was lost.
+                handlers.leave()
+                turns = 0
+                if not self._claim():
+                    return
+        except BaseException:
+            with self._lock:
+                was_lost = self._leader != me
+            if was_lost:
+                handlers.leave()
+            raise
+        finally:
+            serving.path, serving.counts = None, False
+            self.leave()
+
+    def _give_turn(self, link: "ServedLink") -> bool:
+        """Let the link read and run its requests here; say whether this thread still leads."""
+        host = self._host
+        link.has_turn = False
+        serving.turn = self.begun = self.begun + 1
+        serving.path = self.turn[serving.turn] = link
+        if host.monitor.dozes:
+            host.monitor.rouse()
+        try:
+            link.take_turn()
+        finally:
+            leads = self.turn.pop(serving.turn, None) is not None
+            serving.turn = 0
+        if host.is_stressed:
+            host.at("turn taken")
+        if leads and host.handlers.waiting:
+            host.handlers.fill()
+        return leads
+
+    def _look(self) -> None:
+        """Find the links that have something to read, waiting if there is none."""
+        poll = self._set.poll
+        found = poll(0)
+        if not found and not self._ready:
+            found = self._spinning.spin(poll)
+            if not found:
+                self._sleeps = True
+                # Again: what was pushed before found nobody asleep.
+                if not self._ready and not self._closed:
+                    began = time.monotonic()
+                    found = poll(-1)
+                    self._spinning.waited(time.monotonic() - began)
+                self._sleeps = False
+        for fd, _ in found:
+            link = self._links.get(fd)
+            if link is None:
+                self._bell.silence()
+            elif not link.has_turn:
+                link.has_turn = True
+                self._ready.append(link)
+
+    def close(self) -> None:
+        """Let the thread that leads end."""
+        self._closed = True
+        self._bell.ring()
+
+    def free(self) -> None:
+        """Free the descriptors, when no thread leads any more."""
+        with self._lock:
+            if not self._leader:
+                self._set.close()
+                self._bell.close()

@@ -1,0 +1,150 @@
+"""A link on which a peer sends its requests: what happens in its turns.
+
+Whoever leads (lead.py) reads it and runs its requests right there, without any hand-over, for a
+moment; then others have their turns. While a request runs, nobody has the right to read the link.
+Requests of a link whose last ones were slow get threads of their own, and one that needs room that
+the worker does not have is waited for by another thread.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from telegrad.errors import ProtocolViolation, WorkerLost
+from telegrad.rpc.driver.frame_reader import NOW
+from telegrad.rpc.driver.handlers import serving
+from telegrad.rpc.driver.link import Link
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from telegrad.rpc.driver.host import SocketHost
+
+__all__ = ["ServedLink"]
+
+# Seconds after which a request counts as slow; one may just have been put off by the scheduler, but
+# after several among few the next get threads of their own.
+_SLOW: Final = 0.001
+_SLOW_WEIGHT: Final = 3
+_SLOW_FROM: Final = 6
+_SLOW_MOST: Final = 24
+# Seconds that a peer's turn takes at most, but for the last request of it, and for which an answer
+# is kept until the next one is there.
+_TURN: Final = 0.001
+_KEPT_FOR: Final = 0.0002
+
+
+class ServedLink(Link):
+    """A connection that a peer has opened for its requests."""
+
+    served: ClassVar[bool] = True
+
+    def __init__(self, host: "SocketHost", connection: Connection, peer: WorkerInfo) -> None:
+        super().__init__(host, connection, peer)
+        self.has_turn = False
+        """Whether whoever leads is about to read here."""
+        # Grows with requests that were slow, and falls with others.
+        self._slow = 0
+
+    def seize(self) -> bool:
+        """Claim the right to read, so that whoever leads sees nothing; say whether it is ours."""
+        if not self._claim_read():
+            return False
+        self._unwatch()
+        return True
+
+    def _watch(self) -> None:
+        self._host.lead.arm(self)
+
+    def _unwatch(self) -> None:
+        self._host.lead.disarm(self)
+
+    def start_attending(self) -> None:
+        """Let whoever leads read."""
+        self._host.lead.arm(self)
+        self._host.lead.push(self)
+
+    def take_turn(self) -> None:
+        """Read requests and run them here, for a moment, as long as this thread leads."""
+        host, reader, turn = self._host, self._reader, self._host.lead.turn
+        reads = self._claim_read()
+        if not reads:
+            return
+        end = kept_until = 0.0
+        try:
+            while not self.closed:
+                frame = reader.read(NOW)
+                if frame is None:
+                    if reader.awaits_room:
+                        host.lead.disarm(self)
+                        self._reads.clear()
+                        reads = False
+                        host.start(self._read_alone)
+                    break
+                self.frames += 1
+                more = reader.has_frame()
+                if more and not self._is_corked:
+                    self.cork()
+                task = host.worker.receive(self, frame)
+                if task is not None and not (frame.parent and self._hand_over(frame, task)):
+                    if self._slow >= _SLOW_FROM or not host.handlers.has_room_for(self):
+                        host.serve(self, partial(self._run_timed, task))
+                    else:
+                        # While it runs, whoever waits for an answer on this link may read it.
+                        self._reads.clear()
+                        reads = False
+                        if self._followers:
+                            self.offer_read()
+                        began = time.perf_counter()
+                        task()
+                        now = time.perf_counter()
+                        self._note(now - began)
+                        if not more:
+                            break
+                        if not end:
+                            end, kept_until = began + _TURN, began + _KEPT_FOR
+                        if now > end or serving.turn not in turn or not self._claim_read():
+                            break
+                        reads = True
+                        if now > kept_until:
+                            self.uncork()
+                            kept_until = now + _KEPT_FOR
+                if not more:
+                    break
+        except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
+            host.link_failed(self, error)
+        finally:
+            if reads:
+                self._reads.clear()
+                if self._followers or self.closed:
+                    self._read_released()
+            if self._is_corked:
+                self.uncork()
+            if self.watched and reader.has_frame():
+                host.lead.push(self)
+
+    def _note(self, seconds: float) -> None:
+        """Learn how long a request took."""
+        if seconds > _SLOW:
+            self._slow = min(self._slow + _SLOW_WEIGHT, _SLOW_MOST)
+        elif self._slow:
+            self._slow -= 1
+
+    def _run_timed(self, task: Callable[[], object]) -> None:
+        """Run a request on a thread of its own."""
+        began = time.perf_counter()
+        task()
+        self._note(time.perf_counter() - began)
+
+    def _read_alone(self) -> None:
+        """Wait for the room that a request needs, on a thread of the pool."""
+        if not self._claim_read():
+            # Another thread reads, and waits for it.
+            return
+        try:
+            self._receive_next(None)
+        except (OSError, EOFError, WorkerLost, ProtocolViolation) as error:
+            self._host.link_failed(self, error)
+        finally:
+            self.give_up_read()

@@ -1,0 +1,195 @@
+"""One thread serves all peers, fairly, and nobody who is slow or stuck keeps the others."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from tests.rpc import simulated
+from tests.rpc.neighbours import eventually, neighbours
+
+from telegrad.rpc.calls.future import wait_all
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.driver import monitor, served_link
+from telegrad.rpc.options import Options
+from telegrad.rpc.wire.frames import PING
+
+GATE = threading.Event()
+RAN: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    GATE.clear()
+    RAN.clear()
+    yield
+    GATE.set()
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Let nobody be taken for slow, however busy the machine is that runs this."""
+    monkeypatch.setattr(monitor, "_TICK", 1000.0)
+    monkeypatch.setattr(served_link, "_SLOW", 1000.0)
+
+
+def block():
+    """Wait for something that the worker does not know."""
+    assert GATE.wait(20)
+
+
+def note(name):
+    RAN.append(name)
+    return threading.get_ident()
+
+
+def ask(to):
+    return current_worker().rpc_sync(to, simulated.who)
+
+
+def large():
+    return np.ones(1 << 20)
+
+
+def test_one_thread_serves_all_peers(patient):
+    with neighbours("a", "b", "c", "d") as (a, b, *others):
+        threads = {each.rpc_sync("a", note, ("",)) for _ in range(50) for each in (b, *others)}
+        assert len(threads) == 1
+        assert a.host._pool.at_work() == 1
+
+
+def test_a_request_that_waits_gives_the_lead_up_and_has_it_again(patient):
+    with neighbours("a", "b", "c") as (a, b, c):
+        waiting = b.rpc_async("a", simulated.wait_for_gate)
+        assert eventually(lambda: not a.host.lead.turn and not a.host.lead._leader)
+        assert c.rpc_sync("a", simulated.who) == "a"
+        c.rpc_sync("a", simulated.open_gate)
+        assert waiting.wait() == "open"
+        assert eventually(lambda: a.host.handlers.running == 0)
+        # Back to the caller, and on to a third one.
+        assert b.rpc_sync("a", simulated.bounce, ("b", 9)) == 9
+        assert b.rpc_sync("a", ask, ("c",)) == "c"
+        assert eventually(lambda: a.host.handlers.running == 0)
+        assert b.rpc_sync("a", simulated.who) == "a"
+
+
+def test_a_request_that_takes_long_loses_the_lead_to_whoever_serves_the_others():
+    with neighbours("a", "b", "c") as (a, b, c):
+        blocked = [b.rpc_async("a", block) for _ in range(3)]
+        for _ in range(10):
+            assert c.rpc_sync("a", simulated.who, timeout=20) == "a"
+        # Also the same peer's others.
+        assert b.rpc_sync("a", simulated.who, timeout=20) == "a"
+        GATE.set()
+        wait_all(blocked)
+        assert eventually(lambda: a.host.handlers.running == 0)
+
+
+def test_reading_that_takes_long_loses_the_lead_too():
+    def stick(request):
+        assert GATE.wait(20)
+
+    with neighbours("a", "b", "c") as (a, b, c):
+        a.register_service("stick", stick, inline=True)
+        b.notify_service("a", "stick")
+        assert c.rpc_sync("a", simulated.who, timeout=20) == "a"
+        GATE.set()
+        assert b.rpc_sync("a", simulated.who, timeout=20) == "a"
+        assert eventually(lambda: a.host.handlers.running == 0)
+
+
+def test_a_peer_with_very_many_requests_leaves_others_their_turns(patient):
+    with neighbours("a", "b", "c") as (a, b, c):
+        c.rpc_sync("a", simulated.who)
+        blocked = b.rpc_async("a", block)
+        assert eventually(lambda: bool(a.host.lead.turn))
+        many = [b.rpc_async("a", note, ("b",)) for _ in range(200)]
+        one = c.rpc_async("a", note, ("c",))
+        GATE.set()
+        one.wait()
+        wait_all([blocked, *many])
+        assert len(RAN) == 201
+        assert RAN.index("c") < 150
+
+
+def test_answers_of_one_turn_leave_together(patient, monkeypatch):
+    monkeypatch.setattr(served_link, "_TURN", 1000.0)
+    monkeypatch.setattr(served_link, "_KEPT_FOR", 1000.0)
+    with neighbours("a", "b", options=Options(lost_after=1000.0)) as (a, b):
+        blocked = b.rpc_async("a", block)
+        assert eventually(lambda: bool(a.host.lead.turn))
+        (link,) = a.peers.get("b").incoming
+        sizes, send = [], link.connection.send_small
+
+        def count(data, deadline):
+            sizes.append(len(data))
+            return send(data, deadline)
+
+        link.connection.send_small = count
+        many = [b.rpc_async("a", note, ("b",)) for _ in range(100)]
+        GATE.set()
+        wait_all([blocked, *many])
+        # The first alone; those behind it as one, or two, if not all were there at once.
+        assert len(sizes) <= 3
+
+
+def test_answers_that_were_kept_do_not_wait_for_a_slow_request_behind_them():
+    with neighbours("a", "b") as (_, b):
+        first = b.rpc_async("a", simulated.wait_for_gate)
+        assert eventually(lambda: bool(simulated.GATE) and bool(simulated.GATE[-1]._sleepers))
+        quick = [b.rpc_async("a", note, ("quick",)) for _ in range(3)]
+        slow = b.rpc_async("a", block)
+        wait_all(quick, timeout=20)
+        GATE.set()
+        slow.wait()
+        b.rpc_sync("a", simulated.open_gate)
+        assert first.wait() == "open"
+
+
+def test_a_peer_that_does_not_read_its_answers_keeps_nobody_else():
+    with neighbours("a", "b", "c", options=Options(segments=False, handlers=8)) as (a, b, c):
+        b.rpc_sync("a", simulated.who)
+        (link,) = a.peers.get("b").incoming
+        # As if something were being sent that b does not take.
+        link._write.acquire()
+        try:
+            small = [b.rpc_async("a", note, ("b",)) for _ in range(50)]
+            big = [b.rpc_async("a", large) for _ in range(20)]
+            for _ in range(20):
+                assert c.rpc_sync("a", simulated.who, timeout=20) == "a"
+            # None of b's requests that could still run keeps a thread, but for a few.
+            assert eventually(lambda: len(RAN) == 50)
+            assert a.host.handlers.running <= 8
+        finally:
+            link._write.release()
+            # As whoever sends does after that.
+            link._flush()
+        wait_all(small)
+        assert {each.shape for each in wait_all(big)} == {(1 << 20,)}
+
+
+def test_a_peer_that_sends_much_leaves_others_their_turns():
+    with neighbours("a", "b", "c", options=Options(segments=False), tcp=True) as (_, b, c):
+        much = [b.rpc_async("a", len, (np.ones(1 << 22),)) for _ in range(3)]
+        for _ in range(20):
+            assert c.rpc_sync("a", simulated.who, timeout=20) == "a"
+        assert wait_all(much) == [1 << 22] * 3
+
+
+def test_a_worker_is_heard_though_none_of_its_threads_has_time(monkeypatch):
+    pings = []
+    with neighbours("a", "b", options=Options(lost_after=0.5)) as (a, b):
+        receive = b.receive
+
+        def count(endpoint, frame):
+            if frame.kind == PING:
+                pings.append(time.monotonic())
+            return receive(endpoint, frame)
+
+        # As if a had no time to answer.
+        monkeypatch.setattr(a.incoming, "receive", lambda *_: None)
+        monkeypatch.setattr(a, "receive", lambda *_: None)
+        b.receive = count
+        b.notify_service("a", "nothing")
+        assert eventually(lambda: len(pings) > 3)
+        assert b.peers.get("a").lost is None
