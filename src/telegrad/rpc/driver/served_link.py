@@ -7,8 +7,6 @@ the worker does not have is waited for by another thread.
 """
 
 import time
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from telegrad.errors import ProtocolViolation, WorkerLost
@@ -23,12 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ServedLink"]
 
-# Seconds after which a request counts as slow; one may just have been put off by the scheduler, but
-# after several among few the next get threads of their own.
+# Seconds after which a request counts as slow. After two in a row (one may just have been put off
+# by the scheduler) so many get threads of their own; then one more is tried here. (Those on threads
+# of their own tell nothing: they wait for each other and for the interpreter.)
 _SLOW: Final = 0.001
-_SLOW_WEIGHT: Final = 3
-_SLOW_FROM: Final = 6
-_SLOW_MOST: Final = 24
+_SLOW_IN_A_ROW: Final = 2
+_APART: Final = 16
 # Seconds that a peer's turn takes at most, but for the last request of it, and for which an answer
 # is kept until the next one is there.
 _TURN: Final = 0.001
@@ -44,8 +42,9 @@ class ServedLink(Link):
         super().__init__(host, connection, peer)
         self.has_turn = False
         """Whether whoever leads is about to read here."""
-        # Grows with requests that were slow, and falls with others.
+        # How many requests in a row were slow, and how many are still to get their own threads.
         self._slow = 0
+        self._apart = 0
 
     def seize(self) -> bool:
         """Claim the right to read, so that whoever leads sees nothing; say whether it is ours."""
@@ -88,8 +87,9 @@ class ServedLink(Link):
                     self.cork()
                 task = host.worker.receive(self, frame)
                 if task is not None and not (frame.parent and self._hand_over(frame, task)):
-                    if self._slow >= _SLOW_FROM or not host.handlers.has_room_for(self):
-                        host.serve(self, partial(self._run_timed, task))
+                    if self._apart or not host.handlers.has_room_for(self):
+                        self._apart = max(0, self._apart - 1)
+                        host.serve(self, task)
                     else:
                         # While it runs, whoever waits for an answer on this link may read it.
                         self._reads.clear()
@@ -125,17 +125,13 @@ class ServedLink(Link):
                 host.lead.push(self)
 
     def _note(self, seconds: float) -> None:
-        """Learn how long a request took."""
-        if seconds > _SLOW:
-            self._slow = min(self._slow + _SLOW_WEIGHT, _SLOW_MOST)
-        elif self._slow:
-            self._slow -= 1
-
-    def _run_timed(self, task: Callable[[], object]) -> None:
-        """Run a request on a thread of its own."""
-        began = time.perf_counter()
-        task()
-        self._note(time.perf_counter() - began)
+        """Learn how long a request took here."""
+        if seconds <= _SLOW:
+            self._slow = 0
+            return
+        self._slow += 1
+        if self._slow >= _SLOW_IN_A_ROW:
+            self._apart = _APART
 
     def _read_alone(self) -> None:
         """Wait for the room that a request needs, on a thread of the pool."""
