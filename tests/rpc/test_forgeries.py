@@ -126,7 +126,9 @@ def members():
 def test_nobody_but_rank_0_says_that_a_worker_came_or_left(members):
     ps, t0, t1 = members
     for name, rank in (("ps", 0), ("t0", 1), ("new", 2)):
-        with pytest.raises(ProtocolViolation, match="'t0' announces who came .*; only rank 0 does"):
+        with pytest.raises(
+            ProtocolViolation, match=r"'t0' announces who came .*; only rank 0 does"
+        ):
             came = {"type": "came", "card": [name, rank, 3, "unix:///elsewhere", 5]}
             t0.ask_service("t1", "telegrad.changed", came)
     with pytest.raises(Exception, match="Expected `str`"):

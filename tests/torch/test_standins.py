@@ -19,9 +19,9 @@ import telegrad.torch.autograd as dist_autograd
 import telegrad.torch.rpc as rpc
 from telegrad.errors import CallTimeout, Refused, UnknownWorker, UsageError, WorkerLost
 from telegrad.rpc.calls.future import Future
+from telegrad.rpc.membership import user_directory as user_directory_module
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.torch.optim import DistributedOptimizer
-from telegrad.rpc.membership import user_directory as user_directory_module
 from telegrad.torch.rpc import failures, rendezvous
 from telegrad.torch.rpc.future import CallFuture, outcome_of
 

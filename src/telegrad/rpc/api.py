@@ -5,14 +5,14 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, NamedTuple, TypeVar, overload
 
 from telegrad.errors import UsageError
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.current import current_worker, default_worker, set_default_worker
 from telegrad.rpc.membership import environment
 from telegrad.rpc.membership.card import OPEN, world_of
-from telegrad.rpc.membership.launch import find_launch
+from telegrad.rpc.membership.launch import Launch, find_launch
 from telegrad.rpc.membership.membership import Membership
 from telegrad.rpc.membership.place import find_meeting
 from telegrad.rpc.membership.rendezvous import Meeting
@@ -23,9 +23,11 @@ from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.worker import Worker
 
 __all__ = [
+    "Joined",
     "get_worker_info",
     "init_rpc",
     "is_world_open",
+    "join",
     "remote",
     "rpc_async",
     "rpc_sync",
@@ -67,6 +69,33 @@ def init_rpc(
     with it, a world_size that is not given is that of an open world. `on_start` gets the worker
     before any other can call it.
     """
+    return join(
+        name,
+        rank=rank,
+        world_size=world_size,
+        options=options,
+        meeting=meeting,
+        on_start=on_start,
+    ).membership.worker
+
+
+class Joined(NamedTuple):
+    """What came of joining: the launcher that was found, and this process's part."""
+
+    launch: Launch | None
+    membership: Membership
+
+
+def join(
+    name: str | None = None,
+    *,
+    rank: int | None = None,
+    world_size: int | None = None,
+    options: Options | None = None,
+    meeting: Any = None,
+    on_start: Callable[[Worker], object] = lambda _: None,
+) -> Joined:
+    """Do what `init_rpc` does, and say more of it."""
     global _membership
     chosen = given_options(options)
     launch = find_launch(os.environ)
@@ -103,7 +132,7 @@ def init_rpc(
     _membership = membership
     set_default_worker(membership.worker)
     atexit.register(_leave_at_exit, membership)
-    return membership.worker
+    return Joined(launch, membership)
 
 
 def is_world_open() -> bool:

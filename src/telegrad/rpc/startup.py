@@ -29,17 +29,20 @@ def begin_worker(
     options: Options,
     *,
     credentials: Credentials | None = None,
+    address: str = "",
     towards: str = "",
     on_start: Callable[[Worker], object] = lambda _: None,
 ) -> tuple[Worker, PrivateDirectory | None]:
     """Return a worker where others can reach it, and the directory of its socket, to be closed.
 
-    With credentials it listens on this machine's address on the way to `towards`, or on the one
-    that the options name; without, on a Unix socket in a directory of its own, or on loopback.
-    `on_start` gets the worker before any other can call it.
+    Where no address is given: with credentials it listens on this machine's address on the way to
+    `towards`, or on the one that the options name; without, on a Unix socket in a directory of its
+    own, or on loopback. `on_start` gets the worker before any other can call it.
     """
     directory = None
-    if credentials is not None:
+    if address:
+        pass
+    elif credentials is not None:
         host = options.host or own_host(
             parse_address(towards) if towards else None, options.join_timeout
         )

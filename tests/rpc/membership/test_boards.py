@@ -80,7 +80,7 @@ def test_a_directory_is_made_for_its_user_alone_and_another_is_refused(tmp_path)
     with pytest.raises(Refused, match="mode 0700"):
         DirectoryBoard(tmp_path / "open")
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="expected a directory to meet in at .*can't be made"):
+    with pytest.raises(UsageError, match=r"expected a directory to meet in at .*can't be made"):
         DirectoryBoard(tmp_path / "file" / "board")
 
 
@@ -89,5 +89,5 @@ def test_a_place_is_a_path_or_a_store(tmp_path):
     assert isinstance(board_of(torch.distributed.HashStore()), StoreBoard)
     board = board_of(tmp_path / "b")
     assert board_of(board) is board
-    with pytest.raises(UsageError, match="a directory's path or a torch.distributed.Store.* a int"):
+    with pytest.raises(UsageError, match=r"a directory's path or a .*Store.* a int"):
         board_of(3)

@@ -92,7 +92,7 @@ def test_an_open_world_is_not_met_where_one_of_fixed_size_does():
         fixed.address, identity=Identity("a", 1, key), on_connection=lambda each: each.close()
     )
     try:
-        with pytest.raises(WorldMismatch, match="an open world to meet at x, .*fixed size"):
+        with pytest.raises(WorldMismatch, match=r"an open world to meet at x, .*fixed size"):
             meeting_named("x", key, is_open=True)
     finally:
         listener.close()

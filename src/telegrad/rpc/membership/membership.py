@@ -57,6 +57,8 @@ class Membership:
         self.is_open = size == OPEN
         # Before the members are known: a quick worker may leave while rank 0 still counts them.
         self._leaving = TerminationDetector(size)
+        self.watchers: list[Callable[[RosterChange], object]] = []
+        """Told of each change after the worker."""
         self._scripts: set[str] = set()
         self._names: Names = NO_NAMES
         self.roster: Roster = (
@@ -115,6 +117,8 @@ class Membership:
                 self._leaving.returned(change.card.name)
         elif self.is_open:
             forget(self.worker, change.name, change.incarnation)
+        for watcher in list(self.watchers):
+            watcher(change)
 
     def _note_scripts(self, scripts: list[str]) -> None:
         """Have the script's functions go by name as long as no worker runs another one."""
