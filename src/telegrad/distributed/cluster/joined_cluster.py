@@ -1,5 +1,7 @@
 """A cluster that others started: by a launcher, by an engine, by hand; this process joins it."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Self
 
 from telegrad.distributed.cluster.cluster import Cluster, ClusterChange
@@ -81,10 +83,13 @@ class JoinedCluster(Cluster):
             self._tell(ClusterChange("lost", known, "it has started anew"))
         self._tell(ClusterChange("came", change.card.info))
 
-    def _on_lost(self, who: WorkerInfo, error: BaseException) -> None:
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], object]:
+        return partial(self._note_loss, who, str(error))
+
+    def _note_loss(self, who: WorkerInfo, reason: str) -> None:
         known = self._up.get(who.name)
         if known is not None and known.incarnation == who.incarnation:
-            self._tell(ClusterChange("lost", known, str(error)))
+            self._tell(ClusterChange("lost", known, reason))
 
 
 def join(
