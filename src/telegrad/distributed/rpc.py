@@ -6,6 +6,7 @@ process's own, made by `init_rpc` or `LocalCluster`.
 
 import typing as _typing
 
+from telegrad.distributed.survival.resident import Resident, keep
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.rpc import api
 from telegrad.rpc.api import get_worker_info, remote, rpc_async, rpc_sync, shutdown
@@ -26,6 +27,7 @@ __all__ = [
     "Options",
     "RRef",
     "RemoteFailure",
+    "Resident",
     "Worker",
     "WorkerInfo",
     "async_execution",
@@ -34,6 +36,7 @@ __all__ = [
     "expose",
     "get_worker_info",
     "init_rpc",
+    "keep",
     "remote",
     "rpc_async",
     "rpc_sync",

@@ -7,11 +7,12 @@ and another incarnation. How workers are started is each cluster's own matter.
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
 
 import msgspec
 
+from telegrad.distributed.survival.training import Training
 from telegrad.errors import CallTimeout, UnknownWorker, UsageError
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.timeouts import seconds
@@ -120,6 +121,43 @@ class Cluster(ABC):
                 late = ", ".join(map(repr, missing()))
                 raise CallTimeout(f"{late} did not come up within {timeout:g} s")
             return [self._up[name] for name in wanted]
+
+    def training(
+        self,
+        build: Callable[[], Mapping[str, Any]],
+        steps: int,
+        *,
+        snapshot_every: int = 10,
+        snapshots: Any = None,
+        patience: float = 300.0,
+    ) -> Training:
+        """Return the steps of a training that goes on by itself when a worker is lost.
+
+        Arguments:
+            build: makes the parts, by name: what has `state_dict` and `load_state_dict`, such as
+                RemoteModule, DistributedOptimizer and residents. It is called again after a loss.
+            steps: how many there are.
+            snapshot_every: after how many steps the states of all parts are kept.
+            snapshots: where: a directory's path, the name of a worker that keeps them in its
+                memory, or None for this process's memory. A directory with some is gone on from.
+            patience: the seconds that a lost worker has to come back.
+
+        Example::
+
+            for step in cluster.training(build, 100, snapshots="snapshots"):
+                with step as context_id:
+                    loss = step["model"](batch(step.number)).sum()
+                    dist_autograd.backward(context_id, [loss])
+                    step["optimizer"].step(context_id)
+        """
+        return Training(
+            self,
+            build,
+            steps,
+            snapshot_every=snapshot_every,
+            snapshots=snapshots,
+            patience=patience,
+        )
 
     def on_change(self, callback: Callable[[ClusterChange], object]) -> None:
         """Call `callback(change)` when a worker came, left or was lost; it must not wait."""
