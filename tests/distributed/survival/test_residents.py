@@ -7,8 +7,9 @@ import pytest
 
 import telegrad as tg
 import telegrad.distributed.autograd as dist_autograd
-from telegrad import nn
-from telegrad.distributed import LocalCluster, rpc
+from telegrad import nn, optim
+from telegrad.distributed import LocalCluster, RemoteModule, rpc
+from telegrad.distributed.optim import DistributedOptimizer
 from telegrad.errors import UsageError, WorkerLost
 
 pytestmark = pytest.mark.processes
@@ -77,3 +78,55 @@ def test_what_cant_be_kept_is_refused(cluster):
         rpc.keep(1, "x", list)
     with pytest.raises(UsageError, match="a function or class that makes 'x', got a int"):
         rpc.keep("a", "x", 3)
+
+
+def linear(seed, *sizes):
+    tg.manual_seed(seed)
+    return nn.Linear(*sizes)
+
+
+def test_a_module_and_its_optimiser_on_residents_find_them_anew_in_the_next_context(cluster):
+    body = RemoteModule.of(rpc.keep("a", "body", linear, (1, 2, 3)))
+    head = RemoteModule.of(rpc.keep("b", "head", linear, (2, 3, 1)))
+    optimizer = DistributedOptimizer(optim.Adam, [body, head], lr=0.1)
+    first = body.state_dict()
+    x = tg.ones((4, 2))
+
+    def step():
+        with dist_autograd.context() as context_id:
+            loss = head(body(x)).square().sum()
+            dist_autograd.backward(context_id, [loss])
+            optimizer.step(context_id)
+            return loss.item()
+
+    begun = step()
+    assert step() < begun
+    kept = head.state_dict()["weight"].tolist()
+    kill(cluster, "a")
+    assert body.state_dict()["weight"].tolist() == first["weight"].tolist(), "made anew"
+    assert head.state_dict()["weight"].tolist() == kept, "the other one stays"
+    before = step()
+    assert step() < before
+    steps = {
+        owner: [each["step"] for each in state["state"].values()]
+        for owner, state in optimizer.state_dict()["owners"].items()
+    }
+    assert steps == {"a": [2, 2], "b": [4, 4]}, "that of the one that came back is new"
+    assert repr(body) == "RemoteModule(on='a', Resident('body' on 'a'))"
+
+
+def test_a_module_on_a_resident_is_of_one_life_within_a_context(cluster):
+    body = RemoteModule.of(rpc.keep("a", "within", linear, (1, 2, 3)))
+    optimizer = DistributedOptimizer(optim.SGD, [body], lr=0.1)
+    with dist_autograd.context() as context_id:
+        body(tg.ones((1, 2)))
+        kill(cluster, "a")
+        with pytest.raises(WorkerLost, match="another life"):
+            body(tg.ones((1, 2)))
+        with pytest.raises(WorkerLost, match="another life"):
+            optimizer.step(context_id)
+
+
+def test_a_module_is_of_a_resident_and_nothing_else(cluster):
+    with pytest.raises(UsageError, match=r"expected a resident, as rpc\.keep gives it, got a str"):
+        RemoteModule.of("body")
