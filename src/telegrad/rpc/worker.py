@@ -211,7 +211,8 @@ class Worker:
         try:
             return self.peers.find(to)
         except UnknownWorker:
-            if self.look_again is None:
+            # By name a program asks; numbers come with messages, and whoever reads must not wait.
+            if self.look_again is None or not isinstance(to, str):
                 raise
         # It may have come just now.
         self.look_again()

@@ -75,7 +75,8 @@ class ServedRoster:
             # It has left; those who met know each other.
             return
         with suppress(PeerError):
-            cards, _ = self._worker.ask_service(0, _EVERYONE)
+            patience = self._worker.options.lost_after
+            cards, _ = self._worker.ask_service(0, _EVERYONE, timeout=patience)
             for card in msgspec.convert(cards, list[Card]):
                 self._on_change(Came(card))
 
