@@ -190,7 +190,9 @@ def test_another_user_cant_keep_a_program_from_its_key(homeless, monkeypatch):
         monkeypatch.setenv("XDG_RUNTIME_DIR", "")
         monkeypatch.setenv("HOME", home)
         if not os.path.isdir(f"/run/user/{os.getuid()}"):
-            assert user_directory_module.user_directory().startswith(os.path.join(home, ".telegrad-"))
+            assert user_directory_module.user_directory().startswith(
+                os.path.join(home, ".telegrad-")
+            )
             assert user_directory_module.users_key() == user_directory_module.users_key()
 
 
@@ -215,7 +217,10 @@ def test_a_directory_that_others_can_enter_is_no_place_for_a_key(own_temporary):
 def test_meeting_places_that_were_left_behind_go_after_a_day(monkeypatch):
     with tempfile.TemporaryDirectory(dir="/tmp") as short:
         monkeypatch.setenv("XDG_RUNTIME_DIR", short)
-        paths = [f"{user_directory_module.user_directory()}/{name}.sock" for name in ("old", "young", "used")]
+        paths = [
+            f"{user_directory_module.user_directory()}/{name}.sock"
+            for name in ("old", "young", "used")
+        ]
         listening = [socket.socket(socket.AF_UNIX) for _ in paths]
         for path, each in zip(paths, listening):
             each.bind(path)

@@ -10,6 +10,8 @@ Entries are signed with the cluster's key; others are passed over. Positions on 
 order of all events, the same for everyone.
 """
 
+import hmac
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -82,8 +84,7 @@ class BoardRoster:
                 return known.rank
             taken = {rank for rank, holder in self._ranks.items() if holder != name}
             rank = next(number for number in range(UNKNOWN_ID) if number not in taken)
-            nonce = self._key.sign(f"{name} {time.time_ns()}".encode()).hex()[:16]
-            self._post(_Rank(name, rank, nonce))
+            self._post(_Rank(name, rank, secrets.token_hex(8)))
             self.refresh()
             if self._ranks[rank] == name:
                 return rank
@@ -153,7 +154,7 @@ class BoardRoster:
             for text in self._board.read(self._position):
                 self._position += 1
                 signature, _, entry = text.partition(" ")
-                if signature != self._key.sign(entry.encode()).hex():
+                if not hmac.compare_digest(signature, self._signature(entry)):
                     self._strange += 1
                     continue
                 self._take(_decode(entry))
@@ -193,7 +194,10 @@ class BoardRoster:
 
     def _post(self, entry: _Entry) -> None:
         text = _encode(entry).decode()
-        self._board.post(f"{self._key.sign(text.encode()).hex()} {text}")
+        self._board.post(f"{self._signature(text)} {text}")
+
+    def _signature(self, text: str) -> str:
+        return self._key.derive("telegrad board entry", text.encode()).hex()
 
 
 def _misfit(card: Card, rival: Card, place: str) -> UsageError | None:
@@ -225,7 +229,7 @@ def _misfit(card: Card, rival: Card, place: str) -> UsageError | None:
 def _answers(card: Card, identity: Identity, patience: float) -> bool:
     """Say whether the worker whose card this is still lives."""
     try:
-        connection = connect(card.address, identity=identity, timeout=patience)
+        connection = connect(card.address, identity=identity, expect=card.name, timeout=patience)
     except (PeerError, UsageError):
         return False
     try:
