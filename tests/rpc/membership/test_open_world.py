@@ -190,7 +190,7 @@ def test_a_fixed_world_meets_on_a_board_and_leaves_together(board_world):
 
 def test_too_few_at_a_board_are_named_and_so_are_entries_of_another_key(board_world):
     strange = board_world.meeting()
-    strange.board.post("something else")
+    strange.board.post("sömething else")
     with pytest.raises(CallTimeout, match=r"1 of 2 workers came .*: 'a'; 1 entries .* another key"):
         board_world.join("a", 0, 2, join_timeout=0.1)
     strange.board.close()

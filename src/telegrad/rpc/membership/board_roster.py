@@ -154,7 +154,7 @@ class BoardRoster:
             for text in self._board.read(self._position):
                 self._position += 1
                 signature, _, entry = text.partition(" ")
-                if not hmac.compare_digest(signature, self._signature(entry)):
+                if not hmac.compare_digest(signature.encode(), self._signature(entry).encode()):
                     self._strange += 1
                     continue
                 self._take(_decode(entry))
