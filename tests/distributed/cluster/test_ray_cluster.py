@@ -14,7 +14,6 @@ import telegrad as tg
 import telegrad.distributed.autograd as dist_autograd
 from telegrad.distributed import RayCluster, rpc
 from telegrad.errors import CallTimeout, UnknownWorker, UsageError, WorkerLost
-from telegrad.rpc.options import Options
 
 ray = pytest.importorskip("ray")
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
@@ -36,7 +35,7 @@ def nodes():
 @pytest.fixture(scope="module")
 def cluster(nodes):
     workers = {"ps": {"num_cpus": 1}, "far": {"num_cpus": 1, "resources": {"far": 1}}}
-    with RayCluster(workers, options=Options(lost_after=3.0)) as cluster:
+    with RayCluster(workers) as cluster:
         yield cluster
 
 
