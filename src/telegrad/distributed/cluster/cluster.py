@@ -24,7 +24,19 @@ _log = logging.getLogger("telegrad.cluster")
 
 
 class ClusterChange(msgspec.Struct, frozen=True):
-    """A worker came (for the first time or again), left on purpose, or was lost."""
+    """A worker came (for the first time or again), left on purpose, or was lost.
+
+    Arguments:
+        kind: Which of the three.
+        worker: Who, and which life of it.
+        reason: Why, where that is known.
+
+    Examples:
+        >>> from telegrad.distributed import ClusterChange
+        >>> change = ClusterChange("lost", rpc.get_worker_info("ps"), "its process ended")
+        >>> change.kind, change.worker.name
+        ('lost', 'ps')
+    """
 
     kind: Literal["came", "left", "lost"]
     worker: WorkerInfo
@@ -32,7 +44,14 @@ class ClusterChange(msgspec.Struct, frozen=True):
 
 
 class Cluster(ABC):
-    """Workers that this process can call, itself among them; use it in a `with` statement."""
+    """Workers that this process can call, itself among them; use it in a `with` statement.
+
+    Examples:
+        >>> from telegrad.distributed import Cluster, LocalCluster
+        >>> cluster = LocalCluster(["ps", "trainer"])
+        >>> isinstance(cluster, Cluster), cluster.names
+        (True, ['main', 'ps', 'trainer'])
+    """
 
     def __init__(self) -> None:
         self._news = threading.Condition()

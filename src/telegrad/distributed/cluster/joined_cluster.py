@@ -19,7 +19,14 @@ _NOBODY: Final = "nobody (found by arguments)"
 
 
 class JoinedCluster(Cluster):
-    """This process's view of a cluster that it has joined; leaving the `with` block shuts down."""
+    """This process's view of a cluster that it has joined; leaving the `with` block shuts down.
+
+    Examples:
+        >>> from telegrad.distributed import join
+        >>> with join("main", rank=0, world_size=1) as cluster:
+        ...     cluster
+        <JoinedCluster of main: running>
+    """
 
     def __init__(self, joined: api.Joined) -> None:
         super().__init__()
@@ -112,10 +119,11 @@ def join(
     Returns:
         The cluster, whose `launcher` says what was found.
 
-    Example::
-
-        with telegrad.distributed.join() as cluster:
-            print(cluster.launcher, cluster.names)
+    Examples:
+        >>> from telegrad.distributed import join
+        >>> with join("main", rank=0, world_size=1) as cluster:
+        ...     cluster.names
+        ['main']
     """
     return JoinedCluster(
         api.join(

@@ -83,10 +83,11 @@ class RayCluster(Cluster):
     Ray must be initialised, or is by `ray.init()`. The cluster's key travels by Ray's own
     connections: who can read those can join.
 
-    Example::
-
-        with RayCluster({"ps": {"num_cpus": 1}, "trainer": {"num_gpus": 1}}):
-            rpc.rpc_sync("ps", abs, (-2,))
+    Examples:
+        >>> from telegrad.distributed import RayCluster
+        >>> with RayCluster({"ps": {"num_cpus": 1}}):  # doctest: +SKIP
+        ...     print(rpc.rpc_sync("ps", abs, (-2,)))
+        2
     """
 
     def __init__(

@@ -24,7 +24,17 @@ _kept: WeakKeyDictionary[Worker, dict[str, tuple[Any, RRef]]] = WeakKeyDictionar
 
 
 class Resident:
-    """A value that `worker` holds under `name`; see `keep`."""
+    """A value that a worker holds by name; `keep` makes one.
+
+    Arguments:
+        worker: The worker's name.
+        name: What it holds the value by.
+        recipe: The factory, its arguments, and those by keyword.
+
+    Examples:
+        >>> rpc.keep("ps", "counts", dict)
+        Resident('counts' on 'ps')
+    """
 
     def __init__(self, worker: str, name: str, recipe: tuple[Any, Any, Any]) -> None:
         self.worker = worker
@@ -107,10 +117,11 @@ def keep(
     Returns:
         The resident, which may travel in calls.
 
-    Example::
-
-        body = rpc.keep("ps", "body", nn.Linear, (3, 1))
-        body.rpc_sync().forward(x)
+    Examples:
+        >>> counts = rpc.keep("ps", "numbers", dict)
+        >>> counts.rpc_sync().update(a=1)
+        >>> counts.to_here()
+        {'a': 1}
     """
     if not isinstance(to, str) or not isinstance(name, str):
         raise UsageError(
