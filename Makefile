@@ -14,7 +14,7 @@ THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 # PyTorch that is compiled.
 BYTECODE := PYTHONDONTWRITEBYTECODE=
 
-.PHONY: demo test soak fuzz bench examples docs lint release-check clean
+.PHONY: demo test test-ray soak fuzz bench examples docs lint release-check clean
 
 demo: $(LIBRARY)
 	$(BIN)/python -m telegrad.demo
@@ -30,6 +30,11 @@ soak: $(ALL)
 fuzz: $(ALL)
 	$(PIP) '.[fuzz]'
 	$(THREADS) $(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
+
+# A real Ray of several nodes on this machine; Ray itself is 240 MB.
+test-ray: $(ALL)
+	$(PIP) '.[ray]'
+	$(THREADS) $(BYTECODE) $(BIN)/python -m pytest -m ray
 
 lint: $(ALL)
 	$(BIN)/ruff check src tests benchmarks examples docs tools

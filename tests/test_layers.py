@@ -33,7 +33,10 @@ USES: dict[str, str] = {
     "distributed": (
         "autograd errors nn rpc rpc/calls rpc/references rpc/wire tensors tensors/recording"
     ),
-    "distributed/cluster": "errors rpc rpc/membership rpc/security rpc/transport rpc/wire",
+    "distributed/cluster": (
+        "distributed/survival errors rpc rpc/calls rpc/membership rpc/security "
+        "rpc/transport rpc/wire"
+    ),
     "distributed/contexts": (
         "autograd/functional errors graph nn rpc rpc/calls rpc/references rpc/wire "
         "tensors tensors/forward tensors/recording"
@@ -42,6 +45,7 @@ USES: dict[str, str] = {
     "distributed/passes": (
         "autograd distributed/contexts engine errors graph rpc rpc/calls tensors tensors/recording"
     ),
+    "distributed/survival": "distributed/contexts errors rpc rpc/references serialization tensors",
     "distributed/tools": (
         "autograd distributed/contexts errors pictures rpc rpc/calls rpc/wire tensors "
         "tensors/recording"
@@ -57,7 +61,7 @@ USES: dict[str, str] = {
     ),
     "interop/torch": (
         "arrays autograd distributed distributed/contexts engine errors graph rpc "
-        "rpc/membership tensors tensors/forward tensors/recording"
+        "rpc/membership rpc/transport tensors tensors/forward tensors/recording"
     ),
     "interop/torch/devices": (
         "distributed/contexts errors interop/torch/values rpc rpc/calls rpc/wire"
@@ -81,7 +85,7 @@ USES: dict[str, str] = {
     "rpc": "errors",
     "rpc/calls": "errors rpc/references rpc/wire",
     "rpc/driver": "errors rpc/calls rpc/protocol rpc/transport rpc/wire",
-    "rpc/membership": "errors rpc/calls rpc/driver rpc/security rpc/transport rpc/wire",
+    "rpc/membership": "_version errors rpc/calls rpc/driver rpc/security rpc/transport rpc/wire",
     "rpc/protocol": "errors",
     "rpc/references": "errors rpc/calls rpc/protocol rpc/wire",
     "rpc/security": "errors",
@@ -99,7 +103,7 @@ USES: dict[str, str] = {
     ),
     "torch/rpc": (
         "distributed errors interop/torch rpc rpc/calls rpc/membership rpc/references "
-        "rpc/security rpc/transport rpc/wire"
+        "rpc/transport rpc/wire"
     ),
 }
 """What each room imports, below it."""

@@ -50,7 +50,9 @@ OVER_WORKERS = [
     "telegrad.profiler",
 ]
 STARTING = {
+    "telegrad.distributed.JoinedCluster",
     "telegrad.distributed.LocalCluster",
+    "telegrad.distributed.join",
     "telegrad.distributed.rpc.init_rpc",
     "telegrad.distributed.rpc.shutdown",
 }

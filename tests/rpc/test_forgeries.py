@@ -123,13 +123,16 @@ def members():
         each.close()
 
 
-def test_nobody_but_rank_0_says_that_a_worker_is_back(members):
+def test_nobody_but_rank_0_says_that_a_worker_came_or_left(members):
     ps, t0, t1 = members
     for name, rank in (("ps", 0), ("t0", 1), ("new", 2)):
-        with pytest.raises(ProtocolViolation, match="'t0' announces who is back; only rank 0 does"):
-            t0.ask_service("t1", "telegrad.returned", [name, rank, 3, "unix:///elsewhere", 5])
+        with pytest.raises(
+            ProtocolViolation, match=r"'t0' announces who came .*; only rank 0 does"
+        ):
+            came = {"type": "came", "card": [name, rank, 3, "unix:///elsewhere", 5]}
+            t0.ask_service("t1", "telegrad.changed", came)
     with pytest.raises(Exception, match="Expected `str`"):
-        ps.ask_service("t1", "telegrad.returned", [None] * 5)
+        ps.ask_service("t1", "telegrad.changed", {"type": "came", "card": [None] * 5})
     assert [peer.info.name for peer in t1.peers.all()] == ["ps", "t0", "t1"]
     assert t1.rpc_sync("ps", simulated.who) == "ps"
 

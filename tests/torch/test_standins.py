@@ -19,6 +19,7 @@ import telegrad.torch.autograd as dist_autograd
 import telegrad.torch.rpc as rpc
 from telegrad.errors import CallTimeout, Refused, UnknownWorker, UsageError, WorkerLost
 from telegrad.rpc.calls.future import Future
+from telegrad.rpc.membership import user_directory as user_directory_module
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.torch.optim import DistributedOptimizer
 from telegrad.torch.rpc import failures, rendezvous
@@ -44,7 +45,7 @@ def _with_nothing_set(tmp_path, monkeypatch):
 
 def test_workers_meet_at_the_address_in_the_url(own_temporary):
     place = rendezvous.find_place("tcp://127.0.0.1:4711?rank=1&world_size=3", -1, None)
-    met_at = f"unix://{rendezvous.user_directory()}/port-4711.sock"
+    met_at = f"unix://{user_directory_module.user_directory()}/port-4711.sock"
     assert (place.meeting.address, place.rank, place.world_size) == (met_at, 1, 3)
     given = rendezvous.find_place("tcp://127.0.0.1:4711?rank=1&world_size=3", 2, 4)
     assert (given.rank, given.world_size) == (2, 4)
@@ -54,7 +55,7 @@ def test_workers_meet_at_the_address_in_the_environment(own_temporary, monkeypat
     for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "4711"}.items():
         monkeypatch.setenv(name, value)
     place = rendezvous.find_place("env://", -1, None)
-    met_at = f"unix://{rendezvous.user_directory()}/port-4711.sock"
+    met_at = f"unix://{user_directory_module.user_directory()}/port-4711.sock"
     assert (place.meeting.address, place.rank, place.world_size) == (met_at, 1, 2)
 
 
@@ -143,8 +144,8 @@ def test_a_path_is_no_place_for_workers_of_several_machines(own_temporary, monke
 
 
 def test_the_key_of_a_user_is_made_once_and_private(own_temporary):
-    assert rendezvous.users_key() == rendezvous.users_key()
-    directory = rendezvous.user_directory()
+    assert user_directory_module.users_key() == user_directory_module.users_key()
+    directory = user_directory_module.user_directory()
     modes = [
         stat.S_IMODE(os.stat(os.path.join(directory, name)).st_mode) for name in (".", "user.key")
     ]
@@ -156,11 +157,11 @@ def homeless(monkeypatch):
     """Neither a runtime directory nor a home, and a temporary directory that others may use."""
     with tempfile.TemporaryDirectory(dir="/tmp") as shared:
         os.chmod(shared, 0o1777)
-        monkeypatch.setattr(rendezvous.tempfile, "gettempdir", lambda: shared)
+        monkeypatch.setattr(user_directory_module.tempfile, "gettempdir", lambda: shared)
         monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
         monkeypatch.setenv("HOME", "/nonexistent")
         if os.path.isdir(f"/run/user/{os.getuid()}"):
-            monkeypatch.setattr(rendezvous, "_own_places", lambda: iter(()))
+            monkeypatch.setattr(user_directory_module, "_own_places", lambda: iter(()))
         yield shared
 
 
@@ -175,46 +176,51 @@ def squat(shared):
 def test_another_user_cant_keep_a_program_from_its_key(homeless, monkeypatch):
     squat(homeless)
     with pytest.raises(Refused) as caught:
-        rendezvous.users_key()
+        user_directory_module.users_key()
     assert "is another's or can't be made: set XDG_RUNTIME_DIR to a directory" in str(caught.value)
     assert "mkdir -m 700" in str(caught.value)
     assert "TELEGRAD_KEY_FILE" in str(caught.value)
     # The advice helps, and so does a home.
     with tempfile.TemporaryDirectory(dir="/tmp") as runtime, tempfile.TemporaryDirectory() as home:
         monkeypatch.undo()
-        monkeypatch.setattr(rendezvous.tempfile, "gettempdir", lambda: homeless)
+        monkeypatch.setattr(user_directory_module.tempfile, "gettempdir", lambda: homeless)
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
-        assert rendezvous.users_key() == rendezvous.users_key()
-        assert rendezvous.user_directory() == os.path.join(runtime, "telegrad")
+        assert user_directory_module.users_key() == user_directory_module.users_key()
+        assert user_directory_module.user_directory() == os.path.join(runtime, "telegrad")
         monkeypatch.setenv("XDG_RUNTIME_DIR", "")
         monkeypatch.setenv("HOME", home)
         if not os.path.isdir(f"/run/user/{os.getuid()}"):
-            assert rendezvous.user_directory().startswith(os.path.join(home, ".telegrad-"))
-            assert rendezvous.users_key() == rendezvous.users_key()
+            assert user_directory_module.user_directory().startswith(
+                os.path.join(home, ".telegrad-")
+            )
+            assert user_directory_module.users_key() == user_directory_module.users_key()
 
 
 def test_where_there_is_nothing_else_the_key_is_among_the_temporary_files(homeless):
-    assert rendezvous.users_key() == rendezvous.users_key()
-    assert rendezvous.user_directory() == f"{homeless}/telegrad-user-{os.getuid()}"
+    assert user_directory_module.users_key() == user_directory_module.users_key()
+    assert user_directory_module.user_directory() == f"{homeless}/telegrad-user-{os.getuid()}"
 
 
 def test_a_runtime_directory_that_is_not_the_users_is_not_used(own_temporary, monkeypatch):
-    mine = rendezvous.user_directory()
+    mine = user_directory_module.user_directory()
     os.chmod(os.environ["XDG_RUNTIME_DIR"], 0o755)
     monkeypatch.setenv("HOME", str(own_temporary))
-    assert rendezvous.user_directory() != mine
+    assert user_directory_module.user_directory() != mine
 
 
 def test_a_directory_that_others_can_enter_is_no_place_for_a_key(own_temporary):
-    os.chmod(rendezvous.user_directory(), 0o755)
+    os.chmod(user_directory_module.user_directory(), 0o755)
     with pytest.raises(Refused, match="0700"):
-        rendezvous.users_key()
+        user_directory_module.users_key()
 
 
 def test_meeting_places_that_were_left_behind_go_after_a_day(monkeypatch):
     with tempfile.TemporaryDirectory(dir="/tmp") as short:
         monkeypatch.setenv("XDG_RUNTIME_DIR", short)
-        paths = [f"{rendezvous.user_directory()}/{name}.sock" for name in ("old", "young", "used")]
+        paths = [
+            f"{user_directory_module.user_directory()}/{name}.sock"
+            for name in ("old", "young", "used")
+        ]
         listening = [socket.socket(socket.AF_UNIX) for _ in paths]
         for path, each in zip(paths, listening):
             each.bind(path)

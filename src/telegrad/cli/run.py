@@ -62,6 +62,7 @@ def _execute(arguments: argparse.Namespace) -> int:
                 "PYTHONUNBUFFERED": "1",
                 names.THREADS: names.threads_each(len(workers)),
                 **os.environ,
+                names.LAUNCHER: "run",
                 names.MASTER_ADDR: "127.0.0.1",
                 names.MASTER_PORT: str(port),
                 names.RANK: str(rank),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from telegrad.distributed.survival.resident import Resident
 from telegrad.errors import UsageError
 from telegrad.nn.module import Module
 from telegrad.rpc.calls.call import Call
@@ -71,7 +72,32 @@ class RemoteModule:
                 "written with a comma: (x,)"
             )
         made = (module_cls, tuple(args or ()), dict(kwargs or {}))
-        self.module_rref: RRef = current_worker().rpc_sync(name, _make, made)
+        self._rref: RRef | None = current_worker().rpc_sync(name, _make, made)
+        self.resident: Resident | None = None
+        """What it stands for, if its worker keeps it by name."""
+
+    @classmethod
+    def of(cls, resident: Resident) -> "RemoteModule":
+        """Return a module that a worker keeps by name (`rpc.keep`).
+
+        When the worker comes back, this is the module of its next life, in the next context and not
+        before: within one context it is of one life.
+        """
+        if not isinstance(resident, Resident):
+            raise UsageError(
+                f"expected a resident, as rpc.keep gives it, got a {type(resident).__name__}"
+            )
+        made = cls.__new__(cls)
+        made.on, made.device, made._rref, made.resident = resident.worker, "cpu", None, resident
+        return made
+
+    @property
+    def module_rref(self) -> RRef:
+        """The RRef to the module itself."""
+        if self._rref is not None:
+            return self._rref
+        assert self.resident is not None, "one of the two"
+        return self.resident.rref()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.forward(*args, **kwargs)
@@ -116,7 +142,7 @@ class RemoteModule:
         return without_advice(self, super().__dir__())
 
     def __repr__(self) -> str:
-        return f"RemoteModule(on={self.on!r}, {self.module_rref!r})"
+        return f"RemoteModule(on={self.on!r}, {self.resident or self._rref!r})"
 
 
 def _make(module_class: Callable[..., Any], args: Any, kwargs: Any) -> RRef:

@@ -6,6 +6,7 @@ process's own, made by `init_rpc` or `LocalCluster`.
 
 import typing as _typing
 
+from telegrad.distributed.survival.resident import Resident, keep
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.rpc import api
 from telegrad.rpc.api import get_worker_info, remote, rpc_async, rpc_sync, shutdown
@@ -26,6 +27,7 @@ __all__ = [
     "Options",
     "RRef",
     "RemoteFailure",
+    "Resident",
     "Worker",
     "WorkerInfo",
     "async_execution",
@@ -34,6 +36,7 @@ __all__ = [
     "expose",
     "get_worker_info",
     "init_rpc",
+    "keep",
     "remote",
     "rpc_async",
     "rpc_sync",
@@ -48,26 +51,31 @@ def init_rpc(
     rank: int | None = None,
     world_size: int | None = None,
     options: Options | None = None,
+    meeting: _typing.Any = None,
     **unknown: _typing.Never,
 ) -> Worker:
     """Make this process a worker of a cluster; return when all workers are in.
 
-    What is not given comes from the environment: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE,
-    TELEGRAD_WORKER_NAME, and the key by TELEGRAD_KEY_FILE or TELEGRAD_CREDENTIALS.
-
     Arguments:
-        name: The name of this worker.
-        rank: Its number, from 0.
-        world_size: How many workers there are.
-        options: Those of this worker.
+        name: its name; under a launcher else ``worker0`` and so on, by rank.
+        rank: its number, from 0.
+        world_size: how many workers there are. If neither this nor the environment says so, the
+            world is an open one: workers come and go, and this returns at once.
+        options: what can be chosen about a worker.
+        meeting: where the workers meet: the path of a directory that all see, or a
+            ``torch.distributed.Store``. A world that meets there may lose any worker, rank 0 too.
+
+    What is not given is found: what torchrun, srun, mpirun, Kubernetes or ``telegrad run`` say, or
+    MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, TELEGRAD_WORKER_NAME, TELEGRAD_MEETING; the key by
+    TELEGRAD_KEY_FILE, TELEGRAD_KEY or TELEGRAD_CREDENTIALS, on one machine else the user's own.
 
     Returns:
         The worker.
 
     Raises:
-        UsageError: If something is neither given nor in the environment, or this process is a
-            worker already.
-        AuthenticationFailed: If the key is another.
+        UsageError: something is missing, a name or rank is taken, worlds or versions differ.
+        CallTimeout: not all workers came within ``Options.join_timeout``.
+        AuthenticationFailed: the key is another.
 
     Examples:
         >>> worker = rpc.init_rpc("main", rank=0, world_size=1)
@@ -78,7 +86,12 @@ def init_rpc(
     if unknown:
         raise _unexpected("init_rpc", unknown)
     return api.init_rpc(
-        name, rank=rank, world_size=world_size, options=options, on_start=attach_autograd
+        name,
+        rank=rank,
+        world_size=world_size,
+        options=options,
+        meeting=meeting,
+        on_start=attach_autograd,
     )
 
 

@@ -1,27 +1,33 @@
 """The module-level functions: a thin face over the current worker, with PyTorch's names."""
 
 import atexit
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, NamedTuple, TypeVar, overload
 
 from telegrad.errors import UsageError
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.current import current_worker, default_worker, set_default_worker
 from telegrad.rpc.membership import environment
+from telegrad.rpc.membership.card import OPEN, world_of
+from telegrad.rpc.membership.launch import Launch, find_launch
 from telegrad.rpc.membership.membership import Membership
+from telegrad.rpc.membership.place import find_meeting
 from telegrad.rpc.membership.rendezvous import Meeting
-from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options, given_options
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.timeouts import seconds
-from telegrad.rpc.transport import Address
 from telegrad.rpc.worker import Worker
 
 __all__ = [
+    "Joined",
     "get_worker_info",
     "init_rpc",
+    "is_world_open",
+    "join",
     "remote",
     "rpc_async",
     "rpc_sync",
@@ -35,29 +41,15 @@ _HOW_TO_START: Final = (
     "start the script once for each worker, as `telegrad run --workers 2 script.py` does, or use "
     "LocalCluster, which needs none of this"
 )
+_log: Final = logging.getLogger("telegrad.rpc")
 _membership: Membership | None = None
 
 
-def _setting(value: Any, name: str, argument: str) -> int:
-    if value is None:
-        value = os.environ.get(name)
-    if value is None:
-        given = f"{name} in the environment"
-        if argument != name:
-            given = f"{argument}=..., or {given}"
-        raise UsageError(f"init_rpc needs {given}: {_HOW_TO_START}")
+def _integer(value: Any, argument: str) -> int | None:
     try:
-        return int(value)
+        return None if value is None else int(value)
     except ValueError:
-        raise UsageError(f"expected an integer for {argument} ({name}), got {value!r}") from None
-
-
-def _meeting_of_environment() -> Meeting:
-    host = os.environ.get(environment.MASTER_ADDR, "127.0.0.1")
-    port = _setting(None, environment.MASTER_PORT, "MASTER_PORT")
-    key, credentials = environment.find_secrets(os.environ)
-    scheme = "tcp" if credentials is None else "tls"
-    return Meeting(Address(scheme, host=host, port=port).text, key, credentials)
+        raise UsageError(f"expected an integer for {argument}, got {value!r}") from None
 
 
 def init_rpc(
@@ -66,40 +58,86 @@ def init_rpc(
     rank: int | None = None,
     world_size: int | None = None,
     options: Options | None = None,
-    meeting: Meeting | None = None,
+    meeting: Any = None,
     on_start: Callable[[Worker], object] = lambda _: None,
 ) -> Worker:
     """Make this process a worker of a cluster; return when all workers are in.
 
-    What is not given comes from the environment: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE,
-    TELEGRAD_WORKER_NAME, and the key by TELEGRAD_KEY_FILE or TELEGRAD_CREDENTIALS. `on_start` gets
-    the worker before any other can call it.
+    What is not given comes from the launcher (`find_launch`) and the environment. Without a
+    world_size there either, the world is an open one: workers come and go, and this returns at
+    once. `meeting` is a Meeting, or a place to meet (a directory's path, a store of PyTorch's);
+    with it, a world_size that is not given is that of an open world. `on_start` gets the worker
+    before any other can call it.
     """
+    return join(
+        name,
+        rank=rank,
+        world_size=world_size,
+        options=options,
+        meeting=meeting,
+        on_start=on_start,
+    ).membership.worker
+
+
+class Joined(NamedTuple):
+    """What came of joining: the launcher that was found, and this process's part."""
+
+    launch: Launch | None
+    membership: Membership
+
+
+def join(
+    name: str | None = None,
+    *,
+    rank: int | None = None,
+    world_size: int | None = None,
+    options: Options | None = None,
+    meeting: Any = None,
+    on_start: Callable[[Worker], object] = lambda _: None,
+) -> Joined:
+    """Do what `init_rpc` does, and say more of it."""
     global _membership
     chosen = given_options(options)
+    launch = find_launch(os.environ)
+    own_rank, size = _integer(rank, "rank"), _integer(world_size, "world_size")
+    if launch is not None:
+        own_rank = launch.rank if own_rank is None else own_rank
+        size = launch.size if size is None and meeting is None else size
+    if size is not None and size < 1:
+        raise UsageError(f"expected a world_size of 1 or more, got {size}")
+    if size is not None and own_rank is None:
+        raise UsageError(
+            f"init_rpc needs rank=..., or {environment.RANK} in the environment: {_HOW_TO_START}"
+        )
+    if own_rank is not None and not 0 <= own_rank < (size or UNKNOWN_ID):
+        raise UsageError(
+            f"expected a rank from 0 to {(size or UNKNOWN_ID) - 1} in {world_of(size or OPEN)}, "
+            f"got {own_rank}"
+        )
     name = name or os.environ.get(environment.WORKER_NAME)
-    if not name:
+    if not name and (own_rank is None or launch is None):
         given = f"a name, or {environment.WORKER_NAME} in the environment"
         raise UsageError(f"init_rpc needs {given}: {_HOW_TO_START}")
-    own_rank = _setting(rank, environment.RANK, "rank")
-    size = _setting(world_size, environment.WORLD_SIZE, "world_size")
-    if size < 1:
-        raise UsageError(f"expected a world_size of 1 or more, got {size}")
-    if not 0 <= own_rank < size:
-        raise UsageError(
-            f"expected a rank from 0 to {size - 1} in a world of {size}, got {own_rank}"
-        )
+    name = name or f"worker{own_rank}"
     existing = default_worker()
     if existing is not None and not existing.closed:
         raise UsageError(
             f"this process is the worker {existing.name!r} already: call shutdown first"
         )
-    meeting = meeting or _meeting_of_environment()
-    membership = Membership(name, own_rank, size, chosen, meeting, on_start)
+    if not isinstance(meeting, Meeting):
+        meeting = find_meeting(os.environ, launch, name, is_open=size is None, place=meeting)
+    found = launch.launcher if launch is not None else "no launcher"
+    _log.info("%s found: %r joins %s", found, name, world_of(size or OPEN))
+    membership = Membership(name, own_rank, size or OPEN, chosen, meeting, on_start)
     _membership = membership
     set_default_worker(membership.worker)
     atexit.register(_leave_at_exit, membership)
-    return membership.worker
+    return Joined(launch, membership)
+
+
+def is_world_open() -> bool:
+    """Say whether this process joined a world that workers come to and leave."""
+    return _membership is not None and _membership.is_open
 
 
 def _leave_at_exit(membership: Membership) -> None:

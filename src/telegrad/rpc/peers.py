@@ -56,13 +56,20 @@ class Peers:
         self.get = self.by_name.get
         """Return the peer of that name, if there is one."""
         self._by_id: dict[int, Peer] = {}
+        self._past: dict[str, dict[int, None]] = {}
+        """The lives of those that were removed."""
 
     def add(self, info: WorkerInfo, address: str) -> Peer:
         """Enter a worker, or what is newly known of one; of a past incarnation nothing is new."""
         with self.lock:
             peer = self.by_name.get(info.name)
             if peer is None:
-                peer = self.by_name[info.name] = Peer(info, address)
+                past = self._past.get(info.name, {})
+                peer = Peer(info, address, past=past)
+                if info.incarnation in past:
+                    # Not entered: it has left, whatever it says now.
+                    return peer
+                self.by_name[info.name] = peer
             elif info.incarnation in peer.past:
                 return peer
             else:
@@ -76,6 +83,16 @@ class Peers:
             if info.id != UNKNOWN_ID:
                 self._by_id[info.id] = peer
             return peer
+
+    def remove(self, peer: Peer) -> None:
+        """Drop a worker that has left; none of its lives is met again."""
+        with self.lock:
+            if self.by_name.get(peer.info.name) is not peer:
+                return
+            del self.by_name[peer.info.name]
+            if self._by_id.get(peer.info.id) is peer:
+                del self._by_id[peer.info.id]
+            self._past[peer.info.name] = {**peer.past, peer.info.incarnation: None}
 
     def forget_stranger(self, peer: Peer) -> None:
         """Drop a worker that came by itself and went before it said who it is.

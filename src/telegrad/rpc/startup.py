@@ -1,17 +1,91 @@
-"""How a worker over sockets comes to life."""
+"""How a worker over sockets comes to life, meets others and forgets them.
+
+Three functions for all who start workers (init_rpc, LocalCluster, Ray's actors): `begin_worker`,
+`meet` and `forget`.
+"""
 
 import secrets
+import socket
+from collections.abc import Callable, Iterable
 
+from telegrad.errors import WorkerLost
 from telegrad.rpc.driver.host import SocketHost
+from telegrad.rpc.membership.card import Card
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.tls import Credentials
-from telegrad.rpc.transport import Identity
+from telegrad.rpc.transport import Address, Identity, PrivateDirectory, parse_address
 from telegrad.rpc.worker import Worker
 
-__all__ = ["start_worker"]
+__all__ = ["begin_worker", "forget", "meet", "own_host", "start_worker"]
+
+
+def begin_worker(
+    name: str,
+    id: int,
+    key: ClusterKey,
+    options: Options,
+    *,
+    credentials: Credentials | None = None,
+    address: str = "",
+    towards: str = "",
+    on_start: Callable[[Worker], object] = lambda _: None,
+) -> tuple[Worker, PrivateDirectory | None]:
+    """Return a worker where others can reach it, and the directory of its socket, to be closed.
+
+    Where no address is given: with credentials it listens on this machine's address on the way to
+    `towards`, or on the one that the options name; without, on a Unix socket in a directory of its
+    own, or on loopback. `on_start` gets the worker before any other can call it.
+    """
+    directory = None
+    if address:
+        pass
+    elif credentials is not None:
+        host = options.host or own_host(
+            parse_address(towards) if towards else None, options.join_timeout
+        )
+        address = Address("tls", host=host).text
+    elif options.unix_sockets:
+        directory = PrivateDirectory.make()
+        address = directory.socket_address(name)
+    else:
+        address = "tcp://127.0.0.1:0"
+    try:
+        worker = start_worker(name, id, address, key, options, credentials)
+        try:
+            on_start(worker)
+        except BaseException:
+            worker.close()
+            raise
+    except BaseException:
+        if directory is not None:
+            directory.close()
+        raise
+    return worker, directory
+
+
+def meet(worker: Worker, cards: Iterable[Card], *, are_news: bool = True) -> None:
+    """Make others known to a worker.
+
+    A card with another incarnation than the one known is that of a later life, whose earlier one is
+    lost; unless the cards are no news: then it is of an earlier one, and passed over.
+    """
+    for card in cards:
+        known = worker.peers.get(card.name)
+        is_late = known is not None and known.info.incarnation != card.incarnation
+        if card.name != worker.name and (are_news or not is_late):
+            worker.add_peer(card.info, card.address)
+
+
+def forget(worker: Worker, name: str, incarnation: int | None = None) -> None:
+    """Let a worker know a name no more; with an incarnation, only if it is that one's."""
+    known = worker.peers.get(name)
+    if known is None or name == worker.name:
+        return
+    if incarnation in (None, known.info.incarnation):
+        worker.drop_peer(known, ConnectionResetError("it has left"))
 
 
 def start_worker(
@@ -39,3 +113,20 @@ def start_worker(
     )
     host = SocketHost(identity, address, options)
     return Worker(WorkerInfo(name, id, incarnation), host, options)
+
+
+def own_host(towards: Address | None, patience: float = 0.0) -> str:
+    """Return this machine's address on the way to another; for `patience` see `Address.resolve`."""
+    there_is = towards or Address("tls", host=socket.gethostname())
+    reason = ""
+    for family, there in there_is.resolve(patience):
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect(there)
+                return str(probe.getsockname()[0])
+        except OSError as error:
+            reason = str(error.strerror)
+    raise WorkerLost(
+        f"no way leads from this machine to {there_is.text} ({reason}): check MASTER_ADDR, or say "
+        "which address of this machine others reach by rpc.Options(host=...)"
+    )

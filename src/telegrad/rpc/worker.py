@@ -21,6 +21,7 @@ from telegrad.errors import (
     CallTimeout,
     NotInitialized,
     ProtocolViolation,
+    UnknownWorker,
     UsageError,
     WorkerLost,
 )
@@ -90,6 +91,8 @@ class Worker:
         self.closed = False
         self.joined: Future[None] | None = None
         """Pending while others may call this worker, but it does not know them all yet."""
+        self.look_again: Callable[[], object] | None = None
+        """Ask who is here, where others may come unannounced."""
         self.next_id = id_source(info, secret=self.options.strict)
         """Return a new 64-bit id; see ids.py."""
         self._gone_callbacks: list[
@@ -202,7 +205,24 @@ class Worker:
                 f"worker {self.name!r} has shut down: start it again with init_rpc"
             )
         # The usual case first: a name. Anything else is not a key of this table.
-        return self.peers.by_name.get(to) or self.peers.find(to)  # type: ignore[arg-type]
+        return self.peers.by_name.get(to) or self._find_again(to)  # type: ignore[arg-type]
+
+    def _find_again(self, to: str | int | WorkerInfo) -> Peer:
+        try:
+            return self.peers.find(to)
+        except UnknownWorker:
+            # By name a program asks; numbers come with messages, and whoever reads must not wait.
+            if self.look_again is None or not isinstance(to, str):
+                raise
+        # It may have come just now.
+        self.look_again()
+        return self.peers.find(to)
+
+    def drop_peer(self, peer: Peer, cause: BaseException) -> None:
+        """Know a worker no more, and end what is open with it."""
+        for endpoint in peer.endpoints():
+            self.endpoint_lost(endpoint, cause)
+        self.peers.remove(peer)
 
     def add_peer(self, info: WorkerInfo, address: str) -> None:
         """Make a worker known; if it is another incarnation of one, the old one is lost.
@@ -319,6 +339,10 @@ class Worker:
         """A peer has opened a path for its requests."""
         endpoint.accept = self.references.acceptor(endpoint)
         name = endpoint.peer.name
+        if name == self.name:
+            # One that wants to take this worker's place looks whether it lives. It does.
+            self.host.ended(endpoint)
+            return
         with self.peers.lock:
             peer = self.peers.get(name)
             if peer is None:

@@ -10,6 +10,7 @@ from tests.rpc.neighbours import eventually
 
 from telegrad.distributed import rpc
 from telegrad.errors import CallTimeout, UsageError, WorkerLost
+from telegrad.rpc import startup
 from telegrad.rpc.membership import membership
 from telegrad.rpc.security.certificates import mint
 from telegrad.rpc.security.keys import ClusterKey
@@ -94,7 +95,7 @@ def test_a_name_that_is_taken_and_a_wrong_world_size_are_refused_and_the_others_
     other = world("t1", 1, 9)
     # Which of the two namesakes comes first is open, that one of them is refused is not.
     twins = [world("t0", rank, 3) for rank in (1, 2)]
-    assert "rank 0 expects a world of 3 workers, t1 one of 9" in output(other)
+    assert "rank 0 expects a world of 3 workers, t1 a world of 9" in output(other)
     assert eventually(lambda: any(twin.poll() is not None for twin in twins), 60)
     refused = next(rank for rank, twin in enumerate(twins, 1) if twin.returncode is not None)
     assert "there is a worker named 't0' already" in output(twins[refused - 1])
@@ -143,7 +144,7 @@ def test_a_master_that_no_way_leads_to_is_an_error_that_names_it(host, said, mon
 def test_a_name_that_has_only_an_address_of_ipv6_leads_to_the_own_one(monkeypatch):
     found = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 29500, 0, 0))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-    assert membership.own_host(Address("tls", host="six", port=29500)) == "::1"
+    assert startup.own_host(Address("tls", host="six", port=29500)) == "::1"
 
 
 def test_a_port_in_use_is_an_error(monkeypatch, tmp_path):
@@ -193,10 +194,11 @@ def test_too_few_workers_is_an_error_after_the_timeout(monkeypatch, tmp_path):
     [
         ({"rank": 0, "world_size": 1}, "needs a name, .* as `telegrad run "),
         ({"name": "a", "world_size": 1}, "needs rank="),
-        ({"name": "a", "rank": 0}, "needs world_size="),
+        ({"name": "a", "rank": 70000}, "a rank from 0 to 65534 in an open world"),
+        ({"name": "a", "rank": 0, "meeting": 3}, "expected a directory's path or a torch"),
         ({"name": "a", "rank": 5, "world_size": 2}, "a rank from 0 to 1"),
         ({"name": "a", "rank": 0, "world_size": -1}, "a world_size of 1 or more, got -1"),
-        ({"name": "a", "rank": "x", "world_size": 2}, "expected an integer for rank"),
+        ({"name": "a", "rank": "x", "world_size": 2}, "expected an integer for rank, got 'x'"),
     ],
 )
 def test_settings_that_are_missing_or_wrong_are_named(monkeypatch, arguments, message):

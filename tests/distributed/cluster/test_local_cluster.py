@@ -284,7 +284,8 @@ def test_a_cluster_that_does_not_start_leaves_the_one_around_it_as_it_was():
     ("names", "message"),
     [
         ("ps", "expected a list of names"),
-        (2, "expected a list of names"),
+        (-2, "expected a list of names .* or a number of workers, got -2"),
+        (True, "expected a list of names"),
         (["a", "a"], "a came twice"),
         (["main"], "main came twice; this process is 'main' itself, me="),
     ],

@@ -13,6 +13,7 @@ from telegrad.errors import UsageError
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.membership.membership import Membership
 from telegrad.rpc.membership.rendezvous import Meeting
+from telegrad.rpc.membership.served_roster import ServedRoster
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.security.keys import ClusterKey
@@ -41,7 +42,7 @@ def members(*names):
 
 def start_again(threads, rank_0):
     """Return the membership of another worker named b, in the place of the one before."""
-    meeting = Meeting(rank_0._rendezvous.address, rank_0.worker.host.identity.key)
+    meeting = Meeting(rank_0.roster._rendezvous.address, rank_0.worker.host.identity.key)
     joining = threads.submit(Membership, "b", 1, 2, Options(), meeting, lambda _: None)
     return joining.result(PATIENCE)
 
@@ -81,7 +82,7 @@ def test_the_meeting_place_is_closed_before_anyone_is_told_to_go():
     with members("a", "b") as (threads, a, b):
         leaving = threads.submit(a.leave, PATIENCE)
         b.leave(PATIENCE)
-        assert a._rendezvous._closed
+        assert a.roster._rendezvous._closed
         leaving.result(PATIENCE)
 
 
@@ -94,17 +95,17 @@ def test_a_worker_that_stays_lost_is_not_waited_for():
 
 
 def test_the_list_of_those_who_met_does_not_bring_back_one_that_was_started_again(monkeypatch):
-    meet = Membership._meet
+    enter = ServedRoster.enter
     news = WorkerInfo("a", 0, 1), "unix:///tmp/new"
 
-    def meet_late(self, *args):
+    def enter_late(self, worker, *args):
         """Hear that rank 0 has been started again, then who had met."""
-        found = meet(self, *args)
-        if self.worker.name == "b":
-            self.worker.add_peer(*news)
+        found = enter(self, worker, *args)
+        if worker.name == "b":
+            worker.add_peer(*news)
         return found
 
-    monkeypatch.setattr(Membership, "_meet", meet_late)
+    monkeypatch.setattr(ServedRoster, "enter", enter_late)
     with members("a", "b") as (_, _, b):
         known = b.worker.peers.get("a")
         assert (known.info, known.address) == news
@@ -129,8 +130,9 @@ def test_a_second_job_does_not_displace_a_worker_that_lives_but_one_that_ended()
 
 def test_another_at_the_address_of_one_that_ended_is_not_taken_for_it():
     with members("a", "b") as (_, a, b):
-        (joined,) = (each for each in a.members if each.name == "b")
-        assert a._is_alive(joined)
-        assert not a._is_alive(msgspec.structs.replace(joined, incarnation=1))
+        roster = a.roster
+        (joined,) = (each for each in roster._rendezvous.everyone() if each.name == "b")
+        assert roster._is_alive(joined)
+        assert not roster._is_alive(msgspec.structs.replace(joined, incarnation=1))
         b.close()
-        assert not a._is_alive(joined)
+        assert not roster._is_alive(joined)

@@ -10,7 +10,8 @@ from tests.rpc.neighbours import eventually
 from telegrad.errors import AuthenticationFailed, CallTimeout, UsageError
 from telegrad.rpc.driver.frame_reader import FrameReader
 from telegrad.rpc.driver.spin import Spinning
-from telegrad.rpc.membership.rendezvous import Joining, Rendezvous, join
+from telegrad.rpc.membership.card import Card
+from telegrad.rpc.membership.rendezvous import Rendezvous, join
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.transport import Identity, connect
 from telegrad.rpc.wire.frames import CALL, FAILURE, PREFIX, SERVICE, pack
@@ -19,7 +20,7 @@ KEY = ClusterKey.fresh()
 
 
 def joining(name, rank, size=3, incarnation=1):
-    return Joining(name, rank, size, f"unix:///nowhere/{name}.sock", incarnation)
+    return Card(name, rank, size, f"unix:///nowhere/{name}.sock", incarnation)
 
 
 def identity(name, key=KEY, incarnation=1):
@@ -77,7 +78,9 @@ def test_a_second_worker_of_a_name_is_refused_while_the_first_lives(place):
         go(place, name, rank)
     place.alive += place.wait(10)
     again = joining("t1", 2, incarnation=7)
-    with pytest.raises(UsageError, match=r"named 't1' already \(rank 2\), and it lives: .*second"):
+    with pytest.raises(
+        UsageError, match=r"named 't1' already \(rank 2, at unix:.*\), and it lives: .*second"
+    ):
         join(place.address, identity("t1", incarnation=7), again, 10)
     assert place._members["t1"].incarnation == 1
     assert not place.returned
@@ -110,7 +113,7 @@ def test_of_two_that_come_back_at_once_one_is_let_in(place):
     [
         ("t0", 5, 3, "expected a rank from 1 to 2, t0 has 5"),
         ("t0", 0, 3, "expected a rank from 1 to 2, t0 has 0"),
-        ("t0", 1, 4, "rank 0 expects a world of 3 workers, t0 one of 4"),
+        ("t0", 1, 4, "rank 0 expects a world of 3 workers, t0 a world of 4"),
         ("ps", 1, 3, "there is a worker named 'ps' already"),
     ],
 )
@@ -212,12 +215,12 @@ def test_a_worker_that_does_not_read_keeps_nobody_waiting(place):
         say(deaf, joining("deaf", 1))
         assert eventually(lambda: "deaf" in place._members)
         # More than the buffers of a connection take.
-        wordy = Joining("wordy", 2, 3, "x" * (16 << 20), 1)
+        wordy = Card("wordy", 2, 3, "x" * (16 << 20), 1)
         members = join(place.address, identity("wordy"), wordy, 10)
         assert place.wait(10) == members
         # It is answered all the same, when it reads.
         frame = FrameReader(deaf, Spinning(0.0)).read(time.monotonic() + 10)
-        assert msgspec.msgpack.decode(frame.header, type=list[Joining]) == members
+        assert msgspec.msgpack.decode(frame.header, type=list[Card]) == members
     finally:
         deaf.close()
 

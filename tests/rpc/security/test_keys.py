@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import stat
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from telegrad.errors import Refused, UsageError
+from telegrad.rpc.security import keys
 from telegrad.rpc.security.keys import KEY_BYTES, ClusterKey
 from telegrad.rpc.transport import Identity
 
@@ -46,8 +49,8 @@ def test_an_existing_key_file_is_not_replaced(tmp_path: Path) -> None:
 def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "cluster.key"
     ClusterKey.fresh().save(path)
-    path.chmod(0o640)
-    with pytest.raises(Refused, match=r"mode 0640.*chmod 600"):
+    path.chmod(0o644)
+    with pytest.raises(Refused, match=r"mode 0644.*chmod 600"):
         ClusterKey.load(path)
 
 
@@ -82,3 +85,29 @@ def test_no_representation_shows_the_key() -> None:
 def test_a_key_cant_be_pickled() -> None:
     with pytest.raises(UsageError, match="can't be pickled"):
         pickle.dumps(ClusterKey.fresh())
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "is_refused"),
+    [
+        (1000, 0o600, False),
+        (1000, 0o640, True),
+        (0, 0o640, False),
+        (0, 0o440, False),
+        (0, 0o660, True),
+        (0, 0o644, True),
+    ],
+)
+def test_of_a_key_that_root_owns_the_group_may_read_but_never_the_world(owner, mode, is_refused):
+    status = os.stat_result((stat.S_IFREG | mode, 0, 0, 1, owner, 0, 65, 0, 0, 0))
+    refusal = pytest.raises(Refused, match=f"mode {mode:04o}") if is_refused else nullcontext()
+    with refusal:
+        keys._check_private(status, "a key")
+
+
+def test_a_key_as_text_is_parsed_and_what_is_none_is_not_shown() -> None:
+    key = ClusterKey.fresh()
+    assert ClusterKey.parse(key.encode().decode(), "TELEGRAD_KEY") == key
+    with pytest.raises(UsageError, match="64 hexadecimal digits in TELEGRAD_KEY") as caught:
+        ClusterKey.parse("secret", "TELEGRAD_KEY")
+    assert "secret" not in str(caught.value)

@@ -4,30 +4,33 @@ Children are fresh interpreters that take over `sys.path`, the interpreter's opt
 the working directory and the environment, and never run the caller's script, so nothing needs a
 `__main__` guard. Where the environment says nothing about threads, all share the cores. Children
 are kept by a socket each: when it closes, on exit, on an exception or because this process was
-killed, they end.
+killed, they end; and when a child ends, a thread here sees it by the same socket.
 """
 
 import contextlib
+import logging
 import os
 import secrets
+import selectors
 import socket
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Self
 
-from telegrad.distributed.cluster.worker_process import Directory, Line, WorkerSpec
+from telegrad.distributed.cluster.child import Child, spawn
+from telegrad.distributed.cluster.cluster import Cluster, ClusterChange
+from telegrad.distributed.cluster.worker_process import INTRODUCE, Introduction, WorkerSpec
 from telegrad.distributed.worker_autograd import attach_autograd
-from telegrad.errors import UnknownWorker, UsageError, WorkerLost
+from telegrad.errors import PeerError, TelegradError, UnknownWorker, UsageError, WorkerLost
 from telegrad.rpc.current import default_worker, set_default_worker
-from telegrad.rpc.membership.environment import THREADS, threads_each
+from telegrad.rpc.membership.card import OPEN, Card
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options, given_options
 from telegrad.rpc.security.introduction import check_worker_name
 from telegrad.rpc.security.keys import KEY_BYTES, ClusterKey
-from telegrad.rpc.startup import start_worker
+from telegrad.rpc.startup import begin_worker, forget, meet
 from telegrad.rpc.timeouts import LONGEST_WAIT, seconds
 from telegrad.rpc.transport import PrivateDirectory
 from telegrad.rpc.wire.functions import exposing_modules
@@ -35,13 +38,7 @@ from telegrad.rpc.worker import Worker
 
 __all__ = ["LocalCluster"]
 
-# Runs in the child before anything of telegrad can be imported: the path comes first. Until then
-# only what is built in is imported: a module of the working directory may have any other name.
-_BOOT: Final = (
-    "import sys; n=int.from_bytes(sys.stdin.buffer.read(4),'little');"
-    "sys.path[:]=sys.stdin.buffer.read(n).decode('utf-8','surrogatepass').split('\\0');"
-    "from telegrad.distributed.cluster.worker_process import main; main(int(sys.argv[1]))"
-)
+_log = logging.getLogger("telegrad.cluster")
 _START_TIMEOUT: Final = 60.0  # Seconds.
 _GRACE: Final = 3.0  # Seconds that children have to end by themselves; longer than their own.
 _running: "set[LocalCluster]" = set()
@@ -49,51 +46,23 @@ _running: "set[LocalCluster]" = set()
 and its workers would end without a word."""
 
 
-class _Child(NamedTuple):
-    name: str
-    process: "subprocess.Popen[bytes]"
-    line: Line
-
-    def send(self, content: object) -> None:
-        # If the process has ended, `receive` finds out and names it.
-        with contextlib.suppress(OSError):
-            self.line.send(content)
-
-    def receive(self, type_: Any) -> Any:
-        try:
-            return self.line.receive(type_)
-        except TimeoutError:
-            raise WorkerLost(
-                f"the process of worker {self.name!r} was not up in time: give LocalCluster a "
-                "longer start_timeout, or see what keeps the machine busy"
-            ) from None
-        except (EOFError, OSError) as error:
-            code: int | str
-            try:
-                code = self.process.wait(1.0)
-            except subprocess.TimeoutExpired:
-                code = "none yet"
-            raise WorkerLost(
-                f"the process of worker {self.name!r} ended before it was up (exit status {code}): "
-                "its own output says why"
-            ) from error
-
-
-class LocalCluster:
+class LocalCluster(Cluster):
     """Workers on this machine, in a `with` statement.
 
-    Inside the block the module-level functions speak for the calling process's worker, from any
-    thread.
-
     Arguments:
-        names: The workers to start a process for.
-        me: The name of the calling process's worker, whose id is 0.
-        options: Those of every worker.
-        start_timeout: The seconds that the processes have to come up.
+        names: the workers to start a process for, or how many: worker0, worker1 and so on.
+        me: what the calling process is called; its id is 0, and while the cluster runs the
+            module-level functions speak for it, from any thread.
+        options: those of every worker.
+        start_timeout: the seconds that the processes have to come up.
+        initializer: a function that each started worker runs before it is used, also when it was
+            started again.
+        restart: whether a worker whose process ended, or that was lost, is started again, under its
+            name and id.
 
     Raises:
-        UsageError: For names that are no names or come twice.
-        WorkerLost: On entering the block, if a process did not come up.
+        UsageError: for names that are no names or come twice.
+        WorkerLost: when it starts, if a process did not come up.
 
     Examples:
         >>> from telegrad.distributed import LocalCluster
@@ -104,15 +73,17 @@ class LocalCluster:
 
     def __init__(
         self,
-        names: Sequence[str],
+        names: Sequence[str] | int,
         *,
         me: str = "main",
         options: Options | None = None,
         start_timeout: float = _START_TIMEOUT,
+        initializer: Callable[[], object] | None = None,
+        restart: bool = False,
     ) -> None:
-        if isinstance(names, str) or not isinstance(names, Iterable):
-            raise UsageError(f'expected a list of names like ["ps", "trainer"], got {names!r}')
-        everyone = [me, *names]
+        super().__init__()
+        chosen = _chosen_names(names)
+        everyone = [me, *chosen]
         for name in everyone:
             check_worker_name(name)
         twice = sorted({name for name in everyone if everyone.count(name) > 1})
@@ -121,14 +92,32 @@ class LocalCluster:
                 f"expected different names, {', '.join(twice)} came twice; this process is {me!r} "
                 "itself, me=... gives it another name"
             )
-        self._names = list(names)
+        if initializer is not None and not callable(initializer):
+            raise UsageError(
+                f"expected a function as initializer, got a {type(initializer).__name__}"
+            )
+        self._names = chosen
         self._me = me
         self._options = given_options(options)
         self._start_timeout = seconds(start_timeout, "start_timeout")
-        self._children: dict[str, _Child] = {}
+        self._initializer = initializer
+        self._restart = restart
+        self._children: dict[str, Child] = {}
+        self._cards: dict[str, Card] = {}
+        self._ids: dict[str, int] = {}
+        """Of all names there were: none is used twice."""
+        self._changing = threading.RLock()
+        """Held while a worker is being started, added or removed."""
+        self._secret = b""
         self._directory: PrivateDirectory | None = None
         self._worker: Worker | None = None
         self._before: Worker | None = None
+        self._watch: _Watch | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has started and not ended."""
+        return self._worker is not None
 
     @property
     def worker(self) -> Worker:
@@ -151,63 +140,81 @@ class LocalCluster:
             )
         return child.process
 
-    def __enter__(self) -> "LocalCluster":
+    def start(self) -> Self:
+        """Start the workers; return when all are up."""
         if self._worker is not None:
             raise UsageError("the cluster is running already")
         try:
             self._start()
         except BaseException:
-            self.close()
+            self.stop()
             raise
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     def _start(self) -> None:
         end = time.monotonic() + self._start_timeout
-        secret = secrets.token_bytes(KEY_BYTES)
-        key = ClusterKey(secret)
+        self._secret = secrets.token_bytes(KEY_BYTES)
         if self._options.unix_sockets:
             self._directory = PrivateDirectory.make()
         for name in self._names:
             self._spawn(name)
-        for number, name in enumerate(self._names, 1):
-            self._children[name].send(
-                WorkerSpec(
-                    name,
-                    number,
-                    self._address(name),
-                    secret,
-                    self._options,
-                    # The kernel's signal comes when the *thread* that started the child ends.
-                    os.getpid() if threading.current_thread() is threading.main_thread() else None,
-                    # A strict worker imports nothing because a peer names it; its starter may say.
-                    exposing_modules() if self._options.strict else [],
-                )
-            )
-        worker = start_worker(self._me, 0, self._address(self._me), key, self._options)
+        for name in self._names:
+            self._plan(name)
+        worker, _ = begin_worker(
+            self._me,
+            0,
+            ClusterKey(self._secret),
+            self._options,
+            address=self._address(self._me),
+            on_start=attach_autograd,
+        )
         self._worker = worker
-        attach_autograd(worker)
-        self._introduce(worker, end)
+        me = worker.info
+        self._cards = {self._me: Card(me.name, 0, OPEN, worker.address, me.incarnation)}
+        cards = [self._card(name, end) for name in self._names]
+        meet(worker, cards)
+        self._cards.update({card.name: card for card in cards})
+        for name in self._names:
+            self._children[name].send(list(self._cards.values()))
+        for name in self._names:
+            self._children[name].receive(bool)
         self._before = set_default_worker(worker)
         _running.add(self)
+        self._watch = _Watch(self._ended)
+        for card in self._cards.values():
+            self._tell(ClusterChange("came", card.info))
+        for name in self._names:
+            self._watch.add(self._children[name])
+        if self._restart:
+            worker.on_worker_lost(self._condemn)
+        self._initialize(self._names)
 
-    def _introduce(self, worker: Worker, end: float) -> None:
-        everyone: Directory = [(self._me, 0, worker.info.incarnation, worker.address)]
-        for number, name in enumerate(self._names, 1):
-            child = self._children[name]
-            left = max(0.1, end - time.monotonic())
-            child.line.socket.settimeout(left if left < LONGEST_WAIT else None)
-            address, incarnation = child.receive(tuple[str, int])
-            if incarnation < 0:
-                raise WorkerLost(f"worker {name!r} could not start: {address}")
-            everyone.append((name, number, incarnation, address))
-            worker.add_peer(WorkerInfo(name, number, incarnation), address)
-        for child in self._children.values():
-            child.send(everyone)
-        for child in self._children.values():
-            child.receive(bool)
+    def _plan(self, name: str) -> None:
+        """Tell a process what it is to be."""
+        number = self._ids.setdefault(name, len(self._ids) + 1)
+        self._children[name].send(
+            WorkerSpec(
+                name,
+                number,
+                self._address(name),
+                self._secret,
+                self._options,
+                # The kernel's signal comes when the *thread* that started the child ends.
+                os.getpid() if threading.current_thread() is threading.main_thread() else None,
+                # A strict worker imports nothing because a peer names it; its starter may say.
+                exposing_modules() if self._options.strict else [],
+            )
+        )
+
+    def _card(self, name: str, end: float) -> Card:
+        """Return the card of a worker once it is up."""
+        child = self._children[name]
+        left = max(0.1, end - time.monotonic())
+        child.line.socket.settimeout(left if left < LONGEST_WAIT else None)
+        address, incarnation = child.receive(tuple[str, int])
+        if incarnation < 0:
+            raise WorkerLost(f"worker {name!r} could not start: {address}")
+        return Card(name, self._ids[name], OPEN, address, incarnation)
 
     def _address(self, name: str) -> str:
         if self._directory is None:
@@ -215,40 +222,145 @@ class LocalCluster:
         return self._directory.socket_address(name)
 
     def _spawn(self, name: str) -> None:
-        # As multiprocessing does for its children; it has no public name.
-        options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-        ours, theirs = socket.socketpair()
-        try:
-            process = subprocess.Popen(
-                [sys.executable, *options, "-c", _BOOT, str(theirs.fileno())],
-                stdin=subprocess.PIPE,
-                pass_fds=[theirs.fileno()],
-                env={THREADS: threads_each(len(self._names) + 1), **os.environ},
-            )
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        self._children[name] = _Child(name, process, Line(ours))
-        # Python passes over entries that are no text, such as Paths, and so do the children.
-        entries = [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)]
-        path = "\0".join(entries).encode("utf-8", "surrogatepass")
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
-            pipe.write(len(path).to_bytes(4, "little") + path)
+        self._children[name] = spawn(name, len(self._names) + 1)
 
-    def close(self) -> None:
+    def _initialize(self, names: Sequence[str]) -> None:
+        if self._initializer is not None:
+            calls = [self.worker.rpc_async(name, self._initializer) for name in names]
+            for call in calls:
+                call.wait()
+
+    # Changes.
+
+    def add(self, name: str, **resources: Any) -> WorkerInfo:
+        """Start one more worker; return when everyone knows it."""
+        check_worker_name(name)
+        if resources:
+            raise UsageError(
+                "expected no resources, which the workers of one machine share, got "
+                f"{', '.join(resources)}"
+            )
+        with self._changing:
+            _ = self.worker
+            if name in self.names:
+                where = self._cards[name].address if name in self._cards else "being started"
+                raise UsageError(
+                    f"there is a worker named {name!r} already, at {where}: choose another name, "
+                    "or remove it first"
+                )
+            self._names.append(name)
+            try:
+                return self._bring_up(name)
+            except BaseException:
+                self._names.remove(name)
+                self._end([self._children.pop(name)] if name in self._children else [])
+                raise
+
+    def _bring_up(self, name: str) -> WorkerInfo:
+        """Start a worker of a cluster that runs, and let everyone know it."""
+        end = time.monotonic() + self._start_timeout
+        self._spawn(name)
+        self._plan(name)
+        child = self._children[name]
+        card = self._card(name, end)
+        self._cards[name] = card
+        child.send(list(self._cards.values()))
+        child.receive(bool)
+        meet(self.worker, [card])
+        self._introduce(Introduction([card], []), besides=name)
+        self._initialize([name])
+        assert self._watch is not None, "it runs"
+        self._watch.add(child)
+        self._tell(ClusterChange("came", card.info))
+        return card.info
+
+    def _introduce(self, news: Introduction, besides: str) -> None:
+        """Let the others know who came or left; those that are lost don't matter."""
+        others = [name for name in self._cards if name not in (self._me, besides)]
+        calls = []
+        for name in others:
+            with contextlib.suppress(TelegradError):
+                calls.append(self.worker.send_service(name, INTRODUCE, news))
+        for call in calls:
+            with contextlib.suppress(PeerError):
+                call.wait()
+
+    def remove(self, name: str) -> None:
+        """End a worker; its name is unknown afterwards."""
+        with self._changing:
+            _ = self.worker
+            if name not in self._names:
+                raise UnknownWorker(
+                    f"there is no worker {name!r} to remove; there are {', '.join(self._names)}"
+                )
+            self._names.remove(name)
+            child, card = self._children.pop(name), self._cards.pop(name, None)
+            if card is not None:
+                self._tell(ClusterChange("left", card.info))
+            if self._watch is not None:
+                self._watch.drop(child)
+            self._end([child])
+            forget(self.worker, name)
+            self._introduce(Introduction([], [name]), besides=name)
+
+    def _ended(self, child: Child) -> None:
+        """The process of a worker has ended by itself."""
+        with self._changing:
+            card = self._cards.get(child.name)
+            if self._worker is None or self._children.get(child.name) is not child or card is None:
+                return
+            reason = f"its process ended with exit status {child.status(1.0)}"
+            _log.warning("worker %r was lost: %s", child.name, reason)
+            del self._cards[child.name]
+            self._tell(ClusterChange("lost", card.info, reason))
+            child.line.socket.close()
+            if not self._restart:
+                self._give_up(child.name, WorkerLost(f"{reason}, and restart=False"))
+                return
+            try:
+                self._bring_up(child.name)
+            except Exception as error:
+                _log.error("worker %r could not be started again: %s", child.name, error)
+                self._give_up(child.name, error)
+                self._end([self._children[child.name]])
+
+    def _condemn(self, who: WorkerInfo, error: BaseException) -> None:
+        """A worker that is lost may run, stopped or stuck: another is to take its place."""
+        card, child = self._cards.get(who.name), self._children.get(who.name)
+        if card is not None and child is not None and card.incarnation == who.incarnation:
+            child.process.kill()
+
+    def stop(self) -> None:
         """End the cluster; may be called again."""
         _running.discard(self)
         worker, self._worker = self._worker, None
-        children, self._children = list(self._children.values()), {}
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+        # One that is being started again is let up first, and ended below.
+        with self._changing:
+            children, self._children = list(self._children.values()), {}
+            self._cards.clear()
+            self._up.clear()
+            self._ids.clear()
         try:
             if worker is not None:
                 # If the start failed, it never became the default.
                 if worker is default_worker():
                     set_default_worker(self._before)
                 worker.close()
+        finally:
+            try:
+                self._end(children)
+            finally:
+                if self._directory is not None:
+                    self._directory.close()
+                    self._directory = None
+
+    close = stop
+
+    def _end(self, children: list[Child]) -> None:
+        try:
             for child in children:
                 child.line.socket.close()
             end = time.monotonic() + _GRACE
@@ -262,6 +374,52 @@ class LocalCluster:
                 # A stopped process can be killed, not ended.
                 child.process.kill()
                 child.process.wait()
-            if self._directory is not None:
-                self._directory.close()
-                self._directory = None
+
+
+class _Watch:
+    """A thread that sees the ends of children, by their sockets."""
+
+    def __init__(self, on_end: Callable[[Child], object]) -> None:
+        self._on_end = on_end
+        self._selector = selectors.DefaultSelector()
+        self._ours, self._theirs = socket.socketpair()
+        self._selector.register(self._theirs, selectors.EVENT_READ)
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="telegrad-cluster", daemon=True)
+        self._thread.start()
+
+    def add(self, child: Child) -> None:
+        """Watch a child from now on; an end that has come already is seen, too."""
+        self._selector.register(child.line.socket, selectors.EVENT_READ, child)
+
+    def drop(self, child: Child) -> None:
+        """Watch a child no more; its socket's number may be another's soon."""
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(child.line.socket)
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            for ready, _ in self._selector.select():
+                if ready.data is not None and not self._is_closed:
+                    self.drop(ready.data)
+                    self._on_end(ready.data)
+
+    def close(self) -> None:
+        """See nothing more."""
+        self._is_closed = True
+        self._ours.close()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        self._selector.close()
+        self._theirs.close()
+
+
+def _chosen_names(names: Sequence[str] | int) -> list[str]:
+    if isinstance(names, int) and not isinstance(names, bool) and names >= 0:
+        return [f"worker{number}" for number in range(names)]
+    if isinstance(names, (str, bool)) or not isinstance(names, Iterable):
+        raise UsageError(
+            'expected a list of names like ["ps", "trainer"], or a number of workers, got '
+            f"{names!r}"
+        )
+    return list(names)

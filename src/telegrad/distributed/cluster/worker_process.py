@@ -1,8 +1,9 @@
 """A worker process of a LocalCluster: what runs in it, and how it ends.
 
 The parent speaks over one socket: first the spec (the key among it: never on a command line or in
-the environment), then everybody's addresses, at the end nothing more. When that socket closes the
-parent has gone or wants us gone, and the process ends, whatever it is doing.
+the environment), then everybody's cards, at the end nothing more. When that socket closes the
+parent has gone or wants us gone, and the process ends, whatever it is doing. Who comes or leaves
+later is told by the parent's worker.
 """
 
 import contextlib
@@ -14,19 +15,24 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from telegrad.distributed.worker_autograd import attach_autograd
+from telegrad.errors import ProtocolViolation
+from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.current import set_default_worker
-from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.membership.card import Card
 from telegrad.rpc.options import Options
 from telegrad.rpc.security.keys import ClusterKey
-from telegrad.rpc.startup import start_worker
+from telegrad.rpc.startup import begin_worker, forget, meet
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Directory", "Line", "WorkerSpec", "main"]
+__all__ = ["INTRODUCE", "Introduction", "Line", "WorkerSpec", "main"]
+
+INTRODUCE: Final = "telegrad.introduce"
 
 _PR_SET_PDEATHSIG: Final = 1  # From <sys/prctl.h>.
 _GRACE: Final = 2.0  # Seconds from the end of the socket to that of the process, at most.
@@ -46,8 +52,27 @@ class WorkerSpec(msgspec.Struct):
     imports: list[str]
 
 
-Directory = list[tuple[str, int, int, str]]
-"""Everybody: (name, id, incarnation, address)."""
+class Introduction(msgspec.Struct):
+    """Who came, and who left, since the last one."""
+
+    came: list[Card]
+    left: list[str]
+
+
+def introducer(worker: Worker) -> Callable[[ServiceRequest], None]:
+    """Return what serves the parent's news to a worker."""
+
+    def serve(request: ServiceRequest) -> None:
+        if request.frm.id != 0:
+            # Anyone else could send calls for another worker wherever it likes.
+            raise ProtocolViolation(f"{request.frm.name!r} introduces others; only the parent does")
+        news = msgspec.convert(request.header, Introduction)
+        meet(worker, news.came)
+        for name in news.left:
+            forget(worker, name)
+        request.reply(None)
+
+    return serve
 
 
 class Line:
@@ -98,20 +123,25 @@ def main(fd: int) -> None:
             _die_with_parent(spec.parent)
         for module in spec.imports:
             importlib.import_module(module)
-        worker = start_worker(spec.name, spec.id, spec.address, ClusterKey(spec.key), spec.options)
-        attach_autograd(worker)
+        worker, _ = begin_worker(
+            spec.name,
+            spec.id,
+            ClusterKey(spec.key),
+            spec.options,
+            address=spec.address,
+            on_start=attach_autograd,
+        )
+        worker.register_service(INTRODUCE, introducer(worker), inline=True)
         set_default_worker(worker)
         line.send((worker.address, worker.info.incarnation))
-        directory: Directory = line.receive(Directory)
+        everyone: list[Card] = line.receive(list[Card])
     except (EOFError, ConnectionError):
         os._exit(1)
     except BaseException as error:
         traceback.print_exc()
         line.send((f"error: {error}", -1))
         os._exit(1)
-    for name, number, incarnation, address in directory:
-        if name != spec.name:
-            worker.add_peer(WorkerInfo(name, number, incarnation), address)
+    meet(worker, everyone)
     line.send(True)
     # Nothing more comes: this returns when the parent closes the socket.
     with contextlib.suppress(EOFError, OSError):

@@ -9,11 +9,12 @@ carries a note on which of them did what they were asked.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from telegrad.distributed.current import autograd_of
 from telegrad.distributed.optim import local_optimizer as local
+from telegrad.distributed.remote_module import RemoteModule
 from telegrad.errors import DTypeError, UsageError
 from telegrad.rpc.calls.call import Call
 from telegrad.rpc.current import current_worker
@@ -57,7 +58,11 @@ class _OnOwners:
         asked = {owner: (each, states[owner]) for owner, each in self._local.items()}
         _ask_all(f"restore the state of the {self._kind}", local.load_state_dict, asked)
 
+    def _renew(self) -> None:
+        """Have one on the present life of each owner, where that is known."""
+
     def _everywhere(self, function: Callable[..., Any], what: str, *args: Any) -> dict[str, Any]:
+        self._renew()
         asked = {owner: (reference, *args) for owner, reference in self._local.items()}
         return _ask_all(what, function, asked)
 
@@ -71,6 +76,10 @@ class _OnOwners:
 )
 class DistributedOptimizer(_OnOwners):
     """An optimiser on each owner of some parameters, which steps them where they live.
+
+    In a list without groups there may be RemoteModules of residents (``RemoteModule.of``). When the
+    worker of one comes back, the next context has a new optimiser there, without the old one's
+    state; a snapshot restores it.
 
     Arguments:
         optimizer_class: The class of the optimiser that is made on each owner.
@@ -96,6 +105,7 @@ class DistributedOptimizer(_OnOwners):
 
     _kind = "optimiser"
     _may_be_empty = False
+    _given: Sequence[Any] = ()
 
     def __init__(
         self,
@@ -109,13 +119,34 @@ class DistributedOptimizer(_OnOwners):
                 f"expected the class of an optimiser, such as optim.SGD, got a "
                 f"{type(optimizer_class).__name__}; the class's arguments follow the parameters"
             )
-        by_owner = _by_owner(params_rref)
+        if isinstance(params_rref, (list, tuple)):
+            self._given = list(params_rref)
+        self._recipe = optimizer_class, args, kwargs
+        self._modules = [each for each in self._given if _is_of_resident(each)]
+        self._used = [module.module_rref for module in self._modules]
+        by_owner = _by_owner(_expanded(self._given) if self._modules else params_rref)
         if not by_owner and not self._may_be_empty:
             raise UsageError("expected at least one RRef to a parameter, got none")
         super().__init__(
             local.make,
             {owner: (optimizer_class, given, args, kwargs) for owner, given in by_owner.items()},
         )
+
+    def _renew(self) -> None:
+        """Make the optimiser anew on owners that came back, if their modules are residents."""
+        present = [module.module_rref for module in self._modules]
+        pairs = zip(self._modules, self._used, present)
+        back = {module.on for module, used, now in pairs if used is not now}
+        if not back:
+            return
+        optimizer_class, args, kwargs = self._recipe
+        here = [each for each in self._given if _owner_of(each) in back]
+        asked = {
+            owner: (optimizer_class, given, args, kwargs)
+            for owner, given in _by_owner(_expanded(here)).items()
+        }
+        self._local.update(_ask_all(f"build the {self._kind} anew", local.make, asked))
+        self._used = present
 
     def __dir__(self) -> list[str]:
         return without_advice(self, super().__dir__())
@@ -197,6 +228,21 @@ class DistributedScheduler(_OnOwners):
     def get_last_lr(self) -> dict[str, Any]:
         """Return the learning rates last set, by owner."""
         return self._everywhere(local.last_lr, "read the learning rate")
+
+
+def _is_of_resident(given: Any) -> bool:
+    return isinstance(given, RemoteModule) and given.resident is not None
+
+
+def _owner_of(given: Any) -> str | None:
+    if isinstance(given, RemoteModule):
+        return given.on
+    return given.owner_name() if isinstance(given, RRef) else None
+
+
+def _expanded(given: Sequence[Any]) -> list[Any]:
+    """Return what was given, with the parameters of residents in their place."""
+    return [each for one in given for each in (one.parameters() if _is_of_resident(one) else [one])]
 
 
 def _by_owner(given: Any) -> dict[str, list[Any]]:

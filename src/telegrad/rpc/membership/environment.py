@@ -1,11 +1,13 @@
 """What a launcher tells a worker through its environment, and how the secrets are found by it.
 
 The names are here and nowhere else: `telegrad run` sets them, `init_rpc` reads them. The
-environment comes in as an argument. Invariant: it holds paths of secrets, never a secret.
+environment comes in as an argument. Invariant: what telegrad itself sets there are paths of
+secrets, never a secret.
 """
 
 import os
 from collections.abc import Mapping
+from typing import Final
 
 from telegrad.errors import UsageError
 from telegrad.rpc.security.keys import ClusterKey
@@ -13,14 +15,19 @@ from telegrad.rpc.security.tls import Credentials
 
 __all__ = [
     "CREDENTIALS",
+    "KEY",
     "KEY_FILE",
+    "LAUNCHER",
     "MASTER_ADDR",
     "MASTER_PORT",
+    "MEETING",
+    "NO_KEY",
     "RANK",
     "THREADS",
     "WORKER_NAME",
     "WORLD_SIZE",
     "find_secrets",
+    "names_secrets",
     "threads_each",
     "usable_cores",
 ]
@@ -30,6 +37,11 @@ MASTER_PORT = "MASTER_PORT"
 RANK = "RANK"
 WORLD_SIZE = "WORLD_SIZE"
 WORKER_NAME = "TELEGRAD_WORKER_NAME"
+LAUNCHER = "TELEGRAD_LAUNCHER"
+MEETING = "TELEGRAD_MEETING"
+"""A directory that all workers see, to meet in."""
+KEY = "TELEGRAD_KEY"
+"""The key itself, as a Secret of Kubernetes gives it: 64 hexadecimal digits."""
 KEY_FILE = "TELEGRAD_KEY_FILE"
 CREDENTIALS = "TELEGRAD_CREDENTIALS"
 THREADS = "OMP_NUM_THREADS"
@@ -50,20 +62,37 @@ def usable_cores() -> int:
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-def find_secrets(environment: Mapping[str, str]) -> tuple[ClusterKey, Credentials | None]:
-    """Return the key and, for a cluster of several machines, this worker's certificate.
+NO_KEY: Final = (
+    f"no cluster key: start the workers with `telegrad run` or a LocalCluster, or set {KEY_FILE} "
+    "to a file that ClusterKey.fresh().save(path) of telegrad.rpc.security.keys made, or "
+    f"{KEY} to what is in it, or set {CREDENTIALS} to a worker's directory made by `telegrad "
+    "keygen`, which workers on several machines need"
+)
 
-    TELEGRAD_CREDENTIALS names a worker's directory as `telegrad keygen` made it, the key included;
-    TELEGRAD_KEY_FILE names a key alone, or another one than the directory's.
+
+def names_secrets(environment: Mapping[str, str]) -> bool:
+    """Say whether the environment names a key or certificates."""
+    return any(environment.get(name) for name in (KEY, KEY_FILE, CREDENTIALS))
+
+
+def find_secrets(
+    environment: Mapping[str, str], name: str = ""
+) -> tuple[ClusterKey, Credentials | None]:
+    """Return the key and, for a cluster of several machines, a worker's certificate.
+
+    TELEGRAD_CREDENTIALS names a worker's directory as `telegrad keygen` made it, the key included,
+    or the directory of all workers', where that of `name` is; TELEGRAD_KEY_FILE names a key alone,
+    or another one than the directory's, and TELEGRAD_KEY is one.
     """
     directory, key_file = environment.get(CREDENTIALS), environment.get(KEY_FILE)
-    credentials = Credentials(directory) if directory else None
+    credentials = None
+    if directory:
+        own = os.path.join(directory, name)
+        credentials = Credentials(own if name and os.path.isdir(own) else directory)
+    if environment.get(KEY):
+        return ClusterKey.parse(environment[KEY], KEY), credentials
     if key_file:
         return ClusterKey.load(key_file), credentials
     if credentials is not None:
         return credentials.load_key(), credentials
-    raise UsageError(
-        f"no cluster key: start the workers with `telegrad run` or a LocalCluster, or set "
-        f"{KEY_FILE} to a file that ClusterKey.fresh().save(path) of telegrad.rpc.security.keys "
-        f"made, or set {CREDENTIALS} to a worker's directory made by `telegrad keygen`"
-    )
+    raise UsageError(NO_KEY)

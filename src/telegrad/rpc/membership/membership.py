@@ -1,10 +1,10 @@
-"""A process's part in a cluster whose workers met at rank 0: joining it, and leaving it.
+"""A process's part in a cluster whose workers met on their own: joining it, and leaving it.
 
-Rank 0 keeps the meeting place and counts those who want to go (leaving.py): all report to it.
-Invariant: what was opened is closed, however joining or leaving ends.
+Who is here is a roster's to know. Workers of a world of fixed size go together: rank 0 counts those
+who want to (termination.py), and all report to it. In an open world each goes when its own work is
+done. Invariant: what was opened is closed, however joining or leaving ends.
 """
 
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -12,106 +12,113 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-import msgspec
-
-from telegrad.errors import NotInitialized, PeerError, ProtocolViolation, WorkerLost
+from telegrad.errors import PeerError, TelegradError
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.driver.host import SocketHost
-from telegrad.rpc.membership.rendezvous import Joining, Meeting, Rendezvous, join
+from telegrad.rpc.membership.board_roster import BoardRoster
+from telegrad.rpc.membership.card import OPEN, Card
+from telegrad.rpc.membership.rendezvous import Meeting
+from telegrad.rpc.membership.roster import Came, Roster, RosterChange
+from telegrad.rpc.membership.served_roster import ServedRoster
 from telegrad.rpc.membership.termination import Round, TerminationDetector
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
-from telegrad.rpc.startup import start_worker
-from telegrad.rpc.transport import (
-    Address,
-    Identity,
-    PrivateDirectory,
-    parse_address,
-)
+from telegrad.rpc.startup import begin_worker, forget, meet
+from telegrad.rpc.transport import PrivateDirectory
 from telegrad.rpc.wire.script import NO_NAMES, Names, defined_names, digest_of_script
 from telegrad.rpc.worker import Worker
 
-__all__ = ["Membership", "own_host"]
+__all__ = ["Membership"]
 
 _LEAVE: Final = "telegrad.leave"
-_RETURNED: Final = "telegrad.returned"
-_ALIVE: Final = "telegrad.alive"
 # Seconds that handlers may take when the process ends.
 _LAST_MOMENT: Final = 5.0
 
 
 class Membership:
-    """This process's part in a cluster that met at rank 0."""
+    """This process's part in a world of `size` workers, OPEN for one that they come to and leave.
+
+    Without a rank the roster gives one out.
+    """
 
     def __init__(
         self,
         name: str,
-        rank: int,
+        rank: int | None,
         size: int,
         options: Options,
         meeting: Meeting,
         on_start: Callable[[Worker], object],
     ) -> None:
-        master, key, credentials = meeting
         self._directory: PrivateDirectory | None = None
-        self._rendezvous: Rendezvous | None = None
-        self.members: list[Joining] = []
         # Reentrant: what the collector frees meanwhile may find out that a worker was lost.
         self._lock = threading.RLock()
+        self.is_open = size == OPEN
         # Before the members are known: a quick worker may leave while rank 0 still counts them.
         self._leaving = TerminationDetector(size)
+        self.watchers: list[Callable[[RosterChange], object]] = []
+        """Told of each change after the worker."""
         self._scripts: set[str] = set()
         self._names: Names = NO_NAMES
-        if credentials is not None:
-            host = options.host or own_host(parse_address(master), options.join_timeout)
-            address = f"tls://{host}:0"
-        elif options.unix_sockets:
-            self._directory = PrivateDirectory.make()
-            address = self._directory.socket_address(name)
-        else:
-            address = "tcp://127.0.0.1:0"
+        self.roster: Roster = (
+            ServedRoster(meeting)
+            if meeting.board is None
+            else BoardRoster(meeting.board, meeting.key, meeting.credentials)
+        )
         try:
-            self.worker = start_worker(name, rank, address, key, options, credentials)
+            if rank is None:
+                rank = self.roster.choose_rank(name)
+            self.worker, self._directory = begin_worker(
+                name,
+                rank,
+                meeting.key,
+                options,
+                credentials=meeting.credentials,
+                towards=meeting.address,
+            )
         except BaseException:
-            self._close_directory()
+            self.roster.close()
             raise
         try:
-            # Before the others know of this worker, and may call it.
-            joined = self.worker.joined = Future()
-            on_start(self.worker)
-            self.worker.register_service(_LEAVE, self._on_leave, inline=True)
-            self.worker.register_service(_RETURNED, self._on_returned, inline=True)
-            self.worker.register_service(_ALIVE, self._on_alive, inline=True)
-            self.worker.on_worker_lost(self._on_lost)
-            # What the others, too, have defined when they join.
-            self._names = defined_names()
-            self.members = self._meet(size, meeting)
+            self._join(size, on_start)
         except BaseException:
             self.close()
             raise
-        for member in self.members:
-            known = self.worker.peers.get(member.name)
-            # Another incarnation that was met already is a later one: it has been started again.
-            is_late = known is not None and known.info.incarnation != member.incarnation
-            if member.name != name and not is_late:
-                self.worker.add_peer(member.info, member.address)
-        self._note_scripts([member.script for member in self.members])
-        self.worker.joined = None
+
+    def _join(self, size: int, on_start: Callable[[Worker], object]) -> None:
+        worker = self.worker
+        # Before the others know of this worker, and may call it.
+        joined = worker.joined = Future()
+        on_start(worker)
+        worker.register_service(_LEAVE, self._on_leave, inline=True)
+        worker.on_worker_lost(self._on_lost)
+        # What the others, too, have defined when they join.
+        self._names = defined_names()
+        info = worker.info
+        me = Card(info.name, info.id, size, worker.address, info.incarnation, digest_of_script())
+        # First: a change may come between the answer and the table.
+        self.roster.follow(self._on_change)
+        cards = self.roster.enter(worker, me, worker.options.join_timeout)
+        meet(worker, cards, are_news=False)
+        self._note_scripts([card.script for card in cards])
+        worker.look_again = self.roster.refresh
+        worker.joined = None
         joined.set_result(None)
 
-    def _meet(self, size: int, meeting: Meeting) -> list[Joining]:
-        """Return everybody when all are in."""
-        info, patience = self.worker.info, self.worker.options.join_timeout
-        script = digest_of_script()
-        me = Joining(info.name, info.id, size, self.worker.address, info.incarnation, script)
-        identity = Identity(
-            info.name, info.incarnation, meeting.key, credentials=meeting.credentials
-        )
-        if info.id:
-            return join(meeting.address, identity, me, patience)
-        self._rendezvous = Rendezvous(meeting.address, identity, me, self._announce, self._is_alive)
-        return self._rendezvous.wait(patience)
+    def _on_change(self, change: RosterChange) -> None:
+        """The roster says who came, or left."""
+        if isinstance(change, Came):
+            if change.card.name == self.worker.name:
+                return
+            self._note_scripts([change.card.script])
+            meet(self.worker, [change.card])
+            with self._lock:
+                self._leaving.returned(change.card.name)
+        elif self.is_open:
+            forget(self.worker, change.name, change.incarnation)
+        for watcher in list(self.watchers):
+            watcher(change)
 
     def _note_scripts(self, scripts: list[str]) -> None:
         """Have the script's functions go by name as long as no worker runs another one."""
@@ -119,43 +126,6 @@ class Membership:
             self._scripts.update(scripts)
             is_one = len(self._scripts) == 1 and "" not in self._scripts
             self.worker.codec.script = self._names if is_one else NO_NAMES
-
-    def _announce(self, returned: Joining) -> None:
-        """Rank 0 tells everyone that a worker is back, with another address."""
-        # First, since it may find out that the one before was lost.
-        self._meet_again(returned)
-        with self._lock:
-            self._leaving.returned(returned.name)
-        for member in self.members:
-            if member.name not in (self.worker.name, returned.name):
-                with suppress(PeerError):
-                    self.worker.notify_service(member.name, _RETURNED, returned)
-
-    def _is_alive(self, member: Joining) -> bool:
-        """Ask a worker whether it still is the one that joined; one that is silent is lost."""
-        worker, patience = self.worker, self.worker.options.lost_after
-        try:
-            if (joined := worker.joined) is not None:
-                # All are in, but not among the peers yet.
-                joined.wait(patience)
-            incarnation, _ = worker.ask_service(member.name, _ALIVE, timeout=patience)
-        except (PeerError, NotInitialized):
-            return False
-        # Another may have come to the address of one that has ended.
-        return bool(incarnation == member.incarnation)
-
-    def _on_alive(self, request: ServiceRequest) -> None:
-        request.reply(self.worker.info.incarnation)
-
-    def _on_returned(self, request: ServiceRequest) -> None:
-        if request.frm.id != 0:
-            # Anyone else could send calls for another worker wherever it likes.
-            raise ProtocolViolation(f"{request.frm.name!r} announces who is back; only rank 0 does")
-        self._meet_again(msgspec.convert(request.header, Joining))
-
-    def _meet_again(self, returned: Joining) -> None:
-        self._note_scripts([returned.script])
-        self.worker.add_peer(returned.info, returned.address)
 
     def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], None]:
         return partial(self._note_loss, who)
@@ -181,15 +151,21 @@ class Membership:
         """Tell those who reported in a round whether they may go."""
         if ended is None:
             return
-        if ended.is_last and self._rendezvous is not None:
-            # Before anyone goes: who meets again at this address must not meet the old cluster.
-            self._rendezvous.close()
+        if ended.is_last:
+            # Before anyone goes: who meets again at this place must not meet the old cluster.
+            self.roster.close()
         for reply in ended.tokens:
             reply(ended.is_last)
 
     def leave(self, timeout: float) -> None:
-        """Return when all have come to the end of their work, or the time is over."""
+        """Return when all have come to the end of their work, or the time is over.
+
+        In an open world: when this worker has.
+        """
         end = time.monotonic() + timeout
+        if self.is_open:
+            self.worker.is_quiet(timeout)
+            return
         while self.worker.is_quiet(max(0.0, end - time.monotonic())):
             if self._may_go(max(0.01, end - time.monotonic())):
                 return
@@ -207,13 +183,18 @@ class Membership:
     def close(self) -> None:
         """Free everything, even if Ctrl-C comes meanwhile."""
         try:
-            if self._rendezvous is not None:
-                self._rendezvous.close()
+            if self.is_open and not self.worker.closed:
+                # It may be gone before we are, or out of reach.
+                with suppress(TelegradError, OSError, RuntimeError):
+                    self.roster.leave()
         finally:
             try:
-                self.worker.close()
+                self.roster.close()
             finally:
-                self._close_directory()
+                try:
+                    self.worker.close()
+                finally:
+                    self._close_directory()
 
     def end_with_process(self) -> None:
         """The process ends without a shutdown: let its end close what is open, and tell the others.
@@ -233,19 +214,3 @@ class Membership:
     def _close_directory(self) -> None:
         if self._directory is not None:
             self._directory.close()
-
-
-def own_host(master: Address, patience: float = 0.0) -> str:
-    """Return this machine's address on the way to rank 0; for `patience` see `Address.resolve`."""
-    reason = ""
-    for family, there in master.resolve(patience):
-        try:
-            with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect(there)
-                return str(probe.getsockname()[0])
-        except OSError as error:
-            reason = str(error.strerror)
-    raise WorkerLost(
-        f"no way leads from this machine to {master.text} ({reason}): check MASTER_ADDR, or say "
-        "which address of this machine others reach by rpc.Options(host=...)"
-    )

@@ -17,7 +17,10 @@ import msgspec
 from telegrad.errors import CallTimeout, ProtocolViolation, UsageError
 from telegrad.rpc.driver.frame_reader import FrameReader
 from telegrad.rpc.driver.spin import Spinning
-from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.membership.board import Board
+from telegrad.rpc.membership.card import OPEN, Card, world_of
+from telegrad.rpc.membership.roster import WorldMismatch
+from telegrad.rpc.names import UNKNOWN_ID
 from telegrad.rpc.security.introduction import Limits, Purpose
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.tls import Credentials
@@ -25,7 +28,7 @@ from telegrad.rpc.transport import Connection, Identity, connect, listen
 from telegrad.rpc.transport.readiness import is_ready
 from telegrad.rpc.wire.frames import ANSWER, FAILURE, SERVICE, pack
 
-__all__ = ["Joining", "Meeting", "Rendezvous", "join"]
+__all__ = ["Meeting", "Rendezvous", "join"]
 
 # Nobody brings arrays to a meeting, and what is read here is not counted by a budget.
 _LIMITS: Final = Limits(payload_bytes=0)
@@ -37,29 +40,15 @@ class Meeting(NamedTuple):
     """Where the workers of a cluster meet, and what proves that they belong to it."""
 
     address: str
+    """Of rank 0's meeting place; "" where a board is."""
     key: ClusterKey
     credentials: Credentials | None = None
-
-
-class Joining(msgspec.Struct, array_like=True, frozen=True):
-    """What a worker says of itself. `script` tells its script from others; "" is that of none."""
-
-    name: str
-    rank: int
-    world_size: int
-    address: str
-    incarnation: int
-    script: str = ""
-
-    @property
-    def info(self) -> WorkerInfo:
-        """Who it is."""
-        return WorkerInfo(self.name, self.rank, self.incarnation)
+    board: Board | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_joining = msgspec.msgpack.Decoder(Joining).decode
-_decode_all = msgspec.msgpack.Decoder(list[Joining]).decode
+_decode_card = msgspec.msgpack.Decoder(Card).decode
+_decode_all = msgspec.msgpack.Decoder(list[Card]).decode
 _decode_text = msgspec.msgpack.Decoder(str).decode
 
 
@@ -74,17 +63,17 @@ class Rendezvous:
         self,
         address: str,
         identity: Identity,
-        me: Joining,
-        on_return: Callable[[Joining], object],
-        is_alive: Callable[[Joining], bool],
+        me: Card,
+        on_return: Callable[[Card], object],
+        is_alive: Callable[[Card], bool],
     ) -> None:
         self._me = me
         self._on_return = on_return
         self._is_alive = is_alive
         self._changed = threading.Condition()
-        self._members: dict[str, Joining] = {me.name: me}
+        self._members: dict[str, Card] = {me.name: me}
         self._waiting: dict[str, Connection] = {}
-        self._complete = me.world_size == 1
+        self._complete = me.world_size in (1, OPEN)
         self._closed = False
         identity = msgspec.structs.replace(identity, limits=_LIMITS)
         self._listener = listen(
@@ -102,13 +91,13 @@ class Rendezvous:
             frame = FrameReader(connection, Spinning(0.0)).read(time.monotonic() + 5.0)
             if frame is None or frame.kind != SERVICE:
                 raise ProtocolViolation("expected a worker's joining")
-            joining = _decode_joining(frame.header)
+            joining = _decode_card(frame.header)
             if joining.name != connection.peer_name:
                 raise ProtocolViolation(f"{connection.peer_name} joins as {joining.name}")
         except (OSError, EOFError, ProtocolViolation, msgspec.MsgspecError, UnicodeDecodeError):
             connection.close()
             return
-        gone: Joining | None = None
+        gone: Card | None = None
         while True:
             with self._changed:
                 reason = self._misfit(joining)
@@ -119,9 +108,9 @@ class Rendezvous:
             # Without the lock: whoever is asked may take its time.
             if reason is None and known is not None and self._is_alive(known):
                 reason = (
-                    f"there is a worker named {known.name!r} already (rank {known.rank}), and it "
-                    "lives: is this a second job with the same address and key? One that is to be "
-                    "replaced must end first"
+                    f"there is a worker named {known.name!r} already (rank {known.rank}, at "
+                    f"{known.address}), and it lives: is this a second job with the same address "
+                    "and key? One that is to be replaced must end first"
                 )
             if reason is not None:
                 _reply(connection, FAILURE, reason)
@@ -131,20 +120,25 @@ class Rendezvous:
             # Without the lock: everybody is told, and that may take its time.
             self._on_return(joining)
 
-    def _misfit(self, joining: Joining) -> str | None:
+    def _misfit(self, joining: Card) -> str | None:
         if self._closed:
             return "rank 0 has closed the meeting place: its cluster is leaving, or did not start"
         size = self._me.world_size
         if joining.world_size != size:
+            return f"rank 0 expects {world_of(size)}, {joining.name} {world_of(joining.world_size)}"
+        if joining.version != self._me.version:
             return (
-                f"rank 0 expects a world of {size} workers, "
-                f"{joining.name} one of {joining.world_size}"
+                f"rank 0 runs telegrad {self._me.version}, {joining.name} {joining.version}: "
+                "install the same version for all workers"
             )
-        if not 0 < joining.rank < size:
+        if not 0 < joining.rank < (size or UNKNOWN_ID):
             return f"expected a rank from 1 to {size - 1}, {joining.name} has {joining.rank}"
         known = self._members.get(joining.name)
         if known is not None and not (known.rank == joining.rank and self._has_gone(known.name)):
-            return f"there is a worker named {joining.name!r} already (rank {known.rank})"
+            return (
+                f"there is a worker named {joining.name!r} already (rank {known.rank}, at "
+                f"{known.address})"
+            )
         for other in self._members.values():
             if other.rank == joining.rank and other.name != joining.name:
                 return f"rank {joining.rank} is taken by {other.name!r}"
@@ -158,7 +152,7 @@ class Rendezvous:
         # A worker that waits sends nothing: if something can be read, it is the end.
         return waiting is not None and is_ready(waiting.fileno(), 0.0, for_write=False)
 
-    def _admit(self, joining: Joining, connection: Connection) -> None:
+    def _admit(self, joining: Card, connection: Connection) -> None:
         before = self._waiting.pop(joining.name, None)
         if before is not None:
             before.close()
@@ -175,10 +169,23 @@ class Rendezvous:
             self._waiting.clear()
             self._changed.notify_all()
 
-    def _everyone(self) -> list[Joining]:
+    def forget(self, name: str, incarnation: int) -> None:
+        """A life of a worker is over: who comes from now on is not told of it."""
+        with self._changed:
+            known = self._members.get(name)
+            is_it = known is not None and known.incarnation == incarnation
+            if is_it and self._me.world_size == OPEN:
+                del self._members[name]
+
+    def everyone(self) -> list[Card]:
+        """Return who is here, by rank."""
+        with self._changed:
+            return self._everyone()
+
+    def _everyone(self) -> list[Card]:
         return sorted(self._members.values(), key=lambda member: member.rank)
 
-    def wait(self, timeout: float) -> list[Joining]:
+    def wait(self, timeout: float) -> list[Card]:
         """Return everybody when all are in."""
         with self._changed:
             patience = min(timeout, threading.TIMEOUT_MAX)
@@ -225,7 +232,7 @@ def _finish_reply(connection: Connection, rest: list[memoryview]) -> None:
         connection.close()
 
 
-def join(address: str, identity: Identity, me: Joining, timeout: float) -> list[Joining]:
+def join(address: str, identity: Identity, me: Card, timeout: float) -> list[Card]:
     """Go to the meeting place and return everybody when all are in."""
     end = time.monotonic() + timeout
     connection = connect(address, identity=identity, timeout=min(timeout, 10.0), patience=timeout)
@@ -238,7 +245,9 @@ def join(address: str, identity: Identity, me: Joining, timeout: float) -> list[
                 f"within {timeout:g} s"
             )
         if frame.kind == FAILURE:
-            raise UsageError(f"{me.name} can't join: {_decode_text(frame.header)}")
+            reason = _decode_text(frame.header)
+            kind = WorldMismatch if world_of(OPEN) in reason else UsageError
+            raise kind(f"{me.name} can't join: {reason}")
         return _decode_all(frame.header)
     except CallTimeout:
         # It is an OSError, too, and must not be taken for a closed connection below.

@@ -54,7 +54,10 @@ class ClusterKey:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "ClusterKey":
-        """Return the key in the file, which nobody but its owner may be able to read."""
+        """Return the key in the file, which nobody but its owner may be able to read.
+
+        One that root owns, as a cluster engine mounts its secrets, may be readable by its group.
+        """
         try:
             with open(path, "rb") as file:
                 _check_private(os.fstat(file.fileno()), path)
@@ -64,11 +67,16 @@ class ClusterKey:
                 f"no cluster key at {os.fspath(path)}: make one with `telegrad keygen`, or for "
                 "one machine with ClusterKey.fresh().save(path) of telegrad.rpc.security.keys"
             ) from None
+        return cls.parse(text.decode("ascii", "replace"), os.fspath(path))
+
+    @classmethod
+    def parse(cls, text: str, where: str) -> "ClusterKey":
+        """Return the key that a text, found `where`, has in hexadecimal digits."""
         try:
-            return cls(bytes.fromhex(text.decode("ascii").strip()))
+            return cls(bytes.fromhex(text.strip()))
         except (ValueError, UsageError):
             raise UsageError(
-                f"expected {2 * KEY_BYTES} hexadecimal digits in {os.fspath(path)}, got something "
+                f"expected {2 * KEY_BYTES} hexadecimal digits in {where}, got something "
                 "else: make a new key with `telegrad keygen`"
             ) from None
 
@@ -105,7 +113,9 @@ class SessionKeys:
 
 
 def _check_private(status: os.stat_result, path: str | os.PathLike[str]) -> None:
-    if stat.S_ISREG(status.st_mode) and status.st_mode & 0o077:
+    # Of root's file a group may read; whoever can write it could put in another key.
+    closed_to = 0o037 if status.st_uid == 0 else 0o077
+    if stat.S_ISREG(status.st_mode) and status.st_mode & closed_to:
         raise Refused(
             f"the cluster key {os.fspath(path)} can be read by others (mode "
             f"{stat.S_IMODE(status.st_mode):04o}): run `chmod 600` on it, or mint a new one"

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from telegrad.errors import NotInitialized
+from telegrad.rpc import api
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
@@ -29,8 +30,8 @@ class RpcAgent:
 
     @property
     def is_static_group(self) -> bool:
-        """Return True: a cluster's size is known when it begins."""
-        return True
+        """Say whether the cluster's size was known when it began."""
+        return not api.is_world_open()
 
     def get_worker_info(self, who: str | int | WorkerInfo | None = None) -> WorkerInfo:
         """Return who a worker is; without a name, who this one is."""

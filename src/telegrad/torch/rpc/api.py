@@ -71,10 +71,13 @@ def _require_initialized(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def shutdown(graceful: bool = True, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
-    """Leave the cluster; if `graceful`, when all have finished. A timeout of 0 means no end."""
+    """Leave the cluster; if `graceful`, when all have finished. A timeout of 0 means no end.
+
+    In an open world each leaves when it has finished itself.
+    """
     current()
     try:
-        if graceful:
+        if graceful and not api.is_world_open():
             _wait_all_workers(timeout)
             _delete_all_user_and_unforked_owner_rrefs()
     finally:

@@ -1,11 +1,12 @@
 """How a process becomes a worker: ``init_rpc`` as PyTorch's programs call it."""
 
-from typing import Any
+from typing import Any, Final
 
 # Now rather than when the first tensor comes: what imports this has PyTorch loaded.
 import telegrad.interop.torch.framework  # noqa: F401
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.rpc import api
+from telegrad.rpc.membership.roster import WorldMismatch
 from telegrad.rpc.options import Options
 from telegrad.rpc.worker import Worker
 from telegrad.torch import autograd
@@ -22,6 +23,10 @@ from telegrad.torch.rpc.rendezvous import find_place
 from telegrad.torch.rpc.rref import RRef
 
 __all__ = ["_get_debug_info", "init_rpc", "is_available"]
+
+_MIXED: Final = (
+    "RPC group mixes statically and dynamically initialized members which is not supported."
+)
 
 
 def is_available() -> bool:
@@ -42,7 +47,8 @@ def init_rpc(
         name: This worker's name.
         backend: The backend; there is one.
         rank: Its number, from 0; -1 for what the URL in the options, or RANK, says.
-        world_size: How many workers there are; None for what the URL, or WORLD_SIZE, says.
+        world_size: How many workers there are; None for what the URL, or WORLD_SIZE, says;
+            if they say nothing, the world is an open one, and this returns at once.
         rpc_backend_options: What the worker may choose, the URL among it.
 
     Raises:
@@ -54,15 +60,18 @@ def init_rpc(
     if _is_current_rpc_agent_set():
         raise RuntimeError("RPC is already initialized")
     with as_torch_raises():
-        place = find_place(options.init_method, rank, world_size)
-        worker = api.init_rpc(
-            name,
-            rank=place.rank,
-            world_size=place.world_size,
-            options=_own(options),
-            meeting=place.meeting,
-            on_start=_begin,
-        )
+        try:
+            place = find_place(options.init_method, rank, world_size)
+            worker = api.init_rpc(
+                name,
+                rank=place.rank,
+                world_size=place.world_size,
+                options=_own(options),
+                meeting=place.meeting,
+                on_start=_begin,
+            )
+        except WorldMismatch as error:
+            raise RuntimeError(f"{_MIXED} {error}") from error
     options_of_worker[worker] = options
 
 

@@ -1,0 +1,209 @@
+"""What every cluster is to a program: its workers by name, who come, leave and are lost.
+
+A name is a role, an incarnation is a life of it: a worker that is started again has the same name
+and another incarnation. How workers are started is each cluster's own matter.
+"""
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Self
+
+import msgspec
+
+from telegrad.distributed.survival.training import Training
+from telegrad.errors import CallTimeout, UnknownWorker, UsageError
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.timeouts import seconds
+from telegrad.rpc.worker import Worker
+
+__all__ = ["Cluster", "ClusterChange"]
+
+_log = logging.getLogger("telegrad.cluster")
+
+
+class ClusterChange(msgspec.Struct, frozen=True):
+    """A worker came (for the first time or again), left on purpose, or was lost.
+
+    Arguments:
+        kind: Which of the three.
+        worker: Who, and which life of it.
+        reason: Why, where that is known.
+
+    Examples:
+        >>> from telegrad.distributed import ClusterChange
+        >>> change = ClusterChange("lost", rpc.get_worker_info("ps"), "its process ended")
+        >>> change.kind, change.worker.name
+        ('lost', 'ps')
+    """
+
+    kind: Literal["came", "left", "lost"]
+    worker: WorkerInfo
+    reason: str = ""
+
+
+class Cluster(ABC):
+    """Workers that this process can call, itself among them; use it in a `with` statement.
+
+    Examples:
+        >>> from telegrad.distributed import Cluster, LocalCluster
+        >>> cluster = LocalCluster(["ps", "trainer"])
+        >>> isinstance(cluster, Cluster), cluster.names
+        (True, ['main', 'ps', 'trainer'])
+    """
+
+    def __init__(self) -> None:
+        self._news = threading.Condition()
+        self._up: dict[str, WorkerInfo] = {}
+        self._failed: dict[str, BaseException] = {}
+        """Why those won't come that are not up."""
+        self._callbacks: list[Callable[[ClusterChange], object]] = []
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_running else "not running"
+        return f"<{type(self).__name__} of {', '.join(self.names)}: {state}>"
+
+    @property
+    @abstractmethod
+    def is_running(self) -> bool:
+        """Whether it has started and not ended."""
+
+    @property
+    @abstractmethod
+    def worker(self) -> Worker:
+        """The calling process's own worker."""
+
+    @property
+    @abstractmethod
+    def names(self) -> list[str]:
+        """All workers, in the order of their ids."""
+
+    @abstractmethod
+    def add(self, name: str, **resources: Any) -> WorkerInfo:
+        """Start one more worker; return when everyone knows it."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """End a worker; its name is unknown afterwards."""
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Start the workers; return when all are up."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End the cluster; may be called again."""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def wait_for(
+        self, *names: str, after: int | None = None, timeout: float = 60.0
+    ) -> list[WorkerInfo]:
+        """Return who these workers are when all of them are up.
+
+        Arguments:
+            names: whom to wait for; without any, all workers of the cluster.
+            after: an incarnation that is over: wait for another one.
+            timeout: seconds to wait.
+
+        Raises:
+            CallTimeout: not all were up in time.
+            UnknownWorker: the cluster has no worker of that name.
+        """
+        wanted = names or tuple(self.names)
+
+        def missing() -> list[str]:
+            there = {name: self._up.get(name) for name in wanted}
+            return [n for n, info in there.items() if info is None or info.incarnation == after]
+
+        def is_over() -> bool:
+            return not missing() or any(name in self._failed for name in missing())
+
+        for name in wanted:
+            if name not in self.names:
+                known = ", ".join(map(repr, self.names))
+                raise UnknownWorker(f"there is no worker {name!r}; the workers are {known}")
+        patience = min(seconds(timeout), threading.TIMEOUT_MAX)
+        with self._news:
+            in_time = self._news.wait_for(is_over, patience)
+            for name in missing():
+                if name in self._failed:
+                    raise UsageError(
+                        f"worker {name!r} won't come back: {self._failed[name]}"
+                    ) from self._failed[name]
+            if not in_time:
+                late = ", ".join(map(repr, missing()))
+                raise CallTimeout(f"{late} did not come up within {timeout:g} s")
+            return [self._up[name] for name in wanted]
+
+    def training(
+        self,
+        build: Callable[[], Mapping[str, Any]],
+        steps: int,
+        *,
+        snapshot_every: int = 10,
+        snapshots: Any = None,
+        patience: float = 300.0,
+    ) -> Training:
+        """Return the steps of a training that goes on by itself when a worker is lost.
+
+        Arguments:
+            build: makes the parts, by name: what has `state_dict` and `load_state_dict`, such as
+                RemoteModule, DistributedOptimizer and residents. It is called again after a loss.
+            steps: how many there are.
+            snapshot_every: after how many steps the states of all parts are kept.
+            snapshots: where: a directory's path, the name of a worker that keeps them in its
+                memory, or None for this process's memory. A directory with some is gone on from.
+            patience: the seconds that a lost worker has to come back.
+
+        Example::
+
+            for step in cluster.training(build, 100, snapshots="snapshots"):
+                with step as context_id:
+                    loss = step["model"](batch(step.number)).sum()
+                    dist_autograd.backward(context_id, [loss])
+                    step["optimizer"].step(context_id)
+        """
+        return Training(
+            self,
+            build,
+            steps,
+            snapshot_every=snapshot_every,
+            snapshots=snapshots,
+            patience=patience,
+        )
+
+    def on_change(self, callback: Callable[[ClusterChange], object]) -> None:
+        """Call `callback(change)` when a worker came, left or was lost; it must not wait."""
+        self._callbacks.append(callback)
+
+    def _tell(self, change: ClusterChange) -> bool:
+        """Note a change and tell of it; False if it is old news."""
+        with self._news:
+            known = self._up.get(change.worker.name)
+            is_it = known is not None and known.incarnation == change.worker.incarnation
+            if is_it == (change.kind == "came"):
+                return False
+            if change.kind == "came":
+                self._up[change.worker.name] = change.worker
+                self._failed.pop(change.worker.name, None)
+            else:
+                del self._up[change.worker.name]
+            self._news.notify_all()
+        for callback in list(self._callbacks):
+            try:
+                callback(change)
+            except Exception:
+                _log.exception("a callback of on_change failed")
+        return True
+
+    def _give_up(self, name: str, why: BaseException) -> None:
+        """Note that a worker won't be back."""
+        with self._news:
+            self._failed[name] = why
+            self._news.notify_all()

@@ -1,0 +1,137 @@
+"""A cluster that others started: by a launcher, by an engine, by hand; this process joins it."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Self
+
+from telegrad.distributed.cluster.cluster import Cluster, ClusterChange
+from telegrad.distributed.worker_autograd import attach_autograd
+from telegrad.errors import UsageError
+from telegrad.rpc import api
+from telegrad.rpc.membership.roster import Left, RosterChange
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.options import Options
+from telegrad.rpc.worker import Worker
+
+__all__ = ["JoinedCluster", "join"]
+
+_NOBODY: Final = "nobody (found by arguments)"
+
+
+class JoinedCluster(Cluster):
+    """This process's view of a cluster that it has joined; leaving the `with` block shuts down.
+
+    Examples:
+        >>> from telegrad.distributed import join
+        >>> with join("main", rank=0, world_size=1) as cluster:
+        ...     cluster
+        <JoinedCluster of main: running>
+    """
+
+    def __init__(self, joined: api.Joined) -> None:
+        super().__init__()
+        self._membership = joined.membership
+        self._worker = joined.membership.worker
+        self.launcher: str = joined.launch.launcher if joined.launch is not None else _NOBODY
+        """Who started this process, as far as that can be seen."""
+        for peer in self._worker.peers.all():
+            self._tell(ClusterChange("came", peer.info))
+        self._worker.on_worker_lost(self._on_lost)
+        self._membership.watchers.append(self._on_roster)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether this process is still part of it."""
+        return not self._worker.closed
+
+    @property
+    def worker(self) -> Worker:
+        """The calling process's own worker."""
+        return self._worker
+
+    @property
+    def names(self) -> list[str]:
+        """All workers that are known here, in the order of their ids."""
+        return [peer.info.name for peer in self._worker.peers.all()]
+
+    def add(self, name: str, **resources: Any) -> WorkerInfo:
+        """Raise: workers of this cluster come by themselves."""
+        raise UsageError(
+            f"expected {name!r} to be started by {self.launcher}, as this process was: it joins by "
+            "init_rpc"
+        )
+
+    def remove(self, name: str) -> None:
+        """Raise: workers of this cluster leave by themselves."""
+        raise UsageError(f"expected {name!r} to leave by itself, by rpc.shutdown()")
+
+    def start(self) -> Self:
+        """Do nothing: it was joined when it was made."""
+        return self
+
+    def stop(self) -> None:
+        """Shut down gracefully; may be called again."""
+        if not self._worker.closed:
+            api.shutdown()
+
+    def __exit__(self, *exception: object) -> None:
+        if not self._worker.closed:
+            # After an exception nobody waits for the others, who may wait for this one.
+            api.shutdown(graceful=not any(exception))
+
+    def _on_roster(self, change: RosterChange) -> None:
+        if isinstance(change, Left):
+            known = self._up.get(change.name)
+            if known is not None and known.incarnation == change.incarnation:
+                self._tell(ClusterChange("left", known))
+            return
+        known = self._up.get(change.card.name)
+        if known is not None and known.incarnation != change.card.incarnation:
+            self._tell(ClusterChange("lost", known, "it has started anew"))
+        self._tell(ClusterChange("came", change.card.info))
+
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], object]:
+        return partial(self._note_loss, who, str(error))
+
+    def _note_loss(self, who: WorkerInfo, reason: str) -> None:
+        known = self._up.get(who.name)
+        if known is not None and known.incarnation == who.incarnation:
+            self._tell(ClusterChange("lost", known, reason))
+
+
+def join(
+    name: str | None = None,
+    *,
+    rank: int | None = None,
+    world_size: int | None = None,
+    options: Options | None = None,
+    meeting: Any = None,
+) -> JoinedCluster:
+    """Join the cluster that this process was started for, as ``rpc.init_rpc`` does.
+
+    Arguments:
+        name: its name; under a launcher else ``worker0`` and so on, by rank.
+        rank: its number, from 0.
+        world_size: how many workers there are; without one an open world.
+        options: what can be chosen about a worker.
+        meeting: where the workers meet: a directory that all see, or a ``torch.distributed.Store``.
+
+    Returns:
+        The cluster, whose `launcher` says what was found.
+
+    Examples:
+        >>> from telegrad.distributed import join
+        >>> with join("main", rank=0, world_size=1) as cluster:
+        ...     cluster.names
+        ['main']
+    """
+    return JoinedCluster(
+        api.join(
+            name,
+            rank=rank,
+            world_size=world_size,
+            options=options,
+            meeting=meeting,
+            on_start=attach_autograd,
+        )
+    )

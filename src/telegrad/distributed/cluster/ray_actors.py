@@ -1,0 +1,142 @@
+"""What runs inside of Ray's actors: the board where the workers meet, and the workers themselves.
+
+Ray makes an actor anew with the arguments that it had: a worker that comes back enters the world
+again under its name, with another incarnation, whether the program that started it still runs or
+not.
+"""
+
+import dataclasses
+import sys
+import threading
+from importlib import import_module
+from typing import Any, Final
+
+import msgspec
+
+from telegrad.distributed.cluster.tls_files import Files, credentials_from
+from telegrad.distributed.worker_autograd import attach_autograd
+from telegrad.rpc.current import set_default_worker
+from telegrad.rpc.membership.card import OPEN
+from telegrad.rpc.membership.membership import Membership
+from telegrad.rpc.membership.rendezvous import Meeting
+from telegrad.rpc.options import Options
+from telegrad.rpc.security.keys import ClusterKey
+
+__all__ = ["NAMESPACE", "BoardActor", "Plan", "RayBoard", "WorkerActor", "board_name", "member_of"]
+
+NAMESPACE: Final = "telegrad"
+"""Of Ray, where the actors of clusters are found by name."""
+_SWITCH_INTERVAL: Final = 0.0005  # Seconds; Python's own is ten times as long.
+_LONGEST_LEAVE: Final = 5.0
+
+
+def board_name(cluster: str) -> str:
+    """Return what the board of a cluster is called."""
+    return f"telegrad:{cluster}"
+
+
+class Plan(msgspec.Struct):
+    """What the workers of one cluster have in common."""
+
+    name: str
+    key: bytes
+    options: Options
+    is_secure: bool
+    """Whether they speak TLS."""
+    authority: Files
+    actor_options: dict[str, Any]
+    """Ray's, for each worker."""
+    resources: dict[str, dict[str, Any]]
+    """By worker, in the order of ids from 1."""
+
+
+class BoardActor:
+    """The board of a cluster, and its plan for a program that attaches to it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._texts: list[str] = []
+
+    def plan(self) -> Plan:
+        """Return what the workers have in common."""
+        return self._plan
+
+    def change(self, plan: Plan) -> None:
+        """Keep another plan: a worker was added or removed."""
+        self._plan = plan
+
+    def post(self, text: str) -> None:
+        """Add a text behind all others."""
+        self._texts.append(text)
+
+    def read(self, start: int) -> list[str]:
+        """Return the texts from a position on."""
+        return self._texts[start:]
+
+
+class RayBoard:
+    """A board as those see it who post there."""
+
+    pace = 0.5
+
+    def __init__(self, name: str, actor: Any) -> None:
+        self._name = name
+        self._actor = actor
+
+    def __repr__(self) -> str:
+        return f"RayBoard({self._name!r})"
+
+    def post(self, text: str) -> None:
+        """Add a text behind all others."""
+        ray = import_module("ray")
+        ray.get(self._actor.post.remote(text))
+
+    def read(self, start: int) -> list[str]:
+        """Return the texts from a position on; none if there is nothing new."""
+        ray = import_module("ray")
+        found: list[str] = ray.get(self._actor.read.remote(start))
+        return found
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def member_of(
+    plan: Plan, board: Any, name: str, rank: int | None, files: Files, host: str
+) -> Membership:
+    """Make this process a worker of the cluster."""
+    options = plan.options
+    if options.host is None:
+        options = dataclasses.replace(options, host=host)
+    credentials = credentials_from(files) if plan.is_secure else None
+    meeting = Meeting("", ClusterKey(plan.key), credentials, RayBoard(plan.name, board))
+    return Membership(name, rank, OPEN, options, meeting, attach_autograd)
+
+
+class WorkerActor:
+    """The actor of one worker."""
+
+    def __init__(self, plan: Plan, name: str, rank: int, files: Files) -> None:
+        ray = import_module("ray")
+        # Requests must not wait for a busy thread of the user's as long as Python lets them.
+        sys.setswitchinterval(_SWITCH_INTERVAL)
+        host = ray.util.get_node_ip_address()
+        # By its name: Ray would keep a handle among the arguments in its store.
+        board = ray.get_actor(board_name(plan.name), NAMESPACE)
+        self._membership = member_of(plan, board, name, rank, files, host)
+        set_default_worker(self._membership.worker)
+        self._ended = threading.Event()
+
+    def incarnation(self) -> int:
+        """Return which life this is, once it is up."""
+        return self._membership.worker.info.incarnation
+
+    def until_ended(self) -> None:
+        """Return when the worker has left; Ray fails this call when the actor dies."""
+        self._ended.wait()
+
+    def leave(self) -> None:
+        """Leave the world."""
+        self._membership.leave(_LONGEST_LEAVE)
+        self._membership.close()
+        self._ended.set()

@@ -1,0 +1,1 @@
+"""Training that survives the loss of workers: residents, snapshots, and a loop over steps."""

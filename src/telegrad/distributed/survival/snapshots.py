@@ -1,0 +1,157 @@
+"""Where snapshots are kept: this process's memory, a peer's, or a directory.
+
+A snapshot is the state of all parts after some step, by name. Invariant: one that was not finished
+is never used: it is kept under its step's name only when complete.
+"""
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from telegrad.distributed.survival.state_tree import joined, taken_apart
+from telegrad.errors import PeerError, UsageError, WorkerLost
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.references.rref import RRef
+from telegrad.serialization import load, save
+
+__all__ = ["MemorySnapshots", "PeerSnapshots", "SnapshotDirectory", "Snapshots", "snapshots_in"]
+
+_KEPT: Final = 2
+_REST: Final = "rest.json"
+_ARRAYS: Final = "arrays.safetensors"
+
+
+class Snapshots(Protocol):
+    """A place for snapshots."""
+
+    def save(self, step: int, states: Mapping[str, Any]) -> None:
+        """Keep the states after a step."""
+
+    def newest(self) -> tuple[int, Mapping[str, Any]] | None:
+        """Return the last step that was kept, and the states after it."""
+
+
+class MemorySnapshots:
+    """The last snapshot, in this process."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[int, Mapping[str, Any]] | None = None
+
+    def save(self, step: int, states: Mapping[str, Any]) -> None:
+        """Keep the states after a step."""
+        self._kept = step, states
+
+    def newest(self) -> tuple[int, Mapping[str, Any]] | None:
+        """Return the last step that was kept, and the states after it."""
+        return self._kept
+
+
+class PeerSnapshots:
+    """The last snapshot, in the memory of another worker."""
+
+    def __init__(self, peer: str) -> None:
+        self._peer = peer
+        self._kept: tuple[int, RRef] | None = None
+
+    def save(self, step: int, states: Mapping[str, Any]) -> None:
+        """Keep the states after a step."""
+        arrays = {part: taken_apart(state) for part, state in states.items()}
+        # The old one goes when the new one is there.
+        self._kept = step, current_worker().rpc_sync(self._peer, _hold, (arrays,))
+
+    def newest(self) -> tuple[int, Mapping[str, Any]] | None:
+        """Return the last step that was kept, and the states after it."""
+        if self._kept is None:
+            return None
+        step, reference = self._kept
+        try:
+            arrays = reference.to_here()
+        except PeerError as error:
+            raise WorkerLost(
+                f"the snapshot of step {step} went with worker {self._peer!r}, which kept it: keep "
+                "snapshots where no part is, or in a directory"
+            ) from error
+        return step, {part: joined(*state) for part, state in arrays.items()}
+
+
+def _hold(arrays: Any) -> RRef:
+    return current_worker().make_rref(arrays)
+
+
+class SnapshotDirectory:
+    """Snapshots in a directory: one folder a step, of safetensors and JSON; the last two stay."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def save(self, step: int, states: Mapping[str, Any]) -> None:
+        """Keep the states after a step."""
+        target = self.path / f"step-{step:08d}"
+        unseen = self.path / f".{target.name}.{secrets.token_hex(4)}"
+        try:
+            for part, state in states.items():
+                folder = unseen / part
+                folder.mkdir(parents=True)
+                arrays, rest = taken_apart(state)
+                save(arrays, folder / _ARRAYS)
+                _write(folder / _REST, json.dumps(rest))
+            if target.exists():
+                shutil.rmtree(target)
+            os.rename(unseen, target)
+            _sync(self.path)
+        finally:
+            shutil.rmtree(unseen, ignore_errors=True)
+        for old in self._folders()[:-_KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def newest(self) -> tuple[int, Mapping[str, Any]] | None:
+        """Return the last step that was kept, and the states after it."""
+        folders = self._folders()
+        if not folders:
+            return None
+        found = folders[-1]
+        states = {}
+        for folder in sorted(found.iterdir()):
+            rest = json.loads((folder / _REST).read_text())
+            states[folder.name] = joined(load(folder / _ARRAYS), rest)
+        return int(found.name.removeprefix("step-")), states
+
+    def _folders(self) -> list[Path]:
+        return sorted(self.path.glob("step-*"))
+
+
+def _write(path: Path, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def snapshots_in(place: Any, workers: list[str]) -> Snapshots:
+    """Return the place that a program names: a worker, a path, or None for this process."""
+    if place is None:
+        return MemorySnapshots()
+    if isinstance(place, str) and place in workers:
+        return PeerSnapshots(place)
+    if isinstance(place, (str, os.PathLike)):
+        return SnapshotDirectory(place)
+    if hasattr(place, "save") and hasattr(place, "newest"):
+        kept: Snapshots = place
+        return kept
+    raise UsageError(
+        "expected a directory's path, a worker's name or None as the place of snapshots, got a "
+        f"{type(place).__name__}"
+    )

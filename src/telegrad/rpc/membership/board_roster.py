@@ -1,0 +1,238 @@
+"""A roster on a board, which outlives every worker: nobody keeps it, rank 0 may go as any other.
+
+1. A worker posts a claim with its card, then reads what was posted before. So of two that come at
+   the same time the later one sees the earlier one, and it is the later one that has to fit.
+2. If its name, or its rank, is another's who still answers, it gives its claim up and fails. If
+   that one does not answer, its life is over.
+3. It posts that it has come. Everyone reads on; who leaves says so.
+
+Entries are signed with the cluster's key; others are passed over. Positions on the board are the
+order of all events, the same for everyone.
+"""
+
+import hmac
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from telegrad.errors import CallTimeout, PeerError, UsageError
+from telegrad.rpc.membership.board import Board
+from telegrad.rpc.membership.card import OPEN, Card, world_of
+from telegrad.rpc.membership.roster import Came, Left, RosterChange, WorldMismatch
+from telegrad.rpc.names import UNKNOWN_ID
+from telegrad.rpc.security.keys import ClusterKey
+from telegrad.rpc.security.tls import Credentials
+from telegrad.rpc.transport import Identity, connect
+from telegrad.rpc.worker import Worker
+
+__all__ = ["BoardRoster"]
+
+
+class _Rank(msgspec.Struct, frozen=True, tag="rank"):
+    """A worker that has no card yet takes a rank."""
+
+    name: str
+    rank: int
+    nonce: str
+
+
+class _Claim(msgspec.Struct, frozen=True, tag="claim"):
+    """A worker is about to come."""
+
+    card: Card
+
+
+_Entry: TypeAlias = Came | Left | _Claim | _Rank
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Entry).decode
+
+
+class BoardRoster:
+    """A worker's view of a board."""
+
+    def __init__(
+        self, board: Board, key: ClusterKey, credentials: Credentials | None = None
+    ) -> None:
+        self._board = board
+        self._key = key
+        self._credentials = credentials
+        self._lock = threading.RLock()
+        self._position = 0
+        self._strange = 0
+        """Entries that another key signed."""
+        self._cards: dict[str, Card] = {}
+        self._ranks: dict[int, str] = {}
+        """Who took a rank first."""
+        self._me: Card | None = None
+        self._claims: dict[int, Card] = {}
+        """Those about to come, by incarnation."""
+        self._rivals: list[Card] = []
+        """Who was here, or about to come, before us."""
+        self._on_change: Callable[[RosterChange], object] | None = None
+        self._stopped = threading.Event()
+
+    def choose_rank(self, name: str) -> int:
+        """Return a rank that no other worker has or had; a name that comes back has its own."""
+        self.refresh()
+        while True:
+            known = self._cards.get(name)
+            if known is not None:
+                return known.rank
+            taken = {rank for rank, holder in self._ranks.items() if holder != name}
+            rank = next(number for number in range(UNKNOWN_ID) if number not in taken)
+            self._post(_Rank(name, rank, secrets.token_hex(8)))
+            self.refresh()
+            if self._ranks[rank] == name:
+                return rank
+
+    def enter(self, worker: Worker, card: Card, timeout: float) -> list[Card]:
+        """Let the others know of this worker; return everyone's card, by rank."""
+        self._me = card
+        self._post(_Claim(card))
+        self.refresh()
+        identity = Identity(card.name, card.incarnation, self._key, credentials=self._credentials)
+        patience = worker.options.lost_after
+        gone: list[Card] = []
+        for rival in self._rivals:
+            error = _misfit(card, rival, repr(self._board))
+            if error is None:
+                continue
+            if _answers(rival, identity, patience):
+                self._post(Left(card.name, card.incarnation))
+                raise error
+            gone.append(rival)
+        for rival in gone:
+            self._post(Left(rival.name, rival.incarnation))
+        self._post(Came(card))
+        self.refresh()
+        if card.world_size != OPEN:
+            self._await_all(card, timeout)
+        look = threading.Thread(target=self._look, name=f"telegrad-roster-{card.name}", daemon=True)
+        look.start()
+        with self._lock:
+            return sorted(self._cards.values(), key=lambda each: each.rank)
+
+    def _await_all(self, card: Card, timeout: float) -> None:
+        end = time.monotonic() + timeout
+        while len(self._cards) < card.world_size:
+            if time.monotonic() > end:
+                present = ", ".join(repr(name) for name in self._cards)
+                strange = (
+                    f"; {self._strange} entries there are signed with another key"
+                    if self._strange
+                    else ""
+                )
+                raise CallTimeout(
+                    f"{len(self._cards)} of {card.world_size} workers came to {self._board!r} "
+                    f"within {timeout:g} s: {present}{strange}. Are the others running, with this "
+                    "place and world size?"
+                )
+            self._stopped.wait(self._board.pace / 5)
+            self.refresh()
+
+    def follow(self, on_change: Callable[[RosterChange], object]) -> None:
+        """Tell of each change from now on, in order."""
+        self._on_change = on_change
+
+    def _look(self) -> None:
+        while not self._stopped.wait(self._board.pace):
+            try:
+                self.refresh()
+            except Exception:
+                # The place is gone, or this worker leaves just now: those who met know each other.
+                return
+
+    def refresh(self) -> None:
+        """Read what is new, and tell of it."""
+        with self._lock:
+            if self._stopped.is_set():
+                return
+            for text in self._board.read(self._position):
+                self._position += 1
+                signature, _, entry = text.partition(" ")
+                if not hmac.compare_digest(signature.encode(), self._signature(entry).encode()):
+                    self._strange += 1
+                    continue
+                self._take(_decode(entry))
+
+    def _take(self, entry: _Entry) -> None:
+        if isinstance(entry, _Rank):
+            self._ranks.setdefault(entry.rank, entry.name)
+            return
+        if isinstance(entry, _Claim):
+            if self._me is not None and entry.card.incarnation == self._me.incarnation:
+                self._rivals = [*self._cards.values(), *self._claims.values()]
+            self._claims[entry.card.incarnation] = entry.card
+            return
+        if isinstance(entry, Left):
+            self._claims.pop(entry.incarnation, None)
+            known = self._cards.get(entry.name)
+            if known is None or known.incarnation != entry.incarnation:
+                return
+            del self._cards[entry.name]
+        else:
+            self._claims.pop(entry.card.incarnation, None)
+            self._cards[entry.card.name] = entry.card
+            self._ranks.setdefault(entry.card.rank, entry.card.name)
+        if self._on_change is not None:
+            self._on_change(entry)
+
+    def leave(self) -> None:
+        """Let the others know that this worker goes."""
+        if self._me is not None and not self._stopped.is_set():
+            self._post(Left(self._me.name, self._me.incarnation))
+
+    def close(self) -> None:
+        """Read no more; may be called again."""
+        self._stopped.set()
+        with self._lock:
+            self._board.close()
+
+    def _post(self, entry: _Entry) -> None:
+        text = _encode(entry).decode()
+        self._board.post(f"{self._signature(text)} {text}")
+
+    def _signature(self, text: str) -> str:
+        return self._key.derive("telegrad board entry", text.encode()).hex()
+
+
+def _misfit(card: Card, rival: Card, place: str) -> UsageError | None:
+    """Say why a worker can't be where another lives, if so."""
+    if rival.name == card.name:
+        return UsageError(
+            f"there is a worker named {card.name!r} already (rank {rival.rank}, at "
+            f"{rival.address}), and it lives: is this a second job that meets at {place}? One that "
+            "is to be replaced must end first"
+        )
+    if rival.world_size != card.world_size:
+        return WorldMismatch(
+            f"{card.name} joins {world_of(card.world_size)}, but {rival.name!r} at {place} is of "
+            f"{world_of(rival.world_size)}"
+        )
+    if rival.version != card.version:
+        return UsageError(
+            f"{card.name} runs telegrad {card.version}, but {rival.name!r} {rival.version}: "
+            "install the same version for all workers"
+        )
+    if rival.rank == card.rank:
+        return UsageError(
+            f"rank {card.rank} is taken by {rival.name!r}, at {rival.address}: give {card.name!r} "
+            "another one"
+        )
+    return None
+
+
+def _answers(card: Card, identity: Identity, patience: float) -> bool:
+    """Say whether the worker whose card this is still lives."""
+    try:
+        connection = connect(card.address, identity=identity, expect=card.name, timeout=patience)
+    except (PeerError, UsageError):
+        return False
+    try:
+        return connection.peer_incarnation == card.incarnation
+    finally:
+        connection.close()

@@ -1,0 +1,110 @@
+"""Where a worker meets the others of its world, and with which secrets: found, not configured.
+
+1. A place that the program names: a directory that all see, or a store of PyTorch's.
+2. TELEGRAD_MEETING, the same by the environment: a directory.
+3. On one machine: a place in the user's own directory, named after the launcher's job or the port.
+4. MASTER_ADDR and MASTER_PORT, or rank 0's host as the launcher tells it: rank 0 listens there.
+   torchrun's agent has that port for its store: the workers meet in the store.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final
+
+from telegrad.errors import UsageError
+from telegrad.rpc.membership import environment
+from telegrad.rpc.membership.board import Board
+from telegrad.rpc.membership.directory_board import DirectoryBoard
+from telegrad.rpc.membership.launch import Launch
+from telegrad.rpc.membership.rendezvous import Meeting
+from telegrad.rpc.membership.store_board import Store, StoreBoard
+from telegrad.rpc.membership.user_directory import meeting_named, users_key
+from telegrad.rpc.security.keys import ClusterKey
+from telegrad.rpc.security.tls import Credentials
+from telegrad.rpc.transport import Address
+
+__all__ = ["board_of", "find_meeting"]
+
+_PORT: Final = "29500"
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+
+
+def find_meeting(
+    env: Mapping[str, str],
+    launch: Launch | None,
+    name: str,
+    *,
+    is_open: bool = False,
+    place: Any = None,
+) -> Meeting:
+    """Return where to meet, by what a program and its launcher say; see above."""
+    place = place or env.get(environment.MEETING)
+    host = env.get(environment.MASTER_ADDR) or (launch.host if launch is not None else "")
+    is_local = host in ("", *_LOOPBACK) or (launch is not None and launch.is_on_one_machine)
+    key, credentials = _secrets(env, name, is_local, launch)
+    port = env.get(environment.MASTER_PORT)
+    if place is not None:
+        return Meeting("", key, credentials, board_of(place))
+    if launch is not None and launch.job and is_local and credentials is None:
+        return meeting_named(f"job-{_digest(launch.job)}", key, is_open=is_open)
+    port = port or _port_of(launch)
+    if credentials is None and (is_open or not environment.names_secrets(env)):
+        return meeting_named(f"port-{port}", key, is_open=is_open)
+    scheme = "tcp" if credentials is None else "tls"
+    address = Address(scheme, host=host or "127.0.0.1", port=_checked(port)).text
+    if launch is not None and launch.launcher == "torchrun":
+        return Meeting(address, key, credentials, _agents_board(address, launch.job))
+    return Meeting(address, key, credentials)
+
+
+def board_of(place: Any) -> Board:
+    """Return the board at a place that a program names."""
+    if isinstance(place, (str, os.PathLike)):
+        return DirectoryBoard(os.fspath(place).removeprefix("file://"))
+    if isinstance(place, Board):
+        return place
+    if isinstance(place, Store):
+        return StoreBoard(place)
+    raise UsageError(
+        "expected a directory's path or a torch.distributed.Store as the place to meet, got a "
+        f"{type(place).__name__}"
+    )
+
+
+def _secrets(
+    env: Mapping[str, str], name: str, is_local: bool, launch: Launch | None
+) -> tuple[ClusterKey, Credentials | None]:
+    if environment.names_secrets(env):
+        return environment.find_secrets(env, name)
+    if is_local:
+        return users_key(), None
+    found = f" ({launch.launcher} was found)" if launch is not None else ""
+    raise UsageError(f"{environment.NO_KEY}{found}")
+
+
+def _agents_board(address: str, job: str) -> Board:
+    # By name: this layer knows nothing of PyTorch, which is there under torchrun.
+    found = import_module("telegrad.interop.torch.agent_store").store_at(address)
+    return StoreBoard(found, f"telegrad/{job}")
+
+
+def _checked(port: str) -> int:
+    try:
+        return int(port)
+    except ValueError:
+        raise UsageError(
+            f"expected an integer for {environment.MASTER_PORT}, got {port!r}"
+        ) from None
+
+
+def _port_of(launch: Launch | None) -> str:
+    """Return where rank 0 listens if nobody says: jobs have ports of their own."""
+    if launch is None or not launch.job:
+        return _PORT
+    return str(20000 + int(_digest(launch.job), 16) % 10000)
+
+
+def _digest(job: str) -> str:
+    return hashlib.sha256(job.encode()).hexdigest()[:20]

@@ -1,0 +1,159 @@
+"""A roster that rank 0 serves at its meeting place, and that ends with it.
+
+Rank 0 knows everybody: it tells all who came, came back or left. A worker that meets a name it does
+not know asks rank 0 for it.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from telegrad.errors import NotInitialized, PeerError, ProtocolViolation, UsageError
+from telegrad.rpc.calls.service import ServiceRequest
+from telegrad.rpc.membership.card import Card
+from telegrad.rpc.membership.rendezvous import Meeting, Rendezvous, join
+from telegrad.rpc.membership.roster import Came, Left, RosterChange
+from telegrad.rpc.transport import Identity
+from telegrad.rpc.worker import Worker
+
+__all__ = ["ServedRoster"]
+
+_CHANGED: Final = "telegrad.changed"
+_LEFT: Final = "telegrad.left"
+_EVERYONE: Final = "telegrad.everyone"
+_ALIVE: Final = "telegrad.alive"
+
+
+class ServedRoster:
+    """A worker's part in it; rank 0's is the meeting place."""
+
+    def __init__(self, meeting: Meeting) -> None:
+        self._meeting = meeting
+        self._rendezvous: Rendezvous | None = None
+        self._worker: Worker | None = None
+        self._on_change: Callable[[RosterChange], object] = lambda _: None
+
+    def choose_rank(self, name: str) -> int:
+        """Raise: whose rank is 0 keeps the meeting place."""
+        raise UsageError(
+            f"init_rpc needs rank=... for {name!r}: where the workers meet at rank 0's address, "
+            "one of them has rank 0. Where they meet in a directory, ranks are given out"
+        )
+
+    def enter(self, worker: Worker, card: Card, timeout: float) -> list[Card]:
+        """Come to the meeting place, or keep it; return everyone's card, by rank."""
+        self._worker = worker
+        worker.register_service(_ALIVE, self._on_alive, inline=True)
+        worker.register_service(_CHANGED, self._on_changed, inline=True)
+        worker.register_service(_LEFT, self._on_left, inline=True)
+        worker.register_service(_EVERYONE, self._on_everyone, inline=True)
+        meeting = self._meeting
+        identity = Identity(
+            card.name, card.incarnation, meeting.key, credentials=meeting.credentials
+        )
+        if card.rank:
+            return join(meeting.address, identity, card, timeout)
+        self._rendezvous = Rendezvous(
+            meeting.address, identity, card, self._announce, self._is_alive
+        )
+        return self._rendezvous.wait(timeout)
+
+    def follow(self, on_change: Callable[[RosterChange], object]) -> None:
+        """Tell of each change from now on."""
+        self._on_change = on_change
+
+    def refresh(self) -> None:
+        """Ask rank 0 who is here."""
+        if self._rendezvous is not None:
+            for card in self._rendezvous.everyone():
+                self._on_change(Came(card))
+            return
+        assert self._worker is not None, "it has entered"
+        if self._worker.peers.holder_of(0) is None:
+            # It has left; those who met know each other.
+            return
+        with suppress(PeerError):
+            patience = self._worker.options.lost_after
+            cards, _ = self._worker.ask_service(0, _EVERYONE, timeout=patience)
+            for card in msgspec.convert(cards, list[Card]):
+                self._on_change(Came(card))
+
+    def leave(self) -> None:
+        """Tell rank 0, which tells the others."""
+        worker = self._worker
+        if worker is None or worker.closed:
+            return
+        if self._rendezvous is not None:
+            self._tell_all(Left(worker.name, worker.info.incarnation))
+        else:
+            with suppress(PeerError):
+                patience = worker.options.lost_after
+                worker.ask_service(0, _LEFT, worker.info.incarnation, timeout=patience)
+
+    def close(self) -> None:
+        """Meet nobody any more; may be called again."""
+        if self._rendezvous is not None:
+            self._rendezvous.close()
+
+    # Rank 0.
+
+    def _announce(self, came: Card) -> None:
+        """A worker has come late or come back, perhaps with another address: tell everyone."""
+        # First here, since it may find out that the one before was lost.
+        self._on_change(Came(came))
+        self._tell_all(Came(came))
+
+    def _tell_all(self, change: RosterChange) -> None:
+        assert self._worker is not None, "it has entered"
+        about = change.name if isinstance(change, Left) else change.card.name
+        for peer in self._worker.peers.all():
+            if peer.info.name not in (self._worker.name, about) and peer.lost is None:
+                with suppress(PeerError):
+                    self._worker.notify_service(peer.info, _CHANGED, change)
+
+    def _is_alive(self, member: Card) -> bool:
+        """Ask a worker whether it still is the one that joined; one that is silent is lost."""
+        assert self._worker is not None, "it has entered"
+        worker, patience = self._worker, self._worker.options.lost_after
+        try:
+            if (joined := worker.joined) is not None:
+                # All are in, but not among the peers yet.
+                joined.wait(patience)
+            incarnation, _ = worker.ask_service(member.name, _ALIVE, timeout=patience)
+        except (PeerError, NotInitialized, UsageError):
+            return False
+        # Another may have come to the address of one that has ended.
+        return bool(incarnation == member.incarnation)
+
+    def _on_left(self, request: ServiceRequest) -> None:
+        assert self._worker is not None, "it has entered"
+        left = Left(request.frm.name, int(request.header))
+        request.reply(None)
+        if self._rendezvous is not None:
+            self._rendezvous.forget(left.name, left.incarnation)
+            # On another thread: it calls others.
+            self._worker.host.start(lambda: self._spread(left))
+
+    def _spread(self, left: Left) -> None:
+        self._on_change(left)
+        self._tell_all(left)
+
+    def _on_everyone(self, request: ServiceRequest) -> None:
+        request.reply([] if self._rendezvous is None else self._rendezvous.everyone())
+
+    # Everyone.
+
+    def _on_alive(self, request: ServiceRequest) -> None:
+        assert self._worker is not None, "it has entered"
+        request.reply(self._worker.info.incarnation)
+
+    def _on_changed(self, request: ServiceRequest) -> None:
+        if request.frm.id != 0:
+            # Anyone else could send calls for another worker wherever it likes.
+            raise ProtocolViolation(
+                f"{request.frm.name!r} announces who came or left; only rank 0 does"
+            )
+        change: RosterChange = msgspec.convert(request.header, Came | Left)
+        self._on_change(change)
