@@ -38,7 +38,7 @@ USES: dict[str, str] = {
         "autograd/functional errors graph nn rpc rpc/calls rpc/references rpc/wire "
         "tensors tensors/forward tensors/recording"
     ),
-    "distributed/optim": "errors nn optim rpc rpc/calls rpc/references tensors",
+    "distributed/optim": "errors nn optim pictures rpc rpc/calls rpc/references tensors",
     "distributed/passes": (
         "autograd distributed/contexts engine errors graph rpc rpc/calls tensors tensors/recording"
     ),
@@ -77,7 +77,7 @@ USES: dict[str, str] = {
     "ops": "arrays arrays/plain errors rules tensors tensors/numpy tensors/recording",
     "optim": "arrays errors ops tensors tensors/recording",
     "pictures": "",
-    "profiler": "distributed distributed/tools errors rpc",
+    "profiler": "distributed distributed/tools errors pictures rpc",
     "rpc": "errors",
     "rpc/calls": "errors rpc/references rpc/wire",
     "rpc/driver": "errors rpc/calls rpc/protocol rpc/transport rpc/wire",

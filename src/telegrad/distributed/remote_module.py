@@ -70,6 +70,7 @@ class RemoteModule:
                 f"expected args as a tuple, got {type(args).__name__}; one argument alone is "
                 "written with a comma: (x,)"
             )
+        self._class_name = getattr(module_cls, "__qualname__", type(module_cls).__qualname__)
         made = (module_cls, tuple(args or ()), dict(kwargs or {}))
         self.module_rref: RRef = current_worker().rpc_sync(name, _make, made)
 
@@ -116,7 +117,7 @@ class RemoteModule:
         return without_advice(self, super().__dir__())
 
     def __repr__(self) -> str:
-        return f"RemoteModule(on={self.on!r}, {self.module_rref!r})"
+        return f"RemoteModule({self._class_name}, on={self.on!r}, {self.module_rref!r})"
 
 
 def _make(module_class: Callable[..., Any], args: Any, kwargs: Any) -> RRef:

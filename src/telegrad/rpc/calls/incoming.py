@@ -406,7 +406,8 @@ def _check_future(result: Any) -> Future[Any]:
 
 
 def _copy_outcome(to: Future[Any], done: Future[Any]) -> None:
-    to._settle(done._value, None if done._error is None else as_exception(done._error))
+    error = done.exception()
+    to._settle(done._value, None if error is None else as_exception(error))
 
 
 def _served(endpoint: Endpoint, number: int, done: Future[Any]) -> None:
