@@ -513,4 +513,5 @@ class Worker:
         self.references.close()
         for callback in self._close_callbacks:
             callback()
+        self.incoming.coroutines.close(timeout)
         self.host.close(timeout)

@@ -93,11 +93,6 @@ class Call(Future[Any]):
             self.unheard = Unheard(self.describe(), error)
         self._settle(None, error)
 
-    def value(self) -> Any:
-        """Return the answer that is there, or raise its exception."""
-        self._hear()
-        return super().value()
-
     def exception(self) -> BaseException | None:
         """Return the exception of a call that is done, or None if it has a value."""
         self._hear()
@@ -114,6 +109,7 @@ class Call(Future[Any]):
 
     def value(self) -> Any:
         """Return the answer that is there, or raise its exception."""
+        self._hear()
         if self.taken is not None:
             self.taken()
         return super().value()

@@ -10,11 +10,13 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import ValidationError
 
 from telegrad.errors import CallTimeout, ProtocolViolation, Refused, Unserializable
+from telegrad.rpc.calls.coroutines import Coroutines
 from telegrad.rpc.calls.future import Future, Quick
 from telegrad.rpc.calls.request import Request, current_request
 from telegrad.rpc.calls.service import Service, ServiceRequest, open_message
@@ -76,6 +78,7 @@ class Incoming:
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
         self._services: dict[str, Service] = {}
+        self.coroutines = Coroutines(worker)
         self.served = 0
         """Grows when calls come; not exact: threads that count at once may add one together."""
 
@@ -277,16 +280,18 @@ class Incoming:
             result = function(*args, **kwargs)
         else:
             result = self._call(endpoint, frame, function, args, kwargs)
-        if getattr(function, _ASYNC, False):
-            self._answer_later(endpoint, frame.ident, result)
-            return None
-        if isinstance(result, Future):
-            raise TypeError(
-                f"expected a value from {getattr(function, '__qualname__', function)}, got a "
-                "Future, which can't travel; return what its wait() gives, or mark the function "
-                "with @rpc.async_execution to answer when it is there"
-            )
-        return self._seal_answer(endpoint, frame.ident, result)
+        if type(result) is CoroutineType:
+            result = self.coroutines.run(result)
+        elif not getattr(function, _ASYNC, False):
+            if isinstance(result, Future):
+                raise TypeError(
+                    f"expected a value from {getattr(function, '__qualname__', function)}, got a "
+                    "Future, which can't travel; return what its wait() gives, or mark the "
+                    "function with @rpc.async_execution to answer when it is there"
+                )
+            return self._seal_answer(endpoint, frame.ident, result)
+        self._answer_later(endpoint, frame.ident, result)
+        return None
 
     def _call(self, endpoint: Endpoint, frame: Frame, function: Any, args: Any, kwargs: Any) -> Any:
         observer = self._worker.observer
@@ -314,7 +319,9 @@ class Incoming:
                     sealed, slots, frame.buffers, endpoint.received_code
                 )
                 result = self._call(endpoint, frame, function, args, kwargs)
-            if is_async_execution(function):
+            if type(result) is CoroutineType:
+                self.coroutines.run(result).add_done_callback(partial(_copy_outcome, value))
+            elif is_async_execution(function):
                 _check_future(result).add_done_callback(partial(_copy_outcome, value))
             else:
                 # Not `set_result`: the value may have been given up meanwhile, and so be settled.

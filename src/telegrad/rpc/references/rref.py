@@ -8,6 +8,7 @@ import copy
 import operator
 from collections.abc import Callable
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 from telegrad.errors import CallTimeout, TelegradError, Unserializable, UsageError, WorkerLost
@@ -353,8 +354,11 @@ def call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Future[An
         check_exposed_method(value, name)
     method = getattr(value, name)
     result = method(*args, **kwargs)
-    if is_async_execution(method):
-        future: Future[Any] = result
+    future: Future[Any]
+    if type(result) is CoroutineType:
+        future = current_worker().incoming.coroutines.run(result)
+    elif is_async_execution(method):
+        future = result
     else:
         future = Future()
         future.set_result(result)
