@@ -79,20 +79,21 @@ USES: dict[str, str] = {
     "pictures": "",
     "profiler": "distributed distributed/tools errors pictures rpc",
     "rpc": "errors",
-    "rpc/calls": "errors rpc/references rpc/wire",
+    "rpc/calls": "errors rpc/references rpc/wire tracebacks",
     "rpc/driver": "errors rpc/calls rpc/protocol rpc/transport rpc/wire",
     "rpc/membership": "errors rpc/calls rpc/driver rpc/security rpc/transport rpc/wire",
     "rpc/protocol": "errors",
     "rpc/references": "errors rpc/calls rpc/protocol rpc/wire",
     "rpc/security": "errors",
     "rpc/transport": "errors rpc/security",
-    "rpc/wire": "errors rpc/security",
+    "rpc/wire": "errors rpc/security tracebacks",
     "rules": "arrays/plain errors",
     "serialization": "errors tensors",
     "tensors": "arrays errors graph rules",
     "tensors/forward": "arrays errors graph rules tensors/recording",
     "tensors/numpy": "errors",
     "tensors/recording": "arrays errors graph rules tensors/forward",
+    "tracebacks": "errors",
     "torch": (
         "distributed distributed/contexts distributed/optim errors interop/torch "
         "interop/torch/graph rpc rpc/references rpc/wire tensors"

@@ -10,6 +10,7 @@ from telegrad.rpc.calls.future import Future, not_settled
 from telegrad.rpc.calls.unheard import Unheard
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.timeouts import seconds
+from telegrad.tracebacks import own_context
 
 if TYPE_CHECKING:
     from telegrad.rpc.endpoint import Endpoint
@@ -127,7 +128,11 @@ class Call(Future[Any]):
             timeout = seconds(timeout)
         if not self._done and self.worker.observer is None:
             # The hot path. A call has no `_source`, so there is no chain of futures to wait for.
-            self.worker.host.wait(self, timeout)
+            try:
+                self.worker.host.wait(self, timeout)
+            except KeyboardInterrupt as interrupt:
+                interrupt.__context__ = own_context(interrupt)
+                raise
             if not self._done and timeout is not None:
                 raise not_settled(timeout)
         if self._done and self._error is None:
