@@ -35,6 +35,7 @@ from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.host import Host
 from telegrad.rpc.ids import id_source
 from telegrad.rpc.loopback import Loopback
+from telegrad.rpc.losses import Losses
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.peers import Peer, Peers
@@ -87,6 +88,7 @@ class Worker:
         self.incoming = Incoming(self)
         self.receive = self.incoming.receive
         self.references = References(self)
+        self.losses = Losses(self)
         self.closed = False
         self.joined: Future[None] | None = None
         """Pending while others may call this worker, but it does not know them all yet."""
@@ -277,6 +279,9 @@ class Worker:
         except WorkerLost as error:
             # Raises if it was this worker that went.
             self.find(peer.info)
+            known = self.losses.known(peer.info)
+            if known is not None:
+                raise self._loss(peer.info, known, error) from error
             if self.host.now() < deadline:
                 # Another one, without the frames of who met it.
                 peer.unreached = WorkerLost(*error.args)
@@ -310,6 +315,7 @@ class Worker:
             if not (self.closed or endpoint.closed):
                 peer.outgoing = endpoint
                 peer.lost = None
+                self.losses.met(endpoint.peer)
         if self.closed:
             self.host.ended(endpoint)
             self.find(peer.info)
@@ -342,6 +348,7 @@ class Worker:
                 endpoint.is_new = True
                 peer.incoming.append(endpoint)
                 peer.lost = None
+                self.losses.met(endpoint.peer)
         if self.closed:
             # It came while this worker was leaving: close() did not see it.
             self.host.ended(endpoint)
@@ -381,7 +388,7 @@ class Worker:
         the others, it stays, and if it was before, its end is about to come, too.
         """
         forget_frames(cause)
-        reason = cause if str(cause) else type(cause).__name__
+        reason = self.losses.reason(endpoint.peer, cause)
         error = self._loss(endpoint.peer, reason, cause)
         rest: list[Callable[[], object] | None] = []
         with self.peers.lock:

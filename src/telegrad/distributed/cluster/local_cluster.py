@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from telegrad.distributed.cluster.exit_reason import wait_for_reason
 from telegrad.distributed.cluster.worker_process import Directory, Line, WorkerSpec
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import UnknownWorker, UsageError, WorkerLost
@@ -189,6 +190,7 @@ class LocalCluster:
         worker = start_worker(self._me, 0, self._address(self._me), key, self._options)
         self._worker = worker
         attach_autograd(worker)
+        worker.losses.explain = self._explain
         self._introduce(worker, end)
         self._before = set_default_worker(worker)
         _running.add(self)
@@ -208,6 +210,10 @@ class LocalCluster:
             child.send(everyone)
         for child in self._children.values():
             child.receive(bool)
+
+    def _explain(self, who: WorkerInfo) -> str | None:
+        child = self._children.get(who.name)
+        return None if child is None else wait_for_reason(child.process, child.line.socket)
 
     def _address(self, name: str) -> str:
         if self._directory is None:

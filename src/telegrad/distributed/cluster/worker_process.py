@@ -7,6 +7,7 @@ parent has gone or wants us gone, and the process ends, whatever it is doing.
 
 import contextlib
 import ctypes
+import faulthandler
 import importlib
 import os
 import signal
@@ -113,6 +114,8 @@ def main(fd: int) -> None:
         if name != spec.name:
             worker.add_peer(WorkerInfo(name, number, incarnation), address)
     line.send(True)
+    # A crash leaves its stack there, for the parent to tell: see exit_reason.py.
+    faulthandler.enable(line.socket.fileno())
     # Nothing more comes: this returns when the parent closes the socket.
     with contextlib.suppress(EOFError, OSError):
         line.receive(None)

@@ -21,6 +21,7 @@ from telegrad.rpc.calls.future import Future, Quick
 from telegrad.rpc.calls.request import Request, current_request
 from telegrad.rpc.calls.service import Service, ServiceRequest, open_message
 from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.losses import Farewell
 from telegrad.rpc.wire.codec import Sealed, refuse_by_place
 from telegrad.rpc.wire.failures import as_exception, dump_failure
 from telegrad.rpc.wire.frames import (
@@ -127,7 +128,7 @@ class Incoming:
         elif kind == HELLO:
             worker.greeted(endpoint, frame.header)
         elif kind == BYE:
-            worker.endpoint_lost(endpoint, ConnectionResetError("it has shut down"))
+            worker.endpoint_lost(endpoint, Farewell("it has shut down"))
         elif kind == REFUSED:
             self._refuse(endpoint, frame)
         return None
