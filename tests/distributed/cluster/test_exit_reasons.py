@@ -1,5 +1,6 @@
 """Why a worker died: said by the call that it took down, and by all after it."""
 
+import asyncio
 import ctypes
 import os
 import signal
@@ -8,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.rpc.neighbours import eventually, neighbours
+from tests.rpc.neighbours import neighbours
 
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.distributed.cluster.exit_reason import exit_reason
@@ -34,6 +35,10 @@ def crash():
     ctypes.string_at(0)
 
 
+async def wait_for_ever():
+    await asyncio.Event().wait()
+
+
 def kill():
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -56,11 +61,13 @@ def test_the_call_that_took_a_worker_down_and_all_after_it_say_how_it_ended(func
 
 def test_calls_after_a_peer_has_left_say_so_instead_of_naming_a_socket():
     with neighbours("a", "b") as (a, b):
+        call = a.rpc_async("b", wait_for_ever)
         assert a.rpc_sync("b", abs, (-1,)) == 1
+        call.add_done_callback(lambda _: None)  # so that it is read at once
         b.close()
-        assert eventually(lambda: a.losses.known(b.info) is not None)
-        with pytest.raises(WorkerLost, match=r"^worker 'b' was lost: it has shut down$"):
-            a.rpc_sync("b", abs, (-1,))
+        for ask in (call.wait, lambda: a.rpc_sync("b", abs, (-1,))):
+            with pytest.raises(WorkerLost, match=r"^worker 'b' was lost: it has shut down$"):
+                ask()
 
 
 SCRIPT = """

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from telegrad.distributed.cluster.child_output import ChildOutput, logging_levels, prefixer
 from telegrad.distributed.cluster.exit_reason import wait_for_reason
 from telegrad.distributed.cluster.worker_process import Directory, Line, WorkerSpec
 from telegrad.distributed.worker_autograd import attach_autograd
@@ -54,6 +55,9 @@ class _Child(NamedTuple):
     name: str
     process: "subprocess.Popen[bytes]"
     line: Line
+    log_fd: int | None = None
+    """Where it writes log records, as it numbers its files."""
+    output: ChildOutput | None = None
 
     def send(self, content: object) -> None:
         # If the process has ended, `receive` finds out and names it.
@@ -91,6 +95,8 @@ class LocalCluster:
         me: The name of the calling process's worker, whose id is 0.
         options: Those of every worker.
         start_timeout: The seconds that the processes have to come up.
+        prefix_output: Whether what the processes print gets the worker's name before each line, and
+            what they log is handled by this process's loggers; else they write to its streams.
 
     Raises:
         UsageError: For names that are no names or come twice.
@@ -110,6 +116,7 @@ class LocalCluster:
         me: str = "main",
         options: Options | None = None,
         start_timeout: float = _START_TIMEOUT,
+        prefix_output: bool = True,
     ) -> None:
         if isinstance(names, str) or not isinstance(names, Iterable):
             raise UsageError(f'expected a list of names like ["ps", "trainer"], got {names!r}')
@@ -126,6 +133,7 @@ class LocalCluster:
         self._me = me
         self._options = given_options(options)
         self._start_timeout = seconds(start_timeout, "start_timeout")
+        self._lines = prefixer([*names]) if prefix_output and names else None
         self._children: dict[str, _Child] = {}
         self._directory: PrivateDirectory | None = None
         self._worker: Worker | None = None
@@ -185,6 +193,8 @@ class LocalCluster:
                     os.getpid() if threading.current_thread() is threading.main_thread() else None,
                     # A strict worker imports nothing because a peer names it; its starter may say.
                     exposing_modules() if self._options.strict else [],
+                    self._children[name].log_fd,
+                    logging_levels(),
                 )
             )
         worker = start_worker(self._me, 0, self._address(self._me), key, self._options)
@@ -224,19 +234,31 @@ class LocalCluster:
         # As multiprocessing does for its children; it has no public name.
         options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         ours, theirs = socket.socketpair()
+        logs: list[int] = [] if self._lines is None else [*os.pipe()]
+        out = subprocess.PIPE if self._lines is not None else None
         try:
             process = subprocess.Popen(
                 [sys.executable, *options, "-c", _BOOT, str(theirs.fileno())],
                 stdin=subprocess.PIPE,
-                pass_fds=[theirs.fileno()],
+                stdout=out,
+                stderr=out,
+                pass_fds=[theirs.fileno(), *logs[1:]],
                 env={THREADS: threads_each(len(self._names) + 1), **os.environ},
             )
         except BaseException:
             ours.close()
+            for fd in logs[:1]:
+                os.close(fd)
             raise
         finally:
             theirs.close()
-        self._children[name] = _Child(name, process, Line(ours))
+            for fd in logs[1:]:
+                os.close(fd)
+        child = _Child(name, process, Line(ours))
+        if self._lines is not None:
+            output = ChildOutput(name, process, logs[0], self._lines)
+            child = child._replace(log_fd=logs[1], output=output)
+        self._children[name] = child
         # Python passes over entries that are no text, such as Paths, and so do the children.
         entries = [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)]
         path = "\0".join(entries).encode("utf-8", "surrogatepass")
@@ -268,6 +290,8 @@ class LocalCluster:
                 # A stopped process can be killed, not ended.
                 child.process.kill()
                 child.process.wait()
+                if child.output is not None:
+                    child.output.finish(_GRACE)
             if self._directory is not None:
                 self._directory.close()
                 self._directory = None

@@ -9,6 +9,8 @@ import contextlib
 import ctypes
 import faulthandler
 import importlib
+import io
+import logging
 import os
 import signal
 import socket
@@ -19,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
+from telegrad.distributed.cluster.child_output import LogPipe
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.rpc.current import set_default_worker
 from telegrad.rpc.names import WorkerInfo
@@ -45,6 +48,10 @@ class WorkerSpec(msgspec.Struct):
     parent: int | None
     """The process to end with, by the kernel's signal."""
     imports: list[str]
+    log_fd: int | None
+    """Where log records go; None to leave logging alone."""
+    levels: dict[str, int]
+    """The starter's, by logger."""
 
 
 Directory = list[tuple[str, int, int, str]]
@@ -97,6 +104,7 @@ def main(fd: int) -> None:
         spec: WorkerSpec = line.receive(WorkerSpec)
         if spec.parent is not None:
             _die_with_parent(spec.parent)
+        _forward_logs(spec)
         for module in spec.imports:
             importlib.import_module(module)
         worker = start_worker(spec.name, spec.id, spec.address, ClusterKey(spec.key), spec.options)
@@ -120,6 +128,18 @@ def main(fd: int) -> None:
     with contextlib.suppress(EOFError, OSError):
         line.receive(None)
     _leave(worker)
+
+
+def _forward_logs(spec: WorkerSpec) -> None:
+    """Send what is printed line by line, and what is logged to the starter."""
+    if spec.log_fd is None:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
+    logging.root.addHandler(LogPipe(spec.log_fd))
+    for name, level in spec.levels.items():
+        logging.getLogger(name).setLevel(level)
 
 
 def _leave(worker: Worker) -> None:
