@@ -41,7 +41,7 @@ USES: dict[str, str] = {
         "autograd/functional errors graph nn rpc rpc/calls rpc/references rpc/wire "
         "tensors tensors/forward tensors/recording"
     ),
-    "distributed/optim": "errors nn optim rpc rpc/calls rpc/references tensors",
+    "distributed/optim": "errors nn optim pictures rpc rpc/calls rpc/references tensors",
     "distributed/passes": (
         "autograd distributed/contexts engine errors graph rpc rpc/calls tensors tensors/recording"
     ),
@@ -81,16 +81,16 @@ USES: dict[str, str] = {
     "ops": "arrays arrays/plain errors rules tensors tensors/numpy tensors/recording",
     "optim": "arrays errors ops tensors tensors/recording",
     "pictures": "",
-    "profiler": "distributed distributed/tools errors rpc",
+    "profiler": "distributed distributed/tools errors pictures rpc",
     "rpc": "errors",
-    "rpc/calls": "errors rpc/references rpc/wire",
+    "rpc/calls": "errors rpc/references rpc/wire tracebacks",
     "rpc/driver": "errors rpc/calls rpc/protocol rpc/transport rpc/wire",
     "rpc/membership": "_version errors rpc/calls rpc/driver rpc/security rpc/transport rpc/wire",
     "rpc/protocol": "errors",
     "rpc/references": "errors rpc/calls rpc/protocol rpc/wire",
     "rpc/security": "errors",
     "rpc/transport": "errors rpc/security",
-    "rpc/wire": "errors rpc/security",
+    "rpc/wire": "errors rpc/security tracebacks",
     "rules": "arrays/plain errors",
     "serialization": "errors tensors",
     "tensors": "arrays errors graph rules",
@@ -105,6 +105,7 @@ USES: dict[str, str] = {
         "distributed errors interop/torch rpc rpc/calls rpc/membership rpc/references "
         "rpc/transport rpc/wire"
     ),
+    "tracebacks": "errors",
 }
 """What each room imports, below it."""
 

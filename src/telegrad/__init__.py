@@ -180,8 +180,11 @@ from telegrad.tensors.recording.modes import (
 )
 from telegrad.tensors.torch_hints import advice_on_name as _advice_on_name
 from telegrad.tensors.torch_names import FUNCTIONS as _FUNCTIONS
+from telegrad.tracebacks import install as _install_tracebacks
 
 __array_api_version__ = "2024.12"
+
+_install_tracebacks()
 
 if not _typing.TYPE_CHECKING:  # or a type checker would take every name for known
 

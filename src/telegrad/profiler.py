@@ -6,6 +6,7 @@ format, which Perfetto opens; ``p.summary()`` is a table by worker. While no pro
 is recorded and each of these points costs a comparison.
 """
 
+import html
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from telegrad.distributed.tools.chrome_trace import chrome_trace
 from telegrad.distributed.tools.event_log import Event
 from telegrad.distributed.tools.remote_profile import RemoteProfile
 from telegrad.errors import UsageError
+from telegrad.pictures.table import html_table, text_table
 from telegrad.rpc.current import current_worker
 
 __all__ = ["profile"]
@@ -70,18 +72,22 @@ class profile:
         Handlers include what they waited for; nodes are those that passes ran.
         """
         self._check()
+        return text_table(self._rows())
+
+    def _rows(self) -> list[tuple[str, ...]]:
         titles = ("calls", "messages", "KiB out", "KiB in", "served")
         times = ("handlers ms", "nodes ms", "waiting ms")
-        rows: list[tuple[str, ...]] = [("worker", *titles, *times)]
-        rows += [_row(worker, events) for worker, events in self.events.items()]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        return "\n".join(
-            "  ".join(
-                cell.ljust(w) if i == 0 else cell.rjust(w)
-                for i, (cell, w) in enumerate(zip(row, widths))
-            )
-            for row in rows
-        )
+        rows = [_row(worker, events) for worker, events in self.events.items()]
+        return [("worker", *titles, *times), *rows]
+
+    def __repr__(self) -> str:
+        if self.events:
+            count = sum(map(len, self.events.values()))
+            return f"<profile of {', '.join(self.events)}: {count} events>"
+        return "<profile: not entered>" if self._watch is None else "<profile: recording>"
+
+    def _repr_html_(self) -> str:
+        return html_table(self._rows()) if self.events else html.escape(repr(self))
 
     def _check(self) -> None:
         if not self.events:

@@ -197,7 +197,7 @@ def test_methods_marked_async_execution_answer_with_the_futures_value(pair):
 
 def test_a_future_that_is_asked_too_early_or_settled_twice_says_so():
     future: Future[int] = Future()
-    assert repr(future) == "<Future pending>"
+    assert repr(future) == "<Future: pending>"
     for ask in (future.value, future.exception):
         with pytest.raises(UsageError, match=r"yet: wait\(\) for it, or ask done\(\) first"):
             ask()

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO
 
-from telegrad.cli.output import LineStream, Prefixer
+from telegrad.distributed.cluster.output import LineStream, Prefixer
 from telegrad.rpc.timeouts import LONGEST_WAIT
 
 __all__ = ["Launcher"]

@@ -11,7 +11,7 @@ from typing import BinaryIO, TextIO, cast
 
 from telegrad.cli.command import WORKERS_HELP, Command, worker_names
 from telegrad.cli.launcher import Launcher
-from telegrad.cli.output import Prefixer
+from telegrad.distributed.cluster.output import Prefixer
 from telegrad.errors import UsageError
 from telegrad.rpc.membership import environment as names
 from telegrad.rpc.security.keys import ClusterKey

@@ -56,6 +56,12 @@ class context:
 
     __slots__ = ("_here", "_id", "_token")
 
+    def __repr__(self) -> str:
+        if not hasattr(self, "_id"):
+            return "<context: not entered>"
+        state = "released" if self._here.contexts.find(self._id) is None else "open"
+        return f"<context {self._id}: {state}>"
+
     def __enter__(self) -> int:
         self._here = _here()
         made, self._token = _enter_new(self._here)

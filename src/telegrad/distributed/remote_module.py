@@ -71,6 +71,7 @@ class RemoteModule:
                 f"expected args as a tuple, got {type(args).__name__}; one argument alone is "
                 "written with a comma: (x,)"
             )
+        self._class_name = getattr(module_cls, "__qualname__", type(module_cls).__qualname__)
         made = (module_cls, tuple(args or ()), dict(kwargs or {}))
         self._rref: RRef | None = current_worker().rpc_sync(name, _make, made)
         self.resident: Resident | None = None
@@ -89,6 +90,7 @@ class RemoteModule:
             )
         made = cls.__new__(cls)
         made.on, made.device, made._rref, made.resident = resident.worker, "cpu", None, resident
+        made._class_name = "resident"
         return made
 
     @property
@@ -142,7 +144,7 @@ class RemoteModule:
         return without_advice(self, super().__dir__())
 
     def __repr__(self) -> str:
-        return f"RemoteModule(on={self.on!r}, {self.resident or self._rref!r})"
+        return f"RemoteModule({self._class_name}, on={self.on!r}, {self.resident or self._rref!r})"
 
 
 def _make(module_class: Callable[..., Any], args: Any, kwargs: Any) -> RRef:

@@ -4,7 +4,7 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar, overload
 
 from telegrad.errors import UsageError
@@ -35,8 +35,10 @@ __all__ = [
 ]
 
 # The overloads: a call gives what its function returns or, if that is marked async_execution, the
-# value of the Future that it returns. Type checkers don't see the arguments: they are in a tuple.
+# value of the Future that it returns, and of an async function that of its coroutine. Type checkers
+# don't see the arguments: they are in a tuple.
 T = TypeVar("T")
+Later = Future[T] | Coroutine[Any, Any, T]
 _HOW_TO_START: Final = (
     "start the script once for each worker, as `telegrad run --workers 2 script.py` does, or use "
     "LocalCluster, which needs none of this"
@@ -182,7 +184,7 @@ def shutdown(graceful: bool = True, timeout: float = 60.0) -> None:
 @overload
 def rpc_sync(
     to: str | int | WorkerInfo,
-    func: Callable[..., Future[T]],
+    func: Callable[..., Later[T]],
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     timeout: float | None = None,
@@ -231,7 +233,7 @@ def rpc_sync(
 @overload
 def rpc_async(
     to: str | int | WorkerInfo,
-    func: Callable[..., Future[T]],
+    func: Callable[..., Later[T]],
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     timeout: float | None = None,
@@ -275,7 +277,7 @@ def rpc_async(
 @overload
 def remote(
     to: str | int | WorkerInfo,
-    func: Callable[..., Future[T]],
+    func: Callable[..., Later[T]],
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     timeout: float | None = None,

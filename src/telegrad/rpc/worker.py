@@ -36,6 +36,7 @@ from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.host import Host
 from telegrad.rpc.ids import id_source
 from telegrad.rpc.loopback import Loopback
+from telegrad.rpc.losses import Losses
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.peers import Peer, Peers
@@ -88,6 +89,7 @@ class Worker:
         self.incoming = Incoming(self)
         self.receive = self.incoming.receive
         self.references = References(self)
+        self.losses = Losses(self)
         self.closed = False
         self.joined: Future[None] | None = None
         """Pending while others may call this worker, but it does not know them all yet."""
@@ -297,6 +299,9 @@ class Worker:
         except WorkerLost as error:
             # Raises if it was this worker that went.
             self.find(peer.info)
+            known = self.losses.known(peer.info)
+            if known is not None:
+                raise self._loss(peer.info, known, error) from error
             if self.host.now() < deadline:
                 # Another one, without the frames of who met it.
                 peer.unreached = WorkerLost(*error.args)
@@ -330,6 +335,7 @@ class Worker:
             if not (self.closed or endpoint.closed):
                 peer.outgoing = endpoint
                 peer.lost = None
+                self.losses.met(endpoint.peer)
         if self.closed:
             self.host.ended(endpoint)
             self.find(peer.info)
@@ -366,6 +372,7 @@ class Worker:
                 endpoint.is_new = True
                 peer.incoming.append(endpoint)
                 peer.lost = None
+                self.losses.met(endpoint.peer)
         if self.closed:
             # It came while this worker was leaving: close() did not see it.
             self.host.ended(endpoint)
@@ -405,7 +412,7 @@ class Worker:
         the others, it stays, and if it was before, its end is about to come, too.
         """
         forget_frames(cause)
-        reason = cause if str(cause) else type(cause).__name__
+        reason = self.losses.reason(endpoint.peer, cause)
         error = self._loss(endpoint.peer, reason, cause)
         rest: list[Callable[[], object] | None] = []
         with self.peers.lock:
@@ -537,4 +544,5 @@ class Worker:
         self.references.close()
         for callback in self._close_callbacks:
             callback()
+        self.incoming.coroutines.close(timeout)
         self.host.close(timeout)

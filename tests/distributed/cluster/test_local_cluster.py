@@ -149,7 +149,7 @@ def test_a_killed_worker_is_lost_at_once_with_its_name():
 def test_a_dead_worker_is_lost_although_a_fork_keeps_its_sockets():
     with LocalCluster(["victim"], options=Options(lost_after=10.0)):
         rpc.rpc_sync("victim", functions.who)
-        with pytest.raises(WorkerLost, match="'victim' was lost: its process has ended"):
+        with pytest.raises(WorkerLost, match="'victim' was lost: its process was killed by"):
             rpc.rpc_sync("victim", functions.leave_a_fork_and_die)
 
 

@@ -325,12 +325,12 @@ def test_a_future_is_refused_in_its_own_words():
         Codec().pack_call(total, (Future(),), None)
 
 
-def test_the_result_of_a_coroutine_function_is_refused_in_its_own_words():
+def test_a_coroutine_is_refused_in_its_own_words():
     async def later():
         pass
 
     coroutine = later()
-    with pytest.raises(Unserializable, match=r"^result can't travel: .*later is a coroutine func"):
+    with pytest.raises(Unserializable, match=r"^result can't travel: a coroutine of .*later "):
         Codec().pack_result(coroutine)
     coroutine.close()
 

@@ -5,8 +5,12 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from typing import Any, Final
 
+from telegrad.distributed.cluster.child_output import ChildOutput
+from telegrad.distributed.cluster.exit_reason import wait_for_reason
+from telegrad.distributed.cluster.output import Prefixer
 from telegrad.distributed.cluster.worker_process import Line
 from telegrad.errors import WorkerLost
 from telegrad.rpc.membership.environment import THREADS, threads_each
@@ -23,12 +27,27 @@ _BOOT: Final = (
 
 
 class Child:
-    """A process and the parent's end of its control socket."""
+    """A process and the parent's end of its control socket.
 
-    def __init__(self, name: str, process: "subprocess.Popen[bytes]", line: Line) -> None:
+    `log_fd`: where it writes log records, as it numbers its files; `output` reads them and what it
+    prints, unless it writes to this process's own streams.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        process: "subprocess.Popen[bytes]",
+        line: Line,
+        log_fd: int | None = None,
+        output: ChildOutput | None = None,
+    ) -> None:
         self.name = name
         self.process = process
         self.line = line
+        self.log_fd = log_fd
+        self.output = output
+        self._asking = threading.Lock()
+        self._reason: str | None = None
 
     def send(self, content: object) -> None:
         """Send a message; if the process has ended, `receive` finds out and names it."""
@@ -50,6 +69,14 @@ class Child:
                 f"{self.status(1.0)}): its own output says why"
             ) from error
 
+    def reason(self) -> str | None:
+        """Return how the process ended, in words; None if it still runs."""
+        # What it says of a crash can be read once.
+        with self._asking:
+            if self._reason is None:
+                self._reason = wait_for_reason(self.process, self.line.socket)
+            return self._reason
+
     def status(self, patience: float = 0.0) -> str:
         """Return the exit status as text."""
         try:
@@ -58,27 +85,42 @@ class Child:
             return "none yet"
 
 
-def spawn(name: str, processes: int) -> Child:
-    """Start the process of a worker, which shares the cores with that many others."""
+def spawn(name: str, processes: int, lines: Prefixer | None = None) -> Child:
+    """Start the process of a worker, which shares the cores with that many others.
+
+    With `lines`, what it prints and logs comes here and goes there.
+    """
     # As multiprocessing does for its children; it has no public name.
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     ours, theirs = socket.socketpair()
+    logs: list[int] = [] if lines is None else [*os.pipe()]
+    out = None if lines is None else subprocess.PIPE
     try:
         process = subprocess.Popen(
             [sys.executable, *options, "-c", _BOOT, str(theirs.fileno())],
             stdin=subprocess.PIPE,
-            pass_fds=[theirs.fileno()],
+            stdout=out,
+            stderr=out,
+            pass_fds=[theirs.fileno(), *logs[1:]],
             env={THREADS: threads_each(processes), **os.environ},
         )
     except BaseException:
         ours.close()
+        for fd in logs[:1]:
+            os.close(fd)
         raise
     finally:
         theirs.close()
+        for fd in logs[1:]:
+            os.close(fd)
+    child = Child(name, process, Line(ours))
+    if lines is not None:
+        child.log_fd = logs[1]
+        child.output = ChildOutput(name, process, logs[0], lines)
     # Python passes over entries that are no text, such as Paths, and so do the children.
     entries = [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)]
     path = "\0".join(entries).encode("utf-8", "surrogatepass")
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
         pipe.write(len(path).to_bytes(4, "little") + path)
-    return Child(name, process, Line(ours))
+    return child

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Self
 
 from telegrad.distributed.cluster.child import Child, spawn
+from telegrad.distributed.cluster.child_output import logging_levels, prefixer
 from telegrad.distributed.cluster.cluster import Cluster, ClusterChange
 from telegrad.distributed.cluster.worker_process import INTRODUCE, Introduction, WorkerSpec
 from telegrad.distributed.worker_autograd import attach_autograd
@@ -59,6 +60,8 @@ class LocalCluster(Cluster):
             started again.
         restart: whether a worker whose process ended, or that was lost, is started again, under its
             name and id.
+        prefix_output: whether what the processes print gets the worker's name before each line, and
+            what they log is handled by this process's loggers; else they write to its streams.
 
     Raises:
         UsageError: for names that are no names or come twice.
@@ -80,6 +83,7 @@ class LocalCluster(Cluster):
         start_timeout: float = _START_TIMEOUT,
         initializer: Callable[[], object] | None = None,
         restart: bool = False,
+        prefix_output: bool = True,
     ) -> None:
         super().__init__()
         chosen = _chosen_names(names)
@@ -102,6 +106,7 @@ class LocalCluster(Cluster):
         self._start_timeout = seconds(start_timeout, "start_timeout")
         self._initializer = initializer
         self._restart = restart
+        self._lines = prefixer(chosen) if prefix_output and chosen else None
         self._children: dict[str, Child] = {}
         self._cards: dict[str, Card] = {}
         self._ids: dict[str, int] = {}
@@ -169,6 +174,7 @@ class LocalCluster(Cluster):
             on_start=attach_autograd,
         )
         self._worker = worker
+        worker.losses.explain = self._explain
         me = worker.info
         self._cards = {self._me: Card(me.name, 0, OPEN, worker.address, me.incarnation)}
         cards = [self._card(name, end) for name in self._names]
@@ -203,6 +209,8 @@ class LocalCluster(Cluster):
                 os.getpid() if threading.current_thread() is threading.main_thread() else None,
                 # A strict worker imports nothing because a peer names it; its starter may say.
                 exposing_modules() if self._options.strict else [],
+                self._children[name].log_fd,
+                logging_levels(),
             )
         )
 
@@ -216,13 +224,17 @@ class LocalCluster(Cluster):
             raise WorkerLost(f"worker {name!r} could not start: {address}")
         return Card(name, self._ids[name], OPEN, address, incarnation)
 
+    def _explain(self, who: WorkerInfo) -> str | None:
+        child = self._children.get(who.name)
+        return None if child is None else child.reason()
+
     def _address(self, name: str) -> str:
         if self._directory is None:
             return "tcp://127.0.0.1:0"
         return self._directory.socket_address(name)
 
     def _spawn(self, name: str) -> None:
-        self._children[name] = spawn(name, len(self._names) + 1)
+        self._children[name] = spawn(name, len(self._names) + 1, self._lines)
 
     def _initialize(self, names: Sequence[str]) -> None:
         if self._initializer is not None:
@@ -309,7 +321,7 @@ class LocalCluster(Cluster):
             card = self._cards.get(child.name)
             if self._worker is None or self._children.get(child.name) is not child or card is None:
                 return
-            reason = f"its process ended with exit status {child.status(1.0)}"
+            reason = child.reason() or "its connection was closed"
             _log.warning("worker %r was lost: %s", child.name, reason)
             del self._cards[child.name]
             self._tell(ClusterChange("lost", card.info, reason))
@@ -374,6 +386,8 @@ class LocalCluster(Cluster):
                 # A stopped process can be killed, not ended.
                 child.process.kill()
                 child.process.wait()
+                if child.output is not None:
+                    child.output.finish(_GRACE)
 
 
 class _Watch:

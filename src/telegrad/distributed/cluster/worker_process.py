@@ -8,7 +8,10 @@ later is told by the parent's worker.
 
 import contextlib
 import ctypes
+import faulthandler
 import importlib
+import io
+import logging
 import os
 import signal
 import socket
@@ -20,6 +23,7 @@ from typing import Any, Final
 
 import msgspec
 
+from telegrad.distributed.cluster.child_output import LogPipe
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.calls.service import ServiceRequest
@@ -50,6 +54,10 @@ class WorkerSpec(msgspec.Struct):
     parent: int | None
     """The process to end with, by the kernel's signal."""
     imports: list[str]
+    log_fd: int | None
+    """Where log records go; None to leave logging alone."""
+    levels: dict[str, int]
+    """The starter's, by logger."""
 
 
 class Introduction(msgspec.Struct):
@@ -121,6 +129,7 @@ def main(fd: int) -> None:
         spec: WorkerSpec = line.receive(WorkerSpec)
         if spec.parent is not None:
             _die_with_parent(spec.parent)
+        _forward_logs(spec)
         for module in spec.imports:
             importlib.import_module(module)
         worker, _ = begin_worker(
@@ -143,10 +152,24 @@ def main(fd: int) -> None:
         os._exit(1)
     meet(worker, everyone)
     line.send(True)
+    # A crash leaves its stack there, for the parent to tell: see exit_reason.py.
+    faulthandler.enable(line.socket.fileno())
     # Nothing more comes: this returns when the parent closes the socket.
     with contextlib.suppress(EOFError, OSError):
         line.receive(None)
     _leave(worker)
+
+
+def _forward_logs(spec: WorkerSpec) -> None:
+    """Send what is printed line by line, and what is logged to the starter."""
+    if spec.log_fd is None:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
+    logging.root.addHandler(LogPipe(spec.log_fd))
+    for name, level in spec.levels.items():
+        logging.getLogger(name).setLevel(level)
 
 
 def _leave(worker: Worker) -> None:

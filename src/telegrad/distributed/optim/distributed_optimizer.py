@@ -16,6 +16,7 @@ from telegrad.distributed.current import autograd_of
 from telegrad.distributed.optim import local_optimizer as local
 from telegrad.distributed.remote_module import RemoteModule
 from telegrad.errors import DTypeError, UsageError
+from telegrad.pictures.table import html_table
 from telegrad.rpc.calls.call import Call
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.references.rref import RRef
@@ -127,6 +128,8 @@ class DistributedOptimizer(_OnOwners):
         by_owner = _by_owner(_expanded(self._given) if self._modules else params_rref)
         if not by_owner and not self._may_be_empty:
             raise UsageError("expected at least one RRef to a parameter, got none")
+        self._class_name = getattr(optimizer_class, "__qualname__", repr(optimizer_class))
+        self._counts = {owner: _count(given) for owner, given in by_owner.items()}
         super().__init__(
             local.make,
             {owner: (optimizer_class, given, args, kwargs) for owner, given in by_owner.items()},
@@ -150,6 +153,17 @@ class DistributedOptimizer(_OnOwners):
 
     def __dir__(self) -> list[str]:
         return without_advice(self, super().__dir__())
+
+    def __repr__(self) -> str:
+        owned = ", ".join(f"{count} on {owner!r}" for owner, count in self._counts.items())
+        return f"<{self._title()}: {owned or 'none'}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(owner, str(count)) for owner, count in self._counts.items()]
+        return html_table([("owner", "parameters"), *rows], self._title())
+
+    def _title(self) -> str:
+        return f"DistributedOptimizer of {self._class_name}, parameters"
 
     def step(self, context_id: int) -> None:
         """Update every parameter with its gradient in the context; all owners at once.
@@ -243,6 +257,11 @@ def _owner_of(given: Any) -> str | None:
 def _expanded(given: Sequence[Any]) -> list[Any]:
     """Return what was given, with the parameters of residents in their place."""
     return [each for one in given for each in (one.parameters() if _is_of_resident(one) else [one])]
+
+
+def _count(given: list[Any]) -> int:
+    """Return how many parameters an owner was given, alone or in groups."""
+    return sum(len(each["params"]) if isinstance(each, Mapping) else 1 for each in given)
 
 
 def _by_owner(given: Any) -> dict[str, list[Any]]:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.calls.future import Future, not_settled
+from telegrad.rpc.calls.unheard import Unheard
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.timeouts import seconds
+from telegrad.tracebacks import own_context
 
 if TYPE_CHECKING:
     from telegrad.rpc.endpoint import Endpoint
@@ -25,8 +27,9 @@ class Call(Future[Any]):
 
     `deadline` is a time of the worker's clock. `extra` is what the interceptor sent with it, for
     its eyes when the answer comes, and `taken` what every thread that takes the answer has to call
-    first, if anything. `forks` are the references that travelled in it. `said`, which
-    few have, is what its errors call it instead of `what`.
+    first, if anything. `forks` are the references that travelled in it. `said`, which few have, is
+    what its errors call it instead of `what`. `is_own`: a program holds it, and is told if it fails
+    and goes unasked.
     """
 
     __slots__ = (
@@ -36,15 +39,22 @@ class Call(Future[Any]):
         "endpoint",
         "extra",
         "forks",
+        "is_own",
         "is_service",
         "number",
         "said",
         "taken",
+        "unheard",
         "what",
         "worker",
     )
 
     said: str
+    is_own: bool
+    unheard: Unheard
+    """Of a failed one that a program holds."""
+
+    _public = Future._public - {"set_exception", "set_result"} | {"to"}
 
     def __init__(
         self, worker: "Worker", endpoint: "Endpoint", deadline: float, what: object
@@ -70,6 +80,29 @@ class Call(Future[Any]):
         # The digest of a function whose code went with this call: a result shows it arrived.
         self.code: Any = None
 
+    def _of(self) -> str:
+        return f" of {self.describe()}"
+
+    def describe(self) -> str:
+        """Return what is called, and where."""
+        what = getattr(self, "said", None) or getattr(self.what, "__qualname__", self.what)
+        return f"{what} on {self.endpoint.peer.name!r}"
+
+    def fail(self, error: BaseException) -> None:
+        """Settle the call with what befell it."""
+        if getattr(self, "is_own", False):
+            self.unheard = Unheard(self.describe(), error)
+        self._settle(None, error)
+
+    def exception(self) -> BaseException | None:
+        """Return the exception of a call that is done, or None if it has a value."""
+        self._hear()
+        return super().exception()
+
+    def _hear(self) -> None:
+        if self._error is not None and hasattr(self, "unheard"):
+            self.unheard.hear()
+
     @property
     def to(self) -> WorkerInfo:
         """Who is called."""
@@ -77,6 +110,7 @@ class Call(Future[Any]):
 
     def value(self) -> Any:
         """Return the answer that is there, or raise its exception."""
+        self._hear()
         if self.taken is not None:
             self.taken()
         return super().value()
@@ -94,7 +128,11 @@ class Call(Future[Any]):
             timeout = seconds(timeout)
         if not self._done and self.worker.observer is None:
             # The hot path. A call has no `_source`, so there is no chain of futures to wait for.
-            self.worker.host.wait(self, timeout)
+            try:
+                self.worker.host.wait(self, timeout)
+            except KeyboardInterrupt as interrupt:
+                interrupt.__context__ = own_context(interrupt)
+                raise
             if not self._done and timeout is not None:
                 raise not_settled(timeout)
         if self._done and self._error is None:
@@ -104,6 +142,7 @@ class Call(Future[Any]):
         try:
             return super().wait(timeout)
         finally:
+            self._hear()
             # See Future.wait: the traceback of its exception holds this frame, too.
             del self
 

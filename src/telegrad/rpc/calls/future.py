@@ -1,9 +1,9 @@
 """A result that is not there yet.
 
-`Future` has the verbs of `torch.futures.Future` and can be awaited. It knows no network: a thread
-that has to wait asks the current worker to do the waiting, because the worker's driver may read
-sockets meanwhile (or, in a simulation, let virtual time pass), and simply sleeps where there is
-none.
+`Future` has the verbs of `torch.futures.Future`, can be awaited, and given to
+`concurrent.futures.wait` and `as_completed`. It knows no network: a thread that has to wait asks
+the current worker to do the waiting, because the worker's driver may read sockets meanwhile (or, in
+a simulation, let virtual time pass), and simply sleeps where there is none.
 
 A callback goes on with what its giver was at: it runs on whichever thread, but in a copy of the
 giver's contextvars, so the current worker, and what the layers above keep there, is the same.
@@ -18,10 +18,11 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from telegrad.errors import CallTimeout, Unserializable, UsageError
 from telegrad.rpc.calls.request import Request, current_request
+from telegrad.rpc.calls.standard_waiters import Condition, Waiters
 from telegrad.rpc.timeouts import seconds
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ _log = logging.getLogger("telegrad.rpc")
 # under it, so the collector does not run in the midst of them. It is reentrant: a signal's handler,
 # or a finalizer of later Pythons, may run after any of them, on this thread, and use futures.
 _lock = threading.RLock()
+_condition = Condition(_lock)
 
 
 class Quick:
@@ -61,6 +63,11 @@ class Future(Generic[T]):
 
     __slots__ = ("__weakref__", "_callbacks", "_done", "_error", "_sleepers", "_source", "_value")
 
+    _public = frozenset(
+        {"add_done_callback", "cancelled", "done", "exception", "result"}
+        | {"set_exception", "set_result", "then", "value", "wait"}
+    )
+
     def __init__(self) -> None:
         self._done = False
         self._value: T | None = None
@@ -71,9 +78,23 @@ class Future(Generic[T]):
         self._source: Future[Any] | None = None
 
     def __repr__(self) -> str:
+        return f"<{type(self).__name__}{self._of()}: {self._outcome()}>"
+
+    def _of(self) -> str:
+        """Return what its repr says of what it is the future of."""
+        return ""
+
+    def _outcome(self) -> str:
         if not self._done:
-            return f"<{type(self).__name__} pending>"
-        return f"<{type(self).__name__} {self._error!r}>" if self._error else "<Future done>"
+            return "pending"
+        if self._error is not None:
+            return f"failed with {type(self._error).__qualname__}"
+        return f"done, a value of type {type(self._value).__qualname__}"
+
+    def __dir__(self) -> list[str]:
+        # What a program may call; the rest is for those who settle it.
+        named = {name for name in super().__dir__() if name.startswith("__")}
+        return sorted(named | self._public)
 
     def __reduce__(self) -> Any:
         raise Unserializable(
@@ -117,10 +138,36 @@ class Future(Generic[T]):
                 del self
         return self._value  # type: ignore[return-value]
 
+    def result(self, timeout: float | None = None) -> T:
+        """Return the value when it is there: `wait`, by the standard library's name."""
+        return self.wait(timeout)
+
+    def cancelled(self) -> bool:
+        """Return False: what runs elsewhere is not cancelled. The standard library asks."""
+        return False
+
     @property
-    def result(self) -> NoReturn:
-        """Is not there: PyTorch's futures have ``wait``, those of the standard library this."""
-        raise AttributeError("a Future has no 'result': write wait()")
+    def _state(self) -> str:
+        return "FINISHED" if self._done else "PENDING"
+
+    @property
+    def _condition(self) -> Condition:
+        return _condition
+
+    @property
+    def _waiters(self) -> Waiters:
+        return Waiters(self)
+
+    def _add_waiter(self, told: "Callable[[Future[Any]], object]") -> None:
+        """Call `told(self)` when the future is settled, unless it is; the condition is held."""
+        alone: list[Callable[[Any], None]] = [Quick(told)]
+        if self._done:
+            return
+        if self._callbacks is None:
+            self._callbacks = alone
+        else:
+            self._callbacks.extend(alone)
+        _condition.owe(self)
 
     def _wait(self, timeout: float | None) -> None:
         waiter = self._waiter()
@@ -339,6 +386,9 @@ def wait_all(futures: Iterable[Future[T]], timeout: float | None = None) -> list
     for future in futures:
         if not future._done:
             future._wait(None)
+    for future in futures:
+        # Those after the first failure are known as well: whoever is told of one looks at all.
+        future.exception()
     return [future.value() for future in futures]
 
 

@@ -10,15 +10,18 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import ValidationError
 
 from telegrad.errors import CallTimeout, ProtocolViolation, Refused, Unserializable
+from telegrad.rpc.calls.coroutines import Coroutines
 from telegrad.rpc.calls.future import Future, Quick
 from telegrad.rpc.calls.request import Request, current_request
 from telegrad.rpc.calls.service import Service, ServiceRequest, open_message
 from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.losses import Farewell
 from telegrad.rpc.wire.codec import Sealed, refuse_by_place
 from telegrad.rpc.wire.failures import as_exception, dump_failure
 from telegrad.rpc.wire.frames import (
@@ -76,6 +79,7 @@ class Incoming:
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
         self._services: dict[str, Service] = {}
+        self.coroutines = Coroutines(worker)
         self.served = 0
         """Grows when calls come; not exact: threads that count at once may add one together."""
 
@@ -124,7 +128,7 @@ class Incoming:
         elif kind == HELLO:
             worker.greeted(endpoint, frame.header)
         elif kind == BYE:
-            worker.endpoint_lost(endpoint, ConnectionResetError("it has shut down"))
+            worker.endpoint_lost(endpoint, Farewell("it has shut down"))
         elif kind == REFUSED:
             self._refuse(endpoint, frame)
         return None
@@ -277,16 +281,18 @@ class Incoming:
             result = function(*args, **kwargs)
         else:
             result = self._call(endpoint, frame, function, args, kwargs)
-        if getattr(function, _ASYNC, False):
-            self._answer_later(endpoint, frame.ident, result)
-            return None
-        if isinstance(result, Future):
-            raise TypeError(
-                f"expected a value from {getattr(function, '__qualname__', function)}, got a "
-                "Future, which can't travel; return what its wait() gives, or mark the function "
-                "with @rpc.async_execution to answer when it is there"
-            )
-        return self._seal_answer(endpoint, frame.ident, result)
+        if type(result) is CoroutineType:
+            result = self.coroutines.run(result)
+        elif not getattr(function, _ASYNC, False):
+            if isinstance(result, Future):
+                raise TypeError(
+                    f"expected a value from {getattr(function, '__qualname__', function)}, got a "
+                    "Future, which can't travel; return what its wait() gives, or mark the "
+                    "function with @rpc.async_execution to answer when it is there"
+                )
+            return self._seal_answer(endpoint, frame.ident, result)
+        self._answer_later(endpoint, frame.ident, result)
+        return None
 
     def _call(self, endpoint: Endpoint, frame: Frame, function: Any, args: Any, kwargs: Any) -> Any:
         observer = self._worker.observer
@@ -314,7 +320,9 @@ class Incoming:
                     sealed, slots, frame.buffers, endpoint.received_code
                 )
                 result = self._call(endpoint, frame, function, args, kwargs)
-            if is_async_execution(function):
+            if type(result) is CoroutineType:
+                self.coroutines.run(result).add_done_callback(partial(_copy_outcome, value))
+            elif is_async_execution(function):
                 _check_future(result).add_done_callback(partial(_copy_outcome, value))
             else:
                 # Not `set_result`: the value may have been given up meanwhile, and so be settled.
@@ -406,7 +414,8 @@ def _check_future(result: Any) -> Future[Any]:
 
 
 def _copy_outcome(to: Future[Any], done: Future[Any]) -> None:
-    to._settle(done._value, None if done._error is None else as_exception(done._error))
+    error = done.exception()
+    to._settle(done._value, None if error is None else as_exception(error))
 
 
 def _served(endpoint: Endpoint, number: int, done: Future[Any]) -> None:

@@ -106,6 +106,8 @@ class Outgoing:
         call = Call(worker, endpoint, deadline, function)
         if creates:
             call.creates = creates
+        elif not waits:
+            call.is_own = True
         if said is not None:
             call.said = said
         interceptor = worker.interceptor
@@ -159,6 +161,8 @@ class Outgoing:
             raise
         if not is_own:
             call.add_done_callback(Quick(lambda done: references.asked(number, done._error)))
+            if said is None:
+                handle._made_by = function
         return handle
 
     def _begin(
@@ -308,7 +312,7 @@ class Outgoing:
 
     def _failed(self, call: Call, error: BaseException) -> None:
         self._tell_failed(call, error)
-        call._settle(None, error)
+        call.fail(error)
 
     def _tell_failed(self, call: Call, error: BaseException) -> None:
         interceptor = self._worker.interceptor

@@ -5,6 +5,7 @@ who want to (termination.py), and all report to it. In an open world each goes w
 done. Invariant: what was opened is closed, however joining or leaving ends.
 """
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -200,10 +201,16 @@ class Membership:
         """The process ends without a shutdown: let its end close what is open, and tell the others.
 
         Told before, they could fail for this worker's loss and end before it does; but whoever
-        started them all takes the first that ends for the cause. What runs here gets a moment: a
-        thread that ends inside another library's code may take the process down with a signal.
+        started them all takes the first that ends for the cause. So what is said before is why: the
+        error that nobody caught, which they take for the reason once the connection closes. What
+        runs here gets a moment: a thread that ends inside another library's code may take the
+        process down with a signal.
         """
         try:
+            error = getattr(sys, "last_value", None)
+            if error is not None:
+                kind = type(error).__qualname__
+                self.worker.losses.say(f"its program ended with {kind}: {error}")
             self.worker.take_no_more()
             host = self.worker.host
             assert isinstance(host, SocketHost), "start_worker made it"

@@ -8,9 +8,10 @@ import copy
 import operator
 from collections.abc import Callable
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
-from telegrad.errors import CallTimeout, Unserializable, UsageError, WorkerLost
+from telegrad.errors import CallTimeout, TelegradError, Unserializable, UsageError, WorkerLost
 from telegrad.rpc.calls.call import Call
 from telegrad.rpc.calls.future import Future, Quick
 from telegrad.rpc.calls.incoming import async_execution, is_async_execution
@@ -47,7 +48,10 @@ class RRef(Reference, Generic[T_co]):
         6
     """
 
-    __slots__ = ("__weakref__", "_fork", "_owner", "_rref", "_worker")
+    __slots__ = ("__weakref__", "_fork", "_made_by", "_owner", "_rref", "_worker")
+
+    _made_by: object
+    """What was asked to make the value, where this worker asked for it."""
 
     def __init__(self, value: T_co) -> None:
         worker = current_worker()
@@ -69,7 +73,25 @@ class RRef(Reference, Generic[T_co]):
 
     def __repr__(self) -> str:
         role = "owner" if self._fork is None else "user"
-        return f"<{role} RRef {self._rref:#x} of {self._owner.name!r}>"
+        return f"<{role} RRef {self._rref:#x} of {self._owner.name!r}{self._to()}>"
+
+    def _to(self) -> str:
+        """Return what is known here of its value, for its repr: nothing is asked for."""
+        if self._fork is None:
+            try:
+                value = self._worker.references.value(self._rref)
+            except TelegradError:
+                return ", which is gone"
+            if not value.done():
+                return ", not there yet"
+            if value._error is not None:
+                return f", failed with {type(value._error).__qualname__}"
+            return f" to {type(value._value).__qualname__}"
+        made_by = getattr(self, "_made_by", None)
+        if isinstance(made_by, type):
+            return f" to {made_by.__qualname__}"
+        name = getattr(made_by, "__qualname__", "")
+        return f" to the result of {name}" if name else ""
 
     def __del__(self) -> None:
         worker = getattr(self, "_worker", None)
@@ -228,6 +250,9 @@ class RRefProxy:
         self._call = call
         self._timeout = timeout
 
+    def __repr__(self) -> str:
+        return f"<{_VERBS[self._call]} proxy of {self._reference!r}>"
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         # Not forwarding: the value is elsewhere, and a method's name is all that can be known.
         if name.startswith("__"):
@@ -264,6 +289,9 @@ def _create(reference: RRef, packed: tuple[Any, ...], timeout: float | None) -> 
     return reference._worker.outgoing.create(
         reference._owner, call_method, packed, None, timeout, said
     )
+
+
+_VERBS = {_call_sync: "rpc_sync", _call_async: "rpc_async", _create: "remote"}
 
 
 def _again(error: BaseException) -> BaseException:
@@ -326,8 +354,11 @@ def call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Future[An
         check_exposed_method(value, name)
     method = getattr(value, name)
     result = method(*args, **kwargs)
-    if is_async_execution(method):
-        future: Future[Any] = result
+    future: Future[Any]
+    if type(result) is CoroutineType:
+        future = current_worker().incoming.coroutines.run(result)
+    elif is_async_execution(method):
+        future = result
     else:
         future = Future()
         future.set_result(result)

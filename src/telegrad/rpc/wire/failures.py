@@ -7,12 +7,11 @@ was not raised for. Strict workers rebuild only Python's own exceptions and tele
 
 import builtins
 import pickle
-import traceback
 from typing import Any, Final
 
 import msgspec
 
-from telegrad import errors
+from telegrad import errors, tracebacks
 from telegrad.errors import PeerError, ProtocolViolation
 from telegrad.rpc.wire import pickler
 from telegrad.rpc.wire.script import NO_NAMES, Names
@@ -81,7 +80,7 @@ def _told(error: BaseException) -> tuple[str, str]:
     would double with each call that the failure comes back through.
     """
     try:
-        told = traceback.TracebackException.from_exception(error)
+        told = tracebacks.told(error)
         notes, told.__notes__ = getattr(error, "__notes__", None) or (), None
         return _fit("".join(told.format())), _fit("\n".join(map(str, notes)))
     except BaseException as broken:
@@ -110,7 +109,8 @@ def load_failure(header: bytes | bytearray, *, strict: bool) -> BaseException:
         failure = _decode(header)
     except (msgspec.MsgspecError, UnicodeDecodeError) as malformed:
         raise ProtocolViolation(f"a malformed failure came: {malformed}") from malformed
-    told = f"raised on worker {failure.worker!r}; the traceback there:\n{failure.trace}"
+    trace = tracebacks.fill_lines(failure.trace)
+    told = f"{tracebacks.REMOTE}{failure.worker!r}; the traceback there:\n{trace}"
     error = _rebuild(failure, strict)
     try:
         # What could not be rebuilt from its pickle has lost its notes.

@@ -110,9 +110,8 @@ def dumps(value: Any, name: str, script: Names = NO_NAMES) -> tuple[bytes, list[
         path, culprit = _find_culprit(value, name, script)
         if isinstance(culprit, CoroutineType):
             raise Unserializable(
-                f"{path} can't travel: {culprit.__qualname__} is a coroutine function, and workers "
-                "run plain ones, each on a thread; call another that returns asyncio.run("
-                f"{culprit.__qualname__}(...))"
+                f"{path} can't travel: a coroutine of {culprit.__qualname__} belongs to its "
+                "process; send the function and its arguments, and the worker runs it"
             ) from error
         raise Unserializable(
             f"{path} can't travel: {type(culprit).__qualname__} can't be pickled ({error})"

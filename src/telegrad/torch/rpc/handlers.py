@@ -6,12 +6,14 @@ strict workers don't serve them.
 """
 
 from importlib import import_module
+from types import CoroutineType
 from typing import Any
 
 import torch
 
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.incoming import async_execution
+from telegrad.rpc.current import current_worker
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.wire.functions import expose
 from telegrad.torch.rpc.functions import is_async
@@ -95,6 +97,8 @@ def call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Future[An
     """Call a method of a reference's value; a marked one answers with its future's value."""
     method = getattr(reference.local_value(), name)
     result = method(*args, **kwargs)
+    if type(result) is CoroutineType:
+        return current_worker().incoming.coroutines.run(result)
     if is_async(method):
         return outcome_of(_checked(result))
     done: Future[Any] = Future()

@@ -8,7 +8,7 @@ from typing import BinaryIO, cast
 
 import pytest
 
-from telegrad.cli.output import Prefixer
+from telegrad.distributed.cluster.output import Prefixer
 
 
 class Terminal(io.BytesIO):

@@ -1,0 +1,146 @@
+"""What the workers of a LocalCluster print and log, told by the process that started them.
+
+Printed lines get the worker's name before them and go to this process's `sys.stdout` and
+`sys.stderr`, so a notebook shows them, too. Log records come over a pipe of their own and are
+handled here, by this process's loggers and handlers; which are worth sending, its levels say, as
+they were when the worker started.
+
+Invariant: what a worker wrote before it ended is told before `finish` returns.
+"""
+
+import logging
+import os
+import selectors
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, BinaryIO, Final, cast
+
+import msgspec
+
+from telegrad.distributed.cluster.output import LineStream, Prefixer
+
+__all__ = ["ChildOutput", "LogPipe", "logging_levels", "prefixer"]
+
+_CHUNK: Final = 1 << 16
+_KEPT: Final = ("name", "levelno", "levelname", "pathname", "lineno", "funcName", "created")
+"""Of a log record; its message and exception go as text."""
+
+
+def logging_levels() -> dict[str, int]:
+    """Return the level of each logger that has one; "" is the root."""
+    named = {
+        name: logger.level
+        for name, logger in logging.root.manager.loggerDict.items()
+        if isinstance(logger, logging.Logger) and logger.level
+    }
+    return {"": logging.root.level, **named}
+
+
+class LogPipe(logging.Handler):
+    """A worker's handler: sends records to the process that started it."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__()
+        self._fd = fd
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send the record, whole; the handler's lock keeps others out in that time."""
+        try:
+            text = logging.Formatter().formatException(record.exc_info) if record.exc_info else ""
+            told = {name: getattr(record, name) for name in _KEPT}
+            told.update(msg=record.getMessage(), exc_text=text or record.exc_text)
+            data = msgspec.msgpack.encode(told)
+            rest = memoryview(len(data).to_bytes(4, "little") + data)
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except Exception:
+            self.handleError(record)
+
+
+class ChildOutput:
+    """Reads what one worker writes, on a thread, until its process has ended."""
+
+    def __init__(
+        self, name: str, process: "subprocess.Popen[bytes]", log_fd: int, lines: Prefixer
+    ) -> None:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._name = name
+        self._log = b""
+        self._files: list[BinaryIO] = [
+            cast(BinaryIO, process.stdout),
+            cast(BinaryIO, process.stderr),
+            cast(BinaryIO, os.fdopen(log_fd, "rb", 0)),
+        ]
+        self._streams: list[LineStream] = [lines.stdout(name), lines.stderr(name)]
+        feeds = [*(stream.feed for stream in self._streams), self._feed_log]
+        self._thread = threading.Thread(
+            target=self._read, args=(feeds,), name=f"telegrad-output-{name}", daemon=True
+        )
+        self._thread.start()
+
+    def finish(self, timeout: float) -> None:
+        """Wait until all was read; a process that the worker started may keep its output open."""
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+
+    def _read(self, feeds: list[Callable[[bytes], object]]) -> None:
+        with selectors.DefaultSelector() as selector:
+            for file, feed in zip(self._files, feeds):
+                selector.register(file, selectors.EVENT_READ, feed)
+            while selector.get_map():
+                for key, _ in selector.select():
+                    data = os.read(key.fd, _CHUNK)
+                    if data:
+                        key.data(data)
+                    else:
+                        selector.unregister(key.fileobj)
+        for stream in self._streams:
+            stream.finish()
+        for file in self._files:
+            file.close()
+
+    def _feed_log(self, data: bytes) -> None:
+        self._log += data
+        while len(self._log) >= 4:
+            end = 4 + int.from_bytes(self._log[:4], "little")
+            if len(self._log) < end:
+                return
+            told: dict[str, Any] = msgspec.msgpack.decode(self._log[4:end])
+            self._log = self._log[end:]
+            told["msg"] = f"[{self._name}] {told['msg']}"
+            record = logging.makeLogRecord({**told, "args": None, "worker": self._name})
+            logger = logging.getLogger(record.name)
+            if logger.isEnabledFor(record.levelno):
+                logger.handle(record)
+
+
+class _Current:
+    """A standard stream of this process, whichever it is when something is written."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def write(self, data: Any) -> int:
+        stream = getattr(sys, self._name)
+        # There is none without a console, and none any more at the end.
+        if stream is not None and not stream.closed:
+            stream.write(bytes(data).decode("utf-8", "replace"))
+        return len(data)
+
+    def flush(self) -> None:
+        stream = getattr(sys, self._name)
+        if stream is not None and not stream.closed:
+            stream.flush()
+
+    def isatty(self) -> bool:
+        stream = getattr(sys, self._name)
+        return stream is not None and not stream.closed and stream.isatty()
+
+
+def prefixer(names: list[str]) -> Prefixer:
+    """Return what puts names before lines, on this process's own streams."""
+    stdout, stderr = cast(BinaryIO, _Current("stdout")), cast(BinaryIO, _Current("stderr"))
+    return Prefixer(names, stdout, stderr)

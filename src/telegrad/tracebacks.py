@@ -1,0 +1,204 @@
+"""Tracebacks as a program's author wants them: its own frames, and none of telegrad's.
+
+They are left out where a traceback is shown, by Python, IPython or beside a remote error; the
+exception keeps its frames, for debuggers. ``TELEGRAD_TRACEBACK=full`` in the environment shows all.
+So does what looks like a fault of telegrad's own: an InternalError, and any exception but its
+public ones that was raised in its own code and on no other worker.
+"""
+
+import linecache
+import os
+import re
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from telegrad.errors import InternalError, TelegradError
+
+__all__ = ["REMOTE", "VARIABLE", "fill_lines", "install", "own_context", "shortened", "told"]
+
+VARIABLE: Final = "TELEGRAD_TRACEBACK"
+REMOTE: Final = "raised on worker "
+"""How the note of an error begins that another worker sent."""
+_ROOT: Final = str(Path(__file__).parent) + os.sep
+_PROGRAMS: Final = (f"{_ROOT}demo.py", f"{_ROOT}testing{os.sep}")
+"""What of the package is a program like the user's."""
+_CALLERS: Final = ("_call", "_run_function", "call_method")
+"""Those of ours that call a function of the user's: what such a frame raised is that function's."""
+_FRAME = re.compile(r'^( *)File "([^"\n]+)", line (\d+), in .*$')
+
+
+def told(error: BaseException) -> traceback.TracebackException:
+    """Return the error as it is to be told."""
+    made = traceback.TracebackException.from_exception(error)
+    if not _shows_all():
+        _leave_out(made, error)
+    return made
+
+
+@contextmanager
+def shortened(error: BaseException) -> Iterator[None]:
+    """Take our frames from the error's tracebacks while it is shown."""
+    chain = [] if _shows_all() else _chain(error)
+    explained = {id(each.__cause__) for each in chain if _is_public(each)}
+    whole = [(each, each.__traceback__, each.__context__) for each in chain]
+    try:
+        for each, trace, _ in whole:
+            frames = list(_frames(trace))
+            codes = [frame.tb_frame.f_code for frame in frames]
+            if _is_for_users(each, codes, id(each) in explained):
+                rest: TracebackType | None = None
+                for frame in reversed(frames):
+                    if not _is_ours(frame.tb_frame.f_code.co_filename):
+                        rest = TracebackType(rest, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+                each.__traceback__ = rest
+        for each, _, _ in whole:
+            each.__context__ = own_context(each)
+        yield
+    finally:
+        for each, trace, context in whole:
+            each.__traceback__, each.__context__ = trace, context
+
+
+def fill_lines(text: str) -> str:
+    """Put source lines into a traceback of a worker for what was written at this one's prompt."""
+    lines = text.split("\n")
+    filled: list[str] = []
+    for line, after in zip(lines, [*lines[1:], ""]):
+        filled.append(line)
+        match = _FRAME.match(line)
+        if match is None or after.startswith(f"{match[1]}  "):
+            continue
+        # Only what is no file, so that a peer can't have any shown.
+        known = linecache.cache.get(match[2], ())
+        if len(known) == 4 and known[1] is None:
+            source = linecache.getline(match[2], int(match[3])).strip()
+            if source:
+                filled.append(f"{match[1]}  {source}")
+    return "\n".join(filled)
+
+
+def install() -> None:
+    """Have uncaught errors shown without our frames, where nobody else has seen to them."""
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _show
+    if threading.excepthook is threading.__excepthook__:
+        threading.excepthook = _show_of_thread
+    shell = _ipython()
+    if shell is not None and not shell.custom_exceptions:
+        shell.set_custom_exc((BaseException,), _show_in_ipython)
+
+
+def _shows_all() -> bool:
+    return os.environ.get(VARIABLE) == "full"
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith(_ROOT) and not filename.startswith(_PROGRAMS)
+
+
+def _is_public(error: BaseException) -> bool:
+    return isinstance(error, TelegradError) and not isinstance(error, InternalError)
+
+
+def _is_for_users(error: BaseException, codes: list[Any], is_explained: bool) -> bool:
+    """Say whether our frames tell a user nothing.
+
+    `is_explained`: it is the cause of an error of ours, whose words are for users.
+    """
+    if isinstance(error, InternalError):
+        return False
+    if is_explained:
+        return True
+    if not codes or not _is_ours(codes[-1].co_filename):
+        return bool(codes)
+    if _is_public(error) or isinstance(error, KeyboardInterrupt | SystemExit):
+        return True
+    is_remote = any(note.startswith(REMOTE) for note in getattr(error, "__notes__", ()))
+    return is_remote or codes[-1].co_name in _CALLERS
+
+
+def _frames(frame: TracebackType | None) -> Iterator[TracebackType]:
+    while frame is not None:
+        yield frame
+        frame = frame.tb_next
+
+
+def own_context(error: BaseException) -> BaseException | None:
+    """Return what was being handled, past what we raised and handled ourselves."""
+    context, seen = error.__context__, {id(error)}
+    while context is not None and id(context) not in seen:
+        frames = list(_frames(context.__traceback__))
+        if context is error.__cause__ or not frames:
+            break
+        if not all(_is_ours(frame.tb_frame.f_code.co_filename) for frame in frames):
+            break
+        seen.add(id(context))
+        context = context.__context__
+    return context
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return the error and all that is told with it."""
+    found, ahead = {}, [error]
+    while ahead:
+        each = ahead.pop()
+        if id(each) not in found:
+            found[id(each)] = each
+            ahead += [more for more in (each.__cause__, each.__context__) if more is not None]
+            ahead += getattr(each, "exceptions", ()) if isinstance(each, BaseExceptionGroup) else ()
+    return list(found.values())
+
+
+def _leave_out(
+    made: traceback.TracebackException, error: BaseException, is_explained: bool = False
+) -> None:
+    codes = [frame.tb_frame.f_code for frame in _frames(error.__traceback__)]
+    if _is_for_users(error, codes, is_explained):
+        theirs = [frame for frame in made.stack if not _is_ours(frame.filename)]
+        made.stack = traceback.StackSummary.from_list(theirs)
+    if made.__cause__ is not None and error.__cause__ is not None:
+        _leave_out(made.__cause__, error.__cause__, _is_public(error))
+    context = error.__context__
+    wanted = own_context(error)
+    while made.__context__ is not None and context is not None and context is not wanted:
+        made.__context__, context = made.__context__.__context__, context.__context__
+    if made.__context__ is not None and context is not None and context is not error.__cause__:
+        _leave_out(made.__context__, context)
+    if isinstance(error, BaseExceptionGroup):
+        for inner, one in zip(made.exceptions or (), error.exceptions):
+            _leave_out(inner, one)
+
+
+def _show(_: Any, error: BaseException, __: Any) -> None:
+    with shortened(error):
+        sys.__excepthook__(type(error), error, error.__traceback__)
+
+
+def _show_of_thread(args: Any, /) -> None:
+    error = args.exc_value
+    if error is None:
+        threading.__excepthook__(args)
+        return
+    with shortened(error):
+        threading.__excepthook__(
+            threading.ExceptHookArgs((args.exc_type, error, error.__traceback__, args.thread))
+        )
+
+
+def _ipython() -> Any:
+    """Return the shell that this process is, if it is one."""
+    module = sys.modules.get("IPython")
+    return None if module is None else module.get_ipython()
+
+
+def _show_in_ipython(
+    shell: Any, kind: Any, error: BaseException, trace: Any, tb_offset: int | None = None
+) -> None:
+    with shortened(error):
+        shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset)

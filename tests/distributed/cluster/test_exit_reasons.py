@@ -1,0 +1,116 @@
+"""Why a worker died: said by the call that it took down, and by all after it."""
+
+import asyncio
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from tests.rpc.neighbours import neighbours
+
+from telegrad.distributed import LocalCluster, rpc
+from telegrad.distributed.cluster.exit_reason import exit_reason
+from telegrad.errors import WorkerLost
+from telegrad.rpc.security.keys import ClusterKey
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (3, "its process ended with exit status 3"),
+        (0, "its process ended with exit status 0"),
+        (-signal.SIGKILL, "its process was killed by SIGKILL, as the system does where memory "),
+        (-signal.SIGTERM, "its process was ended by SIGTERM (Terminated)"),
+        (-99, "its process was ended by signal 99"),
+    ],
+)
+def test_an_exit_status_in_words(status, said):
+    assert exit_reason(status).startswith(said)
+
+
+def crash():
+    ctypes.string_at(0)
+
+
+async def wait_for_ever():
+    await asyncio.Event().wait()
+
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("function", "args", "said"),
+    [
+        (os._exit, (3,), "worker 'ps' was lost: its process ended with exit status 3"),
+        (kill, (), "worker 'ps' was lost: its process was killed by SIGKILL"),
+        (crash, (), r"(?s)was ended by SIGSEGV .*where it was:\nFatal Python.* in crash"),
+    ],
+)
+def test_the_call_that_took_a_worker_down_and_all_after_it_say_how_it_ended(function, args, said):
+    with LocalCluster(["ps"]):
+        for _ in range(3):
+            with pytest.raises(WorkerLost, match=said):
+                rpc.rpc_sync("ps", function, args)
+
+
+def test_calls_after_a_peer_has_left_say_so_instead_of_naming_a_socket():
+    with neighbours("a", "b") as (a, b):
+        call = a.rpc_async("b", wait_for_ever)
+        assert a.rpc_sync("b", abs, (-1,)) == 1
+        call.add_done_callback(lambda _: None)  # so that it is read at once
+        b.close()
+        for ask in (call.wait, lambda: a.rpc_sync("b", abs, (-1,))):
+            with pytest.raises(WorkerLost, match=r"^worker 'b' was lost: it has shut down$"):
+                ask()
+
+
+SCRIPT = """
+import os
+from telegrad.distributed import rpc
+rank = int(os.environ["RANK"])
+rpc.init_rpc(["server", "t0", "t1"][rank])
+
+def hold():
+    import threading
+    threading.Event().wait()
+
+if rank == 0:
+    rpc.rpc_sync("t0", hold)
+elif rank == 1:
+    rpc.rpc_sync("server", abs, (1,))
+    raise ValueError("the trainer's bug")
+else:
+    rpc.rpc_sync("server", hold)
+"""
+
+
+def _free_port():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+@pytest.mark.processes
+def test_a_crashed_trainer_is_named_by_all_who_fail_for_it(tmp_path):
+    script, key = tmp_path / "train.py", tmp_path / "key"
+    script.write_text(SCRIPT)
+    ClusterKey.fresh().save(key)
+    common = {**os.environ, "MASTER_PORT": str(_free_port()), "TELEGRAD_KEY_FILE": str(key)}
+    started = [
+        subprocess.Popen(
+            [sys.executable, str(script)],
+            env={**common, "RANK": str(rank), "WORLD_SIZE": "3"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(3)
+    ]
+    said = [process.communicate(timeout=60)[1] for process in started]
+    trainer = "worker 't0' was lost: its program ended with ValueError: the trainer's bug"
+    assert trainer in said[0]
+    assert f"worker 'server' was lost: its program ended with WorkerLost: {trainer}" in said[2]
