@@ -321,10 +321,9 @@ class PassCoordinator:
                 continue
             if not requests:
                 return riding
-            answered = self._requests.take_next(requests)
-            frm = answered.answer.to.name
-            feeds = answered.read(partial(self._feeds_of, local_pass, report, frm))
-            del answered
+            feeds = self._requests.take_next(requests).read(
+                partial(self._feeds_of, local_pass, report)
+            )
             leaving = {}
             if feeds:
                 leaving, change = local_pass.receive(feeds)
@@ -339,7 +338,7 @@ class PassCoordinator:
         return self._codec.unpack(local_pass, frm, entries, arrays) if entries else []
 
     def _found_by(
-        self, local_pass: LocalPass, report: Report, answer: Any, _: list[Any]
+        self, local_pass: LocalPass, report: Report, frm: str, answer: Any, _: list[Any]
     ) -> list[RecvNode]:
         waiting, workers, ids = answer
         report.merge(waiting, workers)

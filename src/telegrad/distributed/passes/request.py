@@ -60,8 +60,8 @@ class PassRequest(msgspec.Struct, eq=False):
             # its call in between there is no cycle, and what the frames below hold goes with it.
             del self
 
-    def read(self, take: Callable[[Any, list[Any]], T]) -> T:
-        """Wait, and return what `take` makes of the header and arrays of the answer.
+    def read(self, take: Callable[[str, Any, list[Any]], T]) -> T:
+        """Wait, and return what `take` makes of who answered, the header and the arrays.
 
         What that raises of its own accord is of an answer that no worker sends: it ends the
         connection.
@@ -69,7 +69,7 @@ class PassRequest(msgspec.Struct, eq=False):
         try:
             header, arrays = self.wait()
             try:
-                return take(header, arrays)
+                return take(self.answer.to.name, header, arrays)
             except TelegradError:
                 raise
             except (LookupError, TypeError, ValueError, AttributeError, StopIteration) as error:
