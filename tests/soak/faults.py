@@ -46,7 +46,7 @@ class Faults:
 
     def pause(self) -> float:
         """Return how many seconds to wait for the next fault."""
-        return self._rng.expovariate(1 / 1.5)
+        return self._rng.expovariate(1 / 2)
 
     def strike(self) -> None:
         """Do something to a worker to which nothing is being done, and undo it."""

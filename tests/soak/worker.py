@@ -4,6 +4,7 @@ It serves until its standard input ends. What operations call on it is here as w
 """
 
 import faulthandler
+import gc
 import os
 import random
 import signal
@@ -67,6 +68,8 @@ def prepare() -> None:
 
 def state() -> dict:
     """Return what this worker holds, for a cluster at rest."""
+    # An exception and a frame that caught it may hold each other, and a reference with them.
+    gc.collect()
     threads, descriptors, segments = functions.resources()
     return {
         "pid": os.getpid(),
