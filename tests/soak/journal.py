@@ -31,7 +31,7 @@ class Journal:
             self._file.flush()
             if event in VIOLATIONS:
                 self.violations += 1
-                print(f"VIOLATION {line}", flush=True)
+                print(f"VIOLATION {line[:1000]}", flush=True)
 
     def close(self) -> None:
         self._file.close()

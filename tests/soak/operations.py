@@ -22,13 +22,14 @@ import telegrad as tg
 from telegrad import nn, optim
 from telegrad.distributed import autograd, rpc
 from telegrad.distributed.optim import DistributedOptimizer
-from telegrad.errors import ContextError, PeerError
+from telegrad.errors import ContextError, LevelError, PeerError
 from telegrad.rpc.current import current_worker
 
 __all__ = ["KINDS", "TYPED", "HalfPublished", "expected_of"]
 
-TYPED = (PeerError, ContextError)
-"""How an operation may end when workers are lost."""
+TYPED = (PeerError, ContextError, LevelError)
+"""How an operation may end when workers are lost: the last two if the one that opened a context, or
+a dual level, was lost for a while to one that has a part in it."""
 _AT_REST = 20.0
 """Seconds for the news of an aborted pass to be everywhere."""
 _SEEDS = 400
