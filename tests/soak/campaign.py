@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.soak.journal import Journal, read_journal, tally
-from tests.soak.network import why_no_network
+from tests.soak.network import sweep, why_no_network
 
 __all__ = ["Campaign"]
 
@@ -78,3 +78,4 @@ class Campaign:
         except ProcessLookupError:
             pass  # Nothing of it is left, as it should be.
         process.wait()
+        sweep(process.pid)

@@ -6,10 +6,11 @@ Nothing of it touches the machine's own network. It takes root and the command `
 import contextlib
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 
-__all__ = ["Network", "why_no_network"]
+__all__ = ["Network", "sweep", "why_no_network"]
 
 _CLONE_NEWNET = 0x40000000
 # What a bad link does to packets; the second where the kernel has no netem: its queue is so short
@@ -33,6 +34,15 @@ def why_no_network() -> str | None:
     except subprocess.CalledProcessError as error:
         return f"this machine does not allow network namespaces: {error.stderr.strip()}"
     return None
+
+
+def sweep(pid: int) -> None:
+    """Remove the namespaces of a process that could not."""
+    if not shutil.which("ip"):
+        return
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
+    for name in re.findall(rf"^(tg{pid}(?:s|w\d+))\b", listed, re.MULTILINE):
+        _run("ip", "netns", "del", name)
 
 
 class Network:

@@ -71,11 +71,13 @@ def state() -> dict:
     # An exception and a frame that caught it may hold each other, and a reference with them.
     gc.collect()
     threads, descriptors, segments = functions.resources()
+    # Those of the simulations that say what an operation must give stay, and rest.
+    strands = sum(each.name == "telegrad-strand" for each in threading.enumerate())
     return {
         "pid": os.getpid(),
         "autograd": handlers.leftovers(),
         "references": functions.counts(),
-        "threads": threads,
+        "threads": threads - strands,
         "descriptors": descriptors,
         "segments": segments,
         "resident": psutil.Process().memory_info().rss >> 20,
