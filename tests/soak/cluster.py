@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.distributed.passes.test_random_programs import WORKERS
 from tests.soak.network import Network
-from tests.soak.worker import OPTIONS, prepare
+from tests.soak.worker import join, prepare
 
 from telegrad.distributed import rpc
 from telegrad.errors import PeerError
@@ -37,15 +37,13 @@ class Cluster:
         self.network = Network(list(WORKERS)) if transport == "tls" else None
         self._log = (directory / "workers.log").open("a")
         self._environment = self._settings(transport, directory)
-        os.environ.update(self._environment | self._secrets(ME, directory))
+        os.environ.update(self._environment | self._own(ME, directory))
         self._directory = directory
         if self.network is not None:
             self.network.enter(ME)
         self.processes = {name: self._launch(name) for name in OTHERS}
         prepare()
-        self._unix = transport == "unix"
-        options = rpc.Options(**OPTIONS, unix_sockets=self._unix)
-        rpc.init_rpc(ME, rank=0, options=options)
+        join()
 
     def _settings(self, transport: str, directory: Path) -> dict[str, str]:
         with socket.socket() as probe:
@@ -64,17 +62,17 @@ class Cluster:
             "TELEGRAD_SOAK_UNIX": str(int(transport == "unix")),
         }
 
-    def _secrets(self, name: str, directory: Path) -> dict[str, str]:
+    def _own(self, name: str, directory: Path) -> dict[str, str]:
+        own = {"RANK": str(WORKERS.index(name)), "TELEGRAD_WORKER_NAME": name}
         if self.network is None:
-            return {"TELEGRAD_KEY_FILE": str(directory / "key")}
-        return {"TELEGRAD_CREDENTIALS": str(directory / "cluster" / name)}
+            return own | {"TELEGRAD_KEY_FILE": str(directory / "key")}
+        return own | {"TELEGRAD_CREDENTIALS": str(directory / "cluster" / name)}
 
     def _launch(self, name: str) -> subprocess.Popen:
-        own = {"RANK": str(WORKERS.index(name)), "TELEGRAD_WORKER_NAME": name}
         before = [] if self.network is None else self.network.command(name)
         return subprocess.Popen(
             [*before, sys.executable, "-m", "tests.soak.worker"],
-            env={**os.environ, **self._environment, **own, **self._secrets(name, self._directory)},
+            env={**os.environ, **self._environment, **self._own(name, self._directory)},
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

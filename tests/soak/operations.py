@@ -16,7 +16,7 @@ from tests.distributed.passes.test_random_programs import WORKERS, alone
 from tests.distributed.passes.test_wide_programs import QUESTIONS, apart, ask
 from tests.distributed.wide_programs import STEPS, random_program
 from tests.rpc.simulated import Counter
-from tests.soak.worker import run_name
+from tests.soak.worker import LOSSES, run_name
 
 import telegrad as tg
 from telegrad import nn, optim
@@ -25,7 +25,7 @@ from telegrad.distributed.optim import DistributedOptimizer
 from telegrad.errors import ContextError, LevelError, PeerError
 from telegrad.rpc.current import current_worker
 
-__all__ = ["KINDS", "TYPED", "HalfPublished", "expected_of"]
+__all__ = ["GATHERED", "KINDS", "TYPED", "HalfPublished", "expected_of", "perform"]
 
 TYPED = (PeerError, ContextError, LevelError)
 """How an operation may end when workers are lost: the last two if the one that opened a context, or
@@ -145,9 +145,11 @@ def delegated(number: int, seed: int, root: str) -> dict:
         if failure is not None:
             raise failure
         found = {"x": autograd.get_gradients(context_id)[x].numpy()}
-        for name in chain:
-            found[name] = np.array(rpc.rpc_sync(name, handlers.gradient, (context_id,)))
-        return {"x": found["x"], "w": np.stack([found[name] for name in chain])}
+        for i, name in enumerate(chain):
+            gradient = rpc.rpc_sync(name, handlers.gradient, (context_id,))
+            if gradient is not None:
+                found[i] = np.array(gradient)
+        return found
 
 
 def loss_over(names, x):
@@ -191,7 +193,7 @@ def start_of(seed: int) -> np.ndarray:
 def delegated_expected(seed: int) -> dict:
     # Whole numbers: exact in any order.
     x = start_of(seed)
-    return {"x": W * W, "w": np.stack([x * W, x * W])}
+    return {"x": W * W, 0: x * W, 1: x * W}
 
 
 # Calls and references.
@@ -280,6 +282,8 @@ KINDS = {
     "reference": reference,
     "train": train,
 }
+GATHERED = ("narrow", "wide", "delegated")
+"""Those that read, after a pass, the gradients of every worker by calls."""
 _EXPECTED = {
     "narrow": lambda seed: alone(seed % _SEEDS),
     "wide": lambda seed: wide_expected(seed % _SEEDS),
@@ -289,6 +293,13 @@ _EXPECTED = {
     "train": train_expected,
 }
 _ONE_ORACLE = threading.Lock()
+
+
+def perform(kind: str, number: int, seed: int, root: str) -> tuple[dict, list[str]]:
+    """Run an operation on this worker, its root; return what it found and whom it lost in it."""
+    before = LOSSES.copy()
+    found = KINDS[kind](number, seed, root)
+    return found, sorted(LOSSES - before)
 
 
 def expected_of(kind: str, seed: int) -> dict:

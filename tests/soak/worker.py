@@ -3,6 +3,7 @@
 It serves until its standard input ends. What operations call on it is here as well.
 """
 
+import collections
 import faulthandler
 import gc
 import os
@@ -21,11 +22,13 @@ from telegrad.distributed import rpc
 from telegrad.errors import TelegradError
 from telegrad.rpc.current import current_worker
 
-__all__ = ["OPTIONS", "close_connections", "prepare", "run_name", "state"]
+__all__ = ["LOSSES", "OPTIONS", "close_connections", "join", "prepare", "run_name", "state"]
 
 LOST_AFTER = 3.0
 OPTIONS = {"lost_after": LOST_AFTER, "rpc_timeout": 10.0, "join_timeout": 30.0}
 _MOST_RUNS = 300
+LOSSES: collections.Counter[str] = collections.Counter()
+"""How often this worker has lost each of the others."""
 UNHANDLED: list[str] = []
 """Exceptions that ended a thread, or that nothing could raise, as text."""
 
@@ -100,11 +103,16 @@ def close_connections(seed: int) -> int:
     return closed
 
 
+def join() -> None:
+    """Become a worker, as the environment says, that counts whom it loses."""
+    options = rpc.Options(**OPTIONS, unix_sockets=os.environ["TELEGRAD_SOAK_UNIX"] == "1")
+    rpc.init_rpc(options=options).on_worker_lost(lambda who, error: LOSSES.update([who.name]))
+
+
 def main() -> int:
     prepare()
-    options = rpc.Options(**OPTIONS, unix_sockets=os.environ["TELEGRAD_SOAK_UNIX"] == "1")
     try:
-        rpc.init_rpc(options=options)
+        join()
     except TelegradError as error:
         print(f"could not join: {error!r}", file=sys.stderr)
         return 3

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from telegrad.errors import NotInitialized
 from telegrad.rpc.calls.request import current_request
-from telegrad.rpc.fork import cut_off
+from telegrad.rpc.forked_process import cut_off
 
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker

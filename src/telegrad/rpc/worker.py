@@ -93,7 +93,7 @@ class Worker:
         self.losses = Losses(self)
         self.closed = False
         self.is_copy = False
-        """Whether this process was forked from the worker's own; see fork.py."""
+        """Whether this process was forked from the worker's own; see forked_process.py."""
         self.joined: Future[None] | None = None
         """Pending while others may call this worker, but it does not know them all yet."""
         self.look_again: Callable[[], object] | None = None

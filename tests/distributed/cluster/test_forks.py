@@ -122,13 +122,16 @@ def sum_in_a_forked_process(numbers):
 
 
 @pytest.mark.parametrize("handler", [fork_and_come_back, fork_and_fail])
-def test_a_process_that_a_handler_forked_never_answers_in_the_workers_place(handler):
+def test_a_process_that_a_handler_forked_never_answers_in_the_workers_place(handler, capfd):
     with LocalCluster(["b"]):
         worker = rpc.rpc_sync("b", os.getpid)
         for _ in range(3):
             assert rpc.rpc_sync("b", handler) != 0
         assert {rpc.rpc_sync("b", os.getpid) for _ in range(20)} == {worker}
         assert rpc.rpc_sync("b", how_children_ended, (3,)) == [1, 1, 1]
+    said = capfd.readouterr().err
+    assert said.count("a handler forked a process and came back in it; it is no worker") == 3
+    assert "Leave it by os._exit, or start it by multiprocessing" in said
 
 
 def test_a_process_that_a_hook_forked_has_no_part_in_the_pass():

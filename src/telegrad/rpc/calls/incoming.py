@@ -21,7 +21,7 @@ from telegrad.rpc.calls.future import Future, Quick
 from telegrad.rpc.calls.request import Request, current_request
 from telegrad.rpc.calls.service import Service, ServiceRequest, open_message
 from telegrad.rpc.endpoint import Endpoint
-from telegrad.rpc.fork import end_copy
+from telegrad.rpc.forked_process import end_copy
 from telegrad.rpc.losses import Farewell
 from telegrad.rpc.wire.codec import Sealed, refuse_by_place
 from telegrad.rpc.wire.failures import as_exception, dump_failure
