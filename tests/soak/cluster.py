@@ -83,7 +83,8 @@ class Cluster:
         os.kill(self.processes[name].pid, number)
 
     def kill(self, name: str) -> None:
-        self.signal(name, signal.SIGKILL)
+        # Popen's own: it may have ended, and then its id be another's.
+        self.processes[name].kill()
         self.processes[name].communicate()
 
     def restart(self, name: str) -> bool:

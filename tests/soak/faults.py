@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from tests.soak.cluster import ME, OTHERS, Cluster
 from tests.soak.journal import Journal
+from tests.soak.operations import TYPED, HalfPublished, strike_in_pass
 from tests.soak.worker import LOST_AFTER, close_connections
 
 from telegrad.distributed import rpc
@@ -32,7 +33,8 @@ class Faults:
         self._taken = taken
         self._lock = lock
         self._kinds: dict[str, tuple[int, Callable[[str], None]]] = {
-            "kill": (4, self._kill),
+            "kill": (3, self._kill),
+            "kill in a pass": (3, self._kill_in_pass),
             "stop": (3, self._stop),
             "long stop": (2, self._stop_for_long),
             "freeze of rank 0": (1, self._freeze_me),
@@ -55,7 +57,7 @@ class Faults:
         candidates = [ME] if kind == "freeze of rank 0" else list(OTHERS)
         if "cut" in kind or "bad" in kind or "closed" in kind:
             candidates = [ME, *OTHERS]
-        elif kind == "kill":
+        elif "kill" in kind:
             candidates.remove(SURVIVOR)
         with self._lock:
             candidates = [name for name in candidates if name not in self._taken]
@@ -75,6 +77,17 @@ class Faults:
 
     def _long(self) -> float:
         return self._rng.uniform(1.1 * LOST_AFTER, 2 * LOST_AFTER)
+
+    def _kill_in_pass(self, victim: str) -> None:
+        others = self._rng.sample([name for name in (ME, *OTHERS) if name != victim], 2)
+        try:
+            strike_in_pass(victim, others)
+        except HalfPublished as error:
+            self._journal.write("half", kind="kill in a pass", worker=victim, text=str(error))
+        except TYPED:
+            pass
+        # If the pass did not come so far.
+        self._kill(victim)
 
     def _kill(self, victim: str) -> None:
         self._cluster.kill(victim)

@@ -7,6 +7,7 @@ random programs, and their simulation on one process is the oracle.
 
 import functools
 import random
+import signal
 import threading
 import time
 
@@ -25,7 +26,15 @@ from telegrad.distributed.optim import DistributedOptimizer
 from telegrad.errors import ContextError, LevelError, PeerError
 from telegrad.rpc.current import current_worker
 
-__all__ = ["GATHERED", "KINDS", "TYPED", "HalfPublished", "expected_of", "perform"]
+__all__ = [
+    "GATHERED",
+    "KINDS",
+    "TYPED",
+    "HalfPublished",
+    "expected_of",
+    "perform",
+    "strike_in_pass",
+]
 
 TYPED = (PeerError, ContextError, LevelError)
 """How an operation may end when workers are lost: the last two if the one that opened a context, or
@@ -184,6 +193,33 @@ def check_agreement(context_id, chain, x, failure) -> None:
             return
         if time.monotonic() > end:
             raise HalfPublished(f"gradients after {failure!r}: {published}, {shares}")
+
+
+def strike_in_pass(victim: str, others: list[str]) -> None:
+    """Have a worker kill itself in the midst of its local pass; the others keep nothing of it."""
+    x = tg.tensor(start_of(1), requires_grad=True)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync(others[0], handlers.scale, (x,))
+        y = rpc.rpc_sync(victim, handlers.with_signal_in_backward, (y, signal.SIGKILL))
+        y = rpc.rpc_sync(others[1], handlers.scale, (y,))
+        try:
+            autograd.backward(context_id, [y.sum()])
+        except TYPED as error:
+            check_dropped(context_id, others, error)
+            raise
+        raise HalfPublished(f"the pass ended well, though {victim} was killed in it")
+
+
+def check_dropped(context_id: int, names: list[str], failure: Exception) -> None:
+    """Raise unless nobody who lives has a gradient of a pass that failed."""
+    end = time.monotonic() + _AT_REST
+    while True:
+        shares = living(names, share_of, (context_id,))
+        left = [name for name, (_, its) in shares.items() if its is not None]
+        if not left:
+            return
+        if time.monotonic() > end:
+            raise HalfPublished(f"after {failure!r} there are gradients on {left}")
 
 
 def start_of(seed: int) -> np.ndarray:
