@@ -6,10 +6,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from tests.soak.cluster import ME, OTHERS, Cluster
 from tests.soak.journal import Journal
-from tests.soak.operations import TYPED, HalfPublished, strike_in_pass
+from tests.soak.operations import TYPED, HalfPublished, strike_home, strike_in_pass
 from tests.soak.worker import LOST_AFTER, close_connections
 
 from telegrad.distributed import rpc
@@ -34,7 +35,8 @@ class Faults:
         self._lock = lock
         self._kinds: dict[str, tuple[int, Callable[[str], None]]] = {
             "kill": (3, self._kill),
-            "kill in a pass": (3, self._kill_in_pass),
+            "kill in a pass": (2, partial(self._kill_aimed, strike_in_pass)),
+            "kill of a home": (2, partial(self._kill_aimed, strike_home)),
             "stop": (3, self._stop),
             "long stop": (2, self._stop_for_long),
             "freeze of rank 0": (1, self._freeze_me),
@@ -78,15 +80,15 @@ class Faults:
     def _long(self) -> float:
         return self._rng.uniform(1.1 * LOST_AFTER, 2 * LOST_AFTER)
 
-    def _kill_in_pass(self, victim: str) -> None:
+    def _kill_aimed(self, strike: Callable[[str, list[str]], None], victim: str) -> None:
         others = self._rng.sample([name for name in (ME, *OTHERS) if name != victim], 2)
         try:
-            strike_in_pass(victim, others)
+            strike(victim, others)
         except HalfPublished as error:
-            self._journal.write("half", kind="kill in a pass", worker=victim, text=str(error))
+            self._journal.write("half", kind=strike.__name__, worker=victim, text=str(error))
         except TYPED:
             pass
-        # If the pass did not come so far.
+        # If it did not come so far.
         self._kill(victim)
 
     def _kill(self, victim: str) -> None:

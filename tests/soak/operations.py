@@ -210,6 +210,19 @@ def strike_in_pass(victim: str, others: list[str]) -> None:
         raise HalfPublished(f"the pass ended well, though {victim} was killed in it")
 
 
+def strike_home(victim: str, others: list[str]) -> None:
+    """Have a worker kill itself in a context that it has opened on others, after a pass."""
+    rpc.rpc_sync(victim, open_and_die, (others,))
+
+
+def open_and_die(names: list[str]) -> None:
+    x = tg.tensor(start_of(1), requires_grad=True)
+    with autograd.context() as context_id:
+        autograd.backward(context_id, [loss_over(names, x)], retain_graph=True)
+        handlers.kill_yourself()
+        threading.Event().wait()  # Another thread may take the signal.
+
+
 def check_dropped(context_id: int, names: list[str], failure: Exception) -> None:
     """Raise unless nobody who lives has a gradient of a pass that failed."""
     end = time.monotonic() + _AT_REST
