@@ -80,7 +80,8 @@ class Checks:
             except TelegradError as failure:
                 # A loss that was under way may still be noticed.
                 error = failure
-        self._journal.write("gone", why=f"at rest operations fail: {error!r}")
+        notes = getattr(error, "__notes__", [])
+        self._journal.write("gone", why=f"at rest operations fail: {error!r}", notes=notes)
         return False
 
     def _settled(self) -> dict[str, dict]:

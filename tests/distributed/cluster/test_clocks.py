@@ -15,6 +15,11 @@ from telegrad.errors import CallTimeout
 
 WALL = {"time", "time_ns", "now", "utcnow", "today", "localtime", "gmtime"}
 DAY = 86_400.0
+MAY = {
+    "rpc/membership/user_directory.py": "the age of files that dead processes left",
+    "distributed/cluster/tls_files.py": "from when a certificate holds",
+}
+"""What reads it, and for what: nothing of that waits or is waited for."""
 
 
 def jump(seconds):
@@ -43,9 +48,12 @@ def test_passes_and_deadlines_hold_while_the_clocks_of_all_workers_jump(monkeypa
 
 @pytest.mark.parametrize("folder", ["rpc", "distributed"])
 def test_nothing_that_waits_or_decides_reads_the_clock_on_the_wall(folder):
-    files = sorted((Path(telegrad.__file__).parent / folder).rglob("*.py"))
+    root = Path(telegrad.__file__).parent
+    files = sorted((root / folder).rglob("*.py"))
     assert files
     for file in files:
+        if str(file.relative_to(root)) in MAY:
+            continue
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
                 module = ast.unparse(node.value).split(".")[-1]
