@@ -14,7 +14,7 @@ THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 # PyTorch that is compiled.
 BYTECODE := PYTHONDONTWRITEBYTECODE=
 
-.PHONY: demo test test-ray soak fuzz bench examples docs lint release-check clean
+.PHONY: demo test test-ray soak soak-simulation fuzz bench examples docs lint release-check clean
 
 demo: $(LIBRARY)
 	$(BIN)/python -m telegrad.demo
@@ -22,8 +22,12 @@ demo: $(LIBRARY)
 test: lint
 	$(THREADS) $(BYTECODE) $(BIN)/python -m pytest
 
-# Hours instead of minutes: many more seeds of the simulations, a thousand contexts a trainer.
+# Chaos on real processes; what it did is in build/soak. SEED=... makes the same choices again.
 soak: $(ALL)
+	$(THREADS) $(BYTECODE) $(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
+# Hours instead of minutes: many more seeds of the simulations, a thousand contexts a trainer.
+soak-simulation: $(ALL)
 	$(THREADS) $(BYTECODE) TELEGRAD_SOAK=1 $(BIN)/python -m pytest --timeout 36000 --hypothesis-profile=large -s tests
 
 # Coverage-guided, of all that parses what a peer sent; needs the extra `fuzz`.

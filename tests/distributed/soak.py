@@ -1,4 +1,4 @@
-"""How much is enough: a little in ``make test``, a lot in ``make soak``."""
+"""How much is enough: a little in ``make test``, a lot in ``make soak-simulation``."""
 
 import os
 

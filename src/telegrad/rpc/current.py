@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from telegrad.errors import NotInitialized
 from telegrad.rpc.calls.request import current_request
+from telegrad.rpc.forked_process import cut_off
 
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
@@ -64,7 +65,11 @@ def set_default_worker(worker: "Worker | None") -> "Worker | None":
 def _forget_in_fork() -> None:
     """A forked process must not write to the sockets of the one it was forked from."""
     global _default, _is_forked
-    _is_forked = _is_forked or _default is not None or current_request.get() is not None
+    request = current_request.get()
+    for worker in (_default, None if request is None else request.worker):
+        if worker is not None and not worker.is_copy:
+            _is_forked = True
+            cut_off(worker)
     _default = None
     current_request.set(None)
 

@@ -21,6 +21,7 @@ from telegrad.errors import (
     CallTimeout,
     NotInitialized,
     ProtocolViolation,
+    TelegradError,
     UnknownWorker,
     UsageError,
     WorkerLost,
@@ -91,6 +92,8 @@ class Worker:
         self.references = References(self)
         self.losses = Losses(self)
         self.closed = False
+        self.is_copy = False
+        """Whether this process was forked from the worker's own; see forked_process.py."""
         self.joined: Future[None] | None = None
         """Pending while others may call this worker, but it does not know them all yet."""
         self.look_again: Callable[[], object] | None = None
@@ -295,7 +298,7 @@ class Worker:
             raise WorkerLost(f"it is not known where worker {peer.info.name!r} listens")
         timeout = min(max(0.01, deadline - self.host.now()), _LONGEST_DIAL)
         try:
-            endpoint = self.host.dial(peer.info, peer.address, timeout)
+            endpoint = self._dial_by_host(peer, timeout)
         except WorkerLost as error:
             # Raises if it was this worker that went.
             self.find(peer.info)
@@ -340,6 +343,15 @@ class Worker:
             self.host.ended(endpoint)
             self.find(peer.info)
         return endpoint
+
+    def _dial_by_host(self, peer: Peer, timeout: float) -> Endpoint:
+        try:
+            return self.host.dial(peer.info, peer.address, timeout)
+        except OSError as error:
+            if isinstance(error, TelegradError):
+                raise
+            # This process lacks something, descriptors most likely.
+            raise WorkerLost(f"worker {peer.info.name!r} can't be reached: {error}") from error
 
     def accepted(self, endpoint: Endpoint) -> None:
         """A peer has opened a path for its requests."""

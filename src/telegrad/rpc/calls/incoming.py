@@ -21,6 +21,7 @@ from telegrad.rpc.calls.future import Future, Quick
 from telegrad.rpc.calls.request import Request, current_request
 from telegrad.rpc.calls.service import Service, ServiceRequest, open_message
 from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.forked_process import end_copy
 from telegrad.rpc.losses import Farewell
 from telegrad.rpc.wire.codec import Sealed, refuse_by_place
 from telegrad.rpc.wire.failures import as_exception, dump_failure
@@ -208,6 +209,8 @@ class Incoming:
             with observer.handling(request.frm.name, request.number, service.name, size):
                 service.handler(request)
         except BaseException as error:
+            if self._worker.is_copy:
+                end_copy()
             if request.number is not None:
                 request.fail(error)
             elif service.inline and isinstance(error, ProtocolViolation | ValidationError):
@@ -215,6 +218,10 @@ class Incoming:
                 raise ProtocolViolation(f"a malformed notice came: {error}") from error
             else:
                 _log.exception("a notice for service %s of %s", service.name, self._worker.name)
+        finally:
+            # A hook of the user's may have forked in a pass, which is served so.
+            if self._worker.is_copy:
+                end_copy()
 
     def _when_joined(self, task: Callable[[], object]) -> None:
         """Run a call that a quicker worker made before this one has been told who there is."""
@@ -277,10 +284,14 @@ class Incoming:
         function, args, kwargs = worker.codec.open_call(
             sealed, slots, frame.buffers, endpoint.received_code
         )
-        if worker.observer is None:
-            result = function(*args, **kwargs)
-        else:
-            result = self._call(endpoint, frame, function, args, kwargs)
+        try:
+            if worker.observer is None:
+                result = function(*args, **kwargs)
+            else:
+                result = self._call(endpoint, frame, function, args, kwargs)
+        finally:
+            if worker.is_copy:
+                end_copy()
         if type(result) is CoroutineType:
             result = self.coroutines.run(result)
         elif not getattr(function, _ASYNC, False):
@@ -319,7 +330,11 @@ class Incoming:
                 function, args, kwargs = worker.codec.open_call(
                     sealed, slots, frame.buffers, endpoint.received_code
                 )
-                result = self._call(endpoint, frame, function, args, kwargs)
+                try:
+                    result = self._call(endpoint, frame, function, args, kwargs)
+                finally:
+                    if worker.is_copy:
+                        end_copy()
             if type(result) is CoroutineType:
                 self.coroutines.run(result).add_done_callback(partial(_copy_outcome, value))
             elif is_async_execution(function):
