@@ -12,6 +12,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -308,6 +309,7 @@ class Worker:
             if self.host.now() < deadline:
                 # Another one, without the frames of who met it.
                 peer.unreached = WorkerLost(*error.args)
+                self._look_again_for(peer)
                 raise
             raise CallTimeout(
                 f"worker {peer.info.name!r} could not be reached before the deadline: {error}"
@@ -343,6 +345,17 @@ class Worker:
             self.host.ended(endpoint)
             self.find(peer.info)
         return endpoint
+
+    def _look_again_for(self, peer: Peer) -> None:
+        """Ask who is here, for the next call: the peer may have come back elsewhere, unheard."""
+        # Whoever knows that is most often rank 0 itself, which can't be asked where it is.
+        if self.look_again is not None and peer.info.id != 0:
+            self.host.start(self._look_again_quietly)
+
+    def _look_again_quietly(self) -> None:
+        if self.look_again is not None:
+            with suppress(TelegradError):
+                self.look_again()
 
     def _dial_by_host(self, peer: Peer, timeout: float) -> Endpoint:
         try:
