@@ -16,7 +16,7 @@ The tree::
     │   ├── ContextError              (also RuntimeError) an unknown, released or nested context
     │   ├── NotInitialized            (also RuntimeError) a call before init_rpc or after shutdown
     │   ├── UnknownWorker             (also LookupError) the known names are in the message
-    │   ├── Unserializable            (also TypeError) which value can't travel, by path
+    │   ├── Unserializable            (also TypeError) which value can't be sent, by path
     │   └── Refused                   (also PermissionError) the other side serves no such call
     ├── PeerError                     the other side failed or broke the protocol
     │   ├── WorkerLost                (also ConnectionError) its name, since when
@@ -111,7 +111,7 @@ class UnknownWorker(UsageError, LookupError):
 
 
 class Unserializable(UsageError, TypeError):
-    """A value that can't travel to another worker."""
+    """A value that can't be sent to another worker."""
 
 
 class Refused(UsageError, PermissionError):

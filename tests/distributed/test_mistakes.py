@@ -110,7 +110,7 @@ def test_a_worker_that_is_not_there(cluster):
 def test_a_future_as_an_argument(cluster):
     future = rpc.rpc_async("ps", operator.neg, (1,))
     with pytest.raises(
-        Unserializable, match=r"args\[0\] can't travel: .*send what wait\(\) returns"
+        Unserializable, match=r"args\[0\] can't be sent: .*send what wait\(\) returns"
     ):
         rpc.rpc_sync("ps", operator.neg, (future,))
     assert future.wait() == -1

@@ -223,7 +223,7 @@ def test_calls_to_oneself_copy(pair):
 
 
 def test_a_result_that_cannot_be_sent_is_the_callers_error(pair):
-    with pytest.raises(Unserializable, match=r"result can't travel: lock"):
+    with pytest.raises(Unserializable, match=r"result can't be sent: lock"):
         pair[0].rpc_sync("b", threading.Lock)
 
 

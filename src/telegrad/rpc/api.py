@@ -220,7 +220,7 @@ def rpc_sync(
     Raises:
         CallTimeout: If the answer is not there in time.
         WorkerLost: If the worker is gone.
-        Unserializable: If something can't travel.
+        Unserializable: If something can't be sent.
         Exception: What the function raises.
 
     Examples:

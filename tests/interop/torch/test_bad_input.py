@@ -75,7 +75,7 @@ def test_what_cannot_travel_is_named_by_its_path_and_leaves_no_message(make, wor
                 with pytest.raises(Unserializable, match=words) as caught:
                     rpc.rpc_sync("b", handlers.same, (value,))
                 assert autograd._retrieve_context(context_id)._send_functions() == {}
-        assert str(caught.value).startswith("args[0]['inputs'][1] can't travel: ")
+        assert str(caught.value).startswith("args[0]['inputs'][1] can't be sent: ")
 
     program()
 
@@ -89,10 +89,10 @@ def test_an_argument_or_a_result_that_cannot_travel_is_named_by_its_place(in_con
         r"result\[1\]": lambda: (1, torch.ones(2, device="meta")),
     }
     with autograd.context() if in_context else nullcontext():
-        with pytest.raises(Unserializable, match=r"^args\[1\] can't travel: .*on meta"):
+        with pytest.raises(Unserializable, match=r"^args\[1\] can't be sent: .*on meta"):
             rpc.rpc_sync("b", torch.mul, (torch.ones(2, requires_grad=True), nowhere))
         for place, function in results.items():
-            with pytest.raises(Unserializable, match=rf"^{place} can't travel: .*on meta"):
+            with pytest.raises(Unserializable, match=rf"^{place} can't be sent: .*on meta"):
                 rpc.rpc_sync("b", function)
 
 
@@ -102,7 +102,7 @@ def test_a_tensor_inside_of_a_function_transform_is_refused():
         return rpc.rpc_sync("b", handlers.same, (value,)).sum()
 
     for transform in (torch.func.grad, torch.func.functionalize):
-        with pytest.raises(Unserializable, match=r"args\[0\] can't travel: .*torch\.func"):
+        with pytest.raises(Unserializable, match=r"args\[0\] can't be sent: .*torch\.func"):
             transform(function)(torch.ones(2))
 
 

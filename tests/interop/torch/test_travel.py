@@ -15,7 +15,7 @@ from telegrad.interop.torch.values import tensors
 from telegrad.rpc.wire import kinds
 
 DTYPES = sorted({each for each in vars(torch).values() if isinstance(each, torch.dtype)}, key=str)
-# Quantized tensors can't travel.
+# Quantized tensors can't be sent.
 DTYPES = [each for each in DTYPES if not str(each).startswith("torch.q")]
 
 
@@ -146,7 +146,7 @@ def test_what_cannot_travel_is_refused_by_name(name, inside):
         with pytest.raises(Unserializable, match=words) as caught:
             there_and_back(value)
         path = r"args[0]['weights'][0]" if inside else "args[0]"
-        assert str(caught.value).startswith(f"{path} can't travel: ")
+        assert str(caught.value).startswith(f"{path} can't be sent: ")
 
     program()
 

@@ -282,7 +282,7 @@ def test_a_closure_that_changed_is_sent_anew():
     ],
 )
 def test_what_cannot_travel_is_named_by_its_path(args, path):
-    with pytest.raises(Unserializable, match=path + " can't travel: lock"):
+    with pytest.raises(Unserializable, match=path + " can't be sent: lock"):
         Codec().pack_call(total, args, None)
 
 
@@ -292,7 +292,7 @@ def test_what_a_function_captured_and_cannot_travel_is_named():
     def work(n):
         return work(n - 1) if n else lock
 
-    with pytest.raises(Unserializable, match=r"^func \(its lock\) can't travel: lock"):
+    with pytest.raises(Unserializable, match=r"^func \(its lock\) can't be sent: lock"):
         Codec().pack_call(work, (), None)
 
 
@@ -302,7 +302,7 @@ def test_a_function_with_a_variable_that_is_not_bound_yet_is_named_as_a_whole():
     def work():
         return lock, later
 
-    with pytest.raises(Unserializable, match=r"^func can't travel: function can't be pickled"):
+    with pytest.raises(Unserializable, match=r"^func can't be sent: function can't be pickled"):
         Codec().pack_call(work, (), None)
     later = None
 
@@ -321,7 +321,7 @@ def test_a_function_whose_module_was_replaced_goes_by_value(monkeypatch):
 
 
 def test_a_future_is_refused_in_its_own_words():
-    with pytest.raises(Unserializable, match=r"^args\[0\] can't travel: Future .*send what wait"):
+    with pytest.raises(Unserializable, match=r"^args\[0\] can't be sent: Future .*send what wait"):
         Codec().pack_call(total, (Future(),), None)
 
 
@@ -330,13 +330,13 @@ def test_a_coroutine_is_refused_in_its_own_words():
         pass
 
     coroutine = later()
-    with pytest.raises(Unserializable, match=r"^result can't travel: a coroutine of .*later "):
+    with pytest.raises(Unserializable, match=r"^result can't be sent: a coroutine of .*later "):
         Codec().pack_result(coroutine)
     coroutine.close()
 
 
 def test_a_native_class_without_a_name_is_refused_before_it_travels():
-    with pytest.raises(Unserializable, match=r"travel: .*list_iterator of builtins is not writ"):
+    with pytest.raises(Unserializable, match=r"be sent: .*list_iterator of builtins is not writ"):
         Codec().pack_result(type(iter([])))
     named = [type(None), type(travel_call), dict, Box]
     assert travel(named) == named

@@ -298,7 +298,7 @@ class Incoming:
             if isinstance(result, Future):
                 raise TypeError(
                     f"expected a value from {getattr(function, '__qualname__', function)}, got a "
-                    "Future, which can't travel; return what its wait() gives, or mark the "
+                    "Future, which can't be sent; return what its wait() gives, or mark the "
                     "function with @rpc.async_execution to answer when it is there"
                 )
             return self._seal_answer(endpoint, frame.ident, result)

@@ -68,7 +68,7 @@ class _Seal:
 
 
 class SealedConnection(PlainConnection):
-    """A connection over TCP whose records are authenticated; descriptors can't travel on it."""
+    """A connection over TCP whose records are authenticated; descriptors can't be sent on it."""
 
     def __init__(
         self, sock: socket.socket, agreement: Agreement, address: str, keys: SessionKeys

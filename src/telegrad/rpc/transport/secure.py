@@ -28,7 +28,7 @@ _PIECE_BYTES = 256 << 10
 
 
 class SecureConnection(Connection):
-    """A connection over TLS 1.3; descriptors can't travel on it."""
+    """A connection over TLS 1.3; descriptors can't be sent on it."""
 
     def __init__(self, sock: ssl.SSLSocket, agreement: Agreement, address: str) -> None:
         super().__init__(agreement, address)

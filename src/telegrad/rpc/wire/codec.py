@@ -315,14 +315,14 @@ class Codec:
 
 
 def refuse_by_place(parcel: Parcel) -> None:
-    """Raise with the place of the argument that can't travel, where it is one of a flat parcel."""
+    """Raise with the place of the argument that can't be sent, where it is one of a flat parcel."""
     name = "result" if parcel.function is None else "args"
     for place, value in zip(parcel.where, parcel.slots):
         try:
             kinds.check(value)
         except Unserializable as error:
             where = name if parcel.form == _FLAT and name == "result" else f"{name}[{place}]"
-            raise Unserializable(f"{where} can't travel: {error}") from error
+            raise Unserializable(f"{where} can't be sent: {error}") from error
 
 
 def _by_name(kwargs: Any) -> dict[str, Any]:

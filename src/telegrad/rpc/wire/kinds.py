@@ -73,7 +73,7 @@ def register(
     """Let objects of the type travel as `to_parts(obj) -> (raw arrays, small metadata)`.
 
     The metadata is anything that msgpack holds. `from_parts` gets arrays of its own, writable.
-    `check` raises Unserializable for an object of the type that can't travel all the same.
+    `check` raises Unserializable for an object of the type that can't be sent all the same.
     """
     tag = tag or f"{type_.__module__}.{type_.__qualname__}"
     with _lock:
@@ -120,7 +120,7 @@ def _is_being_imported(module: ModuleType) -> bool:
 
 
 def check(value: Any) -> None:
-    """Raise if a value of a registered kind can't travel."""
+    """Raise if a value of a registered kind can't be sent."""
     kind = find(type(value))
     if kind is not None and kind.check is not None:
         kind.check(value)

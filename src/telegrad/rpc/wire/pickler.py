@@ -110,11 +110,11 @@ def dumps(value: Any, name: str, script: Names = NO_NAMES) -> tuple[bytes, list[
         path, culprit = _find_culprit(value, name, script)
         if isinstance(culprit, CoroutineType):
             raise Unserializable(
-                f"{path} can't travel: a coroutine of {culprit.__qualname__} belongs to its "
+                f"{path} can't be sent: a coroutine of {culprit.__qualname__} belongs to its "
                 "process; send the function and its arguments, and the worker runs it"
             ) from error
         raise Unserializable(
-            f"{path} can't travel: {type(culprit).__qualname__} can't be pickled ({error})"
+            f"{path} can't be sent: {type(culprit).__qualname__} can't be pickled ({error})"
         ) from error
     return file.getvalue(), pickler.slots
 

@@ -40,7 +40,7 @@ def dump(value: Any, name: str, slots: list[Any]) -> Any:
 
 
 def _too_deep(path: str) -> Unserializable:
-    return Unserializable(f"{path} is nested too deeply to travel, or contains itself")
+    return Unserializable(f"{path} is nested too deeply to be sent, or contains itself")
 
 
 def _dump(value: Any, path: str, slots: list[Any], depth: int) -> Any:
@@ -74,7 +74,7 @@ def _dump(value: Any, path: str, slots: list[Any], depth: int) -> Any:
         slots.append(value)
         return [_SLOT, len(slots) - 1]
     raise Unserializable(
-        f"{path} can't travel: strict mode sends arrays, numbers, strings and containers of them, "
+        f"{path} can't be sent: strict mode sends arrays, numbers, strings and containers of them, "
         f"not {type_.__qualname__}"
     )
 

@@ -160,7 +160,7 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 
 def check(tensor: torch.Tensor) -> None:
-    """Raises for a tensor that can't travel."""
+    """Raises for a tensor that can't be sent."""
     kind = type(tensor)
     is_plain = kind in _TYPES and tensor.dtype in _NATIVE and tensor.layout is _STRIDED
     if is_plain and tensor.is_cpu and not tensor.is_nested and not is_transformed(tensor):
@@ -168,7 +168,7 @@ def check(tensor: torch.Tensor) -> None:
     if kind not in _TYPES:
         raise Unserializable(
             f"expected a torch.Tensor or an nn.Parameter, got one of the subclass "
-            f"{kind.__module__}.{kind.__qualname__}, which can't travel; send "
+            f"{kind.__module__}.{kind.__qualname__}, which can't be sent; send "
             "tensor.as_subclass(torch.Tensor), or its parts"
         )
     layout = tensor.layout
@@ -176,16 +176,16 @@ def check(tensor: torch.Tensor) -> None:
     if is_odd or (layout is not torch.strided and layout is not torch.sparse_coo):
         what = "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else layout
         raise Unserializable(
-            f"expected a dense or a sparse COO torch tensor, got a {what} one, which can't travel; "
-            "convert it with to_dense(), to_sparse_coo(), dequantize() or unbind() first"
+            f"expected a dense or a sparse COO torch tensor, got a {what} one, which can't be "
+            "sent; convert it with to_dense(), to_sparse_coo(), dequantize() or unbind() first"
         )
     if is_transformed(tensor):
         raise Unserializable(
             "expected a torch tensor with numbers of its own, got one inside of a function "
-            "transform (torch.func), which can't travel; make the call outside of the transform"
+            "transform (torch.func), which can't be sent; make the call outside of the transform"
         )
     if not tensor.is_cpu and not tensor.is_cuda:
         raise Unserializable(
             f"expected a torch tensor of the CPU or a CUDA device, got one on {tensor.device}, "
-            "which can't travel; move it with .cpu() first"
+            "which can't be sent; move it with .cpu() first"
         )
