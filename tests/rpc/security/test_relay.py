@@ -14,8 +14,9 @@ from tests.rpc.neighbours import eventually
 from tests.rpc.relay import Relay
 
 from telegrad.errors import AuthenticationFailed, PeerError
+from telegrad.rpc.membership.card import Card
 from telegrad.rpc.membership.membership import Membership
-from telegrad.rpc.membership.rendezvous import Joining, Meeting, Rendezvous, join
+from telegrad.rpc.membership.rendezvous import Meeting, Rendezvous, join
 from telegrad.rpc.options import Options
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.startup import start_worker
@@ -45,7 +46,7 @@ TAKING_OVER = b"".join(
         ),
     ]
 )
-FORGED = Joining("ps", 0, 2, "tcp://127.0.0.1:6", 666)
+FORGED = Card("ps", 0, 2, "tcp://127.0.0.1:6", 666)
 
 
 def where(address: str) -> tuple[str, int]:
@@ -68,7 +69,7 @@ def ps():
 @pytest.fixture
 def place(ps):
     """The meeting place of a first job, at which t0 is still missing."""
-    me = Joining("ps", 0, 2, ps.address, ps.info.incarnation)
+    me = Card("ps", 0, 2, ps.address, ps.info.incarnation)
     identity = Identity("ps", ps.info.incarnation, KEY)
     meeting = Rendezvous("tcp://127.0.0.1:0", identity, me, print, lambda _: False)
     yield meeting
@@ -76,7 +77,7 @@ def place(ps):
 
 
 def refusal(address: str) -> str:
-    me = Joining("t0", 1, 2, "tcp://127.0.0.1:5", 5)
+    me = Card("t0", 1, 2, "tcp://127.0.0.1:5", 5)
     with pytest.raises(AuthenticationFailed) as caught:
         join(address, Identity("t0", 5, KEY), me, 10)
     return str(caught.value)

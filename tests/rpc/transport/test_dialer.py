@@ -13,13 +13,12 @@ from tests.rpc.connected import PATIENCE, Clock, hosting, identities, mint_clust
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, NotInitialized, WorkerLost
-from telegrad.rpc.membership.membership import own_host
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.security.introduction import NONCE_BYTES, Ends, Introduction, Side
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.tls import Credentials
-from telegrad.rpc.startup import start_worker
+from telegrad.rpc.startup import own_host, start_worker
 from telegrad.rpc.transport import address, connect, dialer
 
 
