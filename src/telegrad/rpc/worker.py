@@ -1,28 +1,24 @@
 """A worker: an object that calls others and is called by them.
 
 It joins the codec, the protocol's state and whatever carries it (host.py); there may be ten in one
-process. Its calling half is in outgoing.py, its serving half in incoming.py; here are its life, its
-peers and its timers. Everything may run on any thread.
+process. Its calling half is in outgoing.py, its serving half in incoming.py; here are its life and
+its peers. Everything may run on any thread.
 
 Invariant: each call that was opened is settled exactly once, by its answer, its deadline, the loss
 of its worker, or shutdown.
 """
 
 import logging
-import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from telegrad.errors import (
-    CallTimeout,
     NotInitialized,
     ProtocolViolation,
-    TelegradError,
     UnknownWorker,
     UsageError,
     WorkerLost,
@@ -41,19 +37,18 @@ from telegrad.rpc.loopback import Loopback
 from telegrad.rpc.losses import Losses
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
+from telegrad.rpc.outgoing_paths import OutgoingPaths
 from telegrad.rpc.peers import Peer, Peers
 from telegrad.rpc.protocol.budget import Budget
-from telegrad.rpc.protocol.liveness import Verdict
 from telegrad.rpc.references.references import References, forget_frames
 from telegrad.rpc.references.rref import RRef
+from telegrad.rpc.timers import Timers
 from telegrad.rpc.wire import frames
 from telegrad.rpc.wire.codec import Codec
 
 __all__ = ["Worker"]
 
 _log = logging.getLogger("telegrad.rpc")
-_LONGEST_DIAL: Final = 10.0  # Seconds.
-_encode_hello = msgspec.msgpack.Encoder().encode
 _decode_hello = msgspec.msgpack.Decoder(tuple[int, str, int, int]).decode
 
 
@@ -105,8 +100,15 @@ class Worker:
             Callable[[WorkerInfo, BaseException], Callable[[], object] | None]
         ] = []
         self._close_callbacks: list[Callable[[], object]] = []
-        self._loopback = Loopback(self)
-        self._loopback.accept = self.references.acceptor(self._loopback)
+        timers = Timers(self)
+        self.next_timer = timers.next_timer
+        """Return when `run_timers` has something to do."""
+        self.run_timers = timers.run_timers
+        """Fail late calls, repeat notices, look after peers; given the time."""
+        self.path_to = OutgoingPaths(self).path_to
+        """Return the path for requests to a peer, opening it if need be; given the deadline."""
+        self.loopback = Loopback(self)
+        self.loopback.accept = self.references.acceptor(self.loopback)
         self.address = host.begin(self)
         self.peers.add(info, self.address)
 
@@ -245,127 +247,6 @@ class Worker:
             self.endpoint_lost(endpoint, ConnectionError("it has started anew"))
         self.peers.add(info, address)
 
-    def path_to(self, peer: Peer, deadline: float) -> Endpoint:
-        """Return the path for requests to the peer, opening it if need be."""
-        endpoint = peer.outgoing
-        if endpoint is not None and not endpoint.closed:
-            return endpoint
-        if peer.info.name == self.name:
-            return self._loopback
-        if endpoint is not None:
-            # A send on it was interrupted, and its loss has not been dealt with yet. That comes
-            # first: nothing that the old path counted may be left when there is a new one.
-            self.endpoint_lost(endpoint, ConnectionAbortedError("a send was interrupted"))
-        if peer.dialler == threading.get_ident():
-            raise UsageError(
-                f"expected no call to {peer.info.name!r} from here: a finalizer or a signal's "
-                "handler interrupted this thread in dialling that worker; call it from another "
-                "thread"
-            )
-        turn, is_ours = peer.dialling, None
-        before = peer.unreached
-        try:
-            left = min(max(0.0, deadline - self.host.now()), threading.TIMEOUT_MAX)
-            is_ours = turn.acquire(timeout=left)
-            if not is_ours:
-                raise CallTimeout(
-                    f"worker {peer.info.name!r} could not be reached before the deadline: it is "
-                    "still being dialled for another call"
-                )
-            peer.dialler = threading.get_ident()
-            endpoint = self._dial(peer, deadline, before)
-        finally:
-            if is_ours:
-                peer.dialler = 0
-                turn.release()
-            elif is_ours is None:
-                # Ctrl-C while it was being taken: nobody knows who has it. With another lock, two
-                # threads may dial at worst.
-                peer.dialling = threading.RLock()
-        self.host.rouse(endpoint.next_tick)
-        return endpoint
-
-    def _dial(self, peer: Peer, deadline: float, before: WorkerLost | None) -> Endpoint:
-        """Open the path for requests to the peer, unless somebody just has.
-
-        `before` is what `peer.unreached` was when this call came.
-        """
-        if peer.outgoing is not None and not peer.outgoing.closed:
-            return peer.outgoing
-        if peer.unreached is not None and peer.unreached is not before:
-            # Somebody has just tried, in vain: all who waited for that would, one after the other.
-            raise WorkerLost(*peer.unreached.args)
-        if not peer.address:
-            raise WorkerLost(f"it is not known where worker {peer.info.name!r} listens")
-        timeout = min(max(0.01, deadline - self.host.now()), _LONGEST_DIAL)
-        try:
-            endpoint = self._dial_by_host(peer, timeout)
-        except WorkerLost as error:
-            # Raises if it was this worker that went.
-            self.find(peer.info)
-            known = self.losses.known(peer.info)
-            if known is not None:
-                raise self._loss(peer.info, known, error) from error
-            if self.host.now() < deadline:
-                # Another one, without the frames of who met it.
-                peer.unreached = WorkerLost(*error.args)
-                self._look_again_for(peer)
-                raise
-            raise CallTimeout(
-                f"worker {peer.info.name!r} could not be reached before the deadline: {error}"
-            ) from error
-        with self.peers.lock:
-            is_past = endpoint.peer.incarnation in peer.past
-            endpoint.place = peer.opened = peer.opened + 1
-            is_known = endpoint.peer.incarnation == peer.info.incarnation
-            given_up = peer.given_up if is_known else 0
-        if is_past:
-            self.host.ended(endpoint)
-            raise WorkerLost(
-                f"worker {peer.info.name!r} was lost: at {peer.address} is still the one in whose "
-                "place another has come"
-            )
-        hello = _encode_hello((self.id, self.address, endpoint.place, given_up))
-        try:
-            endpoint.send(frames.HELLO, 0, 0, 0, hello)
-        except (OSError, EOFError) as error:
-            self.host.ended(endpoint)
-            raise self._loss(peer.info, error, error) from error
-        endpoint.accept = self.references.acceptor(endpoint)
-        with self.peers.lock:
-            if endpoint.peer.incarnation != peer.info.incarnation:
-                self.peers.add(endpoint.peer, peer.address)
-            # One that has ended meanwhile is not entered: its loss has been dealt with, and no
-            # other will be told.
-            if not (self.closed or endpoint.closed):
-                peer.outgoing = endpoint
-                peer.lost = None
-                self.losses.met(endpoint.peer)
-        if self.closed:
-            self.host.ended(endpoint)
-            self.find(peer.info)
-        return endpoint
-
-    def _look_again_for(self, peer: Peer) -> None:
-        """Ask who is here, for the next call: the peer may have come back elsewhere, unheard."""
-        # Whoever knows that is most often rank 0 itself, which can't be asked where it is.
-        if self.look_again is not None and peer.info.id != 0:
-            self.host.start(self._look_again_quietly)
-
-    def _look_again_quietly(self) -> None:
-        if self.look_again is not None:
-            with suppress(TelegradError):
-                self.look_again()
-
-    def _dial_by_host(self, peer: Peer, timeout: float) -> Endpoint:
-        try:
-            return self.host.dial(peer.info, peer.address, timeout)
-        except OSError as error:
-            if isinstance(error, TelegradError):
-                raise
-            # This process lacks something, descriptors most likely.
-            raise WorkerLost(f"worker {peer.info.name!r} can't be reached: {error}") from error
-
     def accepted(self, endpoint: Endpoint) -> None:
         """A peer has opened a path for its requests."""
         endpoint.accept = self.references.acceptor(endpoint)
@@ -438,7 +319,7 @@ class Worker:
         """
         forget_frames(cause)
         reason = self.losses.reason(endpoint.peer, cause)
-        error = self._loss(endpoint.peer, reason, cause)
+        error = self.loss(endpoint.peer, reason, cause)
         rest: list[Callable[[], object] | None] = []
         with self.peers.lock:
             peer = self.peers.get(endpoint.peer.name)
@@ -463,66 +344,20 @@ class Worker:
         for each in endpoints:
             each.outbox.clear()
             # Before the paths are ended: a thread that reads one would give another cause.
-            self.outgoing.abandon(each, partial(self._loss, each.peer, reason, cause))
+            self.outgoing.abandon(each, partial(self.loss, each.peer, reason, cause))
         for each in endpoints:
             self.host.ended(each)
         for finish in rest:
             if finish is not None:
                 finish()
 
-    def _loss(self, who: WorkerInfo, reason: object, cause: BaseException) -> BaseException:
+    def loss(self, who: WorkerInfo, reason: object, cause: BaseException) -> BaseException:
+        """Return what fails for the loss of a worker."""
         if self.closed:
             return NotInitialized(f"worker {self.name!r} was shut down before the answer came")
         error = WorkerLost(f"worker {who.name!r} was lost: {reason}")
         error.__cause__ = cause
         return error
-
-    # Timers.
-
-    def next_timer(self) -> float:
-        """Return when run_timers has something to do."""
-        if self.references.needs_flush:
-            return -math.inf
-        due = self._loopback.calls.next_deadline()
-        for path in self.peers.endpoints():
-            due = min(due, path.calls.next_deadline(), path.outbox.next_due(), path.next_tick)
-        return due
-
-    def run_timers(self, now: float) -> None:
-        """Fail late calls, repeat notices, look after peers."""
-        self.references.flush_soon()
-        self.outgoing.expire(self._loopback, now)
-        for endpoint in self.peers.endpoints():
-            self._look_after(endpoint, now)
-        self.host.tidy()
-
-    def _look_after(self, endpoint: Endpoint, now: float) -> None:
-        self.outgoing.expire(endpoint, now)
-        try:
-            for number, header in endpoint.outbox.due(now):
-                # What does not go out at once is due again later: timers wait for nobody.
-                endpoint.send(frames.NOTICE, 0, number, 0, header, (), now)
-            if endpoint.next_tick > now:
-                return
-            endpoint.next_tick = now + endpoint.liveness.interval
-            verdict = endpoint.liveness.tick(endpoint.signs_of_life(), now)
-            if verdict is Verdict.LOST:
-                silent = now - endpoint.liveness.heard
-                self._lose_soon(endpoint, TimeoutError(f"nothing was heard for {silent:.1f} s"))
-                return
-            # Also where the peer has been heard: it has to hear of this side, whose threads may all
-            # be too busy to answer, and this one is not.
-            if endpoint.can_send():
-                endpoint.ping()
-            endpoint.check()
-            endpoint.read_on()
-        except (OSError, EOFError) as error:
-            self._lose_soon(endpoint, error)
-
-    def _lose_soon(self, endpoint: Endpoint, cause: BaseException) -> None:
-        # On another thread: those who are told may take their time, and timers may not.
-        endpoint.next_tick = math.inf
-        self.host.start(partial(self.endpoint_lost, endpoint, cause))
 
     # The end.
 
@@ -539,12 +374,12 @@ class Worker:
         return True
 
     def _busy(self) -> bool:
-        paths = [self._loopback, *self.peers.endpoints()]
+        paths = [self.loopback, *self.peers.endpoints()]
         return any(path.calls.open or path.serving for path in paths)
 
     def take_no_more(self) -> None:
         """Leave the requests that come from now on unanswered: this process ends."""
-        for path in [self._loopback, *self.peers.endpoints()]:
+        for path in [self.loopback, *self.peers.endpoints()]:
             path.requests.close()
 
     def close(self, timeout: float = 5.0) -> None:
@@ -564,8 +399,8 @@ class Worker:
         gone = ConnectionError("this worker has shut down")
         for endpoint in endpoints:
             self.endpoint_lost(endpoint, gone)
-        self._loopback.close()
-        self.outgoing.abandon(self._loopback, partial(self._loss, self.info, gone, gone))
+        self.loopback.close()
+        self.outgoing.abandon(self.loopback, partial(self.loss, self.info, gone, gone))
         self.references.close()
         for callback in self._close_callbacks:
             callback()

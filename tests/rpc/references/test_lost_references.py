@@ -296,7 +296,7 @@ def test_an_owner_that_cant_be_reached_keeps_nothing_of_who_tried(
         a.rpc_sync("b", simulated.who)
         a.peers.get("b").outgoing.closed = True
         monkeypatch.setattr(a.host, "dial", nobody_answers)
-        (reference,) = a.references.acceptor(a._loopback)([fields])
+        (reference,) = a.references.acceptor(a.loopback)([fields])
         with pytest.raises(WorkerLost, match="nobody answers"):
             reference.to_here()
 

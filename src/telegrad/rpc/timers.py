@@ -1,0 +1,69 @@
+"""What one worker does as time passes: late calls fail, notices are repeated, peers looked after.
+
+The time is an argument: whatever carries the worker asks when there is something to do.
+"""
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING
+
+from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.protocol.liveness import Verdict
+from telegrad.rpc.wire import frames
+
+if TYPE_CHECKING:
+    from telegrad.rpc.worker import Worker
+
+__all__ = ["Timers"]
+
+
+class Timers:
+    """The timers of one worker."""
+
+    def __init__(self, worker: "Worker") -> None:
+        self._worker = worker
+
+    def next_timer(self) -> float:
+        """Return when run_timers has something to do."""
+        if self._worker.references.needs_flush:
+            return -math.inf
+        due = self._worker.loopback.calls.next_deadline()
+        for path in self._worker.peers.endpoints():
+            due = min(due, path.calls.next_deadline(), path.outbox.next_due(), path.next_tick)
+        return due
+
+    def run_timers(self, now: float) -> None:
+        """Fail late calls, repeat notices, look after peers."""
+        self._worker.references.flush_soon()
+        self._worker.outgoing.expire(self._worker.loopback, now)
+        for endpoint in self._worker.peers.endpoints():
+            self._look_after(endpoint, now)
+        self._worker.host.tidy()
+
+    def _look_after(self, endpoint: Endpoint, now: float) -> None:
+        self._worker.outgoing.expire(endpoint, now)
+        try:
+            for number, header in endpoint.outbox.due(now):
+                # What does not go out at once is due again later: timers wait for nobody.
+                endpoint.send(frames.NOTICE, 0, number, 0, header, (), now)
+            if endpoint.next_tick > now:
+                return
+            endpoint.next_tick = now + endpoint.liveness.interval
+            verdict = endpoint.liveness.tick(endpoint.signs_of_life(), now)
+            if verdict is Verdict.LOST:
+                silent = now - endpoint.liveness.heard
+                self._lose_soon(endpoint, TimeoutError(f"nothing was heard for {silent:.1f} s"))
+                return
+            # Also where the peer has been heard: it has to hear of this side, whose threads may all
+            # be too busy to answer, and this one is not.
+            if endpoint.can_send():
+                endpoint.ping()
+            endpoint.check()
+            endpoint.read_on()
+        except (OSError, EOFError) as error:
+            self._lose_soon(endpoint, error)
+
+    def _lose_soon(self, endpoint: Endpoint, cause: BaseException) -> None:
+        # On another thread: those who are told may take their time, and timers may not.
+        endpoint.next_tick = math.inf
+        self._worker.host.start(partial(self._worker.endpoint_lost, endpoint, cause))
