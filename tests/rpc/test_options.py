@@ -1,7 +1,9 @@
 """What a worker's options say of names that are not among them, and how they travel."""
 
 import msgspec
+import numpy as np
 import pytest
+from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.errors import UsageError
@@ -58,3 +60,20 @@ def test_a_bound_on_device_segments_is_a_number_of_bytes(given):
     with pytest.raises(UsageError, match=f"device_segments of 0 bytes or more, got {given!r}"):
         Options(device_segments=given)
     assert Options(device_segments=0).device_segments == 0
+
+
+@pytest.mark.parametrize("name", ["segment_pool", "device_segments"])
+def test_a_pool_has_no_bytes_or_more(name):
+    assert getattr(Options(**{name: 0}), name) == 0
+    for wrong in (-1, 1.5, "1 GiB"):
+        with pytest.raises(UsageError, match=rf"expected {name} of 0 bytes or more, got"):
+            Options(**{name: wrong})
+
+
+def test_a_worker_keeps_as_much_shared_memory_as_it_is_told():
+    for kept in (0, 8 << 20):
+        with neighbours("a", "b", options=Options(segment_pool=kept)) as (a, _):
+            large = np.ones(1 << 20)
+            assert a.rpc_sync("b", np.sum, (large,)) == 1 << 20
+            pool = a.host.segment_pool
+            assert eventually(lambda pool=pool, kept=kept: (pool.trim(), pool._resident)[1] <= kept)

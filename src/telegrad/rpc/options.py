@@ -32,6 +32,8 @@ class Options:
         lost_after: Seconds of silence after which a peer is lost (10).
         spin: Seconds to look for an answer before sleeping, 0 turns it off (250e-6).
         segments: Whether large arrays may go through shared memory (True).
+        segment_pool: How many bytes of shared memory this worker keeps for the next large arrays
+            (1 GiB); what was not used for ten seconds goes back to the system anyway.
         unix_sockets: Whether workers on one host may use them, else TCP on loopback (True).
         host: The address of this machine that others reach, where it has several.
         strict: No pickle, exposed functions only (False).
@@ -61,6 +63,7 @@ class Options:
     lost_after: float = 10.0
     spin: float = 250e-6
     segments: bool = True
+    segment_pool: int = 1 << 30
     unix_sockets: bool = True
     host: str | None = None
     strict: bool = False
@@ -95,10 +98,10 @@ class Options:
                 f"profiled_by=[{self.profiled_by!r}]"
             )
         object.__setattr__(self, "profiled_by", tuple(self.profiled_by))
-        if not isinstance(self.device_segments, int) or self.device_segments < 0:
-            raise UsageError(
-                f"expected device_segments of 0 bytes or more, got {self.device_segments!r}"
-            )
+        for name in ("segment_pool", "device_segments"):
+            given = getattr(self, name)
+            if not isinstance(given, int) or given < 0:
+                raise UsageError(f"expected {name} of 0 bytes or more, got {given!r}")
         if type(self.handlers) is not int or self.handlers < 1:
             raise UsageError(f"expected handlers of at least 1, got {self.handlers!r}")
         for name in ("lost_after", "join_timeout"):

@@ -72,7 +72,7 @@ class SocketHost:
         self.handlers = Handlers(self.start, options.handlers, lambda: self.lead.turn)
         self.monitor = Monitor(self)
         pooled = SEGMENTS and options.segments
-        self.segment_pool = SegmentPool() if pooled else None
+        self.segment_pool = SegmentPool(options.segment_pool) if pooled else None
         self.segment_map = SegmentMap()
 
     def begin(self, worker: "Worker") -> str:
