@@ -2,6 +2,7 @@
 
 import linecache
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -43,6 +44,8 @@ def run(body, folder, **environment):
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
+        # What a script starts in its background ignores Ctrl-C otherwise.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert done.returncode != 0
     return done.stderr

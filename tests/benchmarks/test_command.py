@@ -14,7 +14,7 @@ def test_unknown_benchmark_is_named_with_those_there_are(
     with pytest.raises(SystemExit):
         command.main()
     said = capsys.readouterr().err
-    said_all = "distributed, gpu, jax, load, local, models, rpc"
+    said_all = "distributed, gpu, jax, load, local, models, rpc, world"
     assert f"expected benchmarks among {said_all}, got 'speed'" in said
 
 

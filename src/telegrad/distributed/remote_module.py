@@ -90,7 +90,6 @@ class RemoteModule:
             )
         made = cls.__new__(cls)
         made.on, made.device, made._rref, made.resident = resident.worker, "cpu", None, resident
-        made._class_name = "resident"
         return made
 
     @property
@@ -144,7 +143,9 @@ class RemoteModule:
         return without_advice(self, super().__dir__())
 
     def __repr__(self) -> str:
-        return f"RemoteModule({self._class_name}, on={self.on!r}, {self.resident or self._rref!r})"
+        if self.resident is not None:
+            return f"RemoteModule(on={self.on!r}, {self.resident!r})"
+        return f"RemoteModule({self._class_name}, on={self.on!r}, {self._rref!r})"
 
 
 def _make(module_class: Callable[..., Any], args: Any, kwargs: Any) -> RRef:
