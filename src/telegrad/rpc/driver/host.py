@@ -234,6 +234,11 @@ class SocketHost:
         self._ended.append(endpoint)
         self._free_ended()
 
+    @property
+    def lacks_threads(self) -> bool:
+        """Whether something waits because no thread could be had for it."""
+        return self._pool.lacks_threads
+
     def tidy(self) -> None:
         """Free what could not be freed when it ended, and shared memory beyond the bound.
 
@@ -241,6 +246,8 @@ class SocketHost:
         """
         self._free_ended()
         self._pool.catch_up()
+        if self._pool.lacks_threads:
+            self.lead.nudge()
         if self.segment_pool is not None:
             self.segment_pool.trim()
 

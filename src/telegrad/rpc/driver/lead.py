@@ -188,6 +188,11 @@ class Lead:
             self._host.at("lead given up")
         self.offer()
 
+    def nudge(self) -> None:
+        """Have the thread that leads look around."""
+        if self._sleeps:
+            self._bell.ring()
+
     def is_idle(self) -> bool:
         """Say whether a thread leads and has nothing to do."""
         return bool(self._leader) and not self.turn
@@ -205,6 +210,9 @@ class Lead:
         try:
             while not self._closed:
                 if not turns:
+                    if self._host.lacks_threads:
+                        # Requests wait for a thread, and none can be had but this one.
+                        return
                     self._look()
                     turns = len(ready)
                     continue

@@ -75,6 +75,11 @@ class Pool:
         seat.bell.release()
         return True
 
+    @property
+    def lacks_threads(self) -> bool:
+        """Whether tasks wait because no thread could be had for them."""
+        return bool(self._late)
+
     def catch_up(self) -> None:
         """Try again to find threads for the tasks that still wait for one."""
         with self._lock:
