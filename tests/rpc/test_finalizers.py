@@ -10,7 +10,8 @@ import pytest
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, Unserializable, UsageError, WorkerLost
-from telegrad.rpc.calls.future import Future, wait_all
+from telegrad.rpc.calls.future import Future
+from telegrad.rpc.calls.future_group import wait_all
 from telegrad.rpc.current import current_worker, set_default_worker
 from telegrad.rpc.membership.membership import Membership
 from telegrad.rpc.membership.rendezvous import Meeting

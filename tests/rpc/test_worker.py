@@ -23,7 +23,8 @@ from telegrad.errors import (
     UsageError,
     WorkerLost,
 )
-from telegrad.rpc.calls.future import Future, collect_all, wait_all
+from telegrad.rpc.calls.future import Future
+from telegrad.rpc.calls.future_group import collect_all, wait_all
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.security.introduction import Limits

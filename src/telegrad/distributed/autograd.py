@@ -6,26 +6,28 @@ this file has the algorithm.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from contextvars import Token
 from typing import TYPE_CHECKING, Any
 
 from telegrad.autograd.roots import checked_roots, listed
 from telegrad.distributed import frameworks
-from telegrad.distributed.contexts.context import BACKWARD_PHASE, CURRENT, Context, ProgramPoint
+from telegrad.distributed.contexts.context import CURRENT, Context, ProgramPoint
 from telegrad.distributed.current import autograd_of
+from telegrad.distributed.passes.captured_gradients import (
+    collect,
+    make_known,
+    targets_of,
+    zeros_for,
+)
 from telegrad.distributed.passes.local_pass import LocalPass
 from telegrad.distributed.tools.gradient_summary import gradients
 from telegrad.distributed.tools.graph_drawing import draw
 from telegrad.errors import ContextError, DTypeError, GradientError, UsageError
-from telegrad.rpc.calls.call import Call
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.names import COUNTER_BITS
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.wire.functions import expose
 from telegrad.tensors import Tensor
-from telegrad.tensors.late_bound import late_bound
-from telegrad.tensors.recording.modes import Recording
 
 if TYPE_CHECKING:
     from telegrad.distributed.worker_autograd import WorkerAutograd
@@ -208,13 +210,13 @@ def grad(
     chosen_outputs = listed(frameworks.adopted(outputs), "outputs")
     starts = checked_roots(chosen_outputs, weights, "grad_outputs", create_graph)
     chosen = [x.local_value() if isinstance(x, RRef) and x.is_owner() else x for x in chosen]
-    targets, remote = _targets_of(chosen)
-    _make_known([x for x in chosen if isinstance(x, RRef)])
+    targets, remote = targets_of(chosen)
+    make_known([x for x in chosen if isinstance(x, RRef)])
     results: list[Any] = []
 
-    def collect(local_pass: LocalPass) -> None:
+    def finish(local_pass: LocalPass) -> None:
         how = (as_rrefs, materialize_grads, create_graph)
-        results.extend(_collected(found, local_pass, chosen, targets, how))
+        results.extend(collect(found, local_pass, chosen, targets, how))
 
     _here().coordinator.run(
         found,
@@ -225,12 +227,12 @@ def grad(
         remote_targets=remote,
         captures=True,
         mode=mode,
-        finish=collect,
+        finish=finish,
     )
     missing = [i for i, result in enumerate(results) if result is None]
     if materialize_grads:
         for i in missing:
-            results[i] = _zeros_for(chosen[i], create_graph)
+            results[i] = zeros_for(chosen[i], create_graph)
     elif missing and not allow_unused:
         raise GradientError(
             f"expected outputs that depend on every input, but inputs {missing} were not used in "
@@ -238,102 +240,6 @@ def grad(
             "materialize_grads=True to get zeros"
         )
     return tuple(results)
-
-
-def _targets_of(inputs: list[Any]) -> tuple[dict[Any, int], list[tuple[int, int]]]:
-    """Return the nodes of the inputs here, numbered, and (owner, reference) of the others."""
-    targets: dict[Any, int] = {}
-    remote: list[tuple[int, int]] = []
-    for i, x in enumerate(inputs):
-        if isinstance(x, RRef):
-            remote.append((x.owner().id, x._rref))
-        elif isinstance(x, Tensor) or frameworks.framework_of(x) is not None:
-            targets.setdefault(frameworks.node_of_input(x, f"inputs[{i}]"), len(targets))
-        else:
-            raise DTypeError(
-                f"expected a Tensor or an RRef to one as inputs[{i}], got {type(x).__name__}"
-            )
-    return targets, remote
-
-
-def _collected(
-    context: Context,
-    local_pass: LocalPass,
-    inputs: list[Any],
-    targets: dict[Any, int],
-    how: tuple[bool, bool, bool],
-) -> list[Any]:
-    """Return what a pass captured for each input; `how` is for ``_captured_here``."""
-    # After the calls that hooks of the pass made: see `LocalPass`.
-    token = CURRENT.set(
-        ProgramPoint(context, (BACKWARD_PHASE, *local_pass.plan.path, BACKWARD_PHASE + 2))
-    )
-    # In whatever mode the caller is, the owners learn the context, and a recorded gradient comes
-    # with its history.
-    scope: AbstractContextManager[Any] = Recording(True)
-    asked: list[Any] = []
-    try:
-        with frameworks.default_modes(scope):
-            for x in inputs:
-                if isinstance(x, RRef):
-                    args = (context.id, local_pass.plan.pass_id, x._rref, *how)
-                    asked.append(current_worker().rpc_async(x.owner(), _captured_here, args))
-                else:
-                    node = frameworks.node_of_input(x, "inputs")
-                    asked.append(local_pass.captured.get(targets[node]))
-            return [each.wait() if isinstance(each, Call) else each for each in asked]
-    finally:
-        CURRENT.reset(token)
-
-
-def _make_known(references: Sequence[RRef]) -> None:
-    """Wait until the owners have the values, where they may not have been asked for them yet.
-
-    A pass names references by number, and may come to the owner by another way than ``remote`` did.
-    """
-    worker = current_worker()
-    early = [x for x in references if x._fork is not None and worker.references.is_early(x._fork)]
-    # Not recorded: whether this call is made depends on timing, and paths must not.
-    token = CURRENT.set(None)
-    try:
-        for call in [worker.rpc_async(x.owner(), _wait_for, (x,)) for x in early]:
-            call.wait()
-    finally:
-        CURRENT.reset(token)
-
-
-@expose
-def _wait_for(reference: RRef) -> None:
-    """Answer when the value is there: a reference that is sent makes itself known."""
-    reference.local_value()
-
-
-@expose
-def _captured_here(
-    context_id: int,
-    pass_id: int,
-    reference: int,
-    as_rref: bool,
-    materialize: bool,
-    create_graph: bool,
-) -> Any:
-    """Return the gradient that a local pass captured for a reference, or None or zeros."""
-    local_pass = _live(context_id).passes.get(pass_id)
-    gradient = None if local_pass is None else local_pass.captured_for(reference)
-    if gradient is None:
-        # Zeros are made where the value is: to fetch it would be one more message of the context.
-        # It is checked here as well, since the pass may never have come to this worker.
-        value = current_worker().references.value(reference).wait()
-        frameworks.node_of_referent(value)
-        gradient = _zeros_for(value, create_graph) if materialize else None
-    return current_worker().make_rref(gradient) if as_rref and gradient is not None else gradient
-
-
-def _zeros_for(x: Any, create_graph: bool) -> Any:
-    """Return the gradient of an input that nothing depends on."""
-    owner = None if isinstance(x, Tensor) else frameworks.framework_of(x)
-    zeros = (late_bound.namespace if owner is None else owner).zeros_like(x)
-    return zeros.requires_grad_(create_graph)
 
 
 @expose

@@ -10,7 +10,8 @@ from telegrad.distributed.survival.resident import Resident, keep
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.rpc import api
 from telegrad.rpc.api import get_worker_info, remote, rpc_async, rpc_sync, shutdown
-from telegrad.rpc.calls.future import Future, collect_all, wait_all
+from telegrad.rpc.calls.future import Future
+from telegrad.rpc.calls.future_group import collect_all, wait_all
 from telegrad.rpc.calls.incoming import async_execution
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.names import WorkerInfo

@@ -9,7 +9,8 @@ from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, UsageError
-from telegrad.rpc.calls.future import Future, collect_all, wait_all
+from telegrad.rpc.calls.future import Future
+from telegrad.rpc.calls.future_group import collect_all, wait_all
 from telegrad.rpc.calls.incoming import async_execution
 from telegrad.rpc.calls.request import current_request
 from telegrad.rpc.wire.failures import RemoteFailure

@@ -10,7 +10,8 @@ from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.distributed import LocalCluster, rpc
 from telegrad.errors import CallTimeout, UsageError
-from telegrad.rpc.calls.future import Future, wait_all
+from telegrad.rpc.calls.future import Future
+from telegrad.rpc.calls.future_group import wait_all
 from telegrad.rpc.options import Options
 from telegrad.rpc.timeouts import seconds
 

@@ -6,7 +6,8 @@ import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.rpc.calls.future import Future, collect_all
+from telegrad.rpc.calls.future import Future
+from telegrad.rpc.calls.future_group import collect_all
 from telegrad.rpc.options import Options
 
 

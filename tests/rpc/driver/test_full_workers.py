@@ -11,7 +11,7 @@ from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import Refused, UsageError, WorkerLost
-from telegrad.rpc.calls.future import wait_all
+from telegrad.rpc.calls.future_group import wait_all
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.options import Options
 from telegrad.rpc.transport.segments import SEGMENTS

@@ -8,7 +8,7 @@ from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, UsageError
-from telegrad.rpc.calls.future import wait_all
+from telegrad.rpc.calls.future_group import wait_all
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.driver.handlers import Handlers, serving
 from telegrad.rpc.options import Options

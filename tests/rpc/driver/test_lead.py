@@ -8,7 +8,7 @@ import pytest
 from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
-from telegrad.rpc.calls.future import wait_all
+from telegrad.rpc.calls.future_group import wait_all
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.driver import monitor, served_link
 from telegrad.rpc.options import Options

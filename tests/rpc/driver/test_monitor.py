@@ -8,7 +8,7 @@ from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, WorkerLost
-from telegrad.rpc.calls.future import wait_all
+from telegrad.rpc.calls.future_group import wait_all
 from telegrad.rpc.driver import ready_set
 
 

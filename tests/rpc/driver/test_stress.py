@@ -11,7 +11,7 @@ from tests.rpc import simulated
 from tests.rpc.neighbours import neighbours
 
 from telegrad.errors import NotInitialized, PeerError
-from telegrad.rpc.calls.future import wait_all
+from telegrad.rpc.calls.future_group import wait_all
 from telegrad.rpc.driver.host import SocketHost
 from telegrad.rpc.options import Options
 

@@ -42,7 +42,6 @@ def test_a_reference_in_an_answer_to_a_worker_that_died_meanwhile_is_not_counted
     simulation.settle(5)
     assert b.references.counts() == NOTHING
     assert not b.references._answered
-    assert not b.references._answer_of
 
 
 def test_an_answer_whose_reader_died_before_it_said_that_its_references_came_is_forgotten(
@@ -56,7 +55,6 @@ def test_an_answer_whose_reader_died_before_it_said_that_its_references_came_is_
     simulation.settle(1)
     assert b.references.counts() == NOTHING
     assert not b.references._answered
-    assert not b.references._answer_of
 
 
 class SlowToPack:
@@ -88,7 +86,6 @@ def test_a_reference_in_an_answer_that_was_given_up_while_it_was_packed_goes(sim
     simulation.settle(5)
     assert b.references.counts() == NOTHING
     assert not b.references._answered
-    assert not b.references._answer_of
 
 
 def test_a_call_that_is_given_up_after_its_path_was_lost_waits_for_no_fate(simulation):

@@ -157,7 +157,6 @@ class Hunt:
         assert references.counts() == {"owned": 0, "held": 0, "given": 0}, worker
         assert not references._unresolved, worker
         assert not references._answered, worker
-        assert not references._answer_of, worker
         for peer in worker.peers.all():
             for path in peer.endpoints():
                 assert not path.serving | path.unwanted, (worker, path)

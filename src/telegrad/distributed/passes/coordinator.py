@@ -30,9 +30,10 @@ from telegrad.distributed.contexts.context import (
     Contexts,
 )
 from telegrad.distributed.contexts.leases import RELEASED
-from telegrad.distributed.contexts.message_nodes import Path, RecvNode
+from telegrad.distributed.contexts.message_nodes import Path
 from telegrad.distributed.passes.commit import PassCommit
 from telegrad.distributed.passes.gradient_codec import GradientCodec
+from telegrad.distributed.passes.live_search import LiveSearch
 from telegrad.distributed.passes.local_pass import (
     Departure,
     Departures,
@@ -59,8 +60,6 @@ _DEEPEST: Final = 200
 """How many passes may run one for the other. In one process Python's stack ends sooner; over
 workers each may have one of its own, and there would be no end but a call's timeout."""
 GRADIENTS: Final = "autograd.gradients"
-SEARCH: Final = "autograd.search"
-UNUSED: Final = "autograd.unused"
 # Seconds that gradients for the asker wait for the rest, to ride on the answer. Riding saves a
 # message and, at the asker, a thread; it is worth more than a place in the next frame.
 _RIDE_WITHIN: Final = 0.001
@@ -78,9 +77,8 @@ class PassCoordinator:
         self._codec = codec
         self._requests = PassRequests(worker)
         self._pace = Pace()
-        worker.register_service(GRADIENTS, self._work_on(self._on_gradients))
-        worker.register_service(SEARCH, self._work_on(self._on_search))
-        worker.register_service(UNUSED, self._on_unused)
+        worker.register_service(GRADIENTS, self._requests.handler(self._on_gradients))
+        self._search = LiveSearch(worker, contexts, self._requests, self._find_local_pass)
 
     # The root: a pass starts here.
 
@@ -229,7 +227,7 @@ class PassCoordinator:
             self._run_to_rest(local_pass, partial(local_pass.start, roots), report, None, [])
             waiting = report.who_waits()
             if waiting and mode == "fast":
-                raise self._unused_calls(local_pass, waiting, report)
+                raise self._search.unused_calls(local_pass, waiting, report)
             if waiting:
                 self._correct(local_pass, waiting, report)
             if finish is not None:
@@ -241,44 +239,13 @@ class PassCoordinator:
 
     def _correct(self, local_pass: LocalPass, waiting: list[str], report: Report) -> None:
         """Step 6: find what is live, everywhere; only then run on from the waiting nodes."""
-        self._find_live(local_pass, waiting, report)
+        self._search.run(local_pass, waiting, report)
         own = self._worker.name
         # No gradient comes, but waiting workers forget what will never come, and go on.
         requests = [self._send(local_pass, x, [], False) for x in waiting if x != own]
         self._run_to_rest(local_pass, partial(local_pass.receive, ()), report, None, requests)
         if report.who_waits():
             raise InternalError(f"nodes still wait after the correction: {report.waiting}")
-
-    def _find_live(self, local_pass: LocalPass, waiting: list[str], report: Report) -> None:
-        """Step 6, the search: have every worker with waiting nodes mark what those reach."""
-        own = self._worker.name
-        body = [local_pass.plan, None]
-        requests = [self._requests.ask(x, SEARCH, body) for x in waiting if x != own]
-        self._search(local_pass, None, report, None, requests)
-
-    def _unused_calls(
-        self, local_pass: LocalPass, waiting: list[str], report: Report
-    ) -> GradientError:
-        # After the search: a send that is live was used, and only waits for another one.
-        self._find_live(local_pass, waiting, report)
-        plan, own = local_pass.plan, self._worker.name
-        asked = {
-            name: self._worker.send_service(name, UNUSED, plan) for name in waiting if name != own
-        }
-        lines = []
-        for name in waiting:
-            found = self._list_unused(plan) if name == own else asked[name].wait()[0]
-            try:
-                lines += [f"  message {ident} from {name!r} to {peer!r}" for ident, peer in found]
-            except (TypeError, ValueError) as error:
-                raise asked[name].malformed(error) from error
-        listing = "\n".join(lines)
-        return GradientError(
-            "expected every recorded message to take part in the pass, since mode='fast', but "
-            f"these were not used in computing the roots:\n{listing}\nuse mode='smart', which is "
-            "exact for such programs too (and for checkpoints of PyTorch: what those call again in "
-            "the backward pass is not used)"
-        )
 
     # What was set off, to its end.
 
@@ -337,13 +304,6 @@ class PassCoordinator:
         report.merge(waiting, workers)
         return self._codec.unpack(local_pass, frm, entries, arrays) if entries else []
 
-    def _found_by(
-        self, local_pass: LocalPass, report: Report, frm: str, answer: Any, _: list[Any]
-    ) -> list[RecvNode]:
-        waiting, workers, ids = answer
-        report.merge(waiting, workers)
-        return local_pass.discover(ids) if ids else []
-
     def _send(
         self, local_pass: LocalPass, to: str, group: list[Departure], waits: bool
     ) -> PassRequest:
@@ -352,38 +312,6 @@ class PassCoordinator:
         pass_request = self._requests.ask(to, GRADIENTS, body, arrays, waits=waits)
         local_pass.asked.append(pass_request.answer)
         return pass_request
-
-    def _search(
-        self,
-        local_pass: LocalPass,
-        message_ids: list[int] | None,
-        report: Report,
-        asker: str | None,
-        requests: list[PassRequest],
-    ) -> list[int]:
-        """Mark what is live here, and ask the other end of each boundary to do the same.
-
-        Return the messages whose other end the asker has, where nothing else is under way: it
-        goes on there when it has its answer, as with gradients.
-        """
-        report.change(self._worker.name, 0)
-        riding: list[int] = []
-        found = local_pass.discover(message_ids)
-        while True:
-            by_peer: dict[str, list[int]] = {}
-            for recv in found:
-                by_peer.setdefault(recv.peer, []).append(recv.message_id)
-            if asker is not None:
-                riding.extend(by_peer.pop(asker, ()))
-                if riding and (by_peer or requests):
-                    by_peer[asker], riding = riding, []
-            for peer, ids in by_peer.items():
-                requests.append(self._requests.ask(peer, SEARCH, [local_pass.plan, ids]))
-            if not requests:
-                return riding
-            found = self._requests.take_next(requests).read(
-                partial(self._found_by, local_pass, report)
-            )
 
     # What others ask.
 
@@ -418,20 +346,6 @@ class PassCoordinator:
                 value = self._worker.references.value(reference).wait(self._requests.patience)
                 local_pass.want(frameworks.node_of_referent(value), reference)
 
-    def _work_on(self, answer: Callable[[ServiceRequest], None]) -> Callable[..., None]:
-        """Return the handler of a request, which counts as worked on while it runs."""
-        working = self._requests.working
-
-        def handle(request: ServiceRequest) -> None:
-            number = request.header[0]
-            working.add(number)
-            try:
-                answer(request)
-            finally:
-                working.discard(number)
-
-        return handle
-
     def _on_gradients(self, request: ServiceRequest) -> None:
         raw_plan, entries = request.header[1]
         local_pass = self._find_local_pass(raw_plan)
@@ -443,18 +357,3 @@ class PassCoordinator:
         )
         answer, arrays = self._codec.pack(local_pass, asker, riding) if riding else ([], [])
         request.reply([report.waiting, list(report.workers), answer], arrays)
-
-    def _on_search(self, request: ServiceRequest) -> None:
-        raw_plan, message_ids = request.header[1]
-        report = Report()
-        riding = self._search(
-            self._find_local_pass(raw_plan), message_ids, report, request.frm.name, []
-        )
-        request.reply([report.waiting, list(report.workers), riding])
-
-    def _on_unused(self, request: ServiceRequest) -> None:
-        request.reply(self._list_unused(msgspec.convert(request.header, PassPlan)))
-
-    def _list_unused(self, plan: PassPlan) -> list[list[Any]]:
-        local_pass = self._contexts.get(plan.context_id).passes[plan.pass_id]
-        return [[send.message_id, send.peer] for send in local_pass.unused()]

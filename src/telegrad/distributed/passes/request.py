@@ -172,6 +172,20 @@ class PassRequests:
         with nullcontext() if observer is None else observer.waiting(pass_request.answer):
             self._worker.host.wait(future, timeout)
 
+    def handler(self, answer: Callable[[ServiceRequest], None]) -> Callable[..., None]:
+        """Return the handler of a request, which counts as worked on while it runs."""
+        working = self.working
+
+        def handle(request: ServiceRequest) -> None:
+            number = request.header[0]
+            working.add(number)
+            try:
+                answer(request)
+            finally:
+                working.discard(number)
+
+        return handle
+
     def is_working(self, on: WorkerInfo, number: int) -> bool:
         """Tell whether that worker still works on the request."""
         answer, _ = self._worker.ask_service(on, WORKING, number)

@@ -16,7 +16,7 @@ import contextvars
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -28,7 +28,7 @@ from telegrad.rpc.timeouts import seconds
 if TYPE_CHECKING:
     from telegrad.rpc.host import Host
 
-__all__ = ["Future", "collect_all", "wait_all"]
+__all__ = ["Future", "Quick", "not_settled", "wake"]
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -365,69 +365,6 @@ def wake(sleeper: _thread.LockType) -> None:
         pass
 
 
-def wait_all(futures: Iterable[Future[T]], timeout: float | None = None) -> list[T]:
-    """Wait for all; return their values in order, or raise the first exception in that order.
-
-    Raises:
-        CallTimeout: If one is not done within `timeout` seconds.
-
-    Examples:
-        >>> rpc.wait_all([rpc.rpc_async("ps", abs, (-n,)) for n in range(3)])
-        [0, 1, 2]
-    """
-    futures = _checked(futures)
-    if timeout is not None:
-        together, count = _together(futures)
-        try:
-            together.wait(timeout)
-        finally:
-            for future in futures:
-                future._forget_callback(count)
-    for future in futures:
-        if not future._done:
-            future._wait(None)
-    for future in futures:
-        # Those after the first failure are known as well: whoever is told of one looks at all.
-        future.exception()
-    return [future.value() for future in futures]
-
-
-def collect_all(futures: Iterable[Future[T]]) -> Future[list[Future[T]]]:
-    """Return the future of the list, which is done when all of them are.
-
-    To wait for them again, wait for the same one again: each call makes another.
-
-    Examples:
-        >>> both = rpc.collect_all([rpc.rpc_async("ps", abs, (-n,)) for n in (1, 2)])
-        >>> [done.wait() for done in both.wait()]
-        [1, 2]
-    """
-    return _together(_checked(futures))[0]
-
-
-def _together(futures: list[Future[T]]) -> tuple[Future[list[Future[T]]], Quick]:
-    """Return the future of the list, and the callback that each of them has for it."""
-    together: Future[list[Future[T]]] = Future()
-    # Whoever waits for all may as well wait for the first that is missing.
-    together._source = next((future for future in futures if not future._done), None)
-    missing = len(futures)
-
-    def count(_: Future[T]) -> None:
-        nonlocal missing
-        with _lock:
-            missing -= 1
-            last = missing == 0
-        if last:
-            together._settle(futures, None)
-
-    callback = Quick(count)
-    for future in futures:
-        future.add_done_callback(callback)
-    if not futures:
-        together.set_result(futures)
-    return together, callback
-
-
 def not_settled(timeout: float | None) -> CallTimeout:
     """What a wait raises that ended before its future was settled."""
     within = "" if timeout is None else f" within {timeout:g} s"
@@ -439,17 +376,3 @@ def _not_callable(callback: Any) -> UsageError:
         "expected a function that takes the future when it is done, got "
         f"{type(callback).__qualname__}"
     )
-
-
-def _checked(futures: Any) -> "list[Future[Any]]":
-    if not isinstance(futures, Iterable):
-        kind = "a Future" if isinstance(futures, Future) else type(futures).__qualname__
-        raise UsageError(f"expected a list of futures, got {kind}: write [future, ...]")
-    listed = list(futures)
-    for index, future in enumerate(listed):
-        if not isinstance(future, Future):
-            raise UsageError(
-                f"expected futures, as rpc_async returns, got {type(future).__qualname__} at "
-                f"position {index}"
-            )
-    return listed

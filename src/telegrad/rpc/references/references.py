@@ -36,6 +36,7 @@ from telegrad.rpc.protocol.reference_table import (
     ReferenceTable,
     Send,
 )
+from telegrad.rpc.references.answered_forks import AnsweredForks
 from telegrad.rpc.references.rref import RRef
 
 if TYPE_CHECKING:
@@ -59,11 +60,9 @@ class References:
         # user's, which may use other references.
         self._lock = threading.RLock()
         self._table = ReferenceTable(worker.name, Future)
-        # Forks in calls that were given up, and in answers, by path and number.
+        # Calls that were given up, by path and number, for the forks in them.
         self._unresolved: dict[tuple[Endpoint, int], Call] = {}
-        self._answered: dict[tuple[Endpoint, int], dict[int, None]] = {}
-        # By fork, the answer that it is in: so that a message about a fork need not search for it.
-        self._answer_of: dict[int, tuple[Endpoint, int]] = {}
+        self._answered = AnsweredForks()
         self._released: collections.deque[tuple[int, int | None]] = collections.deque()
         self._flushing = False
         self.handle_type: type[RRef] = RRef
@@ -220,8 +219,7 @@ class References:
                 carrier.forks = carrier.forks or []
                 carrier.forks.append(fork)
             else:
-                self._answered.setdefault((endpoint, carrier), {})[fork] = None
-                self._answer_of[fork] = (endpoint, carrier)
+                self._answered.add((endpoint, carrier), fork)
         owner = reference._owner
         return [reference._rref, fork, owner.name, owner.id, owner.incarnation, is_early]
 
@@ -282,14 +280,8 @@ class References:
     def unanswered(self, endpoint: Endpoint, number: int) -> None:
         """An answer won't be sent, or is not wanted: take back what it carried."""
         with self._lock:
-            forks = self._forget_answer((endpoint, number))
+            forks = self._answered.forget((endpoint, number))
         self._take_back(forks)
-
-    def _forget_answer(self, answer: tuple[Endpoint, int]) -> list[int]:
-        forks = list(self._answered.pop(answer, ()))
-        for fork in forks:
-            del self._answer_of[fork]
-        return forks
 
     def _take_back(self, forks: list[int]) -> None:
         with self._lock:
@@ -336,7 +328,7 @@ class References:
                         case _ if not request.via.closed:
                             effects += self._table.handle(request.frm.name, tuple(message))
                             if message[0] == CHILD:
-                                self._arrived_in_answer(message[1])
+                                self._answered.arrived(message[1])
         except (ValueError, TypeError, KeyError) as error:
             raise ProtocolViolation(f"from {request.frm.name}: {error}") from error
         finally:
@@ -344,15 +336,6 @@ class References:
             self._perform(effects)
         for rref, why in abandoned:
             self._give_up_awaited([rref], _never_made(rref, request.frm.name, why))
-
-    def _arrived_in_answer(self, fork: int) -> None:
-        """A fork is in: its answer is of no interest when all of its forks are."""
-        answer = self._answer_of.pop(fork, None)
-        if answer is not None:
-            forks = self._answered[answer]
-            del forks[fork]
-            if not forks:
-                del self._answered[answer]
 
     def _perform(self, effects: list[Send]) -> None:
         # Without the lock: a value's finalizer may use references itself.
@@ -417,8 +400,7 @@ class References:
             # Dropped by `finish`, when the locks have been released.
             mine = [key for key in self._unresolved if key[0].peer.name == name]
             unresolved = [self._unresolved.pop(key) for key in mine]
-            for key in [key for key in self._answered if key[0].peer.name == name]:
-                self._forget_answer(key)
+            self._answered.forget_peer(name)
 
         def finish() -> None:
             unresolved.clear()
@@ -445,8 +427,7 @@ class References:
             # What the old ones hold goes when the lock has been released; see `_perform`.
             table, self._table = self._table, table
             unresolved, self._unresolved = self._unresolved, {}  # noqa: F841
-            self._answered.clear()
-            self._answer_of.clear()
+            self._answered = AnsweredForks()
 
 
 def forget_frames(error: BaseException | None) -> None:
