@@ -41,7 +41,7 @@ def test_the_loss_of_a_worker_is_noticed_after_forged_ids(make, forged):
             assert eventually(lambda: a.peers.get("b").outgoing is None)
         # Twice: calls run on threads of their own.
         assert [a.rpc_sync("b", simulated.who) for _ in range(2)] == ["b", "b"]
-        served = b.peers.get("a").incoming[0].serving
+        served = b.peers.get("a").incoming.serving
         assert eventually(lambda: not served)
         assert not context.outcomes
         assert not context.in_doubt

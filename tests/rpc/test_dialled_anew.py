@@ -31,7 +31,7 @@ def _fresh():
 def give_up(b, proxy):
     """Let b give up the path that a opened; the proxy holds back its end, so a does not know."""
     proxy.cut()
-    (path,) = b.peers.get("a").incoming
+    path = b.peers.get("a").incoming
     b.endpoint_lost(path, ConnectionError("silence"))
 
 

@@ -248,17 +248,6 @@ def test_a_finalizer_may_use_a_link_whose_lock_it_interrupted(holder, name, use)
         assert a.rpc_sync("b", len, ("ab",)) == 2
 
 
-def test_a_call_at_the_very_beginning_of_dialling_the_same_worker_dials_itself():
-    ends = []
-    with neighbours("a", "b") as (a, _):
-        peer = a.peers.get("b")
-        call = functools.partial(a.rpc_sync, "b", len, ("ab",), timeout=10.0)
-        peer.dialling = Interrupted(peer.dialling, lambda: ends.append(call()))
-        assert in_time(lambda: ends.append(call()))
-        assert ends == [2, 2]
-        assert peer.opened == 1
-
-
 class Calling:
     """Calls its worker of origin when it arrives."""
 

@@ -14,7 +14,7 @@ from telegrad.rpc.membership.membership import Membership
 from telegrad.rpc.membership.rendezvous import Meeting
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
-from telegrad.rpc.peers import Peers
+from telegrad.rpc.protocol.session import Session
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.transport import Identity, connect
 from telegrad.rpc.wire.frames import CALL, HELLO
@@ -149,9 +149,9 @@ def test_who_comes_under_ever_new_names_and_says_nothing_is_forgotten(trio):
 
 
 def test_of_ever_new_incarnations_of_a_worker_the_last_are_remembered():
-    peers = Peers()
+    peer = Session(WorkerInfo("b", 1, 0))
     for incarnation in range(3000):
-        peer = peers.add(WorkerInfo("b", 1, incarnation), "unix:///b.sock")
+        peer.named(WorkerInfo("b", 1, incarnation), "unix:///b.sock")
     assert len(peer.past) == 1000
     assert 2998 in peer.past
     assert peer.info.incarnation == 2999

@@ -592,7 +592,7 @@ def test_a_worker_is_quiet_again_when_a_call_that_was_given_up_has_run(pair, mon
     monkeypatch.setattr(simulated, "GATE", [gate])
     with pytest.raises(CallTimeout):
         a.rpc_sync("b", simulated.wait_for_gate, timeout=0.05)
-    (path,) = b.peers.get("a").incoming
+    path = b.peers.get("a").incoming
     assert eventually(lambda: path.unwanted)
     gate.set_result("open")
     assert b.is_quiet(5.0)
@@ -702,7 +702,7 @@ def test_a_broken_connection_loses_the_peer_at_once_and_a_new_one_is_made():
     with neighbours("a", "b") as (a, b):
         call = a.rpc_async("b", simulated.never)
         assert eventually(lambda: bool(b.peers.get("a").incoming))
-        b.peers.get("a").incoming[0].connection.shutdown()
+        b.peers.get("a").incoming.connection.shutdown()
         with pytest.raises(WorkerLost, match="worker 'b' was lost"):
             call.wait(10)
         assert a.rpc_sync("b", simulated.who) == "b"
@@ -711,7 +711,7 @@ def test_a_broken_connection_loses_the_peer_at_once_and_a_new_one_is_made():
 def test_links_that_have_ended_keep_no_descriptors(pair):
     a, b = pair
     a.rpc_sync("b", simulated.who)
-    ends = [a.peers.get("b").outgoing, *b.peers.get("a").incoming]
+    ends = [a.peers.get("b").outgoing, b.peers.get("a").incoming]
     a.endpoint_lost(ends[0], ConnectionError("cut"))
     assert len(ends) == 2
     assert eventually(lambda: all(link.connection.fileno() == -1 for link in ends))

@@ -157,7 +157,7 @@ def test_a_caller_that_crashes_before_it_sends_leaves_nothing_running():
         }
         simulation.settle(30)
         assert simulated.RUNS == {}
-        assert simulation.worker("b").peers.get("a").endpoints() == []
+        assert simulation.worker("b").peers.get("a").connections() == []
 
 
 def test_a_crash_in_a_chain_reaches_everyone_who_waits():

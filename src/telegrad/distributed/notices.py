@@ -6,7 +6,7 @@ One that is lost is not dialled, as a rule: what it had went with it.
 from functools import partial
 from typing import Any
 
-from telegrad.rpc.peers import Peer
+from telegrad.rpc.peers import Session
 from telegrad.rpc.worker import Worker
 
 __all__ = ["forward", "notify", "reachable"]
@@ -29,7 +29,7 @@ def notify(
     return True
 
 
-def reachable(worker: Worker, name: str) -> Peer | None:
+def reachable(worker: Worker, name: str) -> Session | None:
     """Return a worker to which a notice goes at once: it hears of it, or loses this one."""
     peer = worker.peers.get(name)
     return None if peer is None or peer.outgoing is None or peer.outgoing.closed else peer

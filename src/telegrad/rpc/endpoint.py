@@ -40,10 +40,6 @@ class Endpoint(abc.ABC):
         # How many frames have come.
         self.frames = 0
         self.closed = False
-        # Its ordinal among the paths that its opener has opened to the other side; 0: not known.
-        self.place = 0
-        # Whether the peer has opened it and not sent its HELLO: nothing was counted on it yet.
-        self.is_new = False
         # Requests that are being served, and those of them that the peer gave up.
         self.serving: set[int] = set()
         self.unwanted: set[int] = set()

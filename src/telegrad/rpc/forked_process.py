@@ -20,7 +20,7 @@ def cut_off(worker: "Worker") -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     # Without a lock: whichever thread had it did not come along.
     for peer in [*worker.peers.by_name.values()]:
-        for endpoint in peer.endpoints():
+        for endpoint in peer.connections():
             # Only one over a socket has it.
             connection = getattr(endpoint, "connection", None)
             if connection is not None and connection.fileno() >= 0:

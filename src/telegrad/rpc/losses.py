@@ -32,9 +32,6 @@ class Losses:
         self._worker = worker
         self.explain: Callable[[WorkerInfo], str | None] = lambda _: None
         """Say how a worker ended whose connection has closed; None if that is not known."""
-        self._words: dict[str, tuple[int, str]] = {}
-        """By name, with the incarnation: what it said, and is lost for if it is."""
-        self._reasons: dict[str, tuple[int, str]] = {}
         worker.register_service(_LAST_WORDS, self._hear, inline=True)
 
     def say(self, words: str) -> None:
@@ -47,32 +44,19 @@ class Losses:
     def _hear(self, request: "ServiceRequest") -> None:
         if not isinstance(request.header, str):
             raise ProtocolViolation(f"expected last words as text, got {request.header!r}")
-        self._words[request.frm.name] = (request.frm.incarnation, request.header[:_LONGEST])
+        session = self._worker.peers.get(request.frm.name)
+        if session is not None and session.info.incarnation == request.frm.incarnation:
+            session.last_words = request.header[:_LONGEST]
 
     def reason(self, who: WorkerInfo, cause: BaseException) -> str:
         """Return why a worker was lost, in words, and keep it if it is that worker's end."""
-        known = self.known(who)
-        if known is not None:
-            return known
-        found: str | None = None
-        if isinstance(cause, Farewell):
-            found = str(cause)
-        elif not self._worker.closed and isinstance(cause, EOFError | ConnectionError):
-            found = _of(self._words, who) or self.explain(who)
-        if found is None:
-            return str(cause) or type(cause).__name__
-        self._reasons[who.name] = (who.incarnation, found)
-        return found
-
-    def known(self, who: WorkerInfo) -> str | None:
-        """Return why that incarnation of a worker has ended, if it has and that is known."""
-        return _of(self._reasons, who)
-
-    def met(self, who: WorkerInfo) -> None:
-        """Forget what was known: the worker lives."""
-        self._reasons.pop(who.name, None)
-
-
-def _of(noted: dict[str, tuple[int, str]], who: WorkerInfo) -> str | None:
-    incarnation, words = noted.get(who.name, (0, ""))
-    return words if incarnation == who.incarnation and words else None
+        session = self._worker.peers.get(who.name)
+        said = str(cause) or type(cause).__name__
+        if session is None or session.info.incarnation != who.incarnation:
+            return said
+        if session.reason is None:
+            if isinstance(cause, Farewell):
+                session.reason = said
+            elif not self._worker.closed and isinstance(cause, EOFError | ConnectionError):
+                session.reason = session.last_words or self.explain(who)
+        return session.reason or said

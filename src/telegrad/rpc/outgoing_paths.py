@@ -11,16 +11,25 @@ import msgspec
 
 from telegrad.errors import CallTimeout, TelegradError, UsageError, WorkerLost
 from telegrad.rpc.endpoint import Endpoint
-from telegrad.rpc.peers import Peer
+from telegrad.rpc.protocol.session import Session
 from telegrad.rpc.wire import frames
 
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
 
-__all__ = ["OutgoingPaths"]
+__all__ = ["Attempt", "OutgoingPaths"]
 
 _LONGEST_DIAL: Final = 10.0  # Seconds.
 _encode_hello = msgspec.msgpack.Encoder().encode
+
+
+class Attempt:
+    """One thread's dialling of a peer, and what came of it."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.ended = threading.Event()
+        self.error: WorkerLost | None = None
 
 
 class OutgoingPaths:
@@ -29,111 +38,99 @@ class OutgoingPaths:
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
 
-    def path_to(self, peer: Peer, deadline: float) -> Endpoint:
-        """Return the path for requests to the peer, opening it if need be."""
-        endpoint = peer.outgoing
-        if endpoint is not None and not endpoint.closed:
-            return endpoint
-        if peer.info.name == self._worker.name:
-            return self._worker.loopback
-        if endpoint is not None:
-            # A send on it was interrupted, and its loss has not been dealt with yet. That comes
-            # first: nothing that the old path counted may be left when there is a new one.
-            self._worker.endpoint_lost(endpoint, ConnectionAbortedError("a send was interrupted"))
-        if peer.dialler == threading.get_ident():
-            raise UsageError(
-                f"expected no call to {peer.info.name!r} from here: a finalizer or a signal's "
-                "handler interrupted this thread in dialling that worker; call it from another "
-                "thread"
-            )
-        turn, is_ours = peer.dialling, None
-        before = peer.unreached
+    def path_to(self, session: Session, deadline: float) -> Endpoint:
+        """Return the path for requests to a peer, opening it if need be."""
+        worker = self._worker
+        if session.info.name == worker.name:
+            return worker.loopback
+        attempt = Attempt()
         try:
-            left = min(max(0.0, deadline - self._worker.host.now()), threading.TIMEOUT_MAX)
-            is_ours = turn.acquire(timeout=left)
-            if not is_ours:
-                raise CallTimeout(
-                    f"worker {peer.info.name!r} could not be reached before the deadline: it is "
-                    "still being dialled for another call"
-                )
-            peer.dialler = threading.get_ident()
-            endpoint = self._dial(peer, deadline, before)
+            while True:
+                endpoint = session.outgoing
+                if endpoint is not None and not endpoint.closed:
+                    return endpoint
+                if endpoint is not None:
+                    # A send on it was interrupted, and its loss has not been dealt with yet. That
+                    # comes first: nothing that it counted may be left when there is a new one.
+                    worker.endpoint_lost(endpoint, ConnectionAbortedError("a send was interrupted"))
+                with worker.peers.lock:
+                    other = session.attempt
+                    is_ours = session.dials(attempt)
+                if is_ours:
+                    break
+                if isinstance(other, Attempt):
+                    self._wait_for(other, session, deadline)
+            endpoint = self._dial(session, deadline)
+        except WorkerLost as error:
+            # Told to all who wait, or they would try in vain, one after the other. Another one,
+            # without the frames of who met it.
+            attempt.error = WorkerLost(*error.args)
+            raise
         finally:
-            if is_ours:
-                peer.dialler = 0
-                turn.release()
-            elif is_ours is None:
-                # Ctrl-C while it was being taken: nobody knows who has it. With another lock, two
-                # threads may dial at worst.
-                peer.dialling = threading.RLock()
-        self._worker.host.rouse(endpoint.next_tick)
+            with worker.peers.lock:
+                session.stops_dialling(attempt)
+            attempt.ended.set()
+        worker.host.rouse(endpoint.next_tick)
         return endpoint
 
-    def _dial(self, peer: Peer, deadline: float, before: WorkerLost | None) -> Endpoint:
-        """Open the path for requests to the peer, unless somebody just has.
+    def _wait_for(self, other: Attempt, session: Session, deadline: float) -> None:
+        """Wait until another thread has dialled; WorkerLost if it could not."""
+        name = session.info.name
+        if other.thread == threading.get_ident():
+            raise UsageError(
+                f"expected no call to {name!r} from here: a finalizer or a signal's handler "
+                "interrupted this thread in dialling that worker; call it from another thread"
+            )
+        left = min(max(0.0, deadline - self._worker.host.now()), threading.TIMEOUT_MAX)
+        if not other.ended.wait(left):
+            raise CallTimeout(
+                f"worker {name!r} could not be reached before the deadline: it is still being "
+                "dialled for another call"
+            )
+        if other.error is not None:
+            raise WorkerLost(*other.error.args)
 
-        `before` is what `peer.unreached` was when this call came.
-        """
-        if peer.outgoing is not None and not peer.outgoing.closed:
-            return peer.outgoing
-        if peer.unreached is not None and peer.unreached is not before:
-            # Somebody has just tried, in vain: all who waited for that would, one after the other.
-            raise WorkerLost(*peer.unreached.args)
-        if not peer.address:
-            raise WorkerLost(f"it is not known where worker {peer.info.name!r} listens")
-        timeout = min(max(0.01, deadline - self._worker.host.now()), _LONGEST_DIAL)
+    def _dial(self, session: Session, deadline: float) -> Endpoint:
+        """Open the path for requests to a peer, and greet it."""
+        worker = self._worker
+        if not session.address:
+            raise WorkerLost(f"it is not known where worker {session.info.name!r} listens")
+        timeout = min(max(0.01, deadline - worker.host.now()), _LONGEST_DIAL)
         try:
-            endpoint = self._dial_by_host(peer, timeout)
+            endpoint = self._dial_by_host(session, timeout)
         except WorkerLost as error:
             # Raises if it was this worker that went.
-            self._worker.find(peer.info)
-            known = self._worker.losses.known(peer.info)
-            if known is not None:
-                raise self._worker.loss(peer.info, known, error) from error
-            if self._worker.host.now() < deadline:
-                # Another one, without the frames of who met it.
-                peer.unreached = WorkerLost(*error.args)
-                self._look_again_for(peer)
+            worker.find(session.info)
+            if session.reason is not None:
+                raise worker.loss(session.info, session.reason, error) from error
+            if worker.host.now() < deadline:
+                self._look_again_for(session)
                 raise
             raise CallTimeout(
-                f"worker {peer.info.name!r} could not be reached before the deadline: {error}"
+                f"worker {session.info.name!r} could not be reached before the deadline: {error}"
             ) from error
-        with self._worker.peers.lock:
-            is_past = endpoint.peer.incarnation in peer.past
-            endpoint.place = peer.opened = peer.opened + 1
-            is_known = endpoint.peer.incarnation == peer.info.incarnation
-            given_up = peer.given_up if is_known else 0
-        if is_past:
-            self._worker.host.ended(endpoint)
+        with worker.peers.lock:
+            greeting = session.dialled(endpoint.peer.incarnation)
+        if greeting is None:
+            worker.host.ended(endpoint)
             raise WorkerLost(
-                f"worker {peer.info.name!r} was lost: at {peer.address} is still the one in whose "
-                "place another has come"
+                f"worker {session.info.name!r} was lost: at {session.address} is still the one in "
+                "whose place another has come"
             )
-        hello = _encode_hello((self._worker.id, self._worker.address, endpoint.place, given_up))
+        hello = _encode_hello((worker.id, worker.address, greeting.place, greeting.given_up))
         try:
             endpoint.send(frames.HELLO, 0, 0, 0, hello)
         except (OSError, EOFError) as error:
-            self._worker.host.ended(endpoint)
-            raise self._worker.loss(peer.info, error, error) from error
-        endpoint.accept = self._worker.references.acceptor(endpoint)
-        with self._worker.peers.lock:
-            if endpoint.peer.incarnation != peer.info.incarnation:
-                self._worker.peers.add(endpoint.peer, peer.address)
-            # One that has ended meanwhile is not entered: its loss has been dealt with, and no
-            # other will be told.
-            if not (self._worker.closed or endpoint.closed):
-                peer.outgoing = endpoint
-                peer.lost = None
-                self._worker.losses.met(endpoint.peer)
-        if self._worker.closed:
-            self._worker.host.ended(endpoint)
-            self._worker.find(peer.info)
+            worker.host.ended(endpoint)
+            raise worker.loss(session.info, error, error) from error
+        endpoint.accept = worker.references.acceptor(endpoint)
+        worker.greeted_on(session, endpoint)
         return endpoint
 
-    def _look_again_for(self, peer: Peer) -> None:
+    def _look_again_for(self, session: Session) -> None:
         """Ask who is here, for the next call: the peer may have come back elsewhere, unheard."""
         # Whoever knows that is most often rank 0 itself, which can't be asked where it is.
-        if self._worker.look_again is not None and peer.info.id != 0:
+        if self._worker.look_again is not None and session.info.id != 0:
             self._worker.host.start(self._look_again_quietly)
 
     def _look_again_quietly(self) -> None:
@@ -142,11 +139,11 @@ class OutgoingPaths:
             with suppress(TelegradError):
                 look_again()
 
-    def _dial_by_host(self, peer: Peer, timeout: float) -> Endpoint:
+    def _dial_by_host(self, session: Session, timeout: float) -> Endpoint:
         try:
-            return self._worker.host.dial(peer.info, peer.address, timeout)
+            return self._worker.host.dial(session.info, session.address, timeout)
         except OSError as error:
             if isinstance(error, TelegradError):
                 raise
             # This process lacks something, descriptors most likely.
-            raise WorkerLost(f"worker {peer.info.name!r} can't be reached: {error}") from error
+            raise WorkerLost(f"worker {session.info.name!r} can't be reached: {error}") from error

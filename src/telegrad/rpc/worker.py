@@ -38,8 +38,9 @@ from telegrad.rpc.losses import Losses
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.outgoing_paths import OutgoingPaths
-from telegrad.rpc.peers import Peer, Peers
+from telegrad.rpc.peers import Peers
 from telegrad.rpc.protocol.budget import Budget
+from telegrad.rpc.protocol.session import Close, Effect, Lost, Session
 from telegrad.rpc.references.references import References, forget_frames
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.timers import Timers
@@ -110,7 +111,7 @@ class Worker:
         self.loopback = Loopback(self)
         self.loopback.accept = self.references.acceptor(self.loopback)
         self.address = host.begin(self)
-        self.peers.add(info, self.address)
+        self.add_peer(info, self.address)
 
     def __repr__(self) -> str:
         return f"<Worker {self.name!r} id={self.id} at {self.address}>"
@@ -206,8 +207,8 @@ class Worker:
 
     # Peers.
 
-    def find(self, to: str | int | WorkerInfo) -> Peer:
-        """Return the peer that a name, id or WorkerInfo means, if this worker is running."""
+    def find(self, to: str | int | WorkerInfo) -> Session:
+        """Return the session of who a name, id or WorkerInfo means, if this worker is running."""
         if self.closed:
             raise NotInitialized(
                 f"worker {self.name!r} has shut down: start it again with init_rpc"
@@ -215,7 +216,7 @@ class Worker:
         # The usual case first: a name. Anything else is not a key of this table.
         return self.peers.by_name.get(to) or self._find_again(to)  # type: ignore[arg-type]
 
-    def _find_again(self, to: str | int | WorkerInfo) -> Peer:
+    def _find_again(self, to: str | int | WorkerInfo) -> Session:
         try:
             return self.peers.find(to)
         except UnknownWorker:
@@ -226,11 +227,7 @@ class Worker:
         self.look_again()
         return self.peers.find(to)
 
-    def drop_peer(self, peer: Peer, cause: BaseException) -> None:
-        """Know a worker no more, and end what is open with it."""
-        for endpoint in peer.endpoints():
-            self.endpoint_lost(endpoint, cause)
-        self.peers.remove(peer)
+    # What happens to sessions: decided there, done here.
 
     def add_peer(self, info: WorkerInfo, address: str) -> None:
         """Make a worker known; if it is another incarnation of one, the old one is lost.
@@ -238,50 +235,35 @@ class Worker:
         News of one in whose place another has come are late, and change nothing.
         """
         with self.peers.lock:
-            known = self.peers.get(info.name)
-            if known is not None and info.incarnation in known.past:
-                return
-            stale = known.endpoints() if known is not None else []
-            stale = [each for each in stale if each.peer.incarnation != info.incarnation]
-        for endpoint in stale:
-            self.endpoint_lost(endpoint, ConnectionError("it has started anew"))
-        self.peers.add(info, address)
+            session = self.peers.enter(info)
+            finish = self._begin(session, session.named(info, address))
+        finish()
+
+    def drop_peer(self, session: Session, cause: BaseException) -> None:
+        """Know a worker no more, and end what is open with it."""
+        with self.peers.lock:
+            finish = self._begin(session, session.left(cause))
+            self.peers.remove(session)
+        finish()
 
     def accepted(self, endpoint: Endpoint) -> None:
         """A peer has opened a path for its requests."""
         endpoint.accept = self.references.acceptor(endpoint)
         name = endpoint.peer.name
-        if name == self.name:
-            # One that wants to take this worker's place looks whether it lives. It does.
+        with self.peers.lock:
+            # It may come while this worker is leaving: close() does not see it. And one that wants
+            # to take this worker's place looks whether it lives; it does.
+            is_welcome = not self.closed and name != self.name
+            if is_welcome:
+                session = self.peers.enter(endpoint.peer)
+                finish = self._begin(session, session.accepted(endpoint))
+                endpoint.peer = WorkerInfo(name, session.info.id, endpoint.peer.incarnation)
+        if not is_welcome:
             self.host.ended(endpoint)
             return
-        with self.peers.lock:
-            peer = self.peers.get(name)
-            if peer is None:
-                peer = self.peers.add(endpoint.peer, "")
-            is_past = endpoint.peer.incarnation in peer.past
-            endpoint.peer = WorkerInfo(name, peer.info.id, endpoint.peer.incarnation)
-            # A peer dials once. If it dials again it has given the old paths up, or died.
-            old = list(peer.incoming)
-            if endpoint.peer.incarnation != peer.info.incarnation and peer.outgoing is not None:
-                old.append(peer.outgoing)
-        if is_past:
+        finish()
+        if endpoint.closed:
             _log.warning("refused worker %r, in whose place another has come since", name)
-            self.host.ended(endpoint)
-            return
-        for stale in old:
-            self.endpoint_lost(stale, ConnectionError("it opened a new connection"))
-        with self.peers.lock:
-            # It may have been forgotten meanwhile.
-            peer = self.peers.add(endpoint.peer, peer.address)
-            if not self.closed:
-                endpoint.is_new = True
-                peer.incoming.append(endpoint)
-                peer.lost = None
-                self.losses.met(endpoint.peer)
-        if self.closed:
-            # It came while this worker was leaving: close() did not see it.
-            self.host.ended(endpoint)
             return
         self.host.rouse(endpoint.next_tick)
 
@@ -292,64 +274,67 @@ class Worker:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ProtocolViolation(f"a malformed greeting came: {error}") from error
         name = endpoint.peer.name
-        holder = self.peers.holder_of(number)
-        if holder not in (None, name) or not 0 <= number < UNKNOWN_ID:
-            # Calls to that number would go to whoever took it last.
-            raise ProtocolViolation(
-                f"{name!r} says that it is worker {number}, which is {holder!r}"
-            )
-        endpoint.peer = WorkerInfo(name, number, endpoint.peer.incarnation)
-        peer = self.peers.add(endpoint.peer, address)
-        if peer.info.incarnation != endpoint.peer.incarnation:
-            self.endpoint_lost(endpoint, ConnectionError("another has come in its place"))
-            return
-        endpoint.place = place
-        stale = peer.outgoing
-        if endpoint.is_new and stale is not None and stale.place <= given_up:
-            # The peer gave the old path up before it opened this one; its end may be seen late,
-            # or never.
-            self.endpoint_lost(stale, ConnectionError("it opened a new connection"))
-        endpoint.is_new = False
+        with self.peers.lock:
+            holder = self.peers.holder_of(number)
+            if holder not in (None, name) or not 0 <= number < UNKNOWN_ID:
+                # Calls to that number would go to whoever took it last.
+                raise ProtocolViolation(
+                    f"{name!r} says that it is worker {number}, which is {holder!r}"
+                )
+            session = self.peers.get(name) or Session(endpoint.peer)
+            if endpoint is session.outgoing:
+                raise ProtocolViolation(f"{name!r} greets on a path that it did not open")
+            endpoint.peer = WorkerInfo(name, number, endpoint.peer.incarnation)
+            finish = self._begin(session, session.greeted(endpoint, address, place, given_up))
+        finish()
+
+    def greeted_on(self, session: Session, endpoint: Endpoint) -> None:
+        """A peer was dialled and greeted: the path is for this worker's requests."""
+        with self.peers.lock:
+            # One that has ended since is not entered: its loss has been dealt with, and no other
+            # will be told.
+            is_over = self.closed or endpoint.closed
+            finish = self._begin(session, [] if is_over else session.greets(endpoint))
+        finish()
+        if self.closed:
+            self.host.ended(endpoint)
+            self.find(session.info)
 
     def endpoint_lost(self, endpoint: Endpoint, cause: BaseException) -> None:
-        """A path broke: its peer is lost, as far as this worker can tell.
-
-        All its paths end together, but one that is new: if the peer opened it after it had given up
-        the others, it stays, and if it was before, its end is about to come, too.
-        """
+        """A path broke: its peer is lost, as far as this worker can tell."""
         forget_frames(cause)
         reason = self.losses.reason(endpoint.peer, cause)
-        error = self.loss(endpoint.peer, reason, cause)
-        rest: list[Callable[[], object] | None] = []
         with self.peers.lock:
-            peer = self.peers.get(endpoint.peer.name)
-            endpoints = [] if peer is None else peer.endpoints()
-            if peer is not None and endpoint in endpoints:
-                new = [each for each in peer.incoming if each.is_new and each is not endpoint]
-                endpoints = [each for each in endpoints if each not in new]
-                ended = [each.place for each in peer.incoming if each not in new]
-                peer.given_up = max([peer.given_up, *ended])
-                peer.outgoing = None
-                peer.incoming = new
-                peer.lost = None if new else cause
-                self.peers.forget_stranger(peer)
-                if not self.closed:
-                    # In one step: once the peer has been met anew, what comes from it is to stay.
-                    rest = [self.references.peer_lost(endpoint.peer, error, endpoints)]
-                    rest += [each(endpoint.peer, error) for each in list(self._gone_callbacks)]
-            else:
-                endpoints = [endpoint]
-            for each in endpoints:
-                each.closed = True
-        for each in endpoints:
-            each.outbox.clear()
+            session = self.peers.get(endpoint.peer.name) or Session(endpoint.peer)
+            finish = self._begin(session, session.broken(endpoint, cause), reason)
+        finish()
+
+    def _begin(
+        self, session: Session, effects: list[Effect], reason: str | None = None
+    ) -> Callable[[], None]:
+        """Begin what an event asks for, under the lock of the peers; return the rest of it.
+
+        In one step with the event: what comes from a peer that has been met anew is to stay.
+        """
+        self.peers.tidy(session)
+        rest: list[Callable[[], object] | None] = []
+        for effect in effects:
+            assert isinstance(effect, Close | Lost)
+            why = reason or session.last_words or str(effect.cause)
+            for endpoint in effect.ended:
+                endpoint.closed = True
             # Before the paths are ended: a thread that reads one would give another cause.
-            self.outgoing.abandon(each, partial(self.loss, each.peer, reason, cause))
-        for each in endpoints:
-            self.host.ended(each)
-        for finish in rest:
-            if finish is not None:
-                finish()
+            rest += [partial(self._abandon, each, why, effect.cause) for each in effect.ended]
+            rest += [partial(self.host.ended, each) for each in effect.ended]
+            if isinstance(effect, Lost) and not self.closed:
+                error = self.loss(effect.who, why, effect.cause)
+                rest.append(self.references.peer_lost(effect.who, error))
+                rest += [each(effect.who, error) for each in list(self._gone_callbacks)]
+        return partial(_run_all, rest)
+
+    def _abandon(self, endpoint: Endpoint, reason: str, cause: BaseException) -> None:
+        endpoint.outbox.clear()
+        self.outgoing.abandon(endpoint, partial(self.loss, endpoint.peer, reason, cause))
 
     def loss(self, who: WorkerInfo, reason: object, cause: BaseException) -> BaseException:
         """Return what fails for the loss of a worker."""
@@ -397,8 +382,10 @@ class Worker:
             except (OSError, EOFError):
                 pass
         gone = ConnectionError("this worker has shut down")
-        for endpoint in endpoints:
-            self.endpoint_lost(endpoint, gone)
+        for session in self.peers.all():
+            with self.peers.lock:
+                finish = self._begin(session, session.left(gone))
+            finish()
         self.loopback.close()
         self.outgoing.abandon(self.loopback, partial(self.loss, self.info, gone, gone))
         self.references.close()
@@ -406,3 +393,9 @@ class Worker:
             callback()
         self.incoming.coroutines.close(timeout)
         self.host.close(timeout)
+
+
+def _run_all(tasks: "list[Callable[[], object] | None]") -> None:
+    for task in tasks:
+        if task is not None:
+            task()

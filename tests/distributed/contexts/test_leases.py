@@ -362,7 +362,7 @@ def test_a_call_that_runs_after_its_caller_was_lost_leaves_no_level(simulation):
 def lose(worker, name):
     """Let a worker lose another by the end of a connection, though both live."""
     peer = worker.peers.get(name)
-    path = peer.outgoing or peer.incoming[0]
+    path = peer.outgoing or peer.incoming
     worker.endpoint_lost(path, ConnectionError("it was silent"))
 
 

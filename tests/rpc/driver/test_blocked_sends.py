@@ -209,7 +209,7 @@ def test_a_timeout_while_another_thread_sends_leaves_that_send_alone():
 def test_whoever_reads_does_not_wait_to_answer_a_ping():
     with neighbours("a", "b", options=Options(segments=False)) as (a, b):
         a.rpc_sync("b", simulated.who)
-        (link,) = b.peers.get("a").incoming
+        link = b.peers.get("a").incoming
         ping = Frame(PING, 0, 0, 0, b"", ())
         reader = threading.Thread(target=b.receive, args=(link, ping), daemon=True)
         link._write.acquire()

@@ -201,7 +201,7 @@ def test_a_call_that_was_given_up_while_it_waited_for_its_turn_never_runs():
         late = a.rpc_async("b", occupy, ("late",), timeout=0.05)
         with pytest.raises(CallTimeout):
             late.wait()
-        (link,) = b.peers.get("a").incoming
+        link = b.peers.get("a").incoming
         assert eventually(lambda: bool(link.unwanted))
         GATE.set()
         first.wait()

@@ -118,7 +118,7 @@ def test_answers_of_one_turn_leave_together(patient, monkeypatch):
     with neighbours("a", "b", options=Options(lost_after=1000.0)) as (a, b):
         blocked = b.rpc_async("a", block)
         assert eventually(lambda: bool(a.host.lead.turn))
-        (link,) = a.peers.get("b").incoming
+        link = a.peers.get("b").incoming
         sizes, send = [], link.connection.send_small
 
         def count(data, deadline):
@@ -149,7 +149,7 @@ def test_answers_that_were_kept_do_not_wait_for_a_slow_request_behind_them():
 def test_a_peer_that_does_not_read_its_answers_keeps_nobody_else():
     with neighbours("a", "b", "c", options=Options(segments=False, handlers=8)) as (a, b, c):
         b.rpc_sync("a", simulated.who)
-        (link,) = a.peers.get("b").incoming
+        link = a.peers.get("b").incoming
         # As if something were being sent that b does not take.
         link._write.acquire()
         try:

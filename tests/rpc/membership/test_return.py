@@ -232,7 +232,7 @@ def test_a_greeting_that_comes_after_another_took_the_place_does_not_take_it_bac
 def test_one_that_came_back_elsewhere_unheard_is_found_after_a_call_that_failed():
     with neighbours("a", "b") as (a, b):
         # Whoever told the others that b came back had lost a at that moment.
-        a.peers.add(b.info, "unix:///nowhere/b.sock")
+        a.add_peer(b.info, "unix:///nowhere/b.sock")
         a.look_again = lambda: a.add_peer(b.info, b.address)
         with pytest.raises(WorkerLost, match="nowhere"):
             a.rpc_sync("b", min, ((1, 2),))

@@ -86,7 +86,7 @@ def check_that_it_was_never_made(simulation, why):
     for worker in (simulation.worker("reader"), simulation.worker("owner")):
         assert not any(worker.references.counts().values())
         for peer in worker.peers.all():
-            assert not any(path.serving or path.unwanted for path in peer.endpoints())
+            assert not any(path.serving or path.unwanted for path in peer.connections())
 
 
 def test_a_reference_whose_creation_fails_after_it_was_passed_on_is_an_error():

@@ -49,7 +49,7 @@ def test_an_answer_whose_reader_died_before_it_said_that_its_references_came_is_
 ):
     a, b = simulation.worker("a"), simulation.worker("b")
     simulation.run("a", lambda: a.rpc_sync("b", simulated.who))
-    (path,) = b.peers.get("a").incoming
+    path = b.peers.get("a").incoming
     b.references.export(path, 2, b.make_rref(1))
     b.endpoint_lost(path, ConnectionError("lost"))
     simulation.settle(1)
@@ -152,7 +152,7 @@ def test_a_worker_that_cant_be_dialled_is_told_on_the_path_that_it_opened(simula
 def test_no_place_is_kept_for_an_early_reference_on_a_path_that_was_lost(simulation):
     a, b = simulation.worker("a"), simulation.worker("b")
     simulation.run("a", lambda: a.rpc_sync("b", simulated.who))
-    (path,) = b.peers.get("a").incoming
+    path = b.peers.get("a").incoming
     b.endpoint_lost(path, ConnectionError("lost"))
     fields = [a.next_id(), a.next_id(), "b", b.id, b.info.incarnation, True]
     with pytest.raises(WorkerLost, match="worker 'a', which sent a reference, was lost"):
@@ -315,7 +315,7 @@ def test_an_error_that_cant_be_copied_is_raised_unchanged(simulation):
 def test_what_a_lost_user_asked_for_is_kept_for_nobody_if_it_is_read_after_the_loss():
     with neighbours("a", "b") as (a, b):
         a.rpc_sync("b", simulated.who)
-        (path,) = b.peers.get("a").incoming
+        path = b.peers.get("a").incoming
         b.endpoint_lost(path, ConnectionError("cut"))
         header, _ = a.codec.seal(a.codec.pack_call(simulated.who, (), None), None, None)
         task = b.receive(path, Frame(CALL, CREATES, 99, a.next_id(), header, ()))
@@ -327,7 +327,7 @@ def test_what_a_lost_user_asked_for_is_kept_for_nobody_if_it_is_read_after_the_l
 def test_a_lost_user_is_not_counted_if_its_word_is_read_after_the_loss():
     with neighbours("a", "b") as (a, b):
         a.rpc_sync("b", simulated.who)
-        (path,) = b.peers.get("a").incoming
+        path = b.peers.get("a").incoming
         kept = b.make_rref(3)
         b.endpoint_lost(path, ConnectionError("cut"))
         header, _ = seal_message("telegrad.references", [[ADD, kept._rref, a.next_id(), False]], ())
@@ -341,13 +341,13 @@ def test_a_lost_user_is_not_counted_if_its_word_is_read_after_the_loss():
 
 def meeting_anew(worker, other, meet):
     """Lose each other, and meet again before this worker has told all that it lost the other."""
-    (path,) = worker.peers.get(other.name).endpoints()
+    (path,) = worker.peers.get(other.name).connections()
     ended, met = worker.host.ended, []
 
     def then_meet(endpoint):
         ended(endpoint)
         worker.host.ended = ended
-        for each in other.peers.get(worker.name).endpoints():
+        for each in other.peers.get(worker.name).connections():
             other.endpoint_lost(each, ConnectionError("cut"))
         met.append(meet())
 

@@ -158,7 +158,7 @@ class Hunt:
         assert not references._unresolved, worker
         assert not references._answered, worker
         for peer in worker.peers.all():
-            for path in peer.endpoints():
+            for path in peer.connections():
                 assert not path.serving | path.unwanted, (worker, path)
                 assert not path.outbox.entries, (worker, path)
 

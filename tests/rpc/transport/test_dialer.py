@@ -15,6 +15,7 @@ from tests.rpc.neighbours import eventually, neighbours
 from telegrad.errors import CallTimeout, NotInitialized, WorkerLost
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
+from telegrad.rpc.outgoing_paths import Attempt
 from telegrad.rpc.security.introduction import NONCE_BYTES, Ends, Introduction, Side
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.tls import Credentials
@@ -55,12 +56,13 @@ def test_a_failed_dialling_is_told_to_all_who_waited_for_it() -> None:
         ThreadPoolExecutor(count) as threads,
     ):
         a.add_peer(WorkerInfo("b", 1, 1), f"tcp://127.0.0.1:{silent.getsockname()[1]}")
-        turn = Turn()
-        a.peers.find("b").dialling = turn  # type: ignore[assignment]
         try:
             calls = [threads.submit(a.rpc_sync, "b", abs, (-1,)) for _ in range(count)]
             dialled, _ = silent.accept()
-            assert eventually(lambda: turn.wanted == count)
+            attempt = a.peers.find("b").attempt
+            assert isinstance(attempt, Attempt)
+            waiting = attempt.ended._cond._waiters  # type: ignore[attr-defined]
+            assert eventually(lambda: len(waiting) == count - 1)
             # Whoever dials again is not answered.
             dialled.close()
             errors = [call.exception(PATIENCE / 2) for call in calls]
@@ -124,19 +126,6 @@ def test_a_worker_that_dies_while_it_is_dialled_is_lost_and_has_refused_nobody(
         with pytest.raises(WorkerLost, match=r"'b' was lost: .* the connection|where b should be"):
             a.rpc_sync("b", abs, (-1,))
         dying.result(PATIENCE)
-
-
-class Turn:
-    """A lock that counts how often it was wanted."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.wanted = 0
-        self.release = self._lock.release
-
-    def acquire(self, timeout: float) -> bool:
-        self.wanted += 1
-        return self._lock.acquire(timeout=timeout)
 
 
 @contextlib.contextmanager

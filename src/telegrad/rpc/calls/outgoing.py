@@ -23,6 +23,7 @@ from telegrad.rpc.calls.future import Quick
 from telegrad.rpc.calls.request import current_request
 from telegrad.rpc.calls.service import Arrays, open_message, seal_message
 from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.outgoing_paths import Attempt
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.wire.codec import refuse_by_place
@@ -40,7 +41,7 @@ from telegrad.rpc.wire.frames import (
 
 if TYPE_CHECKING:
     from telegrad.rpc.names import WorkerInfo
-    from telegrad.rpc.peers import Peer
+    from telegrad.rpc.protocol.session import Session
     from telegrad.rpc.worker import Worker
 
 __all__ = ["Outgoing"]
@@ -228,18 +229,18 @@ class Outgoing:
         self._begin(call, SERVICE, WAITING if waits else 0, 0, data, buffers)
         return call
 
-    def notify(self, peer: "Peer", name: str, header: Any) -> None:
+    def notify(self, peer: "Session", name: str, header: Any) -> None:
         """Send a service's message that is not answered."""
         endpoint = peer.outgoing
         if endpoint is None or endpoint.closed:
-            if peer.dialler == threading.get_ident():
+            if isinstance(peer.attempt, Attempt) and peer.attempt.thread == threading.get_ident():
                 # A finalizer interrupted that: whoever waits for the path sends it.
                 self._worker.host.start(partial(self._notify_later, peer, name, header))
                 return
             endpoint = self._worker.path_to(peer, self.deadline(None))
         self.notify_on(endpoint, name, header)
 
-    def _notify_later(self, peer: "Peer", name: str, header: Any) -> None:
+    def _notify_later(self, peer: "Session", name: str, header: Any) -> None:
         # One that can't be reached has lost what it had, and so has this one if it has shut down.
         with suppress(PeerError, NotInitialized):
             self.notify(peer, name, header)

@@ -9,7 +9,7 @@ worker goes in one notice: a list of the protocol's messages.
 
 import collections
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +26,6 @@ from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import WorkerInfo, maker_of
-from telegrad.rpc.peers import Peer
 from telegrad.rpc.protocol.reference_table import (
     ABANDONED,
     CHILD,
@@ -36,6 +35,7 @@ from telegrad.rpc.protocol.reference_table import (
     ReferenceTable,
     Send,
 )
+from telegrad.rpc.protocol.session import Session
 from telegrad.rpc.references.answered_forks import AnsweredForks
 from telegrad.rpc.references.rref import RRef
 
@@ -368,13 +368,13 @@ class References:
             # Opening a path may take its time, and this may be a thread that must not wait.
             self._worker.host.start(partial(self._send, peer, messages))
 
-    def _send(self, peer: Peer, messages: list[Any]) -> None:
+    def _send(self, peer: Session, messages: list[Any]) -> None:
         try:
             self._worker.notify_service(peer.info, _SERVICE, messages)
         except (PeerError, UsageError, OSError) as error:
             forget_frames(error)
             with self._worker.peers.lock:
-                path = next((each for each in peer.endpoints() if not each.closed), None)
+                path = next((each for each in peer.connections() if not each.closed), None)
                 finish = None if path is not None else self.peer_lost(peer.info, error)
             if path is not None:
                 # It can't be dialled for now, but has not lost us: what it counts must stay right.
@@ -382,19 +382,14 @@ class References:
             elif finish is not None:
                 finish()
 
-    def peer_lost(
-        self, who: WorkerInfo, error: BaseException, paths: Sequence[Endpoint] = ()
-    ) -> Callable[[], None]:
-        """Forget the users, and give up the owners, on a lost worker, and close its paths.
+    def peer_lost(self, who: WorkerInfo, error: BaseException) -> Callable[[], None]:
+        """Forget the users, and give up the owners, on a lost worker, whose paths are closed.
 
         The caller holds the lock of the peers, so that the worker can't be met anew meanwhile, and
         calls what this returns when it has released that.
         """
         name = who.name
         with self._lock:
-            for path in paths:
-                # In one step: what is counted from now on would never be dropped.
-                path.closed = True
             effects = self._table.peer_lost(name, error)
             given_up = self._table.give_up_awaited(self._asked_by(who.id))
             # Dropped by `finish`, when the locks have been released.

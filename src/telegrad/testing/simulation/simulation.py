@@ -18,7 +18,7 @@ from telegrad.errors import UsageError
 from telegrad.rpc.calls.request import Request, current_request
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
-from telegrad.rpc.wire.frames import HELLO, PING, PONG, Frame
+from telegrad.rpc.wire.frames import PING, PONG, Frame
 from telegrad.rpc.worker import Worker
 from telegrad.testing.simulation.endpoint import SimulatedEndpoint
 from telegrad.testing.simulation.faults import CrashPoint, Faults
@@ -276,9 +276,6 @@ class Simulation:
     def handle(self, endpoint: SimulatedEndpoint, frame: Frame) -> None:
         """Let a worker handle a frame that it has read."""
         endpoint.frames += 1
-        if frame.kind != HELLO:
-            # Over sockets nothing overtakes a greeting.
-            endpoint.is_new = False
         task = endpoint.host.worker.receive(endpoint, frame)
         if task is not None:
             self.start(endpoint.host, lambda: self._execute(endpoint.host, task))
@@ -337,10 +334,8 @@ class Simulation:
         self._note(f"crash {name}")
         host.is_alive = False
         self._dead.append(host)
-        for peer in host.worker.peers.all():
-            for endpoint in peer.endpoints():
-                if isinstance(endpoint, SimulatedEndpoint):
-                    endpoint.close()
+        for endpoint in host.worker.peers.endpoints():
+            endpoint.close()
         for strand in list(host.strands):
             if strand is not self._running:
                 self.at(self.now, None, "kill", strand.kill)

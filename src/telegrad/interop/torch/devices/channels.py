@@ -188,7 +188,7 @@ class Channels:
 
     def _spin_longer(self, name: str) -> None:
         peer = self._worker.peers.get(name)
-        for endpoint in () if peer is None else peer.endpoints():
+        for endpoint in () if peer is None else peer.connections():
             endpoint.spin_at_least(_SPIN)
 
     def _discard(self, segment: Export | None) -> None:
