@@ -163,22 +163,6 @@ def test_what_the_error_of_a_failed_creation_holds_may_use_references_when_it_go
     assert ends == [True]
 
 
-@pytest.mark.parametrize("closes", [False, True])
-def test_what_a_call_that_was_given_up_holds_may_use_references_when_it_goes(closes):
-    ends = []
-    with neighbours("a", "b") as (a, b):
-        call = a.rpc_async("b", len, ("",))
-        call.wait()
-        call.extra = Owner(a, ends)
-        a.references._unresolved[call.endpoint, call.number] = call
-        del call
-        if closes:
-            a.references.close()
-        else:
-            a.references.peer_lost(b.info, ConnectionError("cut"))()
-        assert ends == [True]
-
-
 @pytest.mark.usefixtures("_collector")
 def test_the_collector_may_run_what_uses_references_while_a_thread_holds_their_lock():
     ends = []

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from telegrad.rpc.names import WorkerInfo
-from telegrad.rpc.protocol.arrivals import Arrivals
 from telegrad.rpc.protocol.calls import Calls
 from telegrad.rpc.protocol.delivery import Outbox
 from telegrad.rpc.protocol.liveness import Liveness
@@ -32,8 +31,6 @@ class Endpoint(abc.ABC):
         self.peer = peer
         self.limits = limits
         self.calls = Calls()
-        self.requests = Arrivals()
-        self.notices = Arrivals()
         self.outbox = Outbox()
         self.liveness = Liveness(now, lost_after)
         self.next_tick = now + self.liveness.interval

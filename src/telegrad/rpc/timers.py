@@ -1,4 +1,4 @@
-"""What one worker does as time passes: late calls fail, notices are repeated, peers looked after.
+"""What one worker does as time passes: late calls fail, late notices go, peers are looked after.
 
 The time is an argument: whatever carries the worker asks when there is something to do.
 """
@@ -33,7 +33,7 @@ class Timers:
         return due
 
     def run_timers(self, now: float) -> None:
-        """Fail late calls, repeat notices, look after peers."""
+        """Fail late calls, send late notices, look after peers."""
         self._worker.references.flush_soon()
         self._worker.outgoing.expire(self._worker.loopback, now)
         for endpoint in self._worker.peers.endpoints():
@@ -43,9 +43,10 @@ class Timers:
     def _look_after(self, endpoint: Endpoint, now: float) -> None:
         self._worker.outgoing.expire(endpoint, now)
         try:
-            for number, header in endpoint.outbox.due(now):
+            while (header := endpoint.outbox.take(now)) is not None:
                 # What does not go out at once is due again later: timers wait for nobody.
-                endpoint.send(frames.NOTICE, 0, number, 0, header, (), now)
+                if not endpoint.send(frames.NOTICE, 0, 0, 0, header, (), now):
+                    endpoint.outbox.put_back(header, now)
             if endpoint.next_tick > now:
                 return
             endpoint.next_tick = now + endpoint.liveness.interval

@@ -1,34 +1,37 @@
-"""A notice is repeated, ever more seldom, until it is acknowledged."""
+"""Notices that found no room go in their order, when there is room."""
 
 import math
-
-from tests.rpc.collecting import MANY, at_each_collection
 
 from telegrad.rpc.protocol.delivery import Outbox
 
 
-def test_nothing_is_repeated_before_its_time_and_all_of_it_after():
+def test_what_found_no_room_is_tried_after_a_pause_and_all_of_it_as_long_as_there_is_room():
     outbox = Outbox()
-    first = outbox.post("a", now=0.0)
-    assert outbox.due(0.4) == []
-    assert outbox.due(0.5) == [(first, "a")]
-    assert outbox.due(1.0) == []
-    assert outbox.due(1.5) == [(first, "a")]
-
-
-def test_an_acknowledged_notice_is_never_repeated():
-    outbox = Outbox()
-    first, second = outbox.post("a", 0.0), outbox.post("b", 0.0)
-    outbox.acknowledged(first)
-    outbox.acknowledged(first)
-    assert outbox.due(100.0) == [(second, "b")]
-    outbox.clear()
+    outbox.post(b"a", now=0.0)
+    outbox.post(b"b", now=0.1)
+    assert outbox.take(0.2) is None
+    assert outbox.take(0.25) == b"a"
+    assert outbox.take(0.25) == b"b"
+    assert outbox.take(100.0) is None
     assert outbox.next_due() == math.inf
 
 
-def test_notices_that_are_posted_while_the_box_is_looked_at_do_not_upset_it():
+def test_what_still_finds_no_room_stays_the_first():
     outbox = Outbox()
-    posted = [outbox.post("a", 0.0) for _ in range(MANY)]
-    with at_each_collection(lambda: outbox.post("b", 9.0)):
-        due = outbox.due(1.0)
-    assert [number for number, _ in due] == posted
+    outbox.post(b"a", 0.0)
+    outbox.post(b"b", 0.0)
+    outbox.put_back(outbox.take(1.0), 1.0)
+    assert outbox.next_due() == 1.25
+    assert outbox.take(1.2) is None
+    assert outbox.take(1.25) == b"a"
+
+
+def test_what_comes_after_all_has_gone_is_tried_after_a_pause_of_its_own():
+    outbox = Outbox()
+    outbox.post(b"a", 0.0)
+    assert outbox.take(1.0) == b"a"
+    assert outbox.take(1.0) is None
+    outbox.post(b"b", 5.0)
+    assert outbox.next_due() == 5.25
+    outbox.clear()
+    assert outbox.next_due() == math.inf

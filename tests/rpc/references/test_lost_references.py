@@ -88,18 +88,6 @@ def test_a_reference_in_an_answer_that_was_given_up_while_it_was_packed_goes(sim
     assert not b.references._answered
 
 
-def test_a_call_that_is_given_up_after_its_path_was_lost_waits_for_no_fate(simulation):
-    a = simulation.worker("a")
-
-    def program():
-        call = a.rpc_async("b", simulated.keep, ("kept", a.make_rref(1)))
-        a.endpoint_lost(call.endpoint, ConnectionError("lost"))
-        a.references.gave_up(call)
-
-    simulation.run("a", program)
-    assert not a.references._unresolved
-
-
 def test_what_a_call_created_that_was_given_up_goes_though_there_was_no_room_to_say_so(simulation):
     a, b = simulation.worker("a"), simulation.worker("b")
 
@@ -110,27 +98,6 @@ def test_what_a_call_created_that_was_given_up_goes_though_there_was_no_room_to_
         simulation.sleep(1)
         with pytest.raises(CallTimeout):
             reference.to_here()
-
-    simulation.run("a", program)
-    simulation.settle(2)
-    assert a.references.counts() == b.references.counts() == NOTHING
-    assert not a.references._unresolved
-
-
-def test_a_reference_that_was_dropped_after_it_went_in_a_call_that_never_came_goes(
-    simulation, monkeypatch
-):
-    a, b = simulation.worker("a"), simulation.worker("b")
-
-    def program():
-        reference = a.remote("b", int)
-        assert reference.to_here() == 0
-        with monkeypatch.context() as patch:
-            patch.setattr(a.peers.get("b").outgoing, "send", lambda *_: True)
-            call = a.rpc_async("b", simulated.fetch, (reference,), timeout=1)
-        del reference
-        with pytest.raises(CallTimeout):
-            call.wait()
 
     simulation.run("a", program)
     simulation.settle(2)

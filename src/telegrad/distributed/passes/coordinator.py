@@ -75,7 +75,7 @@ class PassCoordinator:
         self._contexts = contexts
         self._commit = commit
         self._codec = codec
-        self._requests = PassRequests(worker)
+        self._requests = PassRequests(worker, commit.doubt)
         self._pace = Pace()
         worker.register_service(GRADIENTS, self._requests.handler(self._on_gradients))
         self._search = LiveSearch(worker, contexts, self._requests, self._find_local_pass)

@@ -91,8 +91,9 @@ class PassRequest(msgspec.Struct, eq=False):
 class PassRequests:
     """One worker's requests: those it made, and those it works on."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, on_asker_lost: Callable[[WorkerInfo], object]) -> None:
         self._worker = worker
+        self._on_asker_lost = on_asker_lost
         self.working: set[int] = set()
         """The numbers of the requests that are worked on here."""
         worker.register_service(WORKING, self._on_working, inline=True)
@@ -183,6 +184,9 @@ class PassRequests:
                 answer(request)
             finally:
                 working.discard(number)
+                if request.via.closed:
+                    # Perhaps before a pass began here for it, which nobody would end.
+                    self._on_asker_lost(request.frm)
 
         return handle
 

@@ -26,7 +26,6 @@ from telegrad.rpc.losses import Farewell
 from telegrad.rpc.wire.codec import Sealed, refuse_by_place
 from telegrad.rpc.wire.failures import as_exception, dump_failure
 from telegrad.rpc.wire.frames import (
-    ACK,
     ANSWER,
     BYE,
     CALL,
@@ -81,6 +80,8 @@ class Incoming:
         self._worker = worker
         self._services: dict[str, Service] = {}
         self.coroutines = Coroutines(worker)
+        self.takes_requests = True
+        """Whether those that come are run: until this process ends."""
         self.served = 0
         """Grows when calls come; not exact: threads that count at once may add one together."""
 
@@ -97,7 +98,7 @@ class Incoming:
         elif frame.cost:
             return self._receive_counted(endpoint, frame)
         elif kind == CALL:
-            if endpoint.requests.accept(frame.ident):
+            if self.takes_requests:
                 endpoint.serving.add(frame.ident)
                 self.served += 1
                 if frame.flags & CREATES:
@@ -112,15 +113,12 @@ class Incoming:
                     task = partial(contextvars.Context().run, self._run_call, endpoint, frame)
                 return task if worker.joined is None else partial(self._when_joined, task)
         elif kind == SERVICE:
-            if endpoint.requests.accept(frame.ident):
+            if self.takes_requests:
                 return self._service(endpoint, frame, frame.ident)
         elif kind == NOTICE:
-            if not frame.ident or self._is_new_notice(endpoint, frame.ident):
-                return self._service(endpoint, frame, None)
+            return self._service(endpoint, frame, None)
         elif kind == FAILURE:
             worker.outgoing.answered(endpoint, frame)
-        elif kind == ACK:
-            endpoint.outbox.acknowledged(frame.ident)
         elif kind == PING:
             # Not if it had to wait: whatever is being sent is a sign of life itself, and this
             # thread reads for others.
@@ -149,7 +147,7 @@ class Incoming:
 
     def _refuse(self, endpoint: Endpoint, frame: Frame) -> None:
         """Answer a request for which there was no room."""
-        if not endpoint.requests.accept(frame.ident):
+        if not self.takes_requests:
             return
         worker, budget = self._worker, self._worker.budget
         why = frame.header[1:].decode() or (
@@ -174,12 +172,6 @@ class Incoming:
             endpoint.send(kind, flags, ident, 0, header, buffers)
         except (OSError, EOFError) as error:
             self._worker.endpoint_lost(endpoint, error)
-
-    def _is_new_notice(self, endpoint: Endpoint, number: int) -> bool:
-        """Acknowledge a notice; say whether it came for the first time."""
-        # Also for a repetition: the first acknowledgement may have been lost.
-        self._send(endpoint, ACK, number)
-        return endpoint.notices.accept(number)
 
     def _service(
         self, endpoint: Endpoint, frame: Frame, number: int | None

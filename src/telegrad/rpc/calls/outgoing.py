@@ -1,7 +1,7 @@
 """What a worker asks of others: calls and services, until each is settled.
 
-Everything here may run on any thread. Nothing is ever sent twice but notices. A peer that
-does not read keeps a call's sender until the call's deadline, and a notice's for a moment.
+Everything here may run on any thread. Nothing is ever sent twice. A peer that does not read keeps a
+call's sender until the call's deadline, and a notice's for a moment.
 """
 
 import math
@@ -250,25 +250,21 @@ class Outgoing:
         host, outbox = self._worker.host, endpoint.outbox
         data, _ = seal_message(name, header, ())
         now = host.now()
-        # Where one waits already, the next is not to wait for the same peer again.
-        deadline = now if outbox.entries else now + _LONGEST_NOTICE
-        # A stream that delivers all or breaks needs no acknowledgement, which would cost a wake-up.
-        number = 0 if host.is_lossless else outbox.post(data, now)
         try:
-            went = endpoint.send(NOTICE, 0, number, 0, data, (), deadline)
+            # Where one waits already, the next is not to wait for the same peer again.
+            if not outbox.waiting and endpoint.send(
+                NOTICE, 0, 0, 0, data, (), now + _LONGEST_NOTICE
+            ):
+                return
         except (OSError, EOFError) as error:
             self._worker.endpoint_lost(endpoint, error)
             return
-        if not went and not number:
-            # The stream delivers what was sent, and this was not: it is sent when there is room,
-            # unless the peer is lost before.
-            number = outbox.post(data, now)
-        if number:
-            endpoint.read_on()
-            host.rouse(outbox.next_due())
+        # It is sent when there is room, unless the peer is lost before.
+        outbox.post(data, now)
+        host.rouse(outbox.next_due())
 
     def answered(self, endpoint: Endpoint, frame: Frame) -> None:
-        """Settle the call that the frame answers; a late or repeated answer is dropped."""
+        """Settle the call that the frame answers; a late answer is dropped."""
         call = endpoint.calls.open.get(frame.ident)
         if call is None:
             return

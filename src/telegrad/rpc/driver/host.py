@@ -47,7 +47,6 @@ _LACKING: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 class SocketHost:
     """Sockets and threads of one worker. `address` is where it listens."""
 
-    is_lossless = True
     is_stressed = False
     """Whether `at` is to be called; see tests/rpc/driver/test_stress.py."""
 

@@ -388,7 +388,7 @@ class Link(FrameWriter):
 
     def expects(self) -> bool:
         """Say whether the peer owes this side something."""
-        return bool(self.calls.open or self.outbox.entries or self._pinged == self.frames)
+        return bool(self.calls.open or self._pinged == self.frames)
 
     # Serving.
 

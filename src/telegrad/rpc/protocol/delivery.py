@@ -1,66 +1,49 @@
-"""Notices that must arrive: each is repeated, under one number, until it is acknowledged.
+"""Notices for which a peer had no room: they are sent, in their order, when it has.
 
-The receiver drops repetitions by their number (arrivals.py), so a notice takes effect exactly once
-as long as its peer lives. The pause between repetitions doubles. Safe for several threads.
+A stream delivers what was sent or breaks, so nothing is repeated; with its connection all goes.
+Safe for several threads.
 """
 
-import itertools
+import collections
 import math
 from typing import Final
 
-import msgspec
-
 __all__ = ["Outbox"]
 
-_FIRST_PAUSE: Final = 0.5  # Seconds.
-_LONGEST_PAUSE: Final = 8.0
-
-
-class _Entry(msgspec.Struct):
-    message: bytes
-    due: float
-    pause: float
+_PAUSE: Final = 0.25  # Seconds between two tries.
 
 
 class Outbox:
-    """What was posted to one peer and is not acknowledged."""
+    """What waits for one peer, the oldest first."""
 
-    __slots__ = ("_numbers", "entries")
+    __slots__ = ("_due", "waiting")
 
     def __init__(self) -> None:
-        self._numbers = itertools.count(1)
-        # By number; others only read it.
-        self.entries: dict[int, _Entry] = {}
+        self._due = math.inf
+        self.waiting: collections.deque[bytes] = collections.deque()
 
-    def __len__(self) -> int:
-        return len(self.entries)
+    def post(self, message: bytes, now: float) -> None:
+        """Keep a message that could not be sent."""
+        self.waiting.append(message)
+        self._due = min(self._due, now + _PAUSE)
 
-    def post(self, message: bytes, now: float) -> int:
-        """Return the number under which the caller sends the message now."""
-        number = next(self._numbers)
-        self.entries[number] = _Entry(message, now + _FIRST_PAUSE, _FIRST_PAUSE)
-        return number
+    def take(self, now: float) -> bytes | None:
+        """Return what is to be tried now, if anything is."""
+        try:
+            return self.waiting.popleft() if self._due <= now else None
+        except IndexError:
+            self._due = math.inf
+            return None
 
-    def acknowledged(self, number: int) -> None:
-        """Forget a message that has arrived."""
-        self.entries.pop(number, None)
-
-    def due(self, now: float) -> list[tuple[int, bytes]]:
-        """Return what to send again now, oldest first."""
-        again: list[tuple[int, bytes]] = []
-        # Not a list of the items, which others might change meanwhile; see `Calls._numbers_now`.
-        for number in list(self.entries):
-            entry = self.entries.get(number)
-            if entry is not None and entry.due <= now:
-                entry.pause = min(2 * entry.pause, _LONGEST_PAUSE)
-                entry.due = now + entry.pause
-                again.append((number, entry.message))
-        return again
+    def put_back(self, message: bytes, now: float) -> None:
+        """There was no room for the first either: all are tried again after a pause."""
+        self.waiting.appendleft(message)
+        self._due = now + _PAUSE
 
     def next_due(self) -> float:
-        """Return when something is due; infinity if nothing is posted."""
-        return min((entry.due for entry in list(self.entries.values())), default=math.inf)
+        """Return when something is to be tried; infinity if nothing waits."""
+        return self._due if self.waiting else math.inf
 
     def clear(self) -> None:
-        """Forget everything: the peer is gone."""
-        self.entries.clear()
+        """Forget everything: the connection has ended."""
+        self.waiting.clear()

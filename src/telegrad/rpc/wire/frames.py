@@ -23,7 +23,6 @@ from telegrad.errors import ProtocolViolation, UsageError
 from telegrad.rpc.security.introduction import Limits
 
 __all__ = [
-    "ACK",
     "ANSWER",
     "BYE",
     "CALL",
@@ -59,12 +58,11 @@ CALL: Final = 1  # run a function; answered
 ANSWER: Final = 2  # the result of CALL or SERVICE
 FAILURE: Final = 3  # the exception of CALL or SERVICE
 SERVICE: Final = 4  # a message of another protocol; answered
-NOTICE: Final = 5  # the same, one way; with an id it is repeated until it is acknowledged
-ACK: Final = 6  # the NOTICE of that id has come
-PING: Final = 7
-PONG: Final = 8
-BYE: Final = 9  # this worker leaves on purpose
-HELLO: Final = 10  # who dialled, where it listens, which paths it gave up
+NOTICE: Final = 5  # the same, one way
+PING: Final = 6
+PONG: Final = 7
+BYE: Final = 8  # this worker leaves on purpose
+HELLO: Final = 9  # who dialled, where it listens, which paths it gave up
 KINDS: Final = range(CALL, HELLO + 1)  # on the wire
 
 # Flags.

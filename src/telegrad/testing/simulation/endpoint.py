@@ -25,6 +25,7 @@ class SimulatedEndpoint(Endpoint):
         self.other: SimulatedEndpoint
         self.inbox = Inbox(self)
         self.last_arrival = 0.0
+        self.is_broken = False
 
     def __repr__(self) -> str:
         return f"{self.host.worker.name}>{self.peer.name}"
