@@ -7,7 +7,7 @@ was addressed to an old incarnation reaches a new one.
 
 import abc
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from telegrad.rpc.names import WorkerInfo
@@ -16,7 +16,7 @@ from telegrad.rpc.protocol.delivery import Outbox
 from telegrad.rpc.protocol.liveness import Liveness
 from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire.codes import RECEIVED_CODES, SENT_CODES, CodeCache
-from telegrad.rpc.wire.frames import PING, Buffer
+from telegrad.rpc.wire.frames import PING, Frame
 
 __all__ = ["Endpoint"]
 
@@ -63,16 +63,7 @@ class Endpoint(abc.ABC):
         return True
 
     @abc.abstractmethod
-    def send(
-        self,
-        kind: int,
-        flags: int,
-        ident: int,
-        parent: int,
-        header: bytes,
-        buffers: Sequence[Buffer] = (),
-        deadline: float = math.inf,
-    ) -> bool:
+    def send(self, frame: Frame, deadline: float = math.inf) -> bool:
         """Send one frame; ConnectionError or OSError if the path is broken.
 
         False if it had to wait, and the deadline passed before anything of it went.
@@ -98,7 +89,7 @@ class Endpoint(abc.ABC):
 
     def ping(self) -> None:
         """Ask the peer for a sign of life."""
-        self.send(PING, 0, 0, 0, b"")
+        self.send(Frame(PING))
 
     def check(self) -> None:  # noqa: B027 (nothing to be done, unless there is a process to ask)
         """Raise OSError if the peer turns out to be gone."""

@@ -12,7 +12,7 @@ import msgspec
 from telegrad.errors import CallTimeout, TelegradError, UsageError, WorkerLost
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.protocol.session import Session
-from telegrad.rpc.wire import frames
+from telegrad.rpc.wire.frames import HELLO, Frame
 
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
@@ -119,7 +119,7 @@ class OutgoingPaths:
             )
         hello = _encode_hello((worker.id, worker.address, greeting.place, greeting.given_up))
         try:
-            endpoint.send(frames.HELLO, 0, 0, 0, hello)
+            endpoint.send(Frame(HELLO, header=hello))
         except (OSError, EOFError) as error:
             worker.host.ended(endpoint)
             raise worker.loss(session.info, error, error) from error

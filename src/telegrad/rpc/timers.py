@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.protocol.liveness import Verdict
-from telegrad.rpc.wire import frames
+from telegrad.rpc.wire.frames import NOTICE, Frame
 
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
@@ -45,7 +45,7 @@ class Timers:
         try:
             while (header := endpoint.outbox.take(now)) is not None:
                 # What does not go out at once is due again later: timers wait for nobody.
-                if not endpoint.send(frames.NOTICE, 0, 0, 0, header, (), now):
+                if not endpoint.send(Frame(NOTICE, header=header), now):
                     endpoint.outbox.put_back(header, now)
             if endpoint.next_tick > now:
                 return

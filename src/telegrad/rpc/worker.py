@@ -44,8 +44,8 @@ from telegrad.rpc.protocol.session import Close, Effect, Lost, Session
 from telegrad.rpc.references.references import References, forget_frames
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.timers import Timers
-from telegrad.rpc.wire import frames
 from telegrad.rpc.wire.codec import Codec
+from telegrad.rpc.wire.frames import BYE, Frame
 
 __all__ = ["Worker"]
 
@@ -377,7 +377,7 @@ class Worker:
             try:
                 # Only at once: a peer that does not get it sees the connection end.
                 if endpoint.can_send():
-                    endpoint.send(frames.BYE, 0, 0, 0, b"")
+                    endpoint.send(Frame(BYE))
             except (OSError, EOFError):
                 pass
         gone = ConnectionError("this worker has shut down")

@@ -244,7 +244,7 @@ def test_a_send_whose_turn_came_when_the_link_had_ended_gives_the_turn_back():
         link._write, before = EndsMeanwhile(link), link._write
         try:
             with pytest.raises(ConnectionError, match="the connection to b is closed"):
-                link.send(NOTICE, 0, 0, 0, b"")
+                link.send(Frame(NOTICE, 0, 0, 0, b""))
             assert not link._write.is_held
         finally:
             link._write, link.closed = before, False

@@ -106,7 +106,7 @@ class Incoming:
                     value = worker.references.create_for(frame.parent, endpoint)
                     # Answered at once, but served until the value is there.
                     value.add_done_callback(Quick(partial(_served, endpoint, frame.ident)))
-                    self._send(endpoint, ANSWER, frame.ident, worker.codec.nothing)
+                    self._send(endpoint, Frame(ANSWER, 0, frame.ident, 0, worker.codec.nothing))
                     run = contextvars.Context().run
                     task = partial(run, self._run_creation, endpoint, frame, value)
                 else:
@@ -123,7 +123,7 @@ class Incoming:
             # Not if it had to wait: whatever is being sent is a sign of life itself, and this
             # thread reads for others.
             if endpoint.can_send():
-                self._send(endpoint, PONG, 0)
+                self._send(endpoint, Frame(PONG))
         elif kind == HELLO:
             worker.greeted(endpoint, frame.header)
         elif kind == BYE:
@@ -157,19 +157,11 @@ class Incoming:
         )
         error = Refused(f"worker {worker.name!r} {why}")
         header = dump_failure(error, worker.name, strict=worker.codec.strict)
-        self._send(endpoint, FAILURE, frame.ident, header, flags=UNOPENED)
+        self._send(endpoint, Frame(FAILURE, UNOPENED, frame.ident, 0, header))
 
-    def _send(
-        self,
-        endpoint: Endpoint,
-        kind: int,
-        ident: int,
-        header: bytes = b"",
-        buffers: Any = (),
-        flags: int = 0,
-    ) -> None:
+    def _send(self, endpoint: Endpoint, frame: Frame) -> None:
         try:
-            endpoint.send(kind, flags, ident, 0, header, buffers)
+            endpoint.send(frame)
         except (OSError, EOFError) as error:
             self._worker.endpoint_lost(endpoint, error)
 
@@ -257,7 +249,7 @@ class Incoming:
                 frame.buffers = ()
                 del sealed, slots
                 try:
-                    endpoint.send(ANSWER, 0, number, 0, *answer)
+                    endpoint.send(Frame(ANSWER, 0, number, 0, *answer))
                 except (OSError, EOFError) as error:
                     worker.endpoint_lost(endpoint, error)
             else:
@@ -384,7 +376,7 @@ class Incoming:
                 if sealed is None:
                     return
                 if endpoint.is_wanted(number):
-                    self._send(endpoint, ANSWER, number, *sealed)
+                    self._send(endpoint, Frame(ANSWER, 0, number, 0, *sealed))
                 else:
                     self._worker.references.unanswered(endpoint, number)
             except BaseException as error:
@@ -401,7 +393,7 @@ class Incoming:
             return
         codec = worker.codec
         header = dump_failure(error, worker.name, strict=codec.strict, script=codec.script)
-        self._send(endpoint, FAILURE, number, header)
+        self._send(endpoint, Frame(FAILURE, 0, number, 0, header))
 
 
 def _run_and_release(task: Callable[[], object], release: Callable[[], object]) -> None:

@@ -126,7 +126,7 @@ class Outgoing:
                 call.code = parcel.function
                 endpoint.sent_code.put(call.code, False)
             flags = WAITING if waits else CREATES if creates else 0
-            self._begin(call, CALL, flags, parent, header, buffers)
+            self._begin(call, Frame(CALL, flags, 0, parent, header, buffers))
         except BaseException as error:
             worker.references.undelivered(call)
             # The interceptor is told, but the call not settled: nobody has it, and it would keep
@@ -166,15 +166,7 @@ class Outgoing:
                 handle._made_by = function
         return handle
 
-    def _begin(
-        self,
-        call: Call,
-        kind: int,
-        flags: int,
-        parent: int,
-        header: bytes,
-        buffers: Sequence[Any],
-    ) -> None:
+    def _begin(self, call: Call, frame: Frame) -> None:
         endpoint = call.endpoint
         deadline = call.deadline
         if endpoint.may_block:
@@ -182,11 +174,11 @@ class Outgoing:
             # went, fails it at the deadline.
             call.deadline = math.inf
         try:
-            number = call.number = endpoint.calls.begin(call)
+            frame.ident = call.number = endpoint.calls.begin(call)
             observer = self._worker.observer
             if observer is not None:
-                observer.sent(call, len(header) + sum(map(len, buffers)))
-            went = endpoint.send(kind, flags, number, parent, header, buffers, deadline)
+                observer.sent(call, len(frame.header) + sum(map(len, frame.buffers)))
+            went = endpoint.send(frame, deadline)
             call.deadline = deadline
         except (OSError, EOFError) as error:
             # The loss settles this call with all others.
@@ -197,7 +189,7 @@ class Outgoing:
             raise
         if not went:
             self._not_sent(call)
-        elif not flags & WAITING and not call._done:
+        elif not frame.flags & WAITING and not call._done:
             endpoint.expect()
             self._worker.host.rouse(deadline)
 
@@ -226,7 +218,7 @@ class Outgoing:
             endpoint = worker.path_to(peer, deadline)
         call = Call(worker, endpoint, deadline, name)
         call.is_service = True
-        self._begin(call, SERVICE, WAITING if waits else 0, 0, data, buffers)
+        self._begin(call, Frame(SERVICE, WAITING if waits else 0, 0, 0, data, buffers))
         return call
 
     def notify(self, peer: "Session", name: str, header: Any) -> None:
@@ -252,9 +244,8 @@ class Outgoing:
         now = host.now()
         try:
             # Where one waits already, the next is not to wait for the same peer again.
-            if not outbox.waiting and endpoint.send(
-                NOTICE, 0, 0, 0, data, (), now + _LONGEST_NOTICE
-            ):
+            frame = Frame(NOTICE, 0, 0, 0, data)
+            if not outbox.waiting and endpoint.send(frame, now + _LONGEST_NOTICE):
                 return
         except (OSError, EOFError) as error:
             self._worker.endpoint_lost(endpoint, error)

@@ -84,18 +84,18 @@ _MOST_BUFFERS: Final = (1 << 16) - 1
 
 
 class Frame(msgspec.Struct, gc=False):
-    """One message as it came. `buffers` are views of memory that nobody else uses.
+    """One message, as it goes or as it came: then `buffers` are views of memory of its own.
 
     Between reading and fetching, those in shared memory are Placements. `cost`: how many bytes of
     the worker's budget it takes until it was served.
     """
 
     kind: int
-    flags: int
-    ident: int
-    parent: int
-    header: bytes | bytearray
-    buffers: Sequence[Any]
+    flags: int = 0
+    ident: int = 0
+    parent: int = 0
+    header: bytes | bytearray = b""
+    buffers: Sequence[Any] = ()
     cost: int = 0
 
 
@@ -116,7 +116,7 @@ def pack(
     flags: int,
     ident: int,
     parent: int,
-    header: bytes,
+    header: bytes | bytearray,
     buffers: Sequence[Buffer | Placement],
 ) -> list[Buffer]:
     """Return the frame's parts, in order; a small frame is one part."""
