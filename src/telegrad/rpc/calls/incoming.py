@@ -39,7 +39,6 @@ from telegrad.rpc.wire.frames import (
     SERVICE,
     UNOPENED,
     WAITING,
-    Buffer,
     Frame,
 )
 
@@ -164,6 +163,10 @@ class Incoming:
             endpoint.send(frame)
         except (OSError, EOFError) as error:
             self._worker.endpoint_lost(endpoint, error)
+        except BaseException:
+            # Too large, most likely: the caller can be told.
+            self._worker.references.take_back(frame)
+            raise
 
     def _service(
         self, endpoint: Endpoint, frame: Frame, number: int | None
@@ -221,6 +224,7 @@ class Incoming:
         number = frame.ident
         request = Request(worker, endpoint, number, bool(frame.flags & WAITING))
         current_request.set(request)
+        answer: Frame | None = None
         try:
             sealed, slots = worker.codec.unseal(
                 frame.header, frame.buffers, endpoint.limits, endpoint.accept
@@ -242,27 +246,29 @@ class Incoming:
             else:
                 with context:
                     answer = self._run_function(endpoint, frame, sealed, slots)
-            if answer is None:
-                return
-            if endpoint.is_wanted(number):
+            if answer is not None:
                 # What came in shared memory goes back with the answer, if nobody kept it.
                 frame.buffers = ()
                 del sealed, slots
-                try:
-                    endpoint.send(Frame(ANSWER, 0, number, 0, *answer))
-                except (OSError, EOFError) as error:
-                    worker.endpoint_lost(endpoint, error)
-            else:
-                # It was given up while its answer was sealed.
-                worker.references.unanswered(endpoint, number)
+                if endpoint.is_wanted(number):
+                    try:
+                        endpoint.send(answer)
+                    except (OSError, EOFError) as error:
+                        worker.endpoint_lost(endpoint, error)
+                else:
+                    # It was given up while its answer was sealed.
+                    worker.references.take_back(answer)
         except BaseException as error:
+            if answer is not None:
+                # Too large, most likely: the caller can be told.
+                worker.references.take_back(answer)
             self.answer_failure(endpoint, number, error)
         finally:
             request.can_nest = False
 
     def _run_function(
         self, endpoint: Endpoint, frame: Frame, sealed: Sealed, slots: list[Any]
-    ) -> tuple[bytes, list[Buffer]] | None:
+    ) -> Frame | None:
         """Return the answer, ready to be sent; None if it comes later."""
         worker = self._worker
         function, args, kwargs = worker.codec.open_call(
@@ -331,9 +337,8 @@ class Incoming:
             # The traceback holds this frame; see Future.wait.
             del value
 
-    def _seal_answer(
-        self, endpoint: Endpoint, number: int, result: Any
-    ) -> tuple[bytes, list[Buffer]] | None:
+    def _seal_answer(self, endpoint: Endpoint, number: int, result: Any) -> Frame | None:
+        """Return the answer, ready to be sent; None if nobody wants it."""
         worker = self._worker
         if number in endpoint.unwanted:
             endpoint.is_wanted(number)
@@ -351,14 +356,16 @@ class Incoming:
                 raise
         if parcel is None:
             if extra is None:
-                return worker.codec.nothing, []
+                return Frame(ANSWER, 0, number, 0, worker.codec.nothing)
             parcel = worker.codec.pack_result(None)
-        export = partial(worker.references.export, endpoint, number) if parcel.slots else None
+        answer = Frame(ANSWER, 0, number)
+        export = partial(worker.references.export, endpoint, answer) if parcel.slots else None
         try:
-            return worker.codec.seal(parcel, extra, export)
+            answer.header, answer.buffers = worker.codec.seal(parcel, extra, export)
         except BaseException:
-            worker.references.unanswered(endpoint, number)
+            worker.references.take_back(answer)
             raise
+        return answer
 
     def _answer_later(self, endpoint: Endpoint, number: int, result: Any) -> None:
         _check_future(result)
@@ -373,12 +380,10 @@ class Incoming:
                 return
             try:
                 sealed = context.run(self._seal_answer, endpoint, number, done.value())
-                if sealed is None:
-                    return
-                if endpoint.is_wanted(number):
-                    self._send(endpoint, Frame(ANSWER, 0, number, 0, *sealed))
-                else:
-                    self._worker.references.unanswered(endpoint, number)
+                if sealed is not None and endpoint.is_wanted(number):
+                    self._send(endpoint, sealed)
+                elif sealed is not None:
+                    self._worker.references.take_back(sealed)
             except BaseException as error:
                 self.answer_failure(endpoint, number, error)
 
@@ -386,12 +391,9 @@ class Incoming:
 
     def answer_failure(self, endpoint: Endpoint, number: int, error: BaseException) -> None:
         """Answer a call or a service's message with an exception."""
-        worker = self._worker
-        # The references in an answer that was sealed and could not be sent.
-        worker.references.unanswered(endpoint, number)
         if not endpoint.is_wanted(number):
             return
-        codec = worker.codec
+        worker, codec = self._worker, self._worker.codec
         header = dump_failure(error, worker.name, strict=codec.strict, script=codec.script)
         self._send(endpoint, Frame(FAILURE, 0, number, 0, header))
 

@@ -30,6 +30,7 @@ from telegrad.rpc.wire.codec import refuse_by_place
 from telegrad.rpc.wire.failures import load_failure
 from telegrad.rpc.wire.frames import (
     CALL,
+    CARRIES,
     CREATES,
     FAILURE,
     NOTICE,
@@ -128,7 +129,7 @@ class Outgoing:
             flags = WAITING if waits else CREATES if creates else 0
             self._begin(call, Frame(CALL, flags, 0, parent, header, buffers))
         except BaseException as error:
-            worker.references.undelivered(call)
+            worker.references.take_back(call)
             # The interceptor is told, but the call not settled: nobody has it, and it would keep
             # the error, whose traceback leads back to it.
             self._tell_failed(call, error)
@@ -196,7 +197,7 @@ class Outgoing:
     def _not_sent(self, call: Call) -> None:
         """Fail a call of which nothing went before its deadline: it has certainly not run."""
         if call.endpoint.calls.finish(call.number) is not None:
-            self._worker.references.undelivered(call)
+            self._worker.references.take_back(call)
             self._failed(call, self._too_late(call, "did not take"))
 
     def service(
@@ -258,13 +259,15 @@ class Outgoing:
         """Settle the call that the frame answers; a late answer is dropped."""
         call = endpoint.calls.open.get(frame.ident)
         if call is None:
+            self._drop(endpoint, frame)
             return
         try:
             # Inside of the `try`: a call neither open nor settled would be waited for for ever.
             if endpoint.calls.finish(frame.ident) is None:
+                self._drop(endpoint, frame)
                 return
             if frame.flags & UNOPENED:
-                self._worker.references.undelivered(call)
+                self._worker.references.take_back(call)
             elif call.code is not None and frame.kind != FAILURE and not call.creates:
                 # A creation is answered before it is opened, and what failed may never have been:
                 # its code may not have been seen yet.
@@ -297,6 +300,12 @@ class Outgoing:
             if isinstance(error, ProtocolViolation | KeyboardInterrupt | SystemExit):
                 # A signal is not for the call alone: the thread that reads may wait for another.
                 raise
+
+    def _drop(self, endpoint: Endpoint, frame: Frame) -> None:
+        """Open an answer that nobody waits for, if there are references in it: they have come."""
+        if frame.flags & CARRIES:
+            codec = self._worker.codec
+            codec.unseal(frame.header, frame.buffers, endpoint.limits, endpoint.accept)
 
     def _failed(self, call: Call, error: BaseException) -> None:
         self._tell_failed(call, error)

@@ -79,28 +79,26 @@ class FrameWriter(Endpoint):
 
         False if the deadline passed before anything of it went.
         """
-        kind = frame.kind
         size = len(frame.header)
         data = b""
         placed: Sequence[Segment] = ()
         if frame.buffers or size > self._small:
             parts, placed = self._pack(frame)
         else:
-            data = (
-                PREFIX.pack(kind, frame.flags, 0, size, 0, frame.ident, frame.parent) + frame.header
-            )
-            if self._is_corked and kind in (ANSWER, FAILURE):
+            prefix = PREFIX.pack(frame.kind, frame.flags, 0, size, 0, frame.ident, frame.parent)
+            data = prefix + frame.header
+            if self._is_corked and frame.kind in (ANSWER, FAILURE):
                 self._kept.append(data)
                 return True
         is_ours: bool | None = None
         try:
             is_ours = self._write.acquire(False)
             if not is_ours:
-                if data and kind in (ANSWER, FAILURE) and len(self._kept) < _MOST_KEPT:
+                if data and frame.kind in (ANSWER, FAILURE) and len(self._kept) < _MOST_KEPT:
                     self._kept.append(data)
                     self._flush()
                     return True
-                if not self._wait_for_turn(kind, deadline, placed):
+                if not self._wait_for_turn(frame.kind, deadline, placed):
                     return False
                 is_ours = True
             self._writer = _thread.get_ident()

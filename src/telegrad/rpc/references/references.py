@@ -1,7 +1,7 @@
 """A worker's references: the table of the protocol, its lock, and the messages it asks for.
 
 It ties the pure table to calls: what a call created that was given up is deleted, and a reference
-in an answer that the caller no longer wants is taken back. Handles are released from finalizers,
+in an answer that is not wanted any more is taken back. Handles are released from finalizers,
 which run at any moment and on any thread: they only note what is due, and the worker's timers do
 it. What an event has for one worker goes in one notice: a list of the protocol's messages.
 """
@@ -27,7 +27,6 @@ from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.protocol.reference_table import (
     ABANDONED,
-    CHILD,
     DELETE,
     Held,
     ReferenceState,
@@ -35,8 +34,8 @@ from telegrad.rpc.protocol.reference_table import (
     Send,
 )
 from telegrad.rpc.protocol.session import Session
-from telegrad.rpc.references.answered_forks import AnsweredForks
 from telegrad.rpc.references.rref import RRef
+from telegrad.rpc.wire.frames import CARRIES, Frame
 
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
@@ -58,7 +57,6 @@ class References:
         # user's, which may use other references.
         self._lock = threading.RLock()
         self._table = ReferenceTable(worker.name, Future)
-        self._answered = AnsweredForks()
         self._released: collections.deque[tuple[int, int | None]] = collections.deque()
         self._flushing = False
         self.handle_type: type[RRef] = RRef
@@ -193,8 +191,8 @@ class References:
 
     # Travelling.
 
-    def export(self, endpoint: Endpoint, carrier: "Call | int", reference: RRef) -> list[Any]:
-        """Return the descriptor of a reference in a call, or in the answer to a number."""
+    def export(self, endpoint: Endpoint, carrier: Call | Frame, reference: RRef) -> list[Any]:
+        """Return the descriptor of a reference in a call, or in an answer."""
         if reference._worker is not self._worker:
             raise UsageError(f"{reference!r} belongs to another worker of this process")
         fork = self._worker.next_id()
@@ -211,11 +209,10 @@ class References:
                 raise WorkerLost(f"{reference!r} can't be passed on: its value is gone")
             is_early = self._table.is_early(reference._fork)
             self._table.give(reference._rref, reference._fork, fork, endpoint.peer.name)
-            if isinstance(carrier, Call):
-                carrier.forks = carrier.forks or []
-                carrier.forks.append(fork)
-            else:
-                self._answered.add((endpoint, carrier), fork)
+            if type(carrier) is Frame:
+                carrier.flags |= CARRIES
+            carrier.forks = carrier.forks or []
+            carrier.forks.append(fork)
         owner = reference._owner
         return [reference._rref, fork, owner.name, owner.id, owner.incarnation, is_early]
 
@@ -272,31 +269,19 @@ class References:
             message = (DELETE, created, created)
             self._worker.outgoing.notify_on(endpoint, _SERVICE, [message])
 
-    def undelivered(self, call: Call) -> None:
-        """A call was not sent at all, or refused unopened: take back what it carried."""
-        self._take_back(call.forks or [])
-
-    def unanswered(self, endpoint: Endpoint, number: int) -> None:
-        """An answer won't be sent, or is not wanted: take back what it carried."""
-        with self._lock:
-            forks = self._answered.forget((endpoint, number))
-        self._take_back(forks)
-
-    def _take_back(self, forks: list[int]) -> None:
+    def take_back(self, carrier: Call | Frame) -> None:
+        """A call or an answer does not go, or was refused unopened: take back what it carried."""
+        forks = carrier.forks or ()
         with self._lock:
             effects = [effect for fork in forks for effect in self._table.take_back(fork)]
         self._perform(effects)
-
-    def _on_cancel(self, endpoint: Endpoint, number: int) -> None:
-        endpoint.cancelled(number)
-        self.unanswered(endpoint, number)
 
     # Messages.
 
     def _on_message(self, request: ServiceRequest) -> None:
         match request.header:
             case [str() as kind, int() as number] if kind == _CANCEL:
-                self._on_cancel(request.via, number)
+                request.via.cancelled(number)
                 return
         effects: list[Send] = []
         abandoned: list[tuple[int, str]] = []
@@ -309,8 +294,6 @@ class References:
                         # Else it went with its sender: a fork added now would never be dropped.
                         case _ if not request.via.closed:
                             effects += self._table.handle(request.frm.name, tuple(message))
-                            if message[0] == CHILD:
-                                self._answered.arrived(message[1])
         except (ValueError, TypeError, KeyError) as error:
             raise ProtocolViolation(f"from {request.frm.name}: {error}") from error
         finally:
@@ -374,7 +357,6 @@ class References:
         with self._lock:
             effects = self._table.peer_lost(name, error)
             given_up = self._table.give_up_awaited(self._asked_by(who.id))
-            self._answered.forget_peer(name)
 
         def finish() -> None:
             self._perform(effects)
@@ -399,7 +381,6 @@ class References:
         with self._lock:
             # What the old one holds goes when the lock has been released; see `_perform`.
             table, self._table = self._table, table
-            self._answered = AnsweredForks()
 
 
 def forget_frames(error: BaseException | None) -> None:

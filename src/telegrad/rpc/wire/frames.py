@@ -26,6 +26,7 @@ __all__ = [
     "ANSWER",
     "BYE",
     "CALL",
+    "CARRIES",
     "CREATES",
     "FAILURE",
     "HELLO",
@@ -68,6 +69,7 @@ KINDS: Final = range(CALL, HELLO + 1)  # on the wire
 # Flags.
 PLACED: Final = 1  # some buffers lie in shared memory
 WAITING: Final = 2  # a thread of the caller waits for the answer and can run nested calls
+CARRIES: Final = 4  # references are in the answer: it is opened though its call was given up
 CREATES: Final = 8  # the call's result stays there, as the reference numbered `parent`
 UNOPENED: Final = 16  # with FAILURE: nothing of the request was looked at
 
@@ -87,7 +89,7 @@ class Frame(msgspec.Struct, gc=False):
     """One message, as it goes or as it came: then `buffers` are views of memory of its own.
 
     Between reading and fetching, those in shared memory are Placements. `cost`: how many bytes of
-    the worker's budget it takes until it was served.
+    the worker's budget it takes until it was served. `forks`: the references in an answer.
     """
 
     kind: int
@@ -97,6 +99,7 @@ class Frame(msgspec.Struct, gc=False):
     header: bytes | bytearray = b""
     buffers: Sequence[Any] = ()
     cost: int = 0
+    forks: list[int] | None = None
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):
