@@ -4,12 +4,15 @@ import contextlib
 import functools
 import gc
 import os
+import pathlib
+import re
 import threading
 
 import pytest
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import CallTimeout, Unserializable, UsageError, WorkerLost
+from telegrad.rpc import interruption
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.future_group import wait_all
 from telegrad.rpc.current import current_worker, set_default_worker
@@ -398,3 +401,26 @@ def test_what_the_collector_frees_may_find_a_worker_lost_while_rank_0_counts_who
     gone = WorkerInfo("b", 1, 1)
     alone._lock = Watched(alone._lock, lambda: alone._on_lost(gone, WorkerLost("b")))
     assert in_time(lambda: alone._on_lost(gone, WorkerLost("b")))
+
+
+# Held for a sleep, for a frame or at the start or end of a process, where nobody calls in.
+PLAIN = {
+    "calls/coroutines.py",
+    "calls/future.py",
+    "current.py",
+    "driver/frame_writer.py",
+    "driver/pool.py",
+    "transport/listener.py",
+    "transport/segments.py",
+    "wire/kinds.py",
+}
+
+
+def test_every_other_lock_is_reentrant():
+    folder = pathlib.Path(interruption.__file__).parent
+    found = {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*.py")
+        if re.search(r"allocate_lock\(\)|threading\.Lock\(\)", path.read_text())
+    }
+    assert found == PLAIN

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from telegrad.errors import CallTimeout, TelegradError, UsageError, WorkerLost
+from telegrad.errors import CallTimeout, TelegradError, WorkerLost
 from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.interruption import refusal
 from telegrad.rpc.protocol.session import Session
 from telegrad.rpc.wire.frames import HELLO, Frame
 
@@ -77,10 +78,7 @@ class OutgoingPaths:
         """Wait until another thread has dialled; WorkerLost if it could not."""
         name = session.info.name
         if other.thread == threading.get_ident():
-            raise UsageError(
-                f"expected no call to {name!r} from here: a finalizer or a signal's handler "
-                "interrupted this thread in dialling that worker; call it from another thread"
-            )
+            raise refusal(name, "dialling")
         left = min(max(0.0, deadline - self._worker.host.now()), threading.TIMEOUT_MAX)
         if not other.ended.wait(left):
             raise CallTimeout(

@@ -24,6 +24,7 @@ from telegrad.errors import UsageError
 from telegrad.rpc.driver.processes import has_ended
 from telegrad.rpc.driver.shared_buffers import SharedBuffers
 from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.interruption import refusal
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.transport.connection import Connection, Unsent
 from telegrad.rpc.transport.readiness import is_ready
@@ -222,11 +223,7 @@ class FrameWriter(Endpoint):
                 if kind in (NOTICE, PING):
                     # As if the deadline had passed: it is sent later.
                     return False
-                raise UsageError(
-                    f"expected no message to {self.peer.name!r} from here: a finalizer or a "
-                    "signal's handler interrupted this thread in sending one to that worker; call "
-                    "it from another thread"
-                )
+                raise refusal(self.peer.name, "sending to")
             if deadline > time.monotonic():
                 self._host.about_to_wait()
             while not is_ours:

@@ -58,7 +58,6 @@ class SocketHost:
         self.room: Room
         self._wanted_address = address
         self._listener: Listener | None = None
-        # Reentrant, like that of the pool.
         self._lock = threading.RLock()
         self._ended: list[Link] = []
         self._sleepers: dict[_thread.LockType, None] = {}

@@ -41,8 +41,6 @@ class Monitor:
 
     def __init__(self, host: "SocketHost") -> None:
         self._host = host
-        # Reentrant: a finalizer of the user's, which the collector may run here, may make a call.
-        # So what is gone through under it is a copy.
         self._lock = threading.RLock()
         self._links: dict[int, Link | Lead] = {}
         # The turn that the leading thread was at at the last tick, how many had begun by then, and

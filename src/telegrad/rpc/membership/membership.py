@@ -53,7 +53,6 @@ class Membership:
         on_start: Callable[[Worker], object],
     ) -> None:
         self._directory: PrivateDirectory | None = None
-        # Reentrant: what the collector frees meanwhile may find out that a worker was lost.
         self._lock = threading.RLock()
         self.is_open = size == OPEN
         # Before the members are known: a quick worker may leave while rank 0 still counts them.

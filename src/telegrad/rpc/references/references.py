@@ -53,8 +53,6 @@ class References:
 
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
-        # Reentrant: what is made under it may let the collector run, and with it a finalizer of the
-        # user's, which may use other references.
         self._lock = threading.RLock()
         self._table = ReferenceTable(worker.name, Future)
         self._released: collections.deque[tuple[int, int | None]] = collections.deque()
