@@ -6,19 +6,22 @@ was addressed to an old incarnation reaches a new one.
 """
 
 import abc
+import collections
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.protocol.calls import Calls
-from telegrad.rpc.protocol.delivery import Outbox
 from telegrad.rpc.protocol.liveness import Liveness
 from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire.codes import RECEIVED_CODES, SENT_CODES, CodeCache
 from telegrad.rpc.wire.frames import PING, Frame
 
-__all__ = ["Endpoint"]
+__all__ = ["RETRY_AFTER", "Endpoint"]
+
+RETRY_AFTER: Final = 0.25
+"""Seconds after which a notice that found no room is tried again."""
 
 
 class Endpoint(abc.ABC):
@@ -31,7 +34,9 @@ class Endpoint(abc.ABC):
         self.peer = peer
         self.limits = limits
         self.calls = Calls()
-        self.outbox = Outbox()
+        # Notices for which there was no room, the oldest first, and when they are tried again.
+        self.outbox: collections.deque[bytes] = collections.deque()
+        self.retry_at = math.inf
         self.liveness = Liveness(now, lost_after)
         self.next_tick = now + self.liveness.interval
         # How many frames have come.

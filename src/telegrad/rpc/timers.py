@@ -7,7 +7,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.endpoint import RETRY_AFTER, Endpoint
 from telegrad.rpc.protocol.liveness import Verdict
 from telegrad.rpc.wire.frames import NOTICE, Frame
 
@@ -29,7 +29,7 @@ class Timers:
             return -math.inf
         due = self._worker.loopback.calls.next_deadline()
         for path in self._worker.peers.endpoints():
-            due = min(due, path.calls.next_deadline(), path.outbox.next_due(), path.next_tick)
+            due = min(due, path.calls.next_deadline(), path.retry_at, path.next_tick)
         return due
 
     def run_timers(self, now: float) -> None:
@@ -43,10 +43,15 @@ class Timers:
     def _look_after(self, endpoint: Endpoint, now: float) -> None:
         self._worker.outgoing.expire(endpoint, now)
         try:
-            while (header := endpoint.outbox.take(now)) is not None:
-                # What does not go out at once is due again later: timers wait for nobody.
-                if not endpoint.send(Frame(NOTICE, header=header), now):
-                    endpoint.outbox.put_back(header, now)
+            if endpoint.retry_at <= now:
+                endpoint.retry_at = math.inf
+                while endpoint.outbox:
+                    header = endpoint.outbox.popleft()
+                    if not endpoint.send(Frame(NOTICE, header=header), now):
+                        # Again later: timers wait for nobody.
+                        endpoint.outbox.appendleft(header)
+                        endpoint.retry_at = now + RETRY_AFTER
+                        break
             if endpoint.next_tick > now:
                 return
             endpoint.next_tick = now + endpoint.liveness.interval

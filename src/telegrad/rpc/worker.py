@@ -362,10 +362,6 @@ class Worker:
         paths = [self.loopback, *self.peers.endpoints()]
         return any(path.calls.open or path.serving for path in paths)
 
-    def take_no_more(self) -> None:
-        """Leave the requests that come from now on unanswered: this process ends."""
-        self.incoming.takes_requests = False
-
     def close(self, timeout: float = 5.0) -> None:
         """Leave at once: open calls fail, peers are told. May be called again."""
         with self.peers.lock:

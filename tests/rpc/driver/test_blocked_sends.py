@@ -141,7 +141,7 @@ def test_a_notice_that_finds_no_room_is_left_for_later_and_the_next_does_not_wai
         try:
             for i in range(1, 4):
                 a.notify_service("b", "news", i)
-            assert len(link.outbox.waiting) == 3
+            assert len(link.outbox) == 3
             # Those who look after the links try in vain, and don't wait either.
             a.run_timers(a.host.now() + 1.0)
         finally:
@@ -150,7 +150,7 @@ def test_a_notice_that_finds_no_room_is_left_for_later_and_the_next_does_not_wai
         a.notify_service("b", "news", 4)
         a.run_timers(a.host.now() + 10.0)
         assert eventually(lambda: sorted(came) == [0, 1, 2, 3, 4])
-        assert not link.outbox.waiting
+        assert not link.outbox
 
 
 def test_notices_that_found_no_room_go_with_a_peer_that_is_lost():
@@ -160,9 +160,9 @@ def test_notices_that_found_no_room_go_with_a_peer_that_is_lost():
         link._write.acquire()
         try:
             a.notify_service("b", "autograd.none", 1)
-            assert len(link.outbox.waiting) == 1
+            assert len(link.outbox) == 1
             b.close()
-            assert eventually(lambda: not link.outbox.waiting and link.closed)
+            assert eventually(lambda: not link.outbox and link.closed)
         finally:
             link._write.release()
 
@@ -186,11 +186,11 @@ def test_the_end_of_a_pass_and_of_a_context_do_not_wait_for_a_stopped_worker():
                     autograd.backward(context_id, [loss])
                 autograd._release_context(context_id)
                 link = rpc.current_worker().peers.get("victim").outgoing
-                assert len(link.outbox.waiting) == 2
+                assert len(link.outbox) == 2
             finally:
                 os.kill(process, signal.SIGCONT)
         assert eventually(lambda: rpc.rpc_sync("victim", handlers.leftovers) == handlers.CLEAN, 30)
-        assert eventually(lambda: not link.outbox.waiting, 30)
+        assert eventually(lambda: not link.outbox, 30)
 
 
 def test_a_timeout_while_another_thread_sends_leaves_that_send_alone():

@@ -22,7 +22,7 @@ from telegrad.rpc.calls.call import Call
 from telegrad.rpc.calls.future import Quick
 from telegrad.rpc.calls.request import current_request
 from telegrad.rpc.calls.service import Arrays, open_message, seal_message
-from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.endpoint import RETRY_AFTER, Endpoint
 from telegrad.rpc.outgoing_paths import Attempt
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.timeouts import seconds
@@ -246,14 +246,16 @@ class Outgoing:
         try:
             # Where one waits already, the next is not to wait for the same peer again.
             frame = Frame(NOTICE, 0, 0, 0, data)
-            if not outbox.waiting and endpoint.send(frame, now + _LONGEST_NOTICE):
+            if not outbox and endpoint.send(frame, now + _LONGEST_NOTICE):
                 return
         except (OSError, EOFError) as error:
             self._worker.endpoint_lost(endpoint, error)
             return
-        # It is sent when there is room, unless the peer is lost before.
-        outbox.post(data, now)
-        host.rouse(outbox.next_due())
+        # It is sent when there is room, unless the peer is lost before. In this order: a timer that
+        # finds it there too early finds it again.
+        outbox.append(data)
+        endpoint.retry_at = min(endpoint.retry_at, now + RETRY_AFTER)
+        host.rouse(endpoint.retry_at)
 
     def answered(self, endpoint: Endpoint, frame: Frame) -> None:
         """Settle the call that the frame answers; a late answer is dropped."""

@@ -210,7 +210,7 @@ class Membership:
             if error is not None:
                 kind = type(error).__qualname__
                 self.worker.losses.say(f"its program ended with {kind}: {error}")
-            self.worker.take_no_more()
+            self.worker.incoming.takes_requests = False
             host = self.worker.host
             assert isinstance(host, SocketHost), "start_worker made it"
             host.rest(_LAST_MOMENT)
