@@ -25,7 +25,7 @@ from telegrad.errors import PeerError
 from telegrad.rpc.membership.board_roster import BoardRoster
 from telegrad.rpc.membership.card import OPEN, Card
 from telegrad.rpc.security.keys import ClusterKey
-from telegrad.rpc.wire.frames import ACK, HELLO
+from telegrad.rpc.wire.frames import HELLO
 from telegrad.testing.simulation import Faults, Simulation
 
 __all__ = ["measure"]
@@ -187,10 +187,10 @@ def _pass(shape: str, size: int, victim: str | None) -> dict[str, Any]:
 
 
 def _sent(simulation: Simulation, since: int) -> int:
-    """How many frames were sent, without acknowledgements and greetings."""
+    """How many frames were sent, without greetings."""
     words = [line.split() for line in simulation.trace[since:]]
-    sent = [each[2] for each in words if len(each) == 4 and each[3].startswith("x")]
-    return sum(1 for each in sent if int(each.split(".")[0]) not in (ACK, HELLO))
+    sent = [each[2] for each in words if each[3:] == ["sent"]]
+    return sum(1 for each in sent if int(each.split(".")[0]) != HELLO)
 
 
 # Meeting.

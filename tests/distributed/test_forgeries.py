@@ -6,7 +6,7 @@ from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
-from telegrad.rpc.wire.frames import CALL, NOTICE
+from telegrad.rpc.wire.frames import CALL, NOTICE, Frame
 
 
 def call_with_a_level(_, mention):
@@ -36,7 +36,7 @@ def test_the_loss_of_a_worker_is_noticed_after_forged_ids(make, forged):
         context = autograd_of(b).contexts.open(a.next_id(), a.info)
         assert a.rpc_sync("b", simulated.who) == c.rpc_sync("b", simulated.who) == "b"
         kind, message = make(context.id, *forged)
-        a.peers.get("b").outgoing.send(kind, 0, 1000, 0, msgspec.msgpack.encode(message))
+        a.peers.get("b").outgoing.send(Frame(kind, 0, 1000, 0, msgspec.msgpack.encode(message)))
         if kind == NOTICE:
             assert eventually(lambda: a.peers.get("b").outgoing is None)
         # Twice: calls run on threads of their own.

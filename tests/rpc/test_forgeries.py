@@ -17,7 +17,7 @@ from telegrad.rpc.options import Options
 from telegrad.rpc.protocol.session import Session
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.transport import Identity, connect
-from telegrad.rpc.wire.frames import CALL, HELLO
+from telegrad.rpc.wire.frames import CALL, HELLO, Frame
 from telegrad.rpc.wire.slots import REFERENCE
 
 encode = msgspec.msgpack.encode
@@ -38,7 +38,7 @@ def path(frm, to):
 @pytest.mark.parametrize("number", [1, 2, UNKNOWN_ID, UNKNOWN_ID + 1, -1])
 def test_a_peer_that_greets_with_an_id_that_is_not_its_own_is_cut_off(trio, caplog, number):
     a, b, c = trio
-    path(a, "b").send(HELLO, 0, 0, 0, encode((number, a.address, 1, 0)))
+    path(a, "b").send(Frame(HELLO, 0, 0, 0, encode((number, a.address, 1, 0))))
     assert eventually(lambda: f"'a' says that it is worker {number}" in caplog.text)
     assert b.rpc_sync(2, simulated.who) == "c"
     assert b.rpc_sync(1, simulated.who) == "b"
@@ -47,9 +47,8 @@ def test_a_peer_that_greets_with_an_id_that_is_not_its_own_is_cut_off(trio, capl
 
 def test_a_greeting_that_is_no_text_ends_the_connection(trio, caplog):
     a, _, c = trio
-    path(a, "b").send(
-        HELLO, 0, 0, 0, encode((0, "????", 1, 0)).replace(b"????", b"\xff\xfe\xfd\xfc")
-    )
+    hello = encode((0, "????", 1, 0)).replace(b"????", b"\xff\xfe\xfd\xfc")
+    path(a, "b").send(Frame(HELLO, header=hello))
     assert eventually(lambda: "a malformed greeting came" in caplog.text)
     assert c.rpc_sync("b", simulated.who) == "b"
 
@@ -71,7 +70,7 @@ def test_a_reference_whose_fields_are_of_other_types_is_not_entered(trio, place)
         header = encode(["tests.rpc.simulated:who", None, None, slots, 0, [None], [0], None])
         with pytest.raises(ProtocolViolation, match="expected the fields of a reference"):
             b.codec.unseal(header, [], path(a, "b").limits, b.references.acceptor(path(b, "a")))
-        path(a, "b").send(CALL, 0, 1000, 0, header)
+        path(a, "b").send(Frame(CALL, 0, 1000, 0, header))
         assert a.rpc_sync("b", simulated.who) == "b"
     assert b.references.counts() == {"owned": 0, "held": 0, "given": 0}
     path(c, "b")

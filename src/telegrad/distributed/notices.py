@@ -15,7 +15,7 @@ __all__ = ["forward", "notify", "reachable"]
 def notify(
     worker: Worker, to: str | int, service: str, header: Any, *, dials_lost: bool = False
 ) -> bool:
-    """Send a notice that is repeated until it arrives; return whether `to` can be reached.
+    """Send a notice, which arrives unless `to` is lost; return whether `to` can be reached.
 
     With `dials_lost` one that was lost is dialled again: it may live, and be asked for what it has.
     """

@@ -6,20 +6,22 @@ was addressed to an old incarnation reaches a new one.
 """
 
 import abc
+import collections
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from telegrad.rpc.names import WorkerInfo
-from telegrad.rpc.protocol.arrivals import Arrivals
 from telegrad.rpc.protocol.calls import Calls
-from telegrad.rpc.protocol.delivery import Outbox
 from telegrad.rpc.protocol.liveness import Liveness
 from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire.codes import RECEIVED_CODES, SENT_CODES, CodeCache
-from telegrad.rpc.wire.frames import PING, Buffer
+from telegrad.rpc.wire.frames import PING, Frame
 
-__all__ = ["Endpoint"]
+__all__ = ["RETRY_AFTER", "Endpoint"]
+
+RETRY_AFTER: Final = 0.25
+"""Seconds after which a notice that found no room is tried again."""
 
 
 class Endpoint(abc.ABC):
@@ -32,9 +34,9 @@ class Endpoint(abc.ABC):
         self.peer = peer
         self.limits = limits
         self.calls = Calls()
-        self.requests = Arrivals()
-        self.notices = Arrivals()
-        self.outbox = Outbox()
+        # Notices for which there was no room, the oldest first, and when they are tried again.
+        self.outbox: collections.deque[bytes] = collections.deque()
+        self.retry_at = math.inf
         self.liveness = Liveness(now, lost_after)
         self.next_tick = now + self.liveness.interval
         # How many frames have come.
@@ -66,16 +68,7 @@ class Endpoint(abc.ABC):
         return True
 
     @abc.abstractmethod
-    def send(
-        self,
-        kind: int,
-        flags: int,
-        ident: int,
-        parent: int,
-        header: bytes,
-        buffers: Sequence[Buffer] = (),
-        deadline: float = math.inf,
-    ) -> bool:
+    def send(self, frame: Frame, deadline: float = math.inf) -> bool:
         """Send one frame; ConnectionError or OSError if the path is broken.
 
         False if it had to wait, and the deadline passed before anything of it went.
@@ -101,7 +94,7 @@ class Endpoint(abc.ABC):
 
     def ping(self) -> None:
         """Ask the peer for a sign of life."""
-        self.send(PING, 0, 0, 0, b"")
+        self.send(Frame(PING))
 
     def check(self) -> None:  # noqa: B027 (nothing to be done, unless there is a process to ask)
         """Raise OSError if the peer turns out to be gone."""

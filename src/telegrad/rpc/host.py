@@ -16,9 +16,6 @@ __all__ = ["Host"]
 class Host(Protocol):
     """Time, threads and paths to peers."""
 
-    is_lossless: bool
-    """Whether a path delivers all that was sent, or is lost: then nothing need be repeated."""
-
     def begin(self, worker: "Worker") -> str:
         """Carry the worker; return the address at which others reach it."""
 

@@ -1,12 +1,11 @@
 """A worker's path to itself: no wire, but a copy, as if everything had travelled."""
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.security.introduction import Limits
-from telegrad.rpc.wire.frames import WAITING, Buffer, Frame
+from telegrad.rpc.wire.frames import WAITING, Frame
 
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
@@ -21,23 +20,16 @@ class Loopback(Endpoint):
         super().__init__(worker.info, Limits(), 0.0, math.inf)
         self._worker = worker
 
-    def send(
-        self,
-        kind: int,
-        flags: int,
-        ident: int,
-        parent: int,
-        header: bytes,
-        buffers: Sequence[Buffer] = (),
-        deadline: float = math.inf,
-    ) -> bool:
+    def send(self, frame: Frame, deadline: float = math.inf) -> bool:
         """Deliver the frame at once."""
         if self.closed:
             raise ConnectionError("the worker has shut down")
-        copies = [memoryview(bytearray(buffer)) for buffer in buffers]
-        task = self._worker.receive(self, Frame(kind, flags, ident, parent, header, copies))
+        frame.buffers = [memoryview(bytearray(buffer)) for buffer in frame.buffers]
+        # Before it is received, which may change it.
+        waits = frame.flags & WAITING
+        task = self._worker.receive(self, frame)
         if task is not None:
-            if flags & WAITING:
+            if waits:
                 task()
             else:
                 self._worker.host.serve(self, task)

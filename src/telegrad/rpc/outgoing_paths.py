@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from telegrad.errors import CallTimeout, TelegradError, UsageError, WorkerLost
+from telegrad.errors import CallTimeout, TelegradError, WorkerLost
 from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.interruption import refusal
 from telegrad.rpc.protocol.session import Session
-from telegrad.rpc.wire import frames
+from telegrad.rpc.wire.frames import HELLO, Frame
 
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
@@ -77,10 +78,7 @@ class OutgoingPaths:
         """Wait until another thread has dialled; WorkerLost if it could not."""
         name = session.info.name
         if other.thread == threading.get_ident():
-            raise UsageError(
-                f"expected no call to {name!r} from here: a finalizer or a signal's handler "
-                "interrupted this thread in dialling that worker; call it from another thread"
-            )
+            raise refusal(name, "dialling")
         left = min(max(0.0, deadline - self._worker.host.now()), threading.TIMEOUT_MAX)
         if not other.ended.wait(left):
             raise CallTimeout(
@@ -119,7 +117,7 @@ class OutgoingPaths:
             )
         hello = _encode_hello((worker.id, worker.address, greeting.place, greeting.given_up))
         try:
-            endpoint.send(frames.HELLO, 0, 0, 0, hello)
+            endpoint.send(Frame(HELLO, header=hello))
         except (OSError, EOFError) as error:
             worker.host.ended(endpoint)
             raise worker.loss(session.info, error, error) from error

@@ -1,4 +1,4 @@
-"""What one worker does as time passes: late calls fail, notices are repeated, peers looked after.
+"""What one worker does as time passes: late calls fail, late notices go, peers are looked after.
 
 The time is an argument: whatever carries the worker asks when there is something to do.
 """
@@ -7,9 +7,9 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.endpoint import RETRY_AFTER, Endpoint
 from telegrad.rpc.protocol.liveness import Verdict
-from telegrad.rpc.wire import frames
+from telegrad.rpc.wire.frames import NOTICE, Frame
 
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
@@ -29,11 +29,11 @@ class Timers:
             return -math.inf
         due = self._worker.loopback.calls.next_deadline()
         for path in self._worker.peers.endpoints():
-            due = min(due, path.calls.next_deadline(), path.outbox.next_due(), path.next_tick)
+            due = min(due, path.calls.next_deadline(), path.retry_at, path.next_tick)
         return due
 
     def run_timers(self, now: float) -> None:
-        """Fail late calls, repeat notices, look after peers."""
+        """Fail late calls, send late notices, look after peers."""
         self._worker.references.flush_soon()
         self._worker.outgoing.expire(self._worker.loopback, now)
         for endpoint in self._worker.peers.endpoints():
@@ -43,9 +43,15 @@ class Timers:
     def _look_after(self, endpoint: Endpoint, now: float) -> None:
         self._worker.outgoing.expire(endpoint, now)
         try:
-            for number, header in endpoint.outbox.due(now):
-                # What does not go out at once is due again later: timers wait for nobody.
-                endpoint.send(frames.NOTICE, 0, number, 0, header, (), now)
+            if endpoint.retry_at <= now:
+                endpoint.retry_at = math.inf
+                while endpoint.outbox:
+                    header = endpoint.outbox.popleft()
+                    if not endpoint.send(Frame(NOTICE, header=header), now):
+                        # Again later: timers wait for nobody.
+                        endpoint.outbox.appendleft(header)
+                        endpoint.retry_at = now + RETRY_AFTER
+                        break
             if endpoint.next_tick > now:
                 return
             endpoint.next_tick = now + endpoint.liveness.interval

@@ -44,8 +44,8 @@ from telegrad.rpc.protocol.session import Close, Effect, Lost, Session
 from telegrad.rpc.references.references import References, forget_frames
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.timers import Timers
-from telegrad.rpc.wire import frames
 from telegrad.rpc.wire.codec import Codec
+from telegrad.rpc.wire.frames import BYE, Frame
 
 __all__ = ["Worker"]
 
@@ -105,7 +105,7 @@ class Worker:
         self.next_timer = timers.next_timer
         """Return when `run_timers` has something to do."""
         self.run_timers = timers.run_timers
-        """Fail late calls, repeat notices, look after peers; given the time."""
+        """Fail late calls, send late notices, look after peers; given the time."""
         self.path_to = OutgoingPaths(self).path_to
         """Return the path for requests to a peer, opening it if need be; given the deadline."""
         self.loopback = Loopback(self)
@@ -187,7 +187,7 @@ class Worker:
         return self.outgoing.service(to, name, header, (), deadline, waits=True).wait()
 
     def notify_service(self, to: str | int | WorkerInfo, name: str, header: Any = None) -> None:
-        """Send a message that wants no answer, repeated until it has arrived."""
+        """Send a message that wants no answer; it arrives, or its peer is lost."""
         self.outgoing.notify(self.find(to), name, header)
 
     def on_worker_lost(
@@ -362,11 +362,6 @@ class Worker:
         paths = [self.loopback, *self.peers.endpoints()]
         return any(path.calls.open or path.serving for path in paths)
 
-    def take_no_more(self) -> None:
-        """Leave the requests that come from now on unanswered: this process ends."""
-        for path in [self.loopback, *self.peers.endpoints()]:
-            path.requests.close()
-
     def close(self, timeout: float = 5.0) -> None:
         """Leave at once: open calls fail, peers are told. May be called again."""
         with self.peers.lock:
@@ -378,7 +373,7 @@ class Worker:
             try:
                 # Only at once: a peer that does not get it sees the connection end.
                 if endpoint.can_send():
-                    endpoint.send(frames.BYE, 0, 0, 0, b"")
+                    endpoint.send(Frame(BYE))
             except (OSError, EOFError):
                 pass
         gone = ConnectionError("this worker has shut down")

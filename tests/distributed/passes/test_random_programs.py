@@ -14,7 +14,7 @@ from telegrad.engine import OrderedTask
 from telegrad.testing.simulation import Faults, Simulation
 
 WORKERS = ("w0", "w1", "w2", "w3")
-SLOW = Faults(shortest=0.0001, longest=0.05, reorder=True)
+SLOW = Faults(shortest=0.0001, longest=0.05, lag=0.05)
 
 
 def run_once(seed, placement, schedule, faults=SLOW, **options):

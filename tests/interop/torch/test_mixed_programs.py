@@ -26,7 +26,7 @@ from telegrad.errors import GradientError
 from telegrad.testing.simulation import Faults, Simulation
 
 WORKERS = ("w0", "w1", "w2", "w3")
-SLOW = Faults(shortest=0.0001, longest=0.05, reorder=True)
+SLOW = Faults(shortest=0.0001, longest=0.05, lag=0.05)
 
 
 # PyTorch's own ``backward`` warns of a recorded pass.

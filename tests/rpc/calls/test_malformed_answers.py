@@ -32,7 +32,7 @@ def answer(a, b, call, header, buffers=()):
     """Let b answer the call of a with this header."""
     assert eventually(lambda: bool(b.peers.get("a").incoming))
     path = b.peers.get("a").incoming
-    path.send(ANSWER, 0, call.number, 0, header, buffers)
+    path.send(Frame(ANSWER, 0, call.number, 0, header, buffers))
 
 
 # function, code, extra, slots, form, items, where, names
@@ -158,6 +158,6 @@ def test_a_failure_whose_text_is_none_is_a_violation(pair):
     a, b = pair
     call = a.rpc_async("b", simulated.never)
     assert eventually(lambda: bool(b.peers.get("a").incoming))
-    b.peers.get("a").incoming.send(FAILURE, 0, call.number, 0, encode([None] * 7))
+    b.peers.get("a").incoming.send(Frame(FAILURE, 0, call.number, 0, encode([None] * 7)))
     with pytest.raises(ProtocolViolation, match="a malformed failure came"):
         call.wait(10)

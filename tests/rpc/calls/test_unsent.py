@@ -8,7 +8,7 @@ from tests.rpc.neighbours import eventually, neighbours
 from telegrad.errors import UsageError
 from telegrad.rpc.transport.connection import Unsent
 from telegrad.rpc.transport.segments import SEGMENTS, SMALLEST_SEGMENT
-from telegrad.rpc.wire.frames import CALL
+from telegrad.rpc.wire.frames import CALL, Frame
 
 shares_memory = pytest.mark.skipif(not SEGMENTS, reason="this system has no sealed memory files")
 
@@ -57,5 +57,5 @@ def test_large_arrays_for_a_path_that_was_lost_meanwhile_leave_no_shared_memory(
         link = a.peers.get("b").outgoing
         a.endpoint_lost(link, ConnectionError("cut"))
         with pytest.raises(ConnectionError, match="closed"):
-            link.send(CALL, 0, 1, 0, b"", [memoryview(LARGE).cast("B")])
+            link.send(Frame(CALL, 0, 1, 0, b"", [memoryview(LARGE).cast("B")]))
         assert len(a.host.segment_pool) == 0

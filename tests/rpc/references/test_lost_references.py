@@ -12,7 +12,7 @@ from telegrad.rpc.calls.incoming import async_execution
 from telegrad.rpc.calls.service import seal_message
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.protocol.reference_table import ADD
-from telegrad.rpc.wire.frames import CALL, CREATES, NOTICE, Frame
+from telegrad.rpc.wire.frames import ANSWER, CALL, CREATES, NOTICE, Frame
 from telegrad.testing.simulation import Simulation
 
 NOTHING = {"owned": 0, "held": 0, "given": 0}
@@ -41,7 +41,6 @@ def test_a_reference_in_an_answer_to_a_worker_that_died_meanwhile_is_not_counted
     simulation.run_all({"a": lambda: a.rpc_sync("b", make_after_a_while)})
     simulation.settle(5)
     assert b.references.counts() == NOTHING
-    assert not b.references._answered
 
 
 def test_an_answer_whose_reader_died_before_it_said_that_its_references_came_is_forgotten(
@@ -50,11 +49,10 @@ def test_an_answer_whose_reader_died_before_it_said_that_its_references_came_is_
     a, b = simulation.worker("a"), simulation.worker("b")
     simulation.run("a", lambda: a.rpc_sync("b", simulated.who))
     path = b.peers.get("a").incoming
-    b.references.export(path, 2, b.make_rref(1))
+    b.references.export(path, Frame(ANSWER, 0, 2), b.make_rref(1))
     b.endpoint_lost(path, ConnectionError("lost"))
     simulation.settle(1)
     assert b.references.counts() == NOTHING
-    assert not b.references._answered
 
 
 class SlowToPack:
@@ -85,19 +83,6 @@ def test_a_reference_in_an_answer_that_was_given_up_while_it_was_packed_goes(sim
     simulation.run("a", program)
     simulation.settle(5)
     assert b.references.counts() == NOTHING
-    assert not b.references._answered
-
-
-def test_a_call_that_is_given_up_after_its_path_was_lost_waits_for_no_fate(simulation):
-    a = simulation.worker("a")
-
-    def program():
-        call = a.rpc_async("b", simulated.keep, ("kept", a.make_rref(1)))
-        a.endpoint_lost(call.endpoint, ConnectionError("lost"))
-        a.references.gave_up(call)
-
-    simulation.run("a", program)
-    assert not a.references._unresolved
 
 
 def test_what_a_call_created_that_was_given_up_goes_though_there_was_no_room_to_say_so(simulation):
@@ -110,27 +95,6 @@ def test_what_a_call_created_that_was_given_up_goes_though_there_was_no_room_to_
         simulation.sleep(1)
         with pytest.raises(CallTimeout):
             reference.to_here()
-
-    simulation.run("a", program)
-    simulation.settle(2)
-    assert a.references.counts() == b.references.counts() == NOTHING
-    assert not a.references._unresolved
-
-
-def test_a_reference_that_was_dropped_after_it_went_in_a_call_that_never_came_goes(
-    simulation, monkeypatch
-):
-    a, b = simulation.worker("a"), simulation.worker("b")
-
-    def program():
-        reference = a.remote("b", int)
-        assert reference.to_here() == 0
-        with monkeypatch.context() as patch:
-            patch.setattr(a.peers.get("b").outgoing, "send", lambda *_: True)
-            call = a.rpc_async("b", simulated.fetch, (reference,), timeout=1)
-        del reference
-        with pytest.raises(CallTimeout):
-            call.wait()
 
     simulation.run("a", program)
     simulation.settle(2)

@@ -72,9 +72,9 @@ def converse(one: Handshake, other: Handshake) -> tuple[list[Effect], list[Effec
 
 def test_two_workers_with_the_key_agree_on_everything_negotiated() -> None:
     ours, theirs = converse(dialler(), listener())
-    assert agreement(ours) == Agreement("ps", 42, 2, Limits(header_bytes=5000, dimensions=10), True)
+    assert agreement(ours) == Agreement("ps", 42, 3, Limits(header_bytes=5000, dimensions=10), True)
     assert agreement(theirs) == Agreement(
-        "trainer", 41, 2, Limits(header_bytes=5000, dimensions=10), True
+        "trainer", 41, 3, Limits(header_bytes=5000, dimensions=10), True
     )
 
 
@@ -342,7 +342,7 @@ def test_versions_without_overlap_name_both_ranges() -> None:
     for error in (failure(ours), failure(theirs)):
         assert isinstance(error, ProtocolViolation)
         assert "7 to 9" in str(error)
-        assert "2 to 2" in str(error)
+        assert "3 to 3" in str(error)
 
 
 def test_the_newest_common_version_is_spoken() -> None:

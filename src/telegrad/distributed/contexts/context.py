@@ -42,8 +42,6 @@ class Context(msgspec.Struct, eq=False):
     """The id of the worker that opened the context."""
     introduced_by: str | None
     """Who first called with this context; None at home."""
-    # Reentrant, as that of `Contexts`: what is made and dropped under it may let the collector run,
-    # and with it a finalizer of the user's that looks at its gradients, or opens a context.
     lock: AbstractContextManager[Any] = msgspec.field(default_factory=threading.RLock)
     sends: dict[int, SendNode] = {}
     """By message id, as `spent`, `failed` and `recvs` are."""

@@ -42,8 +42,6 @@ class LevelRegistry:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        # Reentrant: what is made under it may let the collector run, and with it a finalizer of the
-        # user's, whose calls mention levels, too.
         self._lock = threading.RLock()
         self._by_id: dict[int, Level] = {}
         self._ids: dict[Level, int] = {}

@@ -27,6 +27,7 @@ from telegrad.distributed.contexts.context import ENCLOSING_PASSES, Context, Con
 from telegrad.distributed.contexts.leases import Leases
 from telegrad.distributed.notices import forward, notify
 from telegrad.distributed.passes.local_pass import LocalPass
+from telegrad.errors import WorkerLost
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.worker import Worker
@@ -208,6 +209,10 @@ class PassCommit:
                 each()
 
         return act
+
+    def doubt(self, who: WorkerInfo) -> None:
+        """A worker was lost before what it had asked for was done here: see `_on_lost`."""
+        self._on_lost(who, WorkerLost(who.name))()
 
     def _start(self, function: Callable[..., object], *args: Any) -> None:
         self._worker.host.start(partial(function, *args))

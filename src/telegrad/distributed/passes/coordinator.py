@@ -75,7 +75,7 @@ class PassCoordinator:
         self._contexts = contexts
         self._commit = commit
         self._codec = codec
-        self._requests = PassRequests(worker)
+        self._requests = PassRequests(worker, commit.doubt)
         self._pace = Pace()
         worker.register_service(GRADIENTS, self._requests.handler(self._on_gradients))
         self._search = LiveSearch(worker, contexts, self._requests, self._find_local_pass)
@@ -341,13 +341,14 @@ class PassCoordinator:
         return LocalPass(context, plan, self._worker.info, self._worker.host, self._pace, watch)
 
     def _find_targets(self, local_pass: LocalPass, targets: list[tuple[int, int]]) -> None:
+        patience = self._worker.options.rpc_timeout or None
         for owner, reference in targets:
             if owner == self._worker.id:
-                value = self._worker.references.value(reference).wait(self._requests.patience)
+                value = self._worker.references.value(reference).wait(patience)
                 local_pass.want(frameworks.node_of_referent(value), reference)
 
     def _on_gradients(self, request: ServiceRequest) -> None:
-        raw_plan, entries = request.header[1]
+        raw_plan, entries = request.header
         local_pass = self._find_local_pass(raw_plan)
         report = Report()
         asker = request.frm.name

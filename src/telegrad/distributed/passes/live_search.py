@@ -116,7 +116,7 @@ class LiveSearch:
         return local_pass.discover(ids) if ids else []
 
     def _on_search(self, request: ServiceRequest) -> None:
-        raw_plan, message_ids = request.header[1]
+        raw_plan, message_ids = request.header
         report = Report()
         riding = self._search(
             self._find_local_pass(raw_plan), message_ids, report, request.frm.name, []

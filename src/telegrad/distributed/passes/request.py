@@ -1,9 +1,8 @@
 """Requests of a pass: made once, answered when all they set off has ended, however long that takes.
 
 A pass may run for hours, so a request has no deadline of its own. A worker that dies or stops is
-found by its heartbeat. What is left is a message that was lost although both workers live: after a
-call's timeout the one that waits asks whether the request is still worked on, and raises if it is
-not. So a wait always ends: with the answer, or with an error that names the worker.
+found by its heartbeat, and a connection delivers what was sent or breaks. So a wait always ends:
+with the answer, or with an error that names the worker.
 
 Of several open requests the first is waited for by reading its answer on this very thread, which is
 the fastest. Nobody else's answer would wake it there; so after a moment, once for each request, it
@@ -17,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from telegrad.errors import CallTimeout, TelegradError
+from telegrad.errors import TelegradError
 from telegrad.rpc.calls.call import Call
 from telegrad.rpc.calls.future import Future, Quick
 from telegrad.rpc.calls.service import ServiceRequest
@@ -27,7 +26,6 @@ from telegrad.rpc.worker import Worker
 __all__ = ["PassRequest", "PassRequests"]
 
 T = TypeVar("T")
-WORKING: Final = "autograd.working"
 _AGES: Final = 30 * 24 * 3600.0  # Seconds; it stands for no deadline.
 # Seconds that the first of several answers is waited for alone. A hand-over from the thread that
 # reads costs some 100 µs: little beside this, much beside an answer that comes at once.
@@ -37,24 +35,15 @@ _MOMENT: Final = 0.02
 class PassRequest(msgspec.Struct, eq=False):
     """A request that is open: made, and not answered yet."""
 
-    _made_by: "PassRequests"
     answer: Call
     """Settled when the answer has been read."""
-    _number: int
     _had_moment: bool = False
 
     def wait(self) -> tuple[Any, list[Any]]:
         """Return the answer's header and arrays; raise the other side's exception if it failed."""
-        patience = self._made_by.patience
         try:
-            while True:
-                try:
-                    answer: tuple[Any, list[Any]] = self.answer.wait(patience)
-                    return answer
-                except CallTimeout:
-                    if self.answer._done:
-                        raise
-                    self._check_worked_on(patience)
+            answer: tuple[Any, list[Any]] = self.answer.wait()
+            return answer
         finally:
             # The traceback of an error holds this frame, and the call holds the error: without
             # its call in between there is no cycle, and what the frames below hold goes with it.
@@ -78,29 +67,13 @@ class PassRequest(msgspec.Struct, eq=False):
             # As in `wait`.
             del self
 
-    def _check_worked_on(self, patience: float | None) -> None:
-        if self._made_by.is_working(self.answer.to, self._number) or self.answer._done:
-            return
-        raise CallTimeout(
-            f"worker {self.answer.to.name!r} did not answer a message of a backward pass within "
-            f"{patience} s and no longer works on it: the message or its answer was lost; run the "
-            "pass again (with retain_graph=True the first time, so that it can be)"
-        ) from None
-
 
 class PassRequests:
     """One worker's requests: those it made, and those it works on."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, on_asker_lost: Callable[[WorkerInfo], object]) -> None:
         self._worker = worker
-        self.working: set[int] = set()
-        """The numbers of the requests that are worked on here."""
-        worker.register_service(WORKING, self._on_working, inline=True)
-
-    @property
-    def patience(self) -> float | None:
-        """After how long a wait asks whether anyone still works on it; None for never."""
-        return self._worker.options.rpc_timeout or None
+        self._on_asker_lost = on_asker_lost
 
     def ask(
         self,
@@ -116,19 +89,16 @@ class PassRequests:
         Arguments:
             to: The worker that is asked.
             service: What is asked of it.
-            body: What the request says, beside its number.
+            body: What the request says.
             arrays: The raw arrays that belong to `body`.
             waits: Whether this thread waits for the answer at once, which is cheaper.
 
         Returns:
             The open request.
         """
-        number = self._worker.next_id()
         deadline = self._worker.host.now() + _AGES
-        call = self._worker.outgoing.service(
-            to, service, [number, body], arrays, deadline, waits=waits
-        )
-        return PassRequest(self, call, number)
+        call = self._worker.outgoing.service(to, service, body, arrays, deadline, waits=waits)
+        return PassRequest(call)
 
     def take_next(self, asked: list[PassRequest]) -> PassRequest:
         """Take the request to wait for next out of the list: an answered one, or the first."""
@@ -157,10 +127,7 @@ class PassRequests:
                         return pass_request
                 if answered:
                     return answered[0]
-                self._wait(some, self.patience, asked[0])
-                if not some.done():
-                    for pass_request in asked:
-                        pass_request._check_worked_on(self.patience)
+                self._wait(some, None, asked[0])
         finally:
             # Or a request that stays open would gather one callback for each wait.
             for pass_request in asked:
@@ -173,23 +140,14 @@ class PassRequests:
             self._worker.host.wait(future, timeout)
 
     def handler(self, answer: Callable[[ServiceRequest], None]) -> Callable[..., None]:
-        """Return the handler of a request, which counts as worked on while it runs."""
-        working = self.working
+        """Return the handler of a request, which finds out whether its asker was lost meanwhile."""
 
         def handle(request: ServiceRequest) -> None:
-            number = request.header[0]
-            working.add(number)
             try:
                 answer(request)
             finally:
-                working.discard(number)
+                if request.via.closed:
+                    # Perhaps before a pass began here for it, which nobody would end.
+                    self._on_asker_lost(request.frm)
 
         return handle
-
-    def is_working(self, on: WorkerInfo, number: int) -> bool:
-        """Tell whether that worker still works on the request."""
-        answer, _ = self._worker.ask_service(on, WORKING, number)
-        return bool(answer)
-
-    def _on_working(self, request: ServiceRequest) -> None:
-        request.reply(request.header in self.working)

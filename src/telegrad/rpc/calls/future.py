@@ -34,8 +34,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 _log = logging.getLogger("telegrad.rpc")
 # One lock for all futures: it is held for a few assignments. Nothing is made and nothing dropped
-# under it, so the collector does not run in the midst of them. It is reentrant: a signal's handler,
-# or a finalizer of later Pythons, may run after any of them, on this thread, and use futures.
+# under it, so the collector does not run in the midst of them.
 _lock = threading.RLock()
 _condition = Condition(_lock)
 

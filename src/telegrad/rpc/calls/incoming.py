@@ -26,7 +26,6 @@ from telegrad.rpc.losses import Farewell
 from telegrad.rpc.wire.codec import Sealed, refuse_by_place
 from telegrad.rpc.wire.failures import as_exception, dump_failure
 from telegrad.rpc.wire.frames import (
-    ACK,
     ANSWER,
     BYE,
     CALL,
@@ -40,7 +39,6 @@ from telegrad.rpc.wire.frames import (
     SERVICE,
     UNOPENED,
     WAITING,
-    Buffer,
     Frame,
 )
 
@@ -81,6 +79,8 @@ class Incoming:
         self._worker = worker
         self._services: dict[str, Service] = {}
         self.coroutines = Coroutines(worker)
+        self.takes_requests = True
+        """Whether those that come are run: until this process ends."""
         self.served = 0
         """Grows when calls come; not exact: threads that count at once may add one together."""
 
@@ -97,7 +97,7 @@ class Incoming:
         elif frame.cost:
             return self._receive_counted(endpoint, frame)
         elif kind == CALL:
-            if endpoint.requests.accept(frame.ident):
+            if self.takes_requests:
                 endpoint.serving.add(frame.ident)
                 self.served += 1
                 if frame.flags & CREATES:
@@ -105,27 +105,24 @@ class Incoming:
                     value = worker.references.create_for(frame.parent, endpoint)
                     # Answered at once, but served until the value is there.
                     value.add_done_callback(Quick(partial(_served, endpoint, frame.ident)))
-                    self._send(endpoint, ANSWER, frame.ident, worker.codec.nothing)
+                    self._send(endpoint, Frame(ANSWER, 0, frame.ident, 0, worker.codec.nothing))
                     run = contextvars.Context().run
                     task = partial(run, self._run_creation, endpoint, frame, value)
                 else:
                     task = partial(contextvars.Context().run, self._run_call, endpoint, frame)
                 return task if worker.joined is None else partial(self._when_joined, task)
         elif kind == SERVICE:
-            if endpoint.requests.accept(frame.ident):
+            if self.takes_requests:
                 return self._service(endpoint, frame, frame.ident)
         elif kind == NOTICE:
-            if not frame.ident or self._is_new_notice(endpoint, frame.ident):
-                return self._service(endpoint, frame, None)
+            return self._service(endpoint, frame, None)
         elif kind == FAILURE:
             worker.outgoing.answered(endpoint, frame)
-        elif kind == ACK:
-            endpoint.outbox.acknowledged(frame.ident)
         elif kind == PING:
             # Not if it had to wait: whatever is being sent is a sign of life itself, and this
             # thread reads for others.
             if endpoint.can_send():
-                self._send(endpoint, PONG, 0)
+                self._send(endpoint, Frame(PONG))
         elif kind == HELLO:
             worker.greeted(endpoint, frame.header)
         elif kind == BYE:
@@ -149,7 +146,7 @@ class Incoming:
 
     def _refuse(self, endpoint: Endpoint, frame: Frame) -> None:
         """Answer a request for which there was no room."""
-        if not endpoint.requests.accept(frame.ident):
+        if not self.takes_requests:
             return
         worker, budget = self._worker, self._worker.budget
         why = frame.header[1:].decode() or (
@@ -159,27 +156,17 @@ class Incoming:
         )
         error = Refused(f"worker {worker.name!r} {why}")
         header = dump_failure(error, worker.name, strict=worker.codec.strict)
-        self._send(endpoint, FAILURE, frame.ident, header, flags=UNOPENED)
+        self._send(endpoint, Frame(FAILURE, UNOPENED, frame.ident, 0, header))
 
-    def _send(
-        self,
-        endpoint: Endpoint,
-        kind: int,
-        ident: int,
-        header: bytes = b"",
-        buffers: Any = (),
-        flags: int = 0,
-    ) -> None:
+    def _send(self, endpoint: Endpoint, frame: Frame) -> None:
         try:
-            endpoint.send(kind, flags, ident, 0, header, buffers)
+            endpoint.send(frame)
         except (OSError, EOFError) as error:
             self._worker.endpoint_lost(endpoint, error)
-
-    def _is_new_notice(self, endpoint: Endpoint, number: int) -> bool:
-        """Acknowledge a notice; say whether it came for the first time."""
-        # Also for a repetition: the first acknowledgement may have been lost.
-        self._send(endpoint, ACK, number)
-        return endpoint.notices.accept(number)
+        except BaseException:
+            # Too large, most likely: the caller can be told.
+            self._worker.references.take_back(frame)
+            raise
 
     def _service(
         self, endpoint: Endpoint, frame: Frame, number: int | None
@@ -237,6 +224,7 @@ class Incoming:
         number = frame.ident
         request = Request(worker, endpoint, number, bool(frame.flags & WAITING))
         current_request.set(request)
+        answer: Frame | None = None
         try:
             sealed, slots = worker.codec.unseal(
                 frame.header, frame.buffers, endpoint.limits, endpoint.accept
@@ -258,27 +246,29 @@ class Incoming:
             else:
                 with context:
                     answer = self._run_function(endpoint, frame, sealed, slots)
-            if answer is None:
-                return
-            if endpoint.is_wanted(number):
+            if answer is not None:
                 # What came in shared memory goes back with the answer, if nobody kept it.
                 frame.buffers = ()
                 del sealed, slots
-                try:
-                    endpoint.send(ANSWER, 0, number, 0, *answer)
-                except (OSError, EOFError) as error:
-                    worker.endpoint_lost(endpoint, error)
-            else:
-                # It was given up while its answer was sealed.
-                worker.references.unanswered(endpoint, number)
+                if endpoint.is_wanted(number):
+                    try:
+                        endpoint.send(answer)
+                    except (OSError, EOFError) as error:
+                        worker.endpoint_lost(endpoint, error)
+                else:
+                    # It was given up while its answer was sealed.
+                    worker.references.take_back(answer)
         except BaseException as error:
+            if answer is not None:
+                # Too large, most likely: the caller can be told.
+                worker.references.take_back(answer)
             self.answer_failure(endpoint, number, error)
         finally:
             request.can_nest = False
 
     def _run_function(
         self, endpoint: Endpoint, frame: Frame, sealed: Sealed, slots: list[Any]
-    ) -> tuple[bytes, list[Buffer]] | None:
+    ) -> Frame | None:
         """Return the answer, ready to be sent; None if it comes later."""
         worker = self._worker
         function, args, kwargs = worker.codec.open_call(
@@ -347,9 +337,8 @@ class Incoming:
             # The traceback holds this frame; see Future.wait.
             del value
 
-    def _seal_answer(
-        self, endpoint: Endpoint, number: int, result: Any
-    ) -> tuple[bytes, list[Buffer]] | None:
+    def _seal_answer(self, endpoint: Endpoint, number: int, result: Any) -> Frame | None:
+        """Return the answer, ready to be sent; None if nobody wants it."""
         worker = self._worker
         if number in endpoint.unwanted:
             endpoint.is_wanted(number)
@@ -367,14 +356,16 @@ class Incoming:
                 raise
         if parcel is None:
             if extra is None:
-                return worker.codec.nothing, []
+                return Frame(ANSWER, 0, number, 0, worker.codec.nothing)
             parcel = worker.codec.pack_result(None)
-        export = partial(worker.references.export, endpoint, number) if parcel.slots else None
+        answer = Frame(ANSWER, 0, number)
+        export = partial(worker.references.export, endpoint, answer) if parcel.slots else None
         try:
-            return worker.codec.seal(parcel, extra, export)
+            answer.header, answer.buffers = worker.codec.seal(parcel, extra, export)
         except BaseException:
-            worker.references.unanswered(endpoint, number)
+            worker.references.take_back(answer)
             raise
+        return answer
 
     def _answer_later(self, endpoint: Endpoint, number: int, result: Any) -> None:
         _check_future(result)
@@ -389,12 +380,10 @@ class Incoming:
                 return
             try:
                 sealed = context.run(self._seal_answer, endpoint, number, done.value())
-                if sealed is None:
-                    return
-                if endpoint.is_wanted(number):
-                    self._send(endpoint, ANSWER, number, *sealed)
-                else:
-                    self._worker.references.unanswered(endpoint, number)
+                if sealed is not None and endpoint.is_wanted(number):
+                    self._send(endpoint, sealed)
+                elif sealed is not None:
+                    self._worker.references.take_back(sealed)
             except BaseException as error:
                 self.answer_failure(endpoint, number, error)
 
@@ -402,14 +391,11 @@ class Incoming:
 
     def answer_failure(self, endpoint: Endpoint, number: int, error: BaseException) -> None:
         """Answer a call or a service's message with an exception."""
-        worker = self._worker
-        # The references in an answer that was sealed and could not be sent.
-        worker.references.unanswered(endpoint, number)
         if not endpoint.is_wanted(number):
             return
-        codec = worker.codec
+        worker, codec = self._worker, self._worker.codec
         header = dump_failure(error, worker.name, strict=codec.strict, script=codec.script)
-        self._send(endpoint, FAILURE, number, header)
+        self._send(endpoint, Frame(FAILURE, 0, number, 0, header))
 
 
 def _run_and_release(task: Callable[[], object], release: Callable[[], object]) -> None:

@@ -1,7 +1,7 @@
 """What a worker asks of others: calls and services, until each is settled.
 
-Everything here may run on any thread. Nothing is ever sent twice but notices. A peer that
-does not read keeps a call's sender until the call's deadline, and a notice's for a moment.
+Everything here may run on any thread. Nothing is ever sent twice. A peer that does not read keeps a
+call's sender until the call's deadline, and a notice's for a moment.
 """
 
 import math
@@ -22,7 +22,7 @@ from telegrad.rpc.calls.call import Call
 from telegrad.rpc.calls.future import Quick
 from telegrad.rpc.calls.request import current_request
 from telegrad.rpc.calls.service import Arrays, open_message, seal_message
-from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.endpoint import RETRY_AFTER, Endpoint
 from telegrad.rpc.outgoing_paths import Attempt
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.timeouts import seconds
@@ -30,6 +30,7 @@ from telegrad.rpc.wire.codec import refuse_by_place
 from telegrad.rpc.wire.failures import load_failure
 from telegrad.rpc.wire.frames import (
     CALL,
+    CARRIES,
     CREATES,
     FAILURE,
     NOTICE,
@@ -126,9 +127,9 @@ class Outgoing:
                 call.code = parcel.function
                 endpoint.sent_code.put(call.code, False)
             flags = WAITING if waits else CREATES if creates else 0
-            self._begin(call, CALL, flags, parent, header, buffers)
+            self._begin(call, Frame(CALL, flags, 0, parent, header, buffers))
         except BaseException as error:
-            worker.references.undelivered(call)
+            worker.references.take_back(call)
             # The interceptor is told, but the call not settled: nobody has it, and it would keep
             # the error, whose traceback leads back to it.
             self._tell_failed(call, error)
@@ -166,15 +167,7 @@ class Outgoing:
                 handle._made_by = function
         return handle
 
-    def _begin(
-        self,
-        call: Call,
-        kind: int,
-        flags: int,
-        parent: int,
-        header: bytes,
-        buffers: Sequence[Any],
-    ) -> None:
+    def _begin(self, call: Call, frame: Frame) -> None:
         endpoint = call.endpoint
         deadline = call.deadline
         if endpoint.may_block:
@@ -182,11 +175,11 @@ class Outgoing:
             # went, fails it at the deadline.
             call.deadline = math.inf
         try:
-            number = call.number = endpoint.calls.begin(call)
+            frame.ident = call.number = endpoint.calls.begin(call)
             observer = self._worker.observer
             if observer is not None:
-                observer.sent(call, len(header) + sum(map(len, buffers)))
-            went = endpoint.send(kind, flags, number, parent, header, buffers, deadline)
+                observer.sent(call, len(frame.header) + sum(map(len, frame.buffers)))
+            went = endpoint.send(frame, deadline)
             call.deadline = deadline
         except (OSError, EOFError) as error:
             # The loss settles this call with all others.
@@ -197,14 +190,14 @@ class Outgoing:
             raise
         if not went:
             self._not_sent(call)
-        elif not flags & WAITING and not call._done:
+        elif not frame.flags & WAITING and not call._done:
             endpoint.expect()
             self._worker.host.rouse(deadline)
 
     def _not_sent(self, call: Call) -> None:
         """Fail a call of which nothing went before its deadline: it has certainly not run."""
         if call.endpoint.calls.finish(call.number) is not None:
-            self._worker.references.undelivered(call)
+            self._worker.references.take_back(call)
             self._failed(call, self._too_late(call, "did not take"))
 
     def service(
@@ -226,7 +219,7 @@ class Outgoing:
             endpoint = worker.path_to(peer, deadline)
         call = Call(worker, endpoint, deadline, name)
         call.is_service = True
-        self._begin(call, SERVICE, WAITING if waits else 0, 0, data, buffers)
+        self._begin(call, Frame(SERVICE, WAITING if waits else 0, 0, 0, data, buffers))
         return call
 
     def notify(self, peer: "Session", name: str, header: Any) -> None:
@@ -250,34 +243,33 @@ class Outgoing:
         host, outbox = self._worker.host, endpoint.outbox
         data, _ = seal_message(name, header, ())
         now = host.now()
-        # Where one waits already, the next is not to wait for the same peer again.
-        deadline = now if outbox.entries else now + _LONGEST_NOTICE
-        # A stream that delivers all or breaks needs no acknowledgement, which would cost a wake-up.
-        number = 0 if host.is_lossless else outbox.post(data, now)
         try:
-            went = endpoint.send(NOTICE, 0, number, 0, data, (), deadline)
+            # Where one waits already, the next is not to wait for the same peer again.
+            frame = Frame(NOTICE, 0, 0, 0, data)
+            if not outbox and endpoint.send(frame, now + _LONGEST_NOTICE):
+                return
         except (OSError, EOFError) as error:
             self._worker.endpoint_lost(endpoint, error)
             return
-        if not went and not number:
-            # The stream delivers what was sent, and this was not: it is sent when there is room,
-            # unless the peer is lost before.
-            number = outbox.post(data, now)
-        if number:
-            endpoint.read_on()
-            host.rouse(outbox.next_due())
+        # It is sent when there is room, unless the peer is lost before. In this order: a timer that
+        # finds it there too early finds it again.
+        outbox.append(data)
+        endpoint.retry_at = min(endpoint.retry_at, now + RETRY_AFTER)
+        host.rouse(endpoint.retry_at)
 
     def answered(self, endpoint: Endpoint, frame: Frame) -> None:
-        """Settle the call that the frame answers; a late or repeated answer is dropped."""
+        """Settle the call that the frame answers; a late answer is dropped."""
         call = endpoint.calls.open.get(frame.ident)
         if call is None:
+            self._drop(endpoint, frame)
             return
         try:
             # Inside of the `try`: a call neither open nor settled would be waited for for ever.
             if endpoint.calls.finish(frame.ident) is None:
+                self._drop(endpoint, frame)
                 return
             if frame.flags & UNOPENED:
-                self._worker.references.undelivered(call)
+                self._worker.references.take_back(call)
             elif call.code is not None and frame.kind != FAILURE and not call.creates:
                 # A creation is answered before it is opened, and what failed may never have been:
                 # its code may not have been seen yet.
@@ -310,6 +302,12 @@ class Outgoing:
             if isinstance(error, ProtocolViolation | KeyboardInterrupt | SystemExit):
                 # A signal is not for the call alone: the thread that reads may wait for another.
                 raise
+
+    def _drop(self, endpoint: Endpoint, frame: Frame) -> None:
+        """Open an answer that nobody waits for, if there are references in it: they have come."""
+        if frame.flags & CARRIES:
+            codec = self._worker.codec
+            codec.unseal(frame.header, frame.buffers, endpoint.limits, endpoint.accept)
 
     def _failed(self, call: Call, error: BaseException) -> None:
         self._tell_failed(call, error)

@@ -17,7 +17,7 @@ import numpy as np
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.wire import arrays
-from telegrad.rpc.wire.frames import ANSWER, Buffer
+from telegrad.rpc.wire.frames import ANSWER, Buffer, Frame
 from telegrad.rpc.wire.header_check import check_header
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class ServiceRequest(msgspec.Struct, eq=False):
             return
         try:
             data, buffers = seal_message("", header, content)
-            self.via.send(ANSWER, 0, number, 0, data, buffers)
+            self.via.send(Frame(ANSWER, 0, number, 0, data, buffers))
         except (OSError, EOFError) as error:
             self._worker.endpoint_lost(self.via, error)
         except BaseException:

@@ -45,7 +45,6 @@ class Admission:
         self._peer = peer
         self._until: float | None = None
         self._closed = False
-        # Reentrant, like that of the budget: a finalizer that interrupts may end the link.
         self._lock = threading.RLock()
         self._admitted = 0
 

@@ -24,6 +24,7 @@ from telegrad.errors import UsageError
 from telegrad.rpc.driver.processes import has_ended
 from telegrad.rpc.driver.shared_buffers import SharedBuffers
 from telegrad.rpc.endpoint import Endpoint
+from telegrad.rpc.interruption import refusal
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.transport.connection import Connection, Unsent
 from telegrad.rpc.transport.readiness import is_ready
@@ -36,6 +37,7 @@ from telegrad.rpc.wire.frames import (
     PLACED,
     PREFIX,
     Buffer,
+    Frame,
     pack,
 )
 
@@ -73,39 +75,31 @@ class FrameWriter(Endpoint):
         # How many frames had come when the peer was last asked for a sign of life.
         self._pinged = -1
 
-    def send(
-        self,
-        kind: int,
-        flags: int,
-        ident: int,
-        parent: int,
-        header: bytes,
-        buffers: Sequence[Buffer] = (),
-        deadline: float = math.inf,
-    ) -> bool:
+    def send(self, frame: Frame, deadline: float = math.inf) -> bool:
         """Send one frame, whole; large buffers go through shared memory on one host.
 
         False if the deadline passed before anything of it went.
         """
-        size = len(header)
+        size = len(frame.header)
         data = b""
         placed: Sequence[Segment] = ()
-        if buffers or size > self._small:
-            parts, placed = self._pack(kind, flags, ident, parent, header, buffers)
+        if frame.buffers or size > self._small:
+            parts, placed = self._pack(frame)
         else:
-            data = PREFIX.pack(kind, flags, 0, size, 0, ident, parent) + header
-            if self._is_corked and kind in (ANSWER, FAILURE):
+            prefix = PREFIX.pack(frame.kind, frame.flags, 0, size, 0, frame.ident, frame.parent)
+            data = prefix + frame.header
+            if self._is_corked and frame.kind in (ANSWER, FAILURE):
                 self._kept.append(data)
                 return True
         is_ours: bool | None = None
         try:
             is_ours = self._write.acquire(False)
             if not is_ours:
-                if data and kind in (ANSWER, FAILURE) and len(self._kept) < _MOST_KEPT:
+                if data and frame.kind in (ANSWER, FAILURE) and len(self._kept) < _MOST_KEPT:
                     self._kept.append(data)
                     self._flush()
                     return True
-                if not self._wait_for_turn(kind, deadline, placed):
+                if not self._wait_for_turn(frame.kind, deadline, placed):
                     return False
                 is_ours = True
             self._writer = _thread.get_ident()
@@ -191,16 +185,9 @@ class FrameWriter(Endpoint):
             self._writer = 0
             self._write.release()
 
-    def _pack(
-        self,
-        kind: int,
-        flags: int,
-        ident: int,
-        parent: int,
-        header: bytes,
-        buffers: Sequence[Buffer],
-    ) -> tuple[Sequence[Buffer], Sequence[Segment]]:
+    def _pack(self, frame: Frame) -> tuple[Sequence[Buffer], Sequence[Segment]]:
         """Return the parts of a frame with a body or a large header, and the segments it names."""
+        header, buffers = frame.header, frame.buffers
         if len(header) > self.limits.header_bytes:
             raise UsageError(
                 f"a header of {len(header)} bytes is larger than the {self.limits.header_bytes} "
@@ -213,16 +200,17 @@ class FrameWriter(Endpoint):
                 f"{self.peer.name} takes in one message"
             )
         if nbytes < SMALLEST_SEGMENT:
-            return pack(kind, flags, ident, parent, header, buffers), ()
+            return pack(frame.kind, frame.flags, frame.ident, frame.parent, header, buffers), ()
         content, placed = self.sharing.place(buffers)
         if placed:
-            flags |= PLACED
+            frame.flags |= PLACED
             if type(buffers) is list and nbytes > TURNS_UP_TO:
                 # They have been copied. What they alone kept alive, such as a segment that came,
                 # is free before the frame arrives: one segment is enough for many calls in a row.
                 buffers.clear()
         try:
-            return pack(kind, flags, ident, parent, header, content), placed
+            parts = pack(frame.kind, frame.flags, frame.ident, frame.parent, header, content)
+            return parts, placed
         except BaseException:
             self.sharing.take_back(placed)
             raise
@@ -235,11 +223,7 @@ class FrameWriter(Endpoint):
                 if kind in (NOTICE, PING):
                     # As if the deadline had passed: it is sent later.
                     return False
-                raise UsageError(
-                    f"expected no message to {self.peer.name!r} from here: a finalizer or a "
-                    "signal's handler interrupted this thread in sending one to that worker; call "
-                    "it from another thread"
-                )
+                raise refusal(self.peer.name, "sending to")
             if deadline > time.monotonic():
                 self._host.about_to_wait()
             while not is_ours:
@@ -288,7 +272,7 @@ class FrameWriter(Endpoint):
         """Ask the peer for a sign of life."""
         self._pinged = self.frames
         # Now or not at all: the thread that looks after all peers waits for none.
-        self.send(PING, 0, 0, 0, b"", (), time.monotonic())
+        self.send(Frame(PING), time.monotonic())
 
     def can_send(self) -> bool:
         """Say whether a small frame would go out at once: nobody writes, and there is room."""

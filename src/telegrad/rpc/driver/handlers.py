@@ -47,7 +47,6 @@ class Handlers:
         self.most = most
         # Of one peer, so that one that does not read its answers leaves some to others.
         self._most_of_peer = most - most // 4
-        # Reentrant: a finalizer that interrupts its holder may make a call.
         self._lock = threading.RLock()
         self.running = 0
         self._of_paths: dict[Endpoint, int] = {}

@@ -47,7 +47,6 @@ _LACKING: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 class SocketHost:
     """Sockets and threads of one worker. `address` is where it listens."""
 
-    is_lossless = True
     is_stressed = False
     """Whether `at` is to be called; see tests/rpc/driver/test_stress.py."""
 
@@ -59,7 +58,6 @@ class SocketHost:
         self.room: Room
         self._wanted_address = address
         self._listener: Listener | None = None
-        # Reentrant, like that of the pool.
         self._lock = threading.RLock()
         self._ended: list[Link] = []
         self._sleepers: dict[_thread.LockType, None] = {}

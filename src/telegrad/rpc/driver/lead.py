@@ -50,7 +50,7 @@ class Lead:
         self._links: dict[int, ServedLink] = {}
         # Links that have something to read, in the order of their turns.
         self._ready: collections.deque[ServedLink] = collections.deque()
-        # About who leads. Reentrant: a finalizer that interrupts its holder may make a call.
+        # About who leads.
         self._lock = threading.RLock()
         # The id of the thread that leads; 0 if nobody does.
         self._leader = 0

@@ -30,13 +30,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from telegrad.errors import ProtocolViolation, UsageError, WorkerLost
+from telegrad.errors import ProtocolViolation, WorkerLost
 from telegrad.rpc.calls.future import Future, wake
 from telegrad.rpc.driver.admission import Admission
 from telegrad.rpc.driver.frame_reader import FrameReader
 from telegrad.rpc.driver.frame_writer import FrameWriter
 from telegrad.rpc.driver.handlers import serving
 from telegrad.rpc.driver.spin import Spinning
+from telegrad.rpc.interruption import refusal
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.wire.frames import CREATES, Frame
@@ -92,8 +93,7 @@ class Link(FrameWriter):
         self._reads: dict[None, int] = {}
         # Whether the thread that reads is at a whole frame.
         self._is_receiving = False
-        # Decides who was first, about `_attending` and `_waiting`. Reentrant: from Python 3.12 on a
-        # finalizer may interrupt its holder anywhere, not only where that makes an object.
+        # Decides who was first, about `_attending` and `_waiting`.
         self._mutex = threading.RLock()
         # Whether a thread of the pool is on its way to read.
         self._attending = False
@@ -228,11 +228,7 @@ class Link(FrameWriter):
     def _read_within(self, future: Future[Any], deadline: float | None) -> None:
         """Read where this thread reads already, further out on its stack."""
         if not self._is_receiving:
-            raise UsageError(
-                f"expected no call to {self.peer.name!r} to be waited for here: a finalizer or a "
-                "signal's handler interrupted this thread in reading what that worker sent; call "
-                "it from another thread"
-            )
+            raise refusal(self.peer.name, "reading from")
         try:
             while not future._done and self._receive_next(deadline):
                 pass
@@ -388,7 +384,7 @@ class Link(FrameWriter):
 
     def expects(self) -> bool:
         """Say whether the peer owes this side something."""
-        return bool(self.calls.open or self.outbox.entries or self._pinged == self.frames)
+        return bool(self.calls.open or self._pinged == self.frames)
 
     # Serving.
 

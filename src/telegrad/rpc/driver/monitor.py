@@ -2,7 +2,7 @@
 
 It watches links that have no reader, and the lead if nobody has it; takes that from a thread whose
 turn takes longer than a grace period, so that another thread serves who waits; and lets the
-worker's timers run: deadlines, heartbeats, repeated notices. It runs no user code and never blocks
+worker's timers run: deadlines, heartbeats, late notices. It runs no user code and never blocks
 on a peer, so all this works while every user thread is busy or blocked.
 
 It ticks only while requests are being served or answers have no reader, and the less often the
@@ -41,8 +41,6 @@ class Monitor:
 
     def __init__(self, host: "SocketHost") -> None:
         self._host = host
-        # Reentrant: a finalizer of the user's, which the collector may run here, may make a call.
-        # So what is gone through under it is a copy.
         self._lock = threading.RLock()
         self._links: dict[int, Link | Lead] = {}
         # The turn that the leading thread was at at the last tick, how many had begun by then, and

@@ -37,8 +37,6 @@ class Pool:
     def __init__(self, name: str, linger: float = 2.0) -> None:
         self._name = name
         self._linger = linger
-        # Reentrant: a thread is made under it, which may let the collector run, and with it a
-        # finalizer of the user's that makes a call.
         self._lock = threading.RLock()
         self._resting: list[_Seat] = []
         self._late: collections.deque[Callable[[], object]] = collections.deque()

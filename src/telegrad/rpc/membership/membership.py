@@ -53,7 +53,6 @@ class Membership:
         on_start: Callable[[Worker], object],
     ) -> None:
         self._directory: PrivateDirectory | None = None
-        # Reentrant: what the collector frees meanwhile may find out that a worker was lost.
         self._lock = threading.RLock()
         self.is_open = size == OPEN
         # Before the members are known: a quick worker may leave while rank 0 still counts them.
@@ -211,7 +210,7 @@ class Membership:
             if error is not None:
                 kind = type(error).__qualname__
                 self.worker.losses.say(f"its program ended with {kind}: {error}")
-            self.worker.take_no_more()
+            self.worker.incoming.takes_requests = False
             host = self.worker.host
             assert isinstance(host, SocketHost), "start_worker made it"
             host.rest(_LAST_MOMENT)

@@ -1,4 +1,4 @@
-"""What a worker decides, without I/O: calls, arrivals, delivery, liveness, references, budget.
+"""What a worker decides, without I/O: sessions, calls, liveness, references, budget.
 
 No socket, thread, clock or random number below this line: ids and the time come in as arguments.
 """

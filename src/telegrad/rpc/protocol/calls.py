@@ -36,7 +36,7 @@ class Calls:
         return number
 
     def finish(self, number: int) -> "Call | None":
-        """Close the call and return it; None if it is not open (late, repeated or never made)."""
+        """Close the call and return it; None if it is not open (late, or never made)."""
         return self.open.pop(number, None)
 
     def withdraw(self, call: "Call") -> None:

@@ -19,9 +19,9 @@ and the number of its own handles. The steps:
    and meet again may notice the loss late, one after the other has counted anew: so what was given
    up is deleted all the same when it is released, or when it is confirmed after that.
 
-Every message is a reliable notice: repeated until it arrives, handled once. So ADD comes before
-DELETE, whatever the network does. Pure state: no I/O, no lock; a caller serialises. Events are
-method calls, effects are the messages they return.
+Every message is a notice: it arrives, or its receiver is lost. So ADD comes before DELETE. Pure
+state: no I/O, no lock; a caller serialises. Events are method calls, effects are the messages they
+return.
 """
 
 import enum

@@ -20,7 +20,7 @@ its answer) a session has no part: that is the connection's own.
 """
 
 import enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -114,23 +114,6 @@ Effect = Greet | Close | Lost
 class Session:
     """One worker as another sees it."""
 
-    __slots__ = (
-        "_greeted",
-        "address",
-        "attempt",
-        "generation",
-        "given_up",
-        "incoming",
-        "info",
-        "last_words",
-        "lost",
-        "opened",
-        "outgoing",
-        "past",
-        "phase",
-        "reason",
-    )
-
     def __init__(
         self, info: WorkerInfo, address: str = "", past: dict[int, None] | None = None
     ) -> None:
@@ -200,39 +183,28 @@ class Session:
 
     def greets(self, connection: "Endpoint") -> list[Effect]:
         """It has been greeted on a connection that was dialled."""
-        effects = self._meet(connection, self.outgoing)
-        if effects is None:
-            return self._refuse(connection)
-        self.outgoing = connection
-        return effects
+        return self._meet(connection, "outgoing")
 
     def accepted(self, connection: "Endpoint") -> list[Effect]:
         """The peer has opened a connection for its requests."""
-        effects = self._meet(connection, self.incoming)
-        if effects is None:
-            return self._refuse(connection)
-        self.incoming, self._greeted = connection, 0
-        return effects
+        return self._meet(connection, "incoming")
 
-    def _meet(self, connection: "Endpoint", stale: "Endpoint | None") -> list[Effect] | None:
-        """End what a new connection replaces, `stale` or all of another life; None: it is past."""
+    def _meet(self, connection: "Endpoint", way: Literal["outgoing", "incoming"]) -> list[Effect]:
         incarnation = connection.peer.incarnation
         if self.is_past(incarnation):
-            return None
+            self._step(Event.REFUSE)
+            return [Close((connection,), ConnectionError("another has come in its place"))]
         effects: list[Effect] = []
         is_another = incarnation != self.info.incarnation
-        if stale is not None or (is_another and self.connections()):
+        if getattr(self, way) is not None or (is_another and self.connections()):
             self._step(Event.REPLACE)
             effects = self._lose(ConnectionError("it opened a new connection"))
         else:
             self._step(Event.MEET)
         self._know(connection.peer, "")
         self.lost = self.reason = None
+        setattr(self, way, connection)
         return effects
-
-    def _refuse(self, connection: "Endpoint") -> list[Effect]:
-        self._step(Event.REFUSE)
-        return [Close((connection,), ConnectionError("another has come in its place"))]
 
     def greeted(
         self, connection: "Endpoint", address: str, place: int, given_up: int

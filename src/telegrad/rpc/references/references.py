@@ -1,10 +1,9 @@
 """A worker's references: the table of the protocol, its lock, and the messages it asks for.
 
-It ties the pure table to calls: a reference that travelled in a call that was given up is taken
-back if the other side, asked by a cancel, says that it never came, and so is one in an answer that
-the caller no longer wants. Handles are released from finalizers, which run at any moment and on
-any thread: they only note what is due, and the worker's timers do it. What an event has for one
-worker goes in one notice: a list of the protocol's messages.
+It ties the pure table to calls: what a call created that was given up is deleted, and a reference
+in an answer that is not wanted any more is taken back. Handles are released from finalizers,
+which run at any moment and on any thread: they only note what is due, and the worker's timers do
+it. What an event has for one worker goes in one notice: a list of the protocol's messages.
 """
 
 import collections
@@ -28,7 +27,6 @@ from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.protocol.reference_table import (
     ABANDONED,
-    CHILD,
     DELETE,
     Held,
     ReferenceState,
@@ -36,8 +34,8 @@ from telegrad.rpc.protocol.reference_table import (
     Send,
 )
 from telegrad.rpc.protocol.session import Session
-from telegrad.rpc.references.answered_forks import AnsweredForks
 from telegrad.rpc.references.rref import RRef
+from telegrad.rpc.wire.frames import CARRIES, Frame
 
 if TYPE_CHECKING:
     from telegrad.rpc.worker import Worker
@@ -46,7 +44,6 @@ __all__ = ["References", "forget_frames"]
 
 _SERVICE: Final = "telegrad.references"
 _CANCEL: Final = "cancel"
-_FATE: Final = "fate"
 # How many messages about references go in one notice: this bounds its size.
 _MOST_AT_ONCE: Final = 1000
 
@@ -56,13 +53,8 @@ class References:
 
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
-        # Reentrant: what is made under it may let the collector run, and with it a finalizer of the
-        # user's, which may use other references.
         self._lock = threading.RLock()
         self._table = ReferenceTable(worker.name, Future)
-        # Calls that were given up, by path and number, for the forks in them.
-        self._unresolved: dict[tuple[Endpoint, int], Call] = {}
-        self._answered = AnsweredForks()
         self._released: collections.deque[tuple[int, int | None]] = collections.deque()
         self._flushing = False
         self.handle_type: type[RRef] = RRef
@@ -197,8 +189,8 @@ class References:
 
     # Travelling.
 
-    def export(self, endpoint: Endpoint, carrier: "Call | int", reference: RRef) -> list[Any]:
-        """Return the descriptor of a reference in a call, or in the answer to a number."""
+    def export(self, endpoint: Endpoint, carrier: Call | Frame, reference: RRef) -> list[Any]:
+        """Return the descriptor of a reference in a call, or in an answer."""
         if reference._worker is not self._worker:
             raise UsageError(f"{reference!r} belongs to another worker of this process")
         fork = self._worker.next_id()
@@ -215,11 +207,10 @@ class References:
                 raise WorkerLost(f"{reference!r} can't be passed on: its value is gone")
             is_early = self._table.is_early(reference._fork)
             self._table.give(reference._rref, reference._fork, fork, endpoint.peer.name)
-            if isinstance(carrier, Call):
-                carrier.forks = carrier.forks or []
-                carrier.forks.append(fork)
-            else:
-                self._answered.add((endpoint, carrier), fork)
+            if type(carrier) is Frame:
+                carrier.flags |= CARRIES
+            carrier.forks = carrier.forks or []
+            carrier.forks.append(fork)
         owner = reference._owner
         return [reference._rref, fork, owner.name, owner.id, owner.incarnation, is_early]
 
@@ -258,63 +249,37 @@ class References:
     # Calls that were given up.
 
     def gave_up(self, call: Call) -> None:
-        """A call's deadline has passed: find out whether it ever arrived."""
-        endpoint, number = call.endpoint, call.number
-        cancel = partial(self._worker.outgoing.notify_on, endpoint, _SERVICE, [_CANCEL, number])
-        if call.forks or call.creates:
-            with self._lock:
-                if endpoint.closed:
-                    # What it carried was dropped with the path, and no answer will come.
-                    return
-                self._unresolved[endpoint, number] = call
-        if endpoint.can_send():
+        """A call's deadline has passed: the callee, where it has come or will, is to drop it."""
+        cancel = partial(self._cancel, call.endpoint, call.number, call.creates)
+        if call.endpoint.can_send():
             cancel()
-        elif call.forks or call.creates:
+        elif call.creates:
             # It must arrive, but whoever waited for the call is not to wait for this as well.
             self._worker.host.start(cancel)
 
-    def undelivered(self, call: Call) -> None:
-        """A call was not sent at all, or refused unopened: take back what it carried."""
-        self._take_back(call.forks or [])
+    def _cancel(self, endpoint: Endpoint, number: int, created: int) -> None:
+        if endpoint.closed:
+            # What the call carried and created was dropped with the path.
+            return
+        self._worker.outgoing.notify_on(endpoint, _SERVICE, [_CANCEL, number])
+        if created:
+            # It was created, or will be, but we have told our user that it was not.
+            message = (DELETE, created, created)
+            self._worker.outgoing.notify_on(endpoint, _SERVICE, [message])
 
-    def unanswered(self, endpoint: Endpoint, number: int) -> None:
-        """An answer won't be sent, or is not wanted: take back what it carried."""
-        with self._lock:
-            forks = self._answered.forget((endpoint, number))
-        self._take_back(forks)
-
-    def _take_back(self, forks: list[int]) -> None:
+    def take_back(self, carrier: Call | Frame) -> None:
+        """A call or an answer does not go, or was refused unopened: take back what it carried."""
+        forks = carrier.forks or ()
         with self._lock:
             effects = [effect for fork in forks for effect in self._table.take_back(fork)]
         self._perform(effects)
-
-    def _on_cancel(self, endpoint: Endpoint, number: int) -> None:
-        # From now on a call that is still under way counts as a duplicate and never runs.
-        unseen = endpoint.requests.accept(number)
-        endpoint.cancelled(number)
-        self._worker.outgoing.notify_on(endpoint, _SERVICE, [_FATE, number, unseen])
-        self.unanswered(endpoint, number)
-
-    def _on_fate(self, endpoint: Endpoint, number: int, unseen: bool) -> None:
-        with self._lock:
-            call = self._unresolved.pop((endpoint, number), None)
-        if call is None:
-            return
-        if unseen:
-            self.undelivered(call)
-        elif call.creates:
-            # It was created, but we have told our user that it was not.
-            self._perform([Send(endpoint.peer.name, (DELETE, call.creates, call.creates))])
 
     # Messages.
 
     def _on_message(self, request: ServiceRequest) -> None:
         match request.header:
             case [str() as kind, int() as number] if kind == _CANCEL:
-                self._on_cancel(request.via, number)
-                return
-            case [str() as kind, int() as number, bool() as unseen] if kind == _FATE:
-                self._on_fate(request.via, number, unseen)
+                request.via.cancelled(number)
                 return
         effects: list[Send] = []
         abandoned: list[tuple[int, str]] = []
@@ -327,8 +292,6 @@ class References:
                         # Else it went with its sender: a fork added now would never be dropped.
                         case _ if not request.via.closed:
                             effects += self._table.handle(request.frm.name, tuple(message))
-                            if message[0] == CHILD:
-                                self._answered.arrived(message[1])
         except (ValueError, TypeError, KeyError) as error:
             raise ProtocolViolation(f"from {request.frm.name}: {error}") from error
         finally:
@@ -392,13 +355,8 @@ class References:
         with self._lock:
             effects = self._table.peer_lost(name, error)
             given_up = self._table.give_up_awaited(self._asked_by(who.id))
-            # Dropped by `finish`, when the locks have been released.
-            mine = [key for key in self._unresolved if key[0].peer.name == name]
-            unresolved = [self._unresolved.pop(key) for key in mine]
-            self._answered.forget_peer(name)
 
         def finish() -> None:
-            unresolved.clear()
             self._perform(effects)
             for value in given_up:
                 value._settle(None, error)
@@ -419,10 +377,8 @@ class References:
         """Forget everything."""
         table = ReferenceTable(self._worker.name, Future)
         with self._lock:
-            # What the old ones hold goes when the lock has been released; see `_perform`.
+            # What the old one holds goes when the lock has been released; see `_perform`.
             table, self._table = self._table, table
-            unresolved, self._unresolved = self._unresolved, {}  # noqa: F841
-            self._answered = AnsweredForks()
 
 
 def forget_frames(error: BaseException | None) -> None:

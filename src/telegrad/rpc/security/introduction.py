@@ -33,8 +33,8 @@ __all__ = [
     "could_be_introduction",
 ]
 
-OLDEST_VERSION = 2
-NEWEST_VERSION = 2
+OLDEST_VERSION = 3
+NEWEST_VERSION = 3
 NONCE_BYTES = 32
 
 _MAGIC = b"telegrad"

@@ -34,7 +34,6 @@ class SecureConnection(Connection):
         super().__init__(agreement, address)
         sock.setblocking(False)
         self._socket = sock
-        # Reentrant: a finalizer that interrupts a thread before or after its SSL call may send.
         self._lock = threading.RLock()
         self._over = False
         self.pending = self._pending

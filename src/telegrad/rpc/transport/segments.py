@@ -150,7 +150,6 @@ class SegmentPool:
         self._idle_after = idle_after
         self._clock = clock
         self._most_segments = most_segments
-        # Reentrant: what the collector frees while this thread is busy here may send itself.
         self._lock = threading.RLock()
         self._is_busy = False
         # Peers whose segments are still to be dropped.
@@ -318,7 +317,6 @@ class SegmentMap:
     def __init__(self, most_segments: int = _MOST_SEGMENTS) -> None:
         """Take up to `most_segments` from each peer."""
         self._most_segments = most_segments
-        # Reentrant: what the collector frees meanwhile may receive from another peer.
         self._lock = threading.RLock()
         self._adopted: dict[Hashable, dict[int, _Adopted]] = {}
 

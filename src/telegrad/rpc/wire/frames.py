@@ -23,10 +23,10 @@ from telegrad.errors import ProtocolViolation, UsageError
 from telegrad.rpc.security.introduction import Limits
 
 __all__ = [
-    "ACK",
     "ANSWER",
     "BYE",
     "CALL",
+    "CARRIES",
     "CREATES",
     "FAILURE",
     "HELLO",
@@ -59,17 +59,17 @@ CALL: Final = 1  # run a function; answered
 ANSWER: Final = 2  # the result of CALL or SERVICE
 FAILURE: Final = 3  # the exception of CALL or SERVICE
 SERVICE: Final = 4  # a message of another protocol; answered
-NOTICE: Final = 5  # the same, one way; with an id it is repeated until it is acknowledged
-ACK: Final = 6  # the NOTICE of that id has come
-PING: Final = 7
-PONG: Final = 8
-BYE: Final = 9  # this worker leaves on purpose
-HELLO: Final = 10  # who dialled, where it listens, which paths it gave up
+NOTICE: Final = 5  # the same, one way
+PING: Final = 6
+PONG: Final = 7
+BYE: Final = 8  # this worker leaves on purpose
+HELLO: Final = 9  # who dialled, where it listens, which paths it gave up
 KINDS: Final = range(CALL, HELLO + 1)  # on the wire
 
 # Flags.
 PLACED: Final = 1  # some buffers lie in shared memory
 WAITING: Final = 2  # a thread of the caller waits for the answer and can run nested calls
+CARRIES: Final = 4  # references are in the answer: it is opened though its call was given up
 CREATES: Final = 8  # the call's result stays there, as the reference numbered `parent`
 UNOPENED: Final = 16  # with FAILURE: nothing of the request was looked at
 
@@ -86,19 +86,20 @@ _MOST_BUFFERS: Final = (1 << 16) - 1
 
 
 class Frame(msgspec.Struct, gc=False):
-    """One message as it came. `buffers` are views of memory that nobody else uses.
+    """One message, as it goes or as it came: then `buffers` are views of memory of its own.
 
     Between reading and fetching, those in shared memory are Placements. `cost`: how many bytes of
-    the worker's budget it takes until it was served.
+    the worker's budget it takes until it was served. `forks`: the references in an answer.
     """
 
     kind: int
-    flags: int
-    ident: int
-    parent: int
-    header: bytes | bytearray
-    buffers: Sequence[Any]
+    flags: int = 0
+    ident: int = 0
+    parent: int = 0
+    header: bytes | bytearray = b""
+    buffers: Sequence[Any] = ()
     cost: int = 0
+    forks: list[int] | None = None
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):
@@ -118,7 +119,7 @@ def pack(
     flags: int,
     ident: int,
     parent: int,
-    header: bytes,
+    header: bytes | bytearray,
     buffers: Sequence[Buffer | Placement],
 ) -> list[Buffer]:
     """Return the frame's parts, in order; a small frame is one part."""

@@ -1,13 +1,12 @@
 """One end of a simulated connection."""
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.security.introduction import Limits
-from telegrad.rpc.wire.frames import ANSWER, CALL, SERVICE, Buffer, Frame
+from telegrad.rpc.wire.frames import ANSWER, CALL, SERVICE, Frame
 from telegrad.testing.simulation.inbox import Inbox
 
 if TYPE_CHECKING:
@@ -25,30 +24,22 @@ class SimulatedEndpoint(Endpoint):
         self.other: SimulatedEndpoint
         self.inbox = Inbox(self)
         self.last_arrival = 0.0
+        self.is_broken = False
 
     def __repr__(self) -> str:
         return f"{self.host.worker.name}>{self.peer.name}"
 
-    def send(
-        self,
-        kind: int,
-        flags: int,
-        ident: int,
-        parent: int,
-        header: bytes,
-        buffers: Sequence[Buffer] = (),
-        deadline: float = math.inf,
-    ) -> bool:
+    def send(self, frame: Frame, deadline: float = math.inf) -> bool:
         """Put a frame on its way, or crash where that was asked for."""
-        if kind in (CALL, SERVICE):
+        if frame.kind in (CALL, SERVICE):
             self.host.reach("before send")
-        elif kind == ANSWER:
+        elif frame.kind == ANSWER:
             self.host.reach("before answer")
         self.host.check_alive()
         if self.closed:
             raise ConnectionError(f"the connection to {self.peer.name} is closed")
-        copies = tuple(bytes(buffer) for buffer in buffers)
-        self.host.simulation.post(self, Frame(kind, flags, ident, parent, header, copies))
+        frame.buffers = tuple(bytes(buffer) for buffer in frame.buffers)
+        self.host.simulation.post(self, frame)
         return True
 
     def close(self) -> None:

@@ -24,8 +24,6 @@ __all__ = ["SimulatedHost"]
 class SimulatedHost:
     """One worker's part of the simulation. `paused_until`: its process is stopped until then."""
 
-    is_lossless = False
-
     def __init__(self, simulation: "Simulation") -> None:
         self.simulation = simulation
         self.worker: Worker

@@ -1,6 +1,6 @@
 """The loop of a simulation: events in the order of virtual time, everything else from one seed.
 
-    simulation = Simulation(["a", "b"], seed=7, faults=Faults(drop=0.01))
+    simulation = Simulation(["a", "b"], seed=7, faults=Faults(breaks=0.01))
     with simulation:
         assert simulation.run("a", lambda: simulation.worker("a").rpc_sync("b", abs, (-1,))) == 1
 
@@ -71,7 +71,8 @@ class Simulation:
         self._entered = 0
         self._running: Strand | None = None
         self._turns: dict[Strand, int] = {}
-        self._cuts: set[frozenset[str]] = set()
+        # Between whom nothing passes, and what would have since.
+        self._cuts: dict[frozenset[str], list[tuple[SimulatedHost, Callable[[], object]]]] = {}
         self._dead: list[SimulatedHost] = []
         self._lives = 0
         self._options = options or Options()
@@ -192,8 +193,8 @@ class Simulation:
 
     # Strands.
 
-    def start(self, host: SimulatedHost, task: Callable[[], object]) -> Strand:
-        """Run the task on a strand of the worker."""
+    def start(self, host: SimulatedHost, task: Callable[[], object], lag: float = 0.0) -> Strand:
+        """Run the task on a strand of the worker, a little later."""
 
         def in_request() -> object:
             current_request.set(Request(host.worker, None, 0, False))
@@ -201,7 +202,7 @@ class Simulation:
 
         strand = Strand(host.worker.name, in_request)
         host.strands[strand] = None
-        self.at(self.now, host, "start", lambda: self._resume(host, strand))
+        self.at(self.now + lag, host, "start", lambda: self._resume(host, strand))
         return strand
 
     def _resume(self, host: SimulatedHost, strand: Strand) -> None:
@@ -248,27 +249,42 @@ class Simulation:
 
     def post(self, endpoint: SimulatedEndpoint, frame: Frame) -> None:
         """Put a frame on its way."""
-        faults, dice = self.faults, self._random
-        copies = 1
-        if faults.drop and dice.random() < faults.drop:
-            copies = 0
-        elif faults.duplicate and dice.random() < faults.duplicate:
-            copies = 2
+        breaks = self.faults.breaks
+        if breaks and not endpoint.is_broken and self._random.random() < breaks:
+            self._note(f"{endpoint} breaks at {frame.kind}.{frame.ident}")
+            for end in (endpoint, endpoint.other):
+                end.is_broken = True
+                self.hang_up(end)
+        if endpoint.is_broken:
+            return
         if frame.kind not in _HEARTBEATS:
-            self._note(f"{endpoint} {frame.kind}.{frame.ident} x{copies}")
-        for _ in range(copies):
-            when = self.now + dice.uniform(faults.shortest, faults.longest)
-            if not faults.reorder:
-                when = endpoint.last_arrival = max(when, endpoint.last_arrival)
-            self.at(when, endpoint.other.host, "frame", lambda: self._deliver(endpoint, frame))
+            self._note(f"{endpoint} {frame.kind}.{frame.ident} sent")
+        self._pass_on(endpoint, "frame", lambda: self._deliver(endpoint, frame))
+
+    def _pass_on(
+        self, endpoint: SimulatedEndpoint, what: str, action: Callable[[], object]
+    ) -> None:
+        """Let something reach the other end, after what was sent before it."""
+        there = endpoint.other.host
+        when = self.now + self._random.uniform(self.faults.shortest, self.faults.longest)
+        endpoint.last_arrival = max(when, endpoint.last_arrival)
+
+        def arrive() -> None:
+            held = self._cuts.get(frozenset((endpoint.host.worker.name, there.worker.name)))
+            if held is None:
+                action()
+            else:
+                held.append((there, action))
+
+        self.at(endpoint.last_arrival, there, what, arrive)
 
     def _deliver(self, endpoint: SimulatedEndpoint, frame: Frame) -> None:
         there = endpoint.other
-        if there.closed or not there.host.is_alive or self.is_cut(endpoint.host, there.host):
+        if there.closed or not there.host.is_alive:
             return
         if frame.kind not in _HEARTBEATS:
             self._note(f"{endpoint} {frame.kind}.{frame.ident} arrives")
-        # Each delivery has memory of its own: handlers may write into what they got.
+        # Memory of its own: handlers may write into what they got.
         buffers = [memoryview(bytearray(buffer)) for buffer in frame.buffers]
         copy = Frame(frame.kind, frame.flags, frame.ident, frame.parent, frame.header, buffers)
         there.inbox.arrive(copy)
@@ -276,9 +292,11 @@ class Simulation:
     def handle(self, endpoint: SimulatedEndpoint, frame: Frame) -> None:
         """Let a worker handle a frame that it has read."""
         endpoint.frames += 1
-        task = endpoint.host.worker.receive(endpoint, frame)
+        host = endpoint.host
+        task = host.worker.receive(endpoint, frame)
         if task is not None:
-            self.start(endpoint.host, lambda: self._execute(endpoint.host, task))
+            lag = self._random.uniform(0.0, self.faults.lag) if self.faults.lag else 0.0
+            self.start(host, lambda: self._execute(host, task), lag)
 
     @staticmethod
     def _execute(host: SimulatedHost, task: Callable[[], object]) -> None:
@@ -291,25 +309,22 @@ class Simulation:
 
         def notice() -> None:
             if not there.closed and there.host.is_alive:
-                if self.is_cut(endpoint.host, there.host):
-                    return
                 self._note(f"{there} broken")
                 error = ConnectionResetError("the connection was closed")
                 there.host.worker.endpoint_lost(there, error)
 
-        when = self.now + self._random.uniform(self.faults.shortest, self.faults.longest)
-        # After what was sent before it.
-        self.at(max(when, endpoint.last_arrival), there.host, "hang up", notice)
+        self._pass_on(endpoint, "hang up", notice)
 
     def cut(self, one: str, other: str) -> None:
         """Cut the network between two workers; nothing passes, nobody is told."""
         self._note(f"cut {one} {other}")
-        self._cuts.add(frozenset((one, other)))
+        self._cuts.setdefault(frozenset((one, other)), [])
 
     def heal(self, one: str, other: str) -> None:
-        """Join the network again."""
+        """Join the network again: what was sent meanwhile comes now, as a kernel sends it again."""
         self._note(f"heal {one} {other}")
-        self._cuts.discard(frozenset((one, other)))
+        for host, action in self._cuts.pop(frozenset((one, other)), ()):
+            self.at(self.now, host, "late", action)
 
     def is_cut(self, one: SimulatedHost, other: SimulatedHost) -> bool:
         """Say whether nothing passes between the two."""

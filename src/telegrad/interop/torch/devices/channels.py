@@ -344,7 +344,7 @@ class Channels:
 
     def _keep_time(self) -> None:
         # Where time is simulated, a thread that follows the real one would disturb it.
-        if self._timer is None and self._worker.host.is_lossless:
+        if self._timer is None and self._worker.host.now is time.monotonic:
             self._timer = threading.Timer(_TICK, self._tick)
             self._timer.daemon = True
             self._timer.start()
