@@ -29,7 +29,9 @@ from telegrad.rpc.driver.served_link import ServedLink
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
+from telegrad.rpc.security.tls import REVOKED
 from telegrad.rpc.transport import Connection, Identity, Listener, connect, listen
+from telegrad.rpc.transport.address import is_near, parse_addresses
 from telegrad.rpc.transport.segments import SEGMENTS, SegmentMap, SegmentPool
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class SocketHost:
         self.worker: Worker
         self.room: Room
         self._wanted_address = address
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
         # Reentrant, like that of the pool.
         self._lock = threading.RLock()
         self._ended: list[Link] = []
@@ -79,11 +81,20 @@ class SocketHost:
         """Carry the worker from now on; return the address at which it can be reached."""
         self.worker = worker
         self.room = Room(worker.budget, self.options.lost_after / 2)
-        self._listener = listen(
-            self._wanted_address, identity=self.identity, on_connection=self._accept
-        )
+        try:
+            for each in parse_addresses(self._wanted_address):
+                self._listeners.append(
+                    listen(each.text, identity=self.identity, on_connection=self._accept)
+                )
+        except BaseException:
+            self._stop_listening()
+            raise
         self.monitor.start()
-        return self._listener.address
+        return ",".join(listener.address for listener in self._listeners)
+
+    def _stop_listening(self) -> None:
+        for listener in self._listeners:
+            listener.close()
 
     def start(self, task: Callable[[], object]) -> bool:
         """Run the task on another thread; False if this worker's have ended."""
@@ -98,7 +109,7 @@ class SocketHost:
         peers = self.worker.peers.by_name
         if len(peers) != self._counted:
             self._counted = len(peers)
-            here = [peer for peer in [*peers.values()] if not peer.address.startswith("tls:")]
+            here = [peer for peer in [*peers.values()] if is_near(peer.address)]
             self._is_crowded = len(here) > _MOST_AWAKE
         return self._is_crowded
 
@@ -242,14 +253,24 @@ class SocketHost:
     def tidy(self) -> None:
         """Free what could not be freed when it ended, and shared memory beyond the bound.
 
-        And run what no thread could be had for.
+        And run what no thread could be had for, and cut off whose certificate was revoked.
         """
+        self._cut_off_revoked()
         self._free_ended()
         self._pool.catch_up()
         if self._pool.lacks_threads:
             self.lead.nudge()
         if self.segment_pool is not None:
             self.segment_pool.trim()
+
+    def _cut_off_revoked(self) -> None:
+        if self.identity.credentials is None or self._closed:
+            return
+        revoked = self.identity.credentials.current().revoked
+        for path in self.worker.peers.endpoints() if revoked else ():
+            assert isinstance(path, Link)
+            if path.connection.certificate in revoked:
+                self.link_failed(path, AuthenticationFailed(REVOKED.format(path.peer.name)))
 
     def _free_ended(self) -> None:
         with self._lock:
@@ -269,8 +290,7 @@ class SocketHost:
             self._closed = True
         for sleeper in list(self._sleepers):
             wake(sleeper)
-        if self._listener is not None:
-            self._listener.close()
+        self._stop_listening()
         self.monitor.close()
         self.lead.close()
         self.handlers.close()
