@@ -1,4 +1,4 @@
-"""`telegrad keygen`: make a cluster's key, mint certificates, change the key, revoke certificates."""
+"""`telegrad keygen`: make a cluster's key and change it, mint certificates and revoke them."""
 
 import argparse
 import datetime

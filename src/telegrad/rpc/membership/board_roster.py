@@ -68,7 +68,7 @@ class BoardRoster:
         self._lock = threading.RLock()
         self._position = 0
         self._strangers: dict[int, Card] = {}
-        """Who came with another key, as they say, by incarnation; to be told, not to be believed."""
+        """Who came with another key, by incarnation, as they say: to be told, not believed."""
         self._cards: dict[str, Card] = {}
         self._ranks: dict[int, str] = {}
         """Who took a rank first."""
@@ -281,9 +281,7 @@ def _answers(card: Card, identity: Identity, patience: float) -> bool:
 def _is_there(stranger: Card, identity: Identity, patience: float) -> bool:
     """Say whether something listens where a worker with another key says that it does."""
     try:
-        connect(
-            stranger.address, identity=identity, expect=stranger.name, timeout=patience
-        ).close()
+        connect(stranger.address, identity=identity, expect=stranger.name, timeout=patience).close()
     except (WorkerLost, UsageError):
         return False
     except PeerError:

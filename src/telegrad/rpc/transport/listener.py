@@ -56,9 +56,7 @@ def listen(
     wanted.check()
     identity.contexts_for(wanted)
     sock, bound = _bind(wanted)
-    return Listener(
-        sock, bound, identity, on_connection, purpose, handshake_timeout, most_unproved
-    )
+    return Listener(sock, bound, identity, on_connection, purpose, handshake_timeout, most_unproved)
 
 
 class Listener:
