@@ -74,5 +74,5 @@ def test_the_workers_of_two_machines_start_as_the_page_says(tmp_path: Path) -> N
         for process in started:
             process.kill()
             process.communicate()
-    assert said[0].startswith("2 tls://127.0.0.1:")
+    assert re.match(r"2 unix://.*,tls://127\.0\.0\.1:\d+$", said[0], re.M)
     assert said[1] == ""

@@ -77,7 +77,7 @@ def test_a_key_that_is_used_before_all_have_it_is_refused_by_those(
     hasty = worker_at(tmp_path, "trainer", *next_keys(next_keys((old,), "add"), "use"))
     with (
         hosting(TCP, worker_at(tmp_path, "ps", old)) as host,
-        pytest.raises(AuthenticationFailed, match="refused our proof: .*the same key"),
+        pytest.raises(AuthenticationFailed, match=r"refused our proof: .*the same key"),
     ):
         connect(host.address, identity=hasty, expect="ps")
 
@@ -138,7 +138,7 @@ def test_a_revoked_certificate_is_refused_whoever_dials(
     with caplog.at_level(logging.WARNING, "telegrad.rpc"):
         with (
             hosting(TLS, cluster["ps"]) as host,
-            pytest.raises(AuthenticationFailed, match="hung up at our certificate: .*not revoked"),
+            pytest.raises(AuthenticationFailed, match=r"hung up at our certificate: .*not revoked"),
         ):
             connect(host.address, identity=cluster["trainer"], expect="ps")
         assert "the certificate of trainer was revoked: mint trainer another" in caplog.text
