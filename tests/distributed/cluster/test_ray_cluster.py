@@ -1,5 +1,6 @@
 """RayCluster on a real Ray of three nodes on this machine: `make test-ray`."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -106,6 +107,12 @@ def test_a_worker_comes_late_and_is_removed(cluster):
         cluster.remove("late")
     with pytest.raises(UnknownWorker, match="no actor of worker 'late'"):
         cluster.actor("late")
+
+
+def test_the_board_is_on_the_node_of_the_program_that_may_not_go(cluster):
+    board = cluster._placement.board._actor_id.hex()
+    where = importlib.import_module("ray._private.state").actors(board)["Address"]["NodeID"]
+    assert where == ray.get_runtime_context().get_node_id()
 
 
 def test_a_worker_of_a_node_that_goes_comes_back_on_another(nodes, cluster):

@@ -29,7 +29,6 @@ from telegrad.rpc.driver.served_link import ServedLink
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
-from telegrad.rpc.security.tls import REVOKED
 from telegrad.rpc.transport import Connection, Identity, Listener, connect, listen
 from telegrad.rpc.transport.address import is_near, parse_addresses
 from telegrad.rpc.transport.segments import SEGMENTS, SegmentMap, SegmentPool
@@ -266,11 +265,13 @@ class SocketHost:
     def _cut_off_revoked(self) -> None:
         if self.identity.credentials is None or self._closed:
             return
-        revoked = self.identity.credentials.current().revoked
-        for path in self.worker.peers.endpoints() if revoked else ():
+        contexts = self.identity.credentials.current()
+        for path in self.worker.peers.endpoints() if contexts.revoked else ():
             assert isinstance(path, Link)
-            if path.connection.certificate in revoked:
-                self.link_failed(path, AuthenticationFailed(REVOKED.format(path.peer.name)))
+            try:
+                contexts.check(path.peer.name, path.connection.certificate)
+            except AuthenticationFailed as error:
+                self.link_failed(path, error)
 
     def _free_ended(self) -> None:
         with self._lock:

@@ -47,10 +47,11 @@ def find_meeting(
     """Return where to meet, by what a program and its launcher say; see above."""
     place = place or env.get(environment.MEETING)
     host = env.get(environment.MASTER_ADDR) or (launch.host if launch is not None else "")
-    is_local = host in ("", *_LOOPBACK) or (launch is not None and launch.is_on_one_machine)
-    key, credentials = _secrets(env, name, is_local, launch)
-    if credentials is None and (not is_local if tls is None else tls):
-        credentials = KeyedCredentials(name, key)
+    is_local = is_loopback(host) or (launch is not None and launch.is_on_one_machine)
+    if not is_local and not environment.names_secrets(env):
+        found = f" ({launch.launcher} was found)" if launch is not None else ""
+        raise UsageError(f"{environment.NO_KEY}{found}")
+    key, credentials = secrets_for(env, name, not is_local if tls is None else tls)
     port = env.get(environment.MASTER_PORT)
     if place is not None:
         return Meeting("", key, credentials, board_of(place))
@@ -80,15 +81,26 @@ def board_of(place: Any) -> Board:
     )
 
 
-def _secrets(
-    env: Mapping[str, str], name: str, is_local: bool, launch: Launch | None
+def is_loopback(host: str) -> bool:
+    """Say whether a host that somebody named is this machine, whichever one reads that."""
+    return host in ("", *_LOOPBACK)
+
+
+def secrets_for(
+    env: Mapping[str, str], name: str, tls: bool
 ) -> tuple[KeySource, CredentialSource | None]:
-    if environment.names_secrets(env):
-        return environment.find_secrets(env, name)
-    if is_local:
-        return users_key(), None
-    found = f" ({launch.launcher} was found)" if launch is not None else ""
-    raise UsageError(f"{environment.NO_KEY}{found}")
+    """Return a worker's key, the user's own if none is named, and where it needs one, certificate.
+
+    One of `telegrad keygen` is used wherever it is named.
+    """
+    key, credentials = (
+        environment.find_secrets(env, name)
+        if environment.names_secrets(env)
+        else (users_key(), None)
+    )
+    if credentials is None and tls:
+        return key, KeyedCredentials(name, key)
+    return key, credentials
 
 
 def _agents_board(address: str, job: str) -> Board:

@@ -23,7 +23,6 @@ __all__ = [
     "CERTIFICATE_FILE",
     "KEY_FILE",
     "PRIVATE_KEY_FILE",
-    "REVOKED",
     "REVOKED_FILE",
     "WORKER_URI",
     "Contexts",
@@ -39,7 +38,6 @@ CERTIFICATE_FILE = "certificate.pem"
 PRIVATE_KEY_FILE = "private.pem"
 KEY_FILE = "cluster.key"
 REVOKED_FILE = "revoked"
-REVOKED = "the certificate of {0} was revoked: mint {0} another one with `telegrad keygen`"
 WORKER_URI = "telegrad:worker:"
 
 
@@ -76,9 +74,16 @@ class Contexts(NamedTuple):
     def check_peer(self, sock: ssl.SSLSocket) -> tuple[str, bytes]:
         """Return the worker that the other side's certificate names, and its digest."""
         name, digest = certified_name(sock), _digest(sock.getpeercert(binary_form=True) or b"")
-        if digest in self.revoked:
-            raise AuthenticationFailed(REVOKED.format(name))
+        self.check(name, digest)
         return name, digest
+
+    def check(self, name: str, digest: bytes) -> None:
+        """Raise if the certificate of a worker was revoked."""
+        if digest in self.revoked:
+            raise AuthenticationFailed(
+                f"the certificate of {name} was revoked: mint {name} another one with `telegrad "
+                "keygen`"
+            )
 
 
 class CredentialSource(Protocol):
@@ -142,8 +147,7 @@ class Credentials:
                 with contextlib.suppress(ssl.SSLWantReadError):
                     side.do_handshake()
             certified = certified_name(dialler)
-            if contexts.digest in contexts.revoked:
-                raise AuthenticationFailed(REVOKED.format(certified))
+            contexts.check(certified, contexts.digest)
         except (ssl.SSLError, AuthenticationFailed) as error:
             raise UsageError(
                 f"the certificate in {self.directory} would be refused by every worker ({error}): "

@@ -89,8 +89,9 @@ class Address(msgspec.Struct, frozen=True):
             if not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
                 raise Refused(
                     f"{self.text} reaches beyond this machine ({host}) without TLS, where others "
-                    "can read and change what is sent: use 127.0.0.1, or mint certificates with "
-                    f"`telegrad keygen` and use tls://{self.host}:{self.port}"
+                    "can read and change what is sent: use 127.0.0.1, or give all workers a key "
+                    "(`telegrad keygen FILE`, TELEGRAD_KEY_FILE) and let them speak TLS by it, at "
+                    f"tls://{self.host}:{self.port}"
                 )
 
 

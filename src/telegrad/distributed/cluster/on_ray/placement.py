@@ -62,11 +62,19 @@ class Placement:
             group = ray.util.placement_group(needs, strategy=strategy, lifetime=self._lifetime)
             self._group = group
             self.wait(group.ready(), f"room for {in_words(plan.resources)}")
+        strategies = importlib.import_module("ray.util.scheduling_strategies")
+        # On this program's own node: who comes back needs it, whichever other node has gone.
+        here = strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=True
+        )
         board = ray.remote(BoardActor).options(
-            num_cpus=0, name=board_name(plan.name), namespace=NAMESPACE, lifetime=self._lifetime
+            num_cpus=0,
+            name=board_name(plan.name),
+            namespace=NAMESPACE,
+            lifetime=self._lifetime,
+            scheduling_strategy=here,
         )
         self.board = board.remote(plan)
-        strategies = importlib.import_module("ray.util.scheduling_strategies")
         for index, name in enumerate(plan.resources):
             place = strategies.PlacementGroupSchedulingStrategy(self._group, index)
             self.spawn(name, index + 1, scheduling_strategy=place)
