@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
 def test_actors_train_die_come_back_and_what_cant_be_placed_is_said():
     ray.init(
+        address="local",
         num_cpus=2,
         object_store_memory=100 << 20,
         include_dashboard=False,

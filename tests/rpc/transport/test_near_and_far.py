@@ -133,6 +133,8 @@ def test_addresses_are_read_as_they_are_written() -> None:
     assert is_near("")
     assert is_near("unix:///x")
     assert not is_near(elsewhere)
+    assert not is_near("tls://10.0.0.7:80")
+    assert is_near("no address at all"), "a peer may say anything, and it raises nothing"
     assert parse_addresses("unix:///a,b")[0].path == "/a,b"
     with pytest.raises(UsageError, match="absolute path after unix://"):
         parse_addresses("unix://machine/x,tls://10.0.0.7:80")
