@@ -65,7 +65,7 @@ class Placement:
         strategies = importlib.import_module("ray.util.scheduling_strategies")
         # On this program's own node: who comes back needs it, whichever other node has gone.
         here = strategies.NodeAffinitySchedulingStrategy(
-            ray.get_runtime_context().get_node_id(), soft=True
+            ray.get_runtime_context().get_node_id(), soft=False
         )
         board = ray.remote(BoardActor).options(
             num_cpus=0,
