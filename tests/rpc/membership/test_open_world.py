@@ -27,6 +27,7 @@ from telegrad.rpc.membership.rendezvous import Meeting
 from telegrad.rpc.membership.roster import Came, WorldMismatch
 from telegrad.rpc.membership.store_board import StoreBoard
 from telegrad.rpc.options import Options
+from telegrad.rpc.security.key_file import KeyFile, next_keys, write_keys
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.transport import PrivateDirectory
 
@@ -155,6 +156,22 @@ def test_a_wrong_key_is_refused(world):
         world.join("b", 1, meeting=meeting)
     assert names(a) == ["a"]
     assert world.join("b", 1).worker.rpc_sync("a", simulated.who) == "a", "they go on as before"
+
+
+def test_workers_meet_though_the_key_is_being_changed(world, tmp_path):
+    added = next_keys((KEY,), "add")
+    for name, keys in (("a", (KEY,)), ("b", added), ("c", next_keys(added, "use"))):
+        write_keys(tmp_path / name, keys)
+    a = world.join("a", 0, meeting=world.meeting()._replace(key=KeyFile(tmp_path / "a")))
+    b = world.join("b", 1, meeting=world.meeting()._replace(key=KeyFile(tmp_path / "b")))
+    assert b.worker.rpc_sync("a", simulated.who) == "a"
+    # The one that runs takes the file of the first step, and the last one comes with the second.
+    write_keys(tmp_path / "a", added)
+    c = world.join("c", 2, meeting=world.meeting()._replace(key=KeyFile(tmp_path / "c")))
+    assert names(c) == ["a", "b", "c"]
+    assert eventually(lambda: names(a) == ["a", "b", "c"])
+    assert a.worker.rpc_sync("c", simulated.who) == "c"
+    assert c.worker.rpc_sync("b", simulated.who) == "b"
 
 
 def test_rank_0_may_end_and_others_still_come(board_world):
