@@ -41,6 +41,8 @@ __all__ = ["SocketHost"]
 _log = logging.getLogger("telegrad.rpc")
 # With more than two workers a processor, one that has work waits for those that spin.
 _MOST_AWAKE: Final = 2 * (os.cpu_count() or 1)
+# Seconds between two looks for certificates that were revoked.
+_LOOK: Final = 1.0
 # This process has no memory, or no descriptor, left.
 _LACKING: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
@@ -63,6 +65,8 @@ class SocketHost:
         # Reentrant, like that of the pool.
         self._lock = threading.RLock()
         self._ended: list[Link] = []
+        self._looks_again = 0.0
+        """When to look for revoked certificates next."""
         self._sleepers: dict[_thread.LockType, None] = {}
         self._closed = False
         # How many workers were known when `_is_crowded` was last found out.
@@ -252,9 +256,12 @@ class SocketHost:
     def tidy(self) -> None:
         """Free what could not be freed when it ended, and shared memory beyond the bound.
 
-        And run what no thread could be had for, and cut off whose certificate was revoked.
+        And run what no thread could be had for, and look whose certificate was revoked.
         """
-        self._cut_off_revoked()
+        if self.identity.credentials is not None and self.now() >= self._looks_again:
+            # On another thread: the files may be on another machine, which does not answer.
+            self._looks_again = math.inf
+            self.start(self._cut_off_revoked)
         self._free_ended()
         self._pool.catch_up()
         if self._pool.lacks_threads:
@@ -263,15 +270,17 @@ class SocketHost:
             self.segment_pool.trim()
 
     def _cut_off_revoked(self) -> None:
-        if self.identity.credentials is None or self._closed:
-            return
-        contexts = self.identity.credentials.current()
-        for path in self.worker.peers.endpoints() if contexts.revoked else ():
-            assert isinstance(path, Link)
-            try:
-                contexts.check(path.peer.name, path.connection.certificate)
-            except AuthenticationFailed as error:
-                self.link_failed(path, error)
+        assert self.identity.credentials is not None
+        try:
+            contexts = self.identity.credentials.current()
+            for path in self.worker.peers.endpoints() if contexts.revoked else ():
+                assert isinstance(path, Link)
+                try:
+                    contexts.check(path.peer.name, path.connection.certificate)
+                except AuthenticationFailed as error:
+                    self.link_failed(path, error)
+        finally:
+            self._looks_again = self.now() + _LOOK
 
     def _free_ended(self) -> None:
         with self._lock:

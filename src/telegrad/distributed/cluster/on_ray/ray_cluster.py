@@ -77,7 +77,8 @@ class RayCluster(Cluster):
         self._me = check_worker_name(me)
         self._strategy = strategy
         self._timeout = seconds(start_timeout, "start_timeout")
-        self._tls = tls
+        chosen = given_options(options)
+        self._tls = chosen.tls if tls is None else tls
         self._is_detached = name is not None
         actor_options = {"max_restarts": max_restarts}
         if runtime_env is not None:
@@ -85,8 +86,8 @@ class RayCluster(Cluster):
         self._plan = Plan(
             name or f"cluster-{secrets.token_hex(8)}",
             secrets.token_bytes(KEY_BYTES),
-            given_options(options),
-            bool(tls),
+            chosen,
+            bool(self._tls),
             actor_options,
             chosen_resources(workers, me),
         )
