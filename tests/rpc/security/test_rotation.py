@@ -172,7 +172,7 @@ def test_open_connections_of_a_revoked_certificate_are_closed(tmp_path: Path) ->
             held.wait(20)
         with pytest.raises(AuthenticationFailed, match="the certificate of trainer was revoked"):
             ps.rpc_sync("trainer", simulated.who)
-        assert eventually(lambda: not ps.peers.find("trainer").endpoints())
+        assert eventually(lambda: not ps.peers.find("trainer").connections())
         with pytest.raises((AuthenticationFailed, WorkerLost)):
             workers["trainer"].rpc_sync("ps", simulated.who)
         assert workers["other"].rpc_sync("ps", simulated.who) == "ps"
