@@ -35,9 +35,8 @@ fuzz: $(ALL)
 	$(PIP) '.[fuzz]'
 	$(THREADS) $(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
 
-# A real Ray of several nodes on this machine; Ray itself is 240 MB.
+# What takes minutes on a real Ray of several nodes; `make test` has a short test on one.
 test-ray: $(ALL)
-	$(PIP) '.[ray]'
 	$(THREADS) $(BYTECODE) $(BIN)/python -m pytest -m ray
 
 lint: $(ALL)
@@ -74,7 +73,7 @@ $(DOCS): | $(LIBRARY)
 	touch $@
 
 $(ALL): | $(LIBRARY)
-	@echo "adding PyTorch, JAX, the test tools and the benchmarks' peers (1.7 GB or more, minutes)"
+	@echo "adding PyTorch, JAX, Ray, the test tools and the benchmarks' peers (2 GB or more, minutes)"
 	$(PIP) '.[test,bench,cli,tls,docs]'
 	rm -f .venv/.all-* .venv/.docs-*
 	touch $@ $(DOCS)

@@ -35,6 +35,7 @@ USES: dict[str, str] = {
         "distributed/survival errors rpc rpc/calls rpc/membership rpc/security "
         "rpc/transport rpc/wire"
     ),
+    "distributed/cluster/on_ray": "errors rpc rpc/membership rpc/security",
     "distributed/contexts": (
         "autograd/functional errors graph nn rpc rpc/calls rpc/references rpc/wire "
         "tensors tensors/forward tensors/recording"

@@ -117,3 +117,58 @@ def test_without_cryptography_the_error_says_what_to_install(
     monkeypatch.setitem(__import__("sys").modules, "telegrad.rpc.security.certificates", None)
     assert main(["keygen", str(tmp_path / "c"), "--workers", "a"]) == 2
     assert "pip install cryptography" in capsys.readouterr().err
+
+
+def test_without_workers_it_makes_a_key_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "cluster.key"
+    assert main(["keygen", str(path)]) == 0
+    assert len(ClusterKey.load_all(path)) == 1
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "copy it to every machine" in capsys.readouterr().out
+    assert main(["keygen", str(path)]) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["cluster", "cluster/ps/cluster.key"])
+def test_a_key_is_changed_in_three_steps(
+    cluster: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    one = cluster.parent / place
+    paths = [one] if one.is_file() else sorted(cluster.glob("*/cluster.key"))
+    (old,) = ClusterKey.load_all(paths[0])
+    seen = []
+    for step in ("add", "use", "drop"):
+        assert main(["keygen", str(cluster.parent / place), "--rotate", step]) == 0
+        assert len({ClusterKey.load_all(path) for path in paths}) == 1
+        seen.append(ClusterKey.load_all(paths[0]))
+    new = seen[-1][0]
+    assert seen == [(old, new), (new, old), (new,)]
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in paths)
+    said = capsys.readouterr().out
+    assert f"prove with the key {old.tag} from then on, {new.tag} is taken, too" in said
+    assert main(["keygen", str(cluster.parent / place), "--rotate", "drop"]) == 2
+    assert "begin with --rotate add" in capsys.readouterr().err
+
+
+def test_changing_a_key_that_is_not_there_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["keygen", str(tmp_path), "--rotate", "add"]) == 2
+    assert "no cluster.key in the directories of" in capsys.readouterr().err
+    assert main(["keygen", str(tmp_path / "none"), "--rotate", "add"]) == 2
+    assert "no cluster key at" in capsys.readouterr().err
+
+
+def test_a_certificate_is_revoked_in_every_workers_list(
+    cluster: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["keygen", str(cluster), "--revoke", "trainer0"]) == 0
+    assert f"{cluster}/ps/revoked: copy it" in capsys.readouterr().out
+    own = Credentials(cluster / "trainer0").current().digest
+    assert Credentials(cluster / "ps").current().revoked == {own}
+    assert main(["keygen", str(cluster), "--revoke", "nobody"]) == 2
+    assert "expected the certificate to revoke in" in capsys.readouterr().err
+    assert main(["keygen", str(cluster / "ps"), "--revoke", "ps"]) == 2
+    assert "the authority in" in capsys.readouterr().err

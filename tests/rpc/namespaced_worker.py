@@ -4,6 +4,8 @@ python -m tests.rpc.namespaced_worker DIRECTORY listen ADDRESS    echoes whateve
 python -m tests.rpc.namespaced_worker DIRECTORY dial ADDRESS      obeys `dial SECONDS`,
                                                                   `echo TEXT`, `send TEXT`, `read`
 python -m tests.rpc.namespaced_worker DIRECTORY join RANK         a worker of two; obeys `call`
+python -m tests.rpc.namespaced_worker KEY_FILE trio NAME          a worker of three, by a key alone;
+                                                                  obeys `echo NAME`
 """
 
 import operator
@@ -11,6 +13,8 @@ import os
 import select
 import sys
 import threading
+
+import numpy as np
 
 from telegrad.distributed import rpc
 from telegrad.errors import TelegradError
@@ -77,8 +81,36 @@ def join(directory: str, name: str, rank: int) -> None:
         print(reply, flush=True)
 
 
+TRIO = ("ps", "neighbour", "trainer")
+
+
+def echo(value: np.ndarray) -> np.ndarray:
+    return value
+
+
+def join_trio(key: str, name: str) -> None:
+    """Be a worker of three that have a key alone; echo 32 MB, and say how that went there."""
+    os.environ["TELEGRAD_KEY_FILE"] = key
+    rpc.init_rpc(name, rank=TRIO.index(name), world_size=3)
+    print("joined", flush=True)
+    worker, large = rpc.current_worker(), np.arange(4 << 20, dtype=np.float64)
+    for line in sys.stdin:
+        to = line.split()[1]
+        try:
+            assert np.array_equal(rpc.rpc_sync(to, echo, args=(large,)), large)
+            connection = worker.peers.find(to).outgoing.connection
+            shared = "shared memory" if worker.host.segment_pool._resident else "no shared memory"
+            reply = f"{type(connection).__name__}, {shared}"
+        except TelegradError as error:
+            reply = f"{type(error).__name__}: {error}"
+        print(reply, flush=True)
+
+
 if __name__ == "__main__":
     directory, task, where = sys.argv[1:]
+    if task == "trio":
+        join_trio(directory, where)
+        sys.exit()
     credentials = Credentials(directory)
     name = credentials.directory.name
     if task == "join":

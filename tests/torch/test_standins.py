@@ -66,7 +66,15 @@ def test_workers_with_a_key_of_their_own_meet_at_the_port_itself(own_temporary, 
     assert place.meeting.address == "tcp://localhost:4711"
 
 
-def test_an_address_beyond_this_machine_needs_certificates(own_temporary):
+def test_workers_of_several_machines_need_no_more_than_a_key(own_temporary, monkeypatch):
+    ClusterKey.fresh().save(own_temporary / "key")
+    monkeypatch.setenv("TELEGRAD_KEY_FILE", str(own_temporary / "key"))
+    meeting = rendezvous.find_place("tcp://192.0.2.1:4711", 0, 1, "a").meeting
+    assert meeting.address == "tls://192.0.2.1:4711"
+    assert repr(meeting.credentials) == "KeyedCredentials('a')"
+
+
+def test_an_address_beyond_this_machine_needs_a_key(own_temporary):
     with pytest.raises(RuntimeError, match="telegrad keygen"):
         rpc.init_rpc(
             "a",

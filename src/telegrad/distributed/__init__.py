@@ -10,7 +10,7 @@ the workers "ps" and "trainer".
 from telegrad.distributed.cluster.cluster import Cluster, ClusterChange
 from telegrad.distributed.cluster.joined_cluster import JoinedCluster, join
 from telegrad.distributed.cluster.local_cluster import LocalCluster
-from telegrad.distributed.cluster.ray_cluster import RayCluster
+from telegrad.distributed.cluster.on_ray.ray_cluster import RayCluster
 from telegrad.distributed.remote_module import RemoteModule
 
 __all__ = [

@@ -127,7 +127,9 @@ def join(
             f"this process is the worker {existing.name!r} already: call shutdown first"
         )
     if not isinstance(meeting, Meeting):
-        meeting = find_meeting(os.environ, launch, name, is_open=size is None, place=meeting)
+        meeting = find_meeting(
+            os.environ, launch, name, is_open=size is None, place=meeting, tls=chosen.tls
+        )
     found = launch.launcher if launch is not None else "no launcher"
     _log.info("%s found: %r joins %s", found, name, world_of(size or OPEN))
     membership = Membership(name, own_rank, size or OPEN, chosen, meeting, on_start)

@@ -36,6 +36,9 @@ class Options:
             (1 GiB); what was not used for ten seconds goes back to the system anyway.
         unix_sockets: Whether workers on one host may use them, else TCP on loopback (True).
         host: The address of this machine that others reach, where it has several.
+        tls: Whether workers speak TLS with those of other machines: True, False, or None where they
+            meet beyond this one (None). Without certificates of ``telegrad keygen`` each mints its
+            own by the cluster's key. Workers of one machine use Unix sockets all the same.
         strict: No pickle, exposed functions only (False).
         join_timeout: Seconds for all workers to come together (60).
         in_flight_bytes: How many bytes of requests this worker holds at once, in all (16 GiB).
@@ -66,6 +69,7 @@ class Options:
     segment_pool: int = 1 << 30
     unix_sockets: bool = True
     host: str | None = None
+    tls: bool | None = None
     strict: bool = False
     join_timeout: float = 60.0
     in_flight_bytes: int = 16 << 30
@@ -92,6 +96,8 @@ class Options:
                 raise UsageError(
                     f"expected {name} of at least {_FEWEST_BYTES}, got {getattr(self, name)}"
                 )
+        if self.tls not in (None, True, False):
+            raise UsageError(f"expected tls of True, False or None, got {self.tls!r}")
         if isinstance(self.profiled_by, str):
             raise UsageError(
                 "expected the names of workers as profiled_by, got one text: write "

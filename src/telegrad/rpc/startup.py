@@ -14,9 +14,10 @@ from telegrad.rpc.membership.card import Card
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.security.introduction import Limits
-from telegrad.rpc.security.keys import ClusterKey
-from telegrad.rpc.security.tls import Credentials
+from telegrad.rpc.security.key_file import KeySource
+from telegrad.rpc.security.tls import CredentialSource
 from telegrad.rpc.transport import Address, Identity, PrivateDirectory, parse_address
+from telegrad.rpc.transport.machine import this_machine
 from telegrad.rpc.worker import Worker
 
 __all__ = ["begin_worker", "forget", "meet", "own_host", "start_worker"]
@@ -25,10 +26,10 @@ __all__ = ["begin_worker", "forget", "meet", "own_host", "start_worker"]
 def begin_worker(
     name: str,
     id: int,
-    key: ClusterKey,
+    key: KeySource,
     options: Options,
     *,
-    credentials: Credentials | None = None,
+    credentials: CredentialSource | None = None,
     address: str = "",
     towards: str = "",
     on_start: Callable[[Worker], object] = lambda _: None,
@@ -36,22 +37,19 @@ def begin_worker(
     """Return a worker where others can reach it, and the directory of its socket, to be closed.
 
     Where no address is given: with credentials it listens on this machine's address on the way to
-    `towards`, or on the one that the options name; without, on a Unix socket in a directory of its
-    own, or on loopback. `on_start` gets the worker before any other can call it.
+    `towards`, or on the one that the options name, and for those of its own machine on a Unix
+    socket; without, on a Unix socket in a directory of its own, or on loopback. `on_start` gets the
+    worker before any other can call it.
     """
     directory = None
-    if address:
-        pass
-    elif credentials is not None:
-        host = options.host or own_host(
-            parse_address(towards) if towards else None, options.join_timeout
-        )
-        address = Address("tls", host=host).text
-    elif options.unix_sockets:
-        directory = PrivateDirectory.make()
-        address = directory.socket_address(name)
-    else:
-        address = "tcp://127.0.0.1:0"
+    if not address:
+        far = "" if credentials is None else _far_address(options, towards)
+        machine = this_machine() if far else ""
+        if options.unix_sockets and (machine or not far):
+            directory = PrivateDirectory.make()
+            near = parse_address(directory.socket_address(name))
+            address = Address("unix", path=near.path, machine=machine).text
+        address = ",".join(filter(None, (address, far))) or "tcp://127.0.0.1:0"
     try:
         worker = start_worker(name, id, address, key, options, credentials)
         try:
@@ -64,6 +62,11 @@ def begin_worker(
             directory.close()
         raise
     return worker, directory
+
+
+def _far_address(options: Options, towards: str) -> str:
+    way = parse_address(towards) if towards else None
+    return Address("tls", host=options.host or own_host(way, options.join_timeout)).text
 
 
 def meet(worker: Worker, cards: Iterable[Card], *, are_news: bool = True) -> None:
@@ -92,9 +95,9 @@ def start_worker(
     name: str,
     id: int,
     address: str,
-    key: ClusterKey,
+    key: KeySource,
     options: Options | None = None,
-    credentials: Credentials | None = None,
+    credentials: CredentialSource | None = None,
 ) -> Worker:
     """Return a worker that listens at the address; tell it of others with `add_peer`."""
     options = options or Options()

@@ -17,7 +17,6 @@ WALL = {"time", "time_ns", "now", "utcnow", "today", "localtime", "gmtime"}
 DAY = 86_400.0
 MAY = {
     "rpc/membership/user_directory.py": "the age of files that dead processes left",
-    "distributed/cluster/tls_files.py": "from when a certificate holds",
 }
 """What reads it, and for what: nothing of that waits or is waited for."""
 

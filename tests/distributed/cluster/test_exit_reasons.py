@@ -59,6 +59,42 @@ def test_the_call_that_took_a_worker_down_and_all_after_it_say_how_it_ended(func
                 rpc.rpc_sync("ps", function, args)
 
 
+def take_down(name):
+    """Kill a sibling; return what this call, and one after it, say of that."""
+    said = []
+    for function in (kill, os.getpid):
+        try:
+            rpc.rpc_sync(name, function)
+        except WorkerLost as error:
+            said.append(str(error))
+    return said
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("restart", [False, True])
+def test_siblings_say_how_a_worker_ended_as_the_one_that_started_it_does(restart):
+    with LocalCluster(["ps", "trainer", "other"], restart=restart) as cluster:
+        # One that only has a connection hears of it, too.
+        assert rpc.rpc_sync("other", rpc.rpc_sync, ("ps", abs, (-1,))) == 1
+        held = rpc.rpc_async("other", _wait_for, ("ps",))
+        before = rpc.get_worker_info("ps").incarnation
+        said = rpc.rpc_sync("trainer", take_down, ("ps",))
+        expected = "worker 'ps' was lost: its process was killed by SIGKILL"
+        assert said[0].startswith(expected)
+        assert restart or said[1].startswith(expected)
+        assert held.wait().startswith(expected)
+        if restart:
+            cluster.wait_for("ps", after=before)
+            assert rpc.rpc_sync("trainer", take_down, ("ps",))[0].startswith(expected)
+
+
+def _wait_for(name):
+    try:
+        rpc.rpc_sync(name, wait_for_ever)
+    except WorkerLost as error:
+        return str(error)
+
+
 def test_calls_after_a_peer_has_left_say_so_instead_of_naming_a_socket():
     with neighbours("a", "b") as (a, b):
         call = a.rpc_async("b", wait_for_ever)

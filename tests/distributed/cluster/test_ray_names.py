@@ -6,7 +6,6 @@ import types
 import pytest
 
 from telegrad.distributed import RayCluster
-from telegrad.distributed.cluster.tls_files import credentials_from, mint_files
 from telegrad.errors import UsageError
 
 
@@ -46,13 +45,3 @@ def test_a_cluster_that_does_not_run_says_so(ray):
     assert repr(cluster) == "<RayCluster of main, a: not running>"
     with pytest.raises(UsageError, match="not running"):
         _ = cluster.worker
-
-
-def test_certificates_travel_as_bytes_and_one_authority_signs_them_all():
-    own, authority = mint_files("a", {})
-    other, same = mint_files("b", authority)
-    assert same == authority
-    assert own["authority.pem"] == other["authority.pem"]
-    assert own["private.pem"] != other["private.pem"]
-    credentials_from(own).check("a")
-    credentials_from(other).check("b")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -92,8 +93,27 @@ def test_a_snapshot_that_was_altered_is_refused(tmp_path):
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="step-00000010 can't be read"):
         kept.newest()
+
+
+@pytest.mark.parametrize("file", ["arrays.safetensors", "rest.json"])
+@pytest.mark.parametrize("left", [None, 0, 5])
+def test_a_snapshot_of_which_a_part_is_missing_is_refused_and_the_one_before_can_be_used(
+    tmp_path, file, left
+):
+    kept = SnapshotDirectory(tmp_path)
+    for step in (10, 20):
+        kept.save(step, {"model": {"w": np.ones(200), "groups": [{"lr": 0.1}]}})
+    path = tmp_path / "step-00000020" / "model" / file
+    content = path.read_bytes()
+    path.unlink()
+    if left is not None:
+        path.write_bytes(content[:left])
+    with pytest.raises(UsageError, match=r"step-00000020 can't be read .*: remove it, and the one"):
+        kept.newest()
+    shutil.rmtree(tmp_path / "step-00000020")
+    assert kept.newest()[0] == 10
 
 
 def test_places_are_told_apart(tmp_path):

@@ -12,7 +12,7 @@ from telegrad import nn, optim
 from telegrad.distributed import LocalCluster, RemoteModule, rpc
 from telegrad.distributed.optim import DistributedOptimizer
 from telegrad.distributed.survival import training as training_module
-from telegrad.errors import CallTimeout, UsageError, WorkerLost
+from telegrad.errors import CallTimeout, ShapeError, UsageError, WorkerLost
 
 pytestmark = pytest.mark.processes
 STEPS = 12
@@ -130,7 +130,7 @@ def test_an_error_without_a_loss_is_the_programs_own(cluster):
 
 def test_a_restore_with_other_shapes_or_parts_is_refused_and_says_of_what(cluster, tmp_path):
     run(cluster, snapshots=tmp_path)
-    with pytest.raises(Exception, match=r"shape") as caught:
+    with pytest.raises(ShapeError, match=r"shape") as caught:
         list(cluster.training(lambda: build(width=4), STEPS, snapshots=tmp_path))
     assert "'body' was restored from the snapshot of step 12" in caught.value.__notes__[-1]
     fewer = cluster.training(lambda: {"body": build()["body"]}, STEPS, snapshots=tmp_path)

@@ -20,12 +20,14 @@ def minted(tmp_path: Path) -> Path:
 def test_a_key_file_alone_is_enough_on_one_machine(tmp_path: Path) -> None:
     key = ClusterKey.fresh()
     key.save(tmp_path / "key")
-    assert find_secrets({KEY_FILE: str(tmp_path / "key")}) == (key, None)
+    found, credentials = find_secrets({KEY_FILE: str(tmp_path / "key")})
+    assert found.valid() == (key,)
+    assert credentials is None
 
 
 def test_a_minted_directory_holds_both(minted: Path) -> None:
     key, credentials = find_secrets({CREDENTIALS: str(minted)})
-    assert key == ClusterKey.load(minted / "cluster.key")
+    assert key.valid() == (ClusterKey.load(minted / "cluster.key"),)
     assert credentials is not None
     assert credentials.directory == minted
 
@@ -34,12 +36,12 @@ def test_a_key_file_takes_precedence_over_the_directorys(minted: Path, tmp_path:
     key = ClusterKey.fresh()
     key.save(tmp_path / "key")
     found, credentials = find_secrets({CREDENTIALS: str(minted), KEY_FILE: str(tmp_path / "key")})
-    assert found == key
+    assert found.valid() == (key,)
     assert credentials is not None
 
 
 def test_without_any_the_error_lists_the_ways() -> None:
-    said = r"telegrad run.*LocalCluster.*TELEGRAD_KEY_FILE.*fresh\(\).save.*TELEGRAD_CREDENTIALS"
+    said = r"telegrad run.*LocalCluster.*TELEGRAD_KEY_FILE.*keygen FILE.*TELEGRAD_CREDENTIALS"
     with pytest.raises(UsageError, match=said):
         find_secrets({})
 

@@ -11,7 +11,13 @@ from tests.rpc import simulated
 from tests.rpc.connected import PATIENCE
 from tests.rpc.neighbours import eventually
 
-from telegrad.errors import CallTimeout, UnknownWorker, UsageError, WorkerLost
+from telegrad.errors import (
+    AuthenticationFailed,
+    CallTimeout,
+    UnknownWorker,
+    UsageError,
+    WorkerLost,
+)
 from telegrad.rpc.membership import membership as membership_module
 from telegrad.rpc.membership.board_roster import BoardRoster
 from telegrad.rpc.membership.card import OPEN, Card
@@ -21,6 +27,7 @@ from telegrad.rpc.membership.rendezvous import Meeting
 from telegrad.rpc.membership.roster import Came, WorldMismatch
 from telegrad.rpc.membership.store_board import StoreBoard
 from telegrad.rpc.options import Options
+from telegrad.rpc.security.key_file import KeyFile, next_keys, write_keys
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.transport import PrivateDirectory
 
@@ -141,16 +148,30 @@ def test_open_and_fixed_worlds_dont_mix(world):
         world.join("b", 1, size=2)
 
 
-def test_a_wrong_key_meets_nobody(world):
+def test_a_wrong_key_is_refused(world):
     a = world.join("a", 0)
     meeting = world.meeting()._replace(key=ClusterKey.fresh())
-    if meeting.board is not None:
-        stranger = world.join("b", 1, meeting=meeting)
-        assert names(stranger) == ["b"]
-    else:
-        with pytest.raises(ConnectionError, match="proof"):
-            world.join("b", 1, meeting=meeting)
+    said = "proof" if meeting.board is None else r"another job with another key uses .*: 'a' \(at "
+    with pytest.raises(AuthenticationFailed, match=said):
+        world.join("b", 1, meeting=meeting)
     assert names(a) == ["a"]
+    assert world.join("b", 1).worker.rpc_sync("a", simulated.who) == "a", "they go on as before"
+
+
+def test_workers_meet_though_the_key_is_being_changed(world, tmp_path):
+    added = next_keys((KEY,), "add")
+    for name, keys in (("a", (KEY,)), ("b", added), ("c", next_keys(added, "use"))):
+        write_keys(tmp_path / name, keys)
+    a = world.join("a", 0, meeting=world.meeting()._replace(key=KeyFile(tmp_path / "a")))
+    b = world.join("b", 1, meeting=world.meeting()._replace(key=KeyFile(tmp_path / "b")))
+    assert b.worker.rpc_sync("a", simulated.who) == "a"
+    # The one that runs takes the file of the first step, and the last one comes with the second.
+    write_keys(tmp_path / "a", added)
+    c = world.join("c", 2, meeting=world.meeting()._replace(key=KeyFile(tmp_path / "c")))
+    assert names(c) == ["a", "b", "c"]
+    assert eventually(lambda: names(a) == ["a", "b", "c"])
+    assert a.worker.rpc_sync("c", simulated.who) == "c"
+    assert c.worker.rpc_sync("b", simulated.who) == "b"
 
 
 def test_rank_0_may_end_and_others_still_come(board_world):
@@ -188,12 +209,32 @@ def test_a_fixed_world_meets_on_a_board_and_leaves_together(board_world):
             each.result(PATIENCE)
 
 
-def test_too_few_at_a_board_are_named_and_so_are_entries_of_another_key(board_world):
-    strange = board_world.meeting()
-    strange.board.post("sömething else")
-    with pytest.raises(CallTimeout, match=r"1 of 2 workers came .*: 'a'; 1 entries .* another key"):
-        board_world.join("a", 0, 2, join_timeout=0.1)
-    strange.board.close()
+def test_too_few_at_a_board_are_named_and_so_is_who_came_with_another_key(board_world, caplog):
+    def join_wrongly(joining):
+        assert eventually(lambda: board_world.meeting().board.read(0))
+        meeting = board_world.meeting()._replace(key=ClusterKey.fresh())
+        with pytest.raises(AuthenticationFailed, match="another job with another key"):
+            board_world.join("b", 1, 2, meeting=meeting)
+        assert not joining.done()
+        # One that stays, since it came with its own others.
+        held = BoardRoster(meeting.board, meeting.key)
+        held._post(Came(Card("b", 1, 2, "unix:///nowhere", 7)))
+
+    with ThreadPoolExecutor() as threads:
+        joining = threads.submit(board_world.join, "a", 0, 2, join_timeout=3)
+        join_wrongly(joining)
+        said = r"1 of 2 workers came .*: 'a'; with another key came 'b' \(at unix:.*and key\?"
+        with pytest.raises(CallTimeout, match=said):
+            joining.result(PATIENCE)
+    assert "with another key came 'b'" in caplog.text
+
+
+def test_what_is_no_entry_and_who_died_with_another_key_are_passed_over(board_world):
+    meeting = board_world.meeting()
+    meeting.board.post("sömething else")
+    BoardRoster(meeting.board, ClusterKey.fresh())._post(Came(Card("x", 0, OPEN, "unix:///n", 7)))
+    assert names(board_world.join("a", 0)) == ["a"]
+    meeting.board.close()
 
 
 def test_a_life_that_is_over_is_not_met_again_though_its_process_goes_on(board_world):

@@ -12,6 +12,7 @@ from telegrad.rpc.membership.place import find_meeting
 from telegrad.rpc.membership.roster import WorldMismatch
 from telegrad.rpc.membership.user_directory import meeting_named, user_directory, users_key
 from telegrad.rpc.security.certificates import mint
+from telegrad.rpc.security.keyed_credentials import KeyedCredentials
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.transport import Identity, listen
 
@@ -56,6 +57,19 @@ def test_over_several_machines_a_key_is_asked_for_and_the_launcher_named():
     launch = Launch("srun", 1, 4, None, "77", "gpu03")
     with pytest.raises(UsageError, match=r"no cluster key: .*\(srun was found\)"):
         find_meeting({}, launch, "a")
+
+
+def test_over_several_machines_a_key_alone_gives_certificates():
+    key = ClusterKey.fresh()
+    env = {"TELEGRAD_KEY": key.encode().decode(), "MASTER_PORT": "4711"}
+    launch = Launch("srun", 1, 4, None, "77", "gpu03")
+    found = find_meeting(env, launch, "a")
+    assert found.address == "tls://gpu03:4711"
+    assert isinstance(found.credentials, KeyedCredentials)
+    assert find_meeting(env, launch, "a", tls=False).credentials is None
+    here = find_meeting(env, None, "a", tls=True)
+    assert here.address == "tls://127.0.0.1:4711"
+    assert isinstance(here.credentials, KeyedCredentials)
 
 
 def test_with_certificates_rank_0_is_met_where_the_launcher_says(tmp_path):

@@ -37,11 +37,11 @@ LISTENER = Introduction(Side.LISTENER, "ps", 42, b"l" * 32, Limits(dimensions=10
 
 
 def dialler(own: Introduction = DIALLER, key: ClusterKey = KEY, **options: object) -> Handshake:
-    return Handshake(own, key, deadline=10.0, **options)  # type: ignore[arg-type]
+    return Handshake(own, (key,), deadline=10.0, **options)  # type: ignore[arg-type]
 
 
 def listener(own: Introduction = LISTENER, key: ClusterKey = KEY, **options: object) -> Handshake:
-    return Handshake(own, key, deadline=10.0, **options)  # type: ignore[arg-type]
+    return Handshake(own, (key,), deadline=10.0, **options)  # type: ignore[arg-type]
 
 
 def written(effects: list[Effect]) -> bytes:

@@ -62,7 +62,7 @@ introductions = st.builds(
 
 def machine(side: Side) -> Handshake:
     own = Introduction(side, "ps", 1, b"n" * 32, expected="ps" if side is Side.DIALLER else "")
-    handshake = Handshake(own, KEY, deadline=10.0)
+    handshake = Handshake(own, (KEY,), deadline=10.0)
     handshake.handle(Opened(), 0.0)
     return handshake
 
@@ -147,7 +147,7 @@ def test_no_stranger_gets_in_whatever_it_sends(
 def test_no_other_key_gets_in(key: bytes, nonce: bytes) -> None:
     handshake = machine(Side.LISTENER)
     own = Introduction(Side.DIALLER, "eve", 1, nonce, expected="ps")
-    eve = Handshake(own, ClusterKey(key), deadline=10.0)
+    eve = Handshake(own, (ClusterKey(key),), deadline=10.0)
     said = eve.handle(Opened(), 0.0)
     for _ in range(2):
         answers = [

@@ -55,7 +55,7 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_key_file_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"telegrad keygen.*ClusterKey\.fresh\(\)\.save"):
+    with pytest.raises(UsageError, match=r"make one with `telegrad keygen FILE`"):
         ClusterKey.load(tmp_path / "none")
 
 

@@ -14,8 +14,8 @@ MODELS = Path(__file__).parent / "models"
 @pytest.mark.parametrize(
     ("model", "verdicts"),
     [
-        # Agreement of both sides, records, the key; then three that must be reachable.
-        ("handshake.pv", [True, True, True, True, False, False, False]),
+        # Agreement of both sides, records, both keys; then three that must be reachable.
+        ("handshake.pv", [True, True, True, True, True, False, False, False]),
         # The relay is found, and bytes of anybody's making; names, nonces and the key held.
         ("handshake_before.pv", [False, False, False, True, True]),
     ],

@@ -159,8 +159,8 @@ def test_a_certified_peer_with_an_older_tls_is_refused(cluster: dict[str, Identi
     own = cluster["trainer"].credentials
     assert own is not None
     with hosting(ADDRESS, cluster["ps"]) as host:
-        assert is_let_in(Credentials(own.directory).client, host.address)
-        older = Credentials(own.directory).client
+        assert is_let_in(Credentials(own.directory).current().client, host.address)
+        older = Credentials(own.directory).current().client
         older.minimum_version = ssl.TLSVersion.TLSv1_2
         older.maximum_version = ssl.TLSVersion.TLSv1_2
         assert not is_let_in(older, host.address)
@@ -201,7 +201,7 @@ def test_a_listener_that_hangs_up_twice_after_tls_has_refused_our_certificate(
 
         def hang_up() -> None:
             for _ in range(2):
-                own.server.wrap_socket(server.accept()[0], server_side=True).close()
+                own.current().server.wrap_socket(server.accept()[0], server_side=True).close()
 
         hanging_up = threading.Thread(target=hang_up)
         hanging_up.start()

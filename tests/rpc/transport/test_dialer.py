@@ -94,7 +94,7 @@ def die_at(stage: str, server: socket.socket, credentials: Credentials | None) -
     """Take part in a handshake as the worker b and end before a message is answered."""
     wire, _ = server.accept()
     if credentials is not None and stage != "greeting":
-        wire = credentials.server.wrap_socket(wire, server_side=True)
+        wire = credentials.current().server.wrap_socket(wire, server_side=True)
     with wire, server:
         assert wire.recv(1 << 16)
         if stage == "proof":

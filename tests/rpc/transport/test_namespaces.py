@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 from tests.rpc.connected import PATIENCE, mint_cluster
 
+from telegrad.rpc.security.keys import ClusterKey
+
 pytestmark = pytest.mark.processes
 
 PS, TRAINER = f"tg{os.getpid()}p", f"tg{os.getpid()}t"
+ROOT = Path(__file__).parents[3]
 PS_HOST, TRAINER_HOST = "10.213.77.1", "10.213.77.2"
 
 
@@ -43,17 +46,38 @@ def link() -> Iterator[None]:
         yield
 
 
+class Machine:
+    """A process that holds the namespaces of one machine, for others to enter."""
+
+    def __init__(self, namespace: str) -> None:
+        self._process = subprocess.Popen(
+            ["ip", "netns", "exec", namespace, "sh", "-c", "echo up; exec cat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == b"up\n"
+        target = f"--target={self._process.pid}"
+        self.enter = ("nsenter", target, "--net", "--mount", f"--wd={ROOT}")
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
 class Talker:
     """A process in a namespace to which one speaks in lines."""
 
-    def __init__(self, namespace: str, directory: Path, *arguments: str) -> None:
+    def __init__(
+        self, namespace: str, directory: Path, *arguments: str, enter: tuple[str, ...] = ()
+    ) -> None:
         self._process = subprocess.Popen(
-            ["ip", "netns", "exec", namespace, sys.executable]
+            [*(enter or ("ip", "netns", "exec", namespace)), sys.executable]
             + ["-m", "tests.rpc.namespaced_worker", str(directory), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            cwd=Path(__file__).parents[3],
+            cwd=ROOT,
             env={**os.environ, "MASTER_ADDR": PS_HOST, "MASTER_PORT": "29500"},
         )
 
@@ -120,6 +144,38 @@ def test_calls_fail_while_the_link_is_cut_and_work_again_when_it_is_healed(
         assert "ps" in failure
         ip("-n", PS, "link", "set", "cable", "up")
         until_it_works(trainer)
+
+
+def test_a_key_alone_gives_tls_between_machines_and_shared_memory_on_one(
+    link: None, tmp_path: Path
+) -> None:
+    if not shutil.which("nsenter"):
+        pytest.skip("entering a namespace needs the command nsenter")
+    ClusterKey.fresh().save(tmp_path / "key")
+    places = {"ps": PS, "neighbour": PS, "trainer": TRAINER}
+    with contextlib.ExitStack() as stack:
+        # Those of one machine see the same files, as `ip netns exec` alone would not let them.
+        machine = Machine(PS)
+        stack.callback(machine.close)
+        trio = {
+            name: stack.enter_context(
+                contextlib.closing(
+                    Talker(
+                        place,
+                        tmp_path / "key",
+                        "trio",
+                        name,
+                        enter=machine.enter if place == PS else (),
+                    )
+                )
+            )
+            for name, place in places.items()
+        }
+        assert {talker.hear() for talker in trio.values()} == {"joined"}
+        assert trio["trainer"].ask("echo ps") == "SecureConnection, no shared memory"
+        assert trio["ps"].ask("echo trainer") == "SecureConnection, no shared memory"
+        assert trio["neighbour"].ask("echo ps") == "PlainConnection, shared memory"
+        assert trio["neighbour"].ask("echo trainer").startswith("SecureConnection")
 
 
 def test_plain_tcp_is_refused_on_an_address_that_others_can_reach(link: None) -> None:

@@ -11,8 +11,6 @@ import contextlib
 import logging
 import os
 import secrets
-import selectors
-import socket
 import subprocess
 import threading
 import time
@@ -21,8 +19,14 @@ from typing import Any, Final, Self
 
 from telegrad.distributed.cluster.child import Child, spawn
 from telegrad.distributed.cluster.child_output import logging_levels, prefixer
+from telegrad.distributed.cluster.child_watch import ChildWatch
 from telegrad.distributed.cluster.cluster import Cluster, ClusterChange
-from telegrad.distributed.cluster.worker_process import INTRODUCE, Introduction, WorkerSpec
+from telegrad.distributed.cluster.worker_process import (
+    INTRODUCE,
+    Ended,
+    Introduction,
+    WorkerSpec,
+)
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import PeerError, TelegradError, UnknownWorker, UsageError, WorkerLost
 from telegrad.rpc.current import default_worker, set_default_worker
@@ -117,7 +121,7 @@ class LocalCluster(Cluster):
         self._directory: PrivateDirectory | None = None
         self._worker: Worker | None = None
         self._before: Worker | None = None
-        self._watch: _Watch | None = None
+        self._watch: ChildWatch | None = None
 
     @property
     def is_running(self) -> bool:
@@ -186,7 +190,7 @@ class LocalCluster(Cluster):
             self._children[name].receive(bool)
         self._before = set_default_worker(worker)
         _running.add(self)
-        self._watch = _Watch(self._ended)
+        self._watch = ChildWatch(self._ended)
         for card in self._cards.values():
             self._tell(ClusterChange("came", card.info))
         for name in self._names:
@@ -317,6 +321,7 @@ class LocalCluster(Cluster):
 
     def _ended(self, child: Child) -> None:
         """The process of a worker has ended by itself."""
+        self._tell_siblings(child)
         with self._changing:
             card = self._cards.get(child.name)
             if self._worker is None or self._children.get(child.name) is not child or card is None:
@@ -335,6 +340,16 @@ class LocalCluster(Cluster):
                 _log.error("worker %r could not be started again: %s", child.name, error)
                 self._give_up(child.name, error)
                 self._end([self._children[child.name]])
+
+    def _tell_siblings(self, ended: Child) -> None:
+        """Let the other processes know why the connections to one were closed."""
+        card, reason = self._cards.get(ended.name), ended.reason()
+        if card is None or reason is None or self._children.get(ended.name) is not ended:
+            return
+        for name, child in list(self._children.items()):
+            # One that is being started expects something else.
+            if child is not ended and name in self._up:
+                child.send(Ended(ended.name, card.incarnation, reason))
 
     def _condemn(self, who: WorkerInfo, error: BaseException) -> None:
         """A worker that is lost may run, stopped or stuck: another is to take its place."""
@@ -388,44 +403,6 @@ class LocalCluster(Cluster):
                 child.process.wait()
                 if child.output is not None:
                     child.output.finish(_GRACE)
-
-
-class _Watch:
-    """A thread that sees the ends of children, by their sockets."""
-
-    def __init__(self, on_end: Callable[[Child], object]) -> None:
-        self._on_end = on_end
-        self._selector = selectors.DefaultSelector()
-        self._ours, self._theirs = socket.socketpair()
-        self._selector.register(self._theirs, selectors.EVENT_READ)
-        self._is_closed = False
-        self._thread = threading.Thread(target=self._run, name="telegrad-cluster", daemon=True)
-        self._thread.start()
-
-    def add(self, child: Child) -> None:
-        """Watch a child from now on; an end that has come already is seen, too."""
-        self._selector.register(child.line.socket, selectors.EVENT_READ, child)
-
-    def drop(self, child: Child) -> None:
-        """Watch a child no more; its socket's number may be another's soon."""
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(child.line.socket)
-
-    def _run(self) -> None:
-        while not self._is_closed:
-            for ready, _ in self._selector.select():
-                if ready.data is not None and not self._is_closed:
-                    self.drop(ready.data)
-                    self._on_end(ready.data)
-
-    def close(self) -> None:
-        """See nothing more."""
-        self._is_closed = True
-        self._ours.close()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
-        self._selector.close()
-        self._theirs.close()
 
 
 def _chosen_names(names: Sequence[str] | int) -> list[str]:

@@ -1,7 +1,7 @@
 """A worker process of a LocalCluster: what runs in it, and how it ends.
 
 The parent speaks over one socket: first the spec (the key among it: never on a command line or in
-the environment), then everybody's cards, at the end nothing more. When that socket closes the
+the environment), then everybody's cards, then how others have ended. When that socket closes the
 parent has gone or wants us gone, and the process ends, whatever it is doing. Who comes or leaves
 later is told by the parent's worker.
 """
@@ -29,17 +29,19 @@ from telegrad.errors import ProtocolViolation
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.current import set_default_worker
 from telegrad.rpc.membership.card import Card
+from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.startup import begin_worker, forget, meet
 from telegrad.rpc.worker import Worker
 
-__all__ = ["INTRODUCE", "Introduction", "Line", "WorkerSpec", "main"]
+__all__ = ["INTRODUCE", "Ended", "Introduction", "Line", "WorkerSpec", "main"]
 
 INTRODUCE: Final = "telegrad.introduce"
 
 _PR_SET_PDEATHSIG: Final = 1  # From <sys/prctl.h>.
 _GRACE: Final = 2.0  # Seconds from the end of the socket to that of the process, at most.
+_LATENCY: Final = 0.5  # Seconds from the end of a sibling's connection to the parent's word for it.
 _SWITCH_INTERVAL: Final = 0.0005  # Seconds; Python's own is ten times as long.
 
 
@@ -65,6 +67,41 @@ class Introduction(msgspec.Struct):
 
     came: list[Card]
     left: list[str]
+
+
+class Ended(msgspec.Struct):
+    """The process of another worker has ended, and how."""
+
+    name: str
+    incarnation: int
+    reason: str
+
+
+class _Siblings:
+    """How others have ended, as the parent tells."""
+
+    def __init__(self) -> None:
+        self._ended: dict[str, Ended] = {}
+        """The last life of each name."""
+        self._news = threading.Condition()
+
+    def note(self, ended: Ended) -> None:
+        with self._news:
+            self._ended[ended.name] = ended
+            self._news.notify_all()
+
+    def reason(self, who: WorkerInfo) -> str | None:
+        """Return how a worker ended whose connection has closed; the parent may be about to say."""
+
+        def told() -> str | None:
+            known = self._ended.get(who.name)
+            is_it = known is not None and known.incarnation == who.incarnation
+            return known.reason if known is not None and is_it else None
+
+        # When the parent ends, so does this process.
+        patience = _LATENCY if who.id else 0.0
+        with self._news:
+            return self._news.wait_for(told, patience)
 
 
 def introducer(worker: Worker) -> Callable[[ServiceRequest], None]:
@@ -154,9 +191,12 @@ def main(fd: int) -> None:
     line.send(True)
     # A crash leaves its stack there, for the parent to tell: see exit_reason.py.
     faulthandler.enable(line.socket.fileno())
-    # Nothing more comes: this returns when the parent closes the socket.
+    siblings = _Siblings()
+    worker.losses.explain = siblings.reason
+    # Until the parent closes the socket.
     with contextlib.suppress(EOFError, OSError):
-        line.receive(None)
+        while True:
+            siblings.note(line.receive(Ended))
     _leave(worker)
 
 

@@ -116,9 +116,15 @@ class SnapshotDirectory:
             return None
         found = folders[-1]
         states = {}
-        for folder in sorted(found.iterdir()):
-            rest = json.loads((folder / _REST).read_text())
-            states[folder.name] = joined(load(folder / _ARRAYS), rest)
+        try:
+            for folder in sorted(found.iterdir()):
+                rest = json.loads((folder / _REST).read_text())
+                states[folder.name] = joined(load(folder / _ARRAYS), rest)
+        except (OSError, ValueError, KeyError, UsageError) as error:
+            raise UsageError(
+                f"the snapshot {found} can't be read ({error}): remove it, and the one before is "
+                "used, if there is one"
+            ) from error
         return int(found.name.removeprefix("step-")), states
 
     def _folders(self) -> list[Path]:

@@ -30,6 +30,7 @@ from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
 from telegrad.rpc.transport import Connection, Identity, Listener, connect, listen
+from telegrad.rpc.transport.address import is_near, parse_addresses
 from telegrad.rpc.transport.segments import SEGMENTS, SegmentMap, SegmentPool
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ __all__ = ["SocketHost"]
 _log = logging.getLogger("telegrad.rpc")
 # With more than two workers a processor, one that has work waits for those that spin.
 _MOST_AWAKE: Final = 2 * (os.cpu_count() or 1)
+# Seconds between two looks for certificates that were revoked.
+_LOOK: Final = 1.0
 # This process has no memory, or no descriptor, left.
 _LACKING: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
@@ -57,9 +60,11 @@ class SocketHost:
         self.worker: Worker
         self.room: Room
         self._wanted_address = address
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
         self._lock = threading.RLock()
         self._ended: list[Link] = []
+        self._looks_again = 0.0
+        """When to look for revoked certificates next."""
         self._sleepers: dict[_thread.LockType, None] = {}
         self._closed = False
         # How many workers were known when `_is_crowded` was last found out.
@@ -77,11 +82,20 @@ class SocketHost:
         """Carry the worker from now on; return the address at which it can be reached."""
         self.worker = worker
         self.room = Room(worker.budget, self.options.lost_after / 2)
-        self._listener = listen(
-            self._wanted_address, identity=self.identity, on_connection=self._accept
-        )
+        try:
+            for each in parse_addresses(self._wanted_address):
+                self._listeners.append(
+                    listen(each.text, identity=self.identity, on_connection=self._accept)
+                )
+        except BaseException:
+            self._stop_listening()
+            raise
         self.monitor.start()
-        return self._listener.address
+        return ",".join(listener.address for listener in self._listeners)
+
+    def _stop_listening(self) -> None:
+        for listener in self._listeners:
+            listener.close()
 
     def start(self, task: Callable[[], object]) -> bool:
         """Run the task on another thread; False if this worker's have ended."""
@@ -96,7 +110,7 @@ class SocketHost:
         peers = self.worker.peers.by_name
         if len(peers) != self._counted:
             self._counted = len(peers)
-            here = [peer for peer in [*peers.values()] if not peer.address.startswith("tls:")]
+            here = [peer for peer in [*peers.values()] if is_near(peer.address)]
             self._is_crowded = len(here) > _MOST_AWAKE
         return self._is_crowded
 
@@ -240,14 +254,31 @@ class SocketHost:
     def tidy(self) -> None:
         """Free what could not be freed when it ended, and shared memory beyond the bound.
 
-        And run what no thread could be had for.
+        And run what no thread could be had for, and look whose certificate was revoked.
         """
+        if self.identity.credentials is not None and self.now() >= self._looks_again:
+            # On another thread: the files may be on another machine, which does not answer.
+            self._looks_again = math.inf
+            self.start(self._cut_off_revoked)
         self._free_ended()
         self._pool.catch_up()
         if self._pool.lacks_threads:
             self.lead.nudge()
         if self.segment_pool is not None:
             self.segment_pool.trim()
+
+    def _cut_off_revoked(self) -> None:
+        assert self.identity.credentials is not None
+        try:
+            contexts = self.identity.credentials.current()
+            for path in self.worker.peers.endpoints() if contexts.revoked else ():
+                assert isinstance(path, Link)
+                try:
+                    contexts.check(path.peer.name, path.connection.certificate)
+                except AuthenticationFailed as error:
+                    self.link_failed(path, error)
+        finally:
+            self._looks_again = self.now() + _LOOK
 
     def _free_ended(self) -> None:
         with self._lock:
@@ -267,8 +298,7 @@ class SocketHost:
             self._closed = True
         for sleeper in list(self._sleepers):
             wake(sleeper)
-        if self._listener is not None:
-            self._listener.close()
+        self._stop_listening()
         self.monitor.close()
         self.lead.close()
         self.handlers.close()

@@ -6,11 +6,13 @@
    that one does not answer, its life is over.
 3. It posts that it has come. Everyone reads on; who leaves says so.
 
-Entries are signed with the cluster's key; others are passed over. Positions on the board are the
-order of all events, the same for everyone.
+Entries are signed with the cluster's key. Those of another key are passed over, but whoever comes
+where a worker with another key lives fails: it would wait for its own in vain, or be alone.
+Positions on the board are the order of all events, the same for everyone.
 """
 
 import hmac
+import logging
 import secrets
 import threading
 import time
@@ -19,17 +21,20 @@ from typing import TypeAlias
 
 import msgspec
 
-from telegrad.errors import CallTimeout, PeerError, UsageError
+from telegrad.errors import AuthenticationFailed, CallTimeout, PeerError, UsageError, WorkerLost
 from telegrad.rpc.membership.board import Board
 from telegrad.rpc.membership.card import OPEN, Card, world_of
 from telegrad.rpc.membership.roster import Came, Left, RosterChange, WorldMismatch
 from telegrad.rpc.names import UNKNOWN_ID
+from telegrad.rpc.security.key_file import KeySource
 from telegrad.rpc.security.keys import ClusterKey
-from telegrad.rpc.security.tls import Credentials
+from telegrad.rpc.security.tls import CredentialSource
 from telegrad.rpc.transport import Identity, connect
 from telegrad.rpc.worker import Worker
 
 __all__ = ["BoardRoster"]
+
+_log = logging.getLogger("telegrad.rpc")
 
 
 class _Rank(msgspec.Struct, frozen=True, tag="rank"):
@@ -55,15 +60,15 @@ class BoardRoster:
     """A worker's view of a board."""
 
     def __init__(
-        self, board: Board, key: ClusterKey, credentials: Credentials | None = None
+        self, board: Board, key: KeySource, credentials: CredentialSource | None = None
     ) -> None:
         self._board = board
         self._key = key
         self._credentials = credentials
         self._lock = threading.RLock()
         self._position = 0
-        self._strange = 0
-        """Entries that another key signed."""
+        self._strangers: dict[int, Card] = {}
+        """Who came with another key, by incarnation, as they say: to be told, not believed."""
         self._cards: dict[str, Card] = {}
         self._ranks: dict[int, str] = {}
         """Who took a rank first."""
@@ -72,6 +77,7 @@ class BoardRoster:
         """Those about to come, by incarnation."""
         self._rivals: list[Card] = []
         """Who was here, or about to come, before us."""
+        self._strange_rivals: list[Card] = []
         self._on_change: Callable[[RosterChange], object] | None = None
         self._stopped = threading.Event()
 
@@ -96,6 +102,7 @@ class BoardRoster:
         self.refresh()
         identity = Identity(card.name, card.incarnation, self._key, credentials=self._credentials)
         patience = worker.options.lost_after
+        self._check_strangers(identity, patience)
         gone: list[Card] = []
         for rival in self._rivals:
             error = _misfit(card, rival, repr(self._board))
@@ -116,20 +123,31 @@ class BoardRoster:
         with self._lock:
             return sorted(self._cards.values(), key=lambda each: each.rank)
 
+    def _check_strangers(self, identity: Identity, patience: float) -> None:
+        """Raise if a worker with another key lives where this one has come."""
+        end = time.monotonic() + patience
+        # The latest first: it most likely lives.
+        for stranger in reversed(self._strange_rivals):
+            left = end - time.monotonic()
+            if left > 0 and _is_there(stranger, identity, left):
+                self.leave()
+                raise AuthenticationFailed(
+                    f"another job with another key uses {self._board!r}: {_named(stranger)} is "
+                    f"there. Give all workers of {identity.name!r} the same key "
+                    "(TELEGRAD_KEY_FILE), or let them meet elsewhere"
+                )
+
     def _await_all(self, card: Card, timeout: float) -> None:
         end = time.monotonic() + timeout
         while len(self._cards) < card.world_size:
             if time.monotonic() > end:
                 present = ", ".join(repr(name) for name in self._cards)
-                strange = (
-                    f"; {self._strange} entries there are signed with another key"
-                    if self._strange
-                    else ""
-                )
+                named = ", ".join(_named(each) for each in self._strangers.values())
+                strange = f"; with another key came {named}" if named else ""
                 raise CallTimeout(
                     f"{len(self._cards)} of {card.world_size} workers came to {self._board!r} "
                     f"within {timeout:g} s: {present}{strange}. Are the others running, with this "
-                    "place and world size?"
+                    "place, world size and key?"
                 )
             self._stopped.wait(self._board.pace / 5)
             self.refresh()
@@ -154,10 +172,26 @@ class BoardRoster:
             for text in self._board.read(self._position):
                 self._position += 1
                 signature, _, entry = text.partition(" ")
-                if not hmac.compare_digest(signature.encode(), self._signature(entry).encode()):
-                    self._strange += 1
-                    continue
-                self._take(_decode(entry))
+                if any(
+                    hmac.compare_digest(signature.encode(), _signature(key, entry).encode())
+                    for key in self._key.valid()
+                ):
+                    self._take(_decode(entry))
+                else:
+                    self._note_stranger(entry)
+
+    def _note_stranger(self, text: str) -> None:
+        """Remember who came, or left, with another key."""
+        try:
+            entry = _decode(text)
+        except msgspec.MsgspecError:
+            return
+        if isinstance(entry, Left):
+            self._strangers.pop(entry.incarnation, None)
+        elif not isinstance(entry, _Rank) and entry.card.incarnation not in self._strangers:
+            self._strangers[entry.card.incarnation] = entry.card
+            if self._me is not None:
+                _log.warning("with another key came %s to %r", _named(entry.card), self._board)
 
     def _take(self, entry: _Entry) -> None:
         if isinstance(entry, _Rank):
@@ -166,6 +200,7 @@ class BoardRoster:
         if isinstance(entry, _Claim):
             if self._me is not None and entry.card.incarnation == self._me.incarnation:
                 self._rivals = [*self._cards.values(), *self._claims.values()]
+                self._strange_rivals = list(self._strangers.values())
             self._claims[entry.card.incarnation] = entry.card
             return
         if isinstance(entry, Left):
@@ -194,10 +229,15 @@ class BoardRoster:
 
     def _post(self, entry: _Entry) -> None:
         text = _encode(entry).decode()
-        self._board.post(f"{self._signature(text)} {text}")
+        self._board.post(f"{_signature(self._key.valid()[0], text)} {text}")
 
-    def _signature(self, text: str) -> str:
-        return self._key.derive("telegrad board entry", text.encode()).hex()
+
+def _signature(key: ClusterKey, text: str) -> str:
+    return key.derive("telegrad board entry", text.encode()).hex()
+
+
+def _named(card: Card) -> str:
+    return f"{card.name!r} (at {card.address})"
 
 
 def _misfit(card: Card, rival: Card, place: str) -> UsageError | None:
@@ -236,3 +276,15 @@ def _answers(card: Card, identity: Identity, patience: float) -> bool:
         return connection.peer_incarnation == card.incarnation
     finally:
         connection.close()
+
+
+def _is_there(stranger: Card, identity: Identity, patience: float) -> bool:
+    """Say whether something listens where a worker with another key says that it does."""
+    try:
+        connect(stranger.address, identity=identity, expect=stranger.name, timeout=patience).close()
+    except (WorkerLost, UsageError):
+        return False
+    except PeerError:
+        # It refuses us, or we it.
+        return True
+    return True

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from telegrad.errors import UsageError
+from telegrad.rpc.security.key_file import KeyFile, KeySource
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.tls import Credentials
 
@@ -64,9 +65,9 @@ def usable_cores() -> int:
 
 NO_KEY: Final = (
     f"no cluster key: start the workers with `telegrad run` or a LocalCluster, or set {KEY_FILE} "
-    "to a file that ClusterKey.fresh().save(path) of telegrad.rpc.security.keys made, or "
-    f"{KEY} to what is in it, or set {CREDENTIALS} to a worker's directory made by `telegrad "
-    "keygen`, which workers on several machines need"
+    f"to a file that `telegrad keygen FILE` made, or {KEY} to what is in it, or {CREDENTIALS} to a "
+    "worker's directory that `telegrad keygen DIR --workers NAMES` made. Workers on several "
+    "machines need one of these"
 )
 
 
@@ -77,8 +78,8 @@ def names_secrets(environment: Mapping[str, str]) -> bool:
 
 def find_secrets(
     environment: Mapping[str, str], name: str = ""
-) -> tuple[ClusterKey, Credentials | None]:
-    """Return the key and, for a cluster of several machines, a worker's certificate.
+) -> tuple[KeySource, Credentials | None]:
+    """Return the key and, where `telegrad keygen` made one, a worker's certificate.
 
     TELEGRAD_CREDENTIALS names a worker's directory as `telegrad keygen` made it, the key included,
     or the directory of all workers', where that of `name` is; TELEGRAD_KEY_FILE names a key alone,
@@ -92,7 +93,7 @@ def find_secrets(
     if environment.get(KEY):
         return ClusterKey.parse(environment[KEY], KEY), credentials
     if key_file:
-        return ClusterKey.load(key_file), credentials
+        return KeyFile(key_file), credentials
     if credentials is not None:
         return credentials.load_key(), credentials
     raise UsageError(NO_KEY)

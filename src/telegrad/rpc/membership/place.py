@@ -5,6 +5,9 @@
 3. On one machine: a place in the user's own directory, named after the launcher's job or the port.
 4. MASTER_ADDR and MASTER_PORT, or rank 0's host as the launcher tells it: rank 0 listens there.
    torchrun's agent has that port for its store: the workers meet in the store.
+
+Beyond this machine, or if they are told to, workers speak TLS, with certificates by their key where
+there are none of `telegrad keygen`.
 """
 
 import hashlib
@@ -21,8 +24,9 @@ from telegrad.rpc.membership.launch import Launch
 from telegrad.rpc.membership.rendezvous import Meeting
 from telegrad.rpc.membership.store_board import Store, StoreBoard
 from telegrad.rpc.membership.user_directory import meeting_named, users_key
-from telegrad.rpc.security.keys import ClusterKey
-from telegrad.rpc.security.tls import Credentials
+from telegrad.rpc.security.key_file import KeySource
+from telegrad.rpc.security.keyed_credentials import KeyedCredentials
+from telegrad.rpc.security.tls import CredentialSource
 from telegrad.rpc.transport import Address
 
 __all__ = ["board_of", "find_meeting"]
@@ -38,12 +42,16 @@ def find_meeting(
     *,
     is_open: bool = False,
     place: Any = None,
+    tls: bool | None = None,
 ) -> Meeting:
     """Return where to meet, by what a program and its launcher say; see above."""
     place = place or env.get(environment.MEETING)
     host = env.get(environment.MASTER_ADDR) or (launch.host if launch is not None else "")
-    is_local = host in ("", *_LOOPBACK) or (launch is not None and launch.is_on_one_machine)
-    key, credentials = _secrets(env, name, is_local, launch)
+    is_local = is_loopback(host) or (launch is not None and launch.is_on_one_machine)
+    if not is_local and not environment.names_secrets(env):
+        found = f" ({launch.launcher} was found)" if launch is not None else ""
+        raise UsageError(f"{environment.NO_KEY}{found}")
+    key, credentials = secrets_for(env, name, not is_local if tls is None else tls)
     port = env.get(environment.MASTER_PORT)
     if place is not None:
         return Meeting("", key, credentials, board_of(place))
@@ -73,15 +81,26 @@ def board_of(place: Any) -> Board:
     )
 
 
-def _secrets(
-    env: Mapping[str, str], name: str, is_local: bool, launch: Launch | None
-) -> tuple[ClusterKey, Credentials | None]:
-    if environment.names_secrets(env):
-        return environment.find_secrets(env, name)
-    if is_local:
-        return users_key(), None
-    found = f" ({launch.launcher} was found)" if launch is not None else ""
-    raise UsageError(f"{environment.NO_KEY}{found}")
+def is_loopback(host: str) -> bool:
+    """Say whether a host that somebody named is this machine, whichever one reads that."""
+    return host in ("", *_LOOPBACK)
+
+
+def secrets_for(
+    env: Mapping[str, str], name: str, tls: bool
+) -> tuple[KeySource, CredentialSource | None]:
+    """Return a worker's key, the user's own if none is named, and where it needs one, certificate.
+
+    One of `telegrad keygen` is used wherever it is named.
+    """
+    key, credentials = (
+        environment.find_secrets(env, name)
+        if environment.names_secrets(env)
+        else (users_key(), None)
+    )
+    if credentials is None and tls:
+        return key, KeyedCredentials(name, key)
+    return key, credentials
 
 
 def _agents_board(address: str, job: str) -> Board:

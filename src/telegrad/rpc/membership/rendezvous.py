@@ -22,8 +22,8 @@ from telegrad.rpc.membership.card import OPEN, Card, world_of
 from telegrad.rpc.membership.roster import WorldMismatch
 from telegrad.rpc.names import UNKNOWN_ID
 from telegrad.rpc.security.introduction import Limits, Purpose
-from telegrad.rpc.security.keys import ClusterKey
-from telegrad.rpc.security.tls import Credentials
+from telegrad.rpc.security.key_file import KeySource
+from telegrad.rpc.security.tls import CredentialSource
 from telegrad.rpc.transport import Connection, Identity, connect, listen
 from telegrad.rpc.transport.readiness import is_ready
 from telegrad.rpc.wire.frames import ANSWER, FAILURE, SERVICE, pack
@@ -41,8 +41,8 @@ class Meeting(NamedTuple):
 
     address: str
     """Of rank 0's meeting place; "" where a board is."""
-    key: ClusterKey
-    credentials: Credentials | None = None
+    key: KeySource
+    credentials: CredentialSource | None = None
     board: Board | None = None
 
 

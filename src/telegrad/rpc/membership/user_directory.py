@@ -17,6 +17,7 @@ from telegrad.rpc.membership import environment
 from telegrad.rpc.membership.directory_board import DirectoryBoard
 from telegrad.rpc.membership.rendezvous import Meeting
 from telegrad.rpc.membership.roster import WorldMismatch
+from telegrad.rpc.security.key_file import KeySource
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.transport.directory import check_private_directory, remove_abandoned_socket
 
@@ -43,8 +44,8 @@ def user_directory() -> str:
         raise Refused(
             f"expected a directory of user {os.getuid()} for the key of this machine's workers, "
             f"but {path} is another's or can't be made: set XDG_RUNTIME_DIR to a directory of your "
-            f"own (mkdir -m 700), or HOME, or {environment.KEY_FILE} to a key that "
-            "ClusterKey.fresh().save(path) of telegrad.rpc.security.keys made"
+            f"own (mkdir -m 700), or HOME, or {environment.KEY_FILE} to a key that `telegrad "
+            "keygen FILE` made"
         )
     check_private_directory(path)
     return path
@@ -99,7 +100,7 @@ def users_key() -> ClusterKey:
     return ClusterKey.load(path)
 
 
-def meeting_named(name: str, key: ClusterKey, *, is_open: bool = False) -> Meeting:
+def meeting_named(name: str, key: KeySource, *, is_open: bool = False) -> Meeting:
     """Return a place in the user's directory where those meet who give it the same name."""
     directory = user_directory()
     _sweep(directory)

@@ -3,9 +3,9 @@
     DIR/authority/   the authority's certificate and private key: stays where it was made
     DIR/<worker>/    what one worker needs, all of it, to be copied to its machine
 
-Only `telegrad keygen` comes here, and only here the package cryptography is needed: running
-workers make do with `telegrad.rpc.security.tls`. Invariants: every file has mode 0600 in a
-directory with mode 0700, and nothing that exists is replaced.
+Only here the package cryptography is needed, by `telegrad keygen` and by workers that have a key
+alone (keyed_credentials.py); others make do with `telegrad.rpc.security.tls`. Invariants: every
+file has mode 0600 in a directory with mode 0700, and no certificate that exists is replaced.
 """
 
 import datetime
@@ -20,23 +20,36 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from telegrad.errors import UsageError
 from telegrad.rpc.security.introduction import check_worker_name
+from telegrad.rpc.security.key_file import write_keys
 from telegrad.rpc.security.keys import ClusterKey
 from telegrad.rpc.security.tls import (
     AUTHORITY_FILE,
     CERTIFICATE_FILE,
     KEY_FILE,
     PRIVATE_KEY_FILE,
+    REVOKED_FILE,
     WORKER_URI,
+    load_revoked,
 )
 
-__all__ = ["AUTHORITY_DIRECTORY", "mint"]
+__all__ = ["AUTHORITY_DIRECTORY", "mint", "mint_by_key", "revoke"]
 
 AUTHORITY_DIRECTORY = "authority"
+_TITLE = "telegrad cluster authority"
 
 # Clocks of a cluster may differ by this much when a certificate is fresh.
 _SKEW = datetime.timedelta(hours=1)
 # Long enough that workers can be added for years; their own certificates end sooner.
 _AUTHORITY_LIFETIME = datetime.timedelta(days=3650)
+# A certificate by the key holds as long as the key: no clock decides who may speak.
+_ALWAYS = (
+    datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC),
+    datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC),
+)
+# The order of the group of P-256.
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+
+_Authority = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 
 
 def mint(
@@ -50,25 +63,69 @@ def mint(
     lifetime = datetime.timedelta(days=days)
     home = directory / AUTHORITY_DIRECTORY
     if home.exists():
-        certificate, private_key, key = _load_authority(home)
+        authority, keys = _load_authority(home)
     else:
-        certificate, private_key = _make_authority(now, max(lifetime, _AUTHORITY_LIFETIME))
-        key = ClusterKey.fresh()
+        dates = (now - _SKEW, now + max(lifetime, _AUTHORITY_LIFETIME))
+        authority = _make_authority(ec.generate_private_key(ec.SECP256R1()), _TITLE, dates)
+        keys = (ClusterKey.fresh(),)
         _make_directory(home)
-        _write(home / AUTHORITY_FILE, _pem(certificate))
-        _write(home / PRIVATE_KEY_FILE, _private_pem(private_key))
-        key.save(home / KEY_FILE)
+        _write(home / AUTHORITY_FILE, _pem(authority[0]))
+        _write(home / PRIVATE_KEY_FILE, _private_pem(authority[1]))
+        write_keys(home / KEY_FILE, keys)
     made = []
     for name in workers:
-        worker_certificate, worker_key = _make_worker(name, certificate, private_key, now, lifetime)
+        certificate, private_key = _make_worker(name, authority, (now - _SKEW, now + lifetime))
         place = directory / name
         _make_directory(place)
-        _write(place / AUTHORITY_FILE, _pem(certificate))
-        _write(place / CERTIFICATE_FILE, _pem(worker_certificate))
-        _write(place / PRIVATE_KEY_FILE, _private_pem(worker_key))
-        key.save(place / KEY_FILE)
+        _write(place / AUTHORITY_FILE, _pem(authority[0]))
+        _write(place / CERTIFICATE_FILE, _pem(certificate))
+        _write(place / PRIVATE_KEY_FILE, _private_pem(private_key))
+        write_keys(place / KEY_FILE, keys)
+        if (home / REVOKED_FILE).exists():
+            _write(place / REVOKED_FILE, (home / REVOKED_FILE).read_bytes())
         made.append(place)
     return made
+
+
+def mint_by_key(worker: str, key: ClusterKey) -> tuple[bytes, bytes]:
+    """Return the authority's certificate, and a worker's with its private key, by the key alone.
+
+    The authority's private key is derived from the cluster's. So all who have that trust each
+    other's certificates, and nobody else can make one.
+    """
+    seed = b"".join(key.derive("telegrad authority", bytes([part])) for part in range(2))
+    # Twice as many bits as the order has: no remainder is more likely than another.
+    number = int.from_bytes(seed, "big") % (_ORDER - 1) + 1
+    private_key = ec.derive_private_key(number, ec.SECP256R1())
+    authority = _make_authority(private_key, f"{_TITLE} {key.tag}", _ALWAYS)
+    certificate, own = _make_worker(worker, authority, _ALWAYS)
+    return _pem(authority[0]), _pem(certificate) + _private_pem(own)
+
+
+def revoke(directory: Path, workers: Sequence[str]) -> list[Path]:
+    """Enter the workers' certificates in the list of those revoked; return its copies."""
+    home = directory / AUTHORITY_DIRECTORY
+    _load_authority(home)
+    listed = load_revoked(home / REVOKED_FILE)
+    lines = []
+    for name in workers:
+        try:
+            pem = (directory / name / CERTIFICATE_FILE).read_bytes()
+            digest = x509.load_pem_x509_certificate(pem).fingerprint(hashes.SHA256())
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"expected the certificate to revoke in {directory / name} ({error}): its SHA-256 "
+                f"may be written to {home / REVOKED_FILE} by hand"
+            ) from None
+        if digest not in listed:
+            lines.append(f"{digest.hex()} {name}\n")
+    old = (home / REVOKED_FILE).read_text("ascii") if listed else ""
+    copies = [home, *(path.parent for path in sorted(directory.glob(f"*/{CERTIFICATE_FILE}")))]
+    for place in copies:
+        unseen = place / f"{REVOKED_FILE}.{os.getpid()}"
+        _write(unseen, (old + "".join(lines)).encode("ascii"))
+        os.replace(unseen, place / REVOKED_FILE)
+    return [place / REVOKED_FILE for place in copies]
 
 
 def _check(directory: Path, workers: Sequence[str]) -> None:
@@ -87,28 +144,25 @@ def _check(directory: Path, workers: Sequence[str]) -> None:
 
 
 def _make_authority(
-    now: datetime.datetime, lifetime: datetime.timedelta
-) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    private_key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "telegrad cluster authority")])
-    builder = _builder(name, name, private_key.public_key(), now, lifetime)
+    private_key: ec.EllipticCurvePrivateKey,
+    title: str,
+    dates: tuple[datetime.datetime, datetime.datetime],
+) -> _Authority:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, title)])
+    builder = _builder(name, name, private_key.public_key(), dates)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
     return builder.sign(private_key, hashes.SHA256()), private_key
 
 
 def _make_worker(
-    worker: str,
-    authority: x509.Certificate,
-    authority_key: ec.EllipticCurvePrivateKey,
-    now: datetime.datetime,
-    lifetime: datetime.timedelta,
+    worker: str, authority: _Authority, dates: tuple[datetime.datetime, datetime.datetime]
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     private_key = ec.generate_private_key(ec.SECP256R1())
     # A common name has at most 64 characters; the whole name stands in the alternative name.
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, worker[:64])])
-    builder = _builder(subject, authority.subject, private_key.public_key(), now, lifetime)
-    public = authority_key.public_key()
+    builder = _builder(subject, authority[0].subject, private_key.public_key(), dates)
+    public = authority[1].public_key()
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     uri = x509.UniformResourceIdentifier(WORKER_URI + worker)
     builder = (
@@ -118,15 +172,14 @@ def _make_worker(
         .add_extension(x509.SubjectAlternativeName([uri]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(public), critical=False)
     )
-    return builder.sign(authority_key, hashes.SHA256()), private_key
+    return builder.sign(authority[1], hashes.SHA256()), private_key
 
 
 def _builder(
     subject: x509.Name,
     issuer: x509.Name,
     public_key: ec.EllipticCurvePublicKey,
-    now: datetime.datetime,
-    lifetime: datetime.timedelta,
+    dates: tuple[datetime.datetime, datetime.datetime],
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -134,8 +187,8 @@ def _builder(
         .issuer_name(issuer)
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _SKEW)
-        .not_valid_after(now + lifetime)
+        .not_valid_before(dates[0])
+        .not_valid_after(dates[1])
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
     )
 
@@ -154,9 +207,7 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _load_authority(
-    home: Path,
-) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey, ClusterKey]:
+def _load_authority(home: Path) -> tuple[_Authority, tuple[ClusterKey, ...]]:
     try:
         certificate = x509.load_pem_x509_certificate((home / AUTHORITY_FILE).read_bytes())
         pem = (home / PRIVATE_KEY_FILE).read_bytes()
@@ -168,7 +219,7 @@ def _load_authority(
         ) from None
     if not isinstance(private_key, ec.EllipticCurvePrivateKey):
         raise UsageError(f"expected an elliptic-curve key in {home / PRIVATE_KEY_FILE}")
-    return certificate, private_key, ClusterKey.load(home / KEY_FILE)
+    return (certificate, private_key), ClusterKey.load_all(home / KEY_FILE)
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

@@ -15,7 +15,8 @@ nonces are fresh, and one sent back to its maker because it names the side. Each
 the other states with what it sees itself, so whoever relays a handshake, unchanged or changed,
 fails at it. The keys of the frames that follow are derived from T as well, one a direction: they
 belong to this connection alone. The dialler proves first: a stranger learns nothing that was made
-with the key.
+with the key. While a key is being changed a worker has several: the dialler proves with its first,
+the listener takes any of its own and answers with the same.
 
 No I/O, clock or dice here: bytes, nonces and the time come in, effects go out. Every message has
 a fixed size and `wanted` says how much of it is missing, so a driver that reads no more than that
@@ -124,19 +125,21 @@ class Handshake:
     def __init__(
         self,
         own: Introduction,
-        key: ClusterKey,
+        keys: tuple[ClusterKey, ...],
         *,
         deadline: float,
         certified: str | None = None,
         certificates: tuple[bytes, bytes] = (b"", b""),
     ) -> None:
-        """Take part as `own`.
+        """Take part as `own`; of the `keys` the first proves, and each is taken for a proof.
 
         `certified` is the name in the other side's certificate, where there is one;
         `certificates` are digests of the dialler's and the listener's, in this order.
         """
         self._own = own
-        self._key = key
+        self._keys = keys
+        self._key = keys[0]
+        """The one that both sides use."""
         self._deadline = deadline
         self._certified = certified
         self._certificates = certificates
@@ -263,8 +266,10 @@ class Handshake:
         return self._key.derive(f"telegrad {side.name.lower()} {use}", self._transcript)
 
     def _check_proof(self, message: bytes, peer: Introduction) -> None:
-        if hmac.compare_digest(message, _PROOF + self._proof_of(peer.side)):
-            return
+        for key in self._keys if self._own.side is Side.LISTENER else self._keys[:1]:
+            self._key = key
+            if hmac.compare_digest(message, _PROOF + self._proof_of(peer.side)):
+                return
         if self._own.side is Side.DIALLER and message[:1] == _REFUSAL:
             raise AuthenticationFailed(
                 f"{peer.name} refused our proof: {_KEY_ADVICE} and, with TLS, each the certificate "

@@ -14,6 +14,7 @@ from telegrad.errors import Refused, UsageError
 __all__ = ["KEY_BYTES", "ClusterKey", "SessionKeys"]
 
 KEY_BYTES = 32
+_LARGEST_FILE = 1 << 16
 
 
 class ClusterKey:
@@ -54,20 +55,25 @@ class ClusterKey:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "ClusterKey":
-        """Return the key in the file, which nobody but its owner may be able to read.
+        """Return the key in the file, the first one if there are several."""
+        return cls.load_all(path)[0]
+
+    @classmethod
+    def load_all(cls, path: str | os.PathLike[str]) -> tuple["ClusterKey", ...]:
+        """Return the keys in the file, which nobody but its owner may be able to read.
 
         One that root owns, as a cluster engine mounts its secrets, may be readable by its group.
         """
         try:
             with open(path, "rb") as file:
                 _check_private(os.fstat(file.fileno()), path)
-                text = file.read(4 * KEY_BYTES)
+                text = file.read(_LARGEST_FILE).decode("ascii", "replace")
         except FileNotFoundError:
             raise UsageError(
-                f"no cluster key at {os.fspath(path)}: make one with `telegrad keygen`, or for "
-                "one machine with ClusterKey.fresh().save(path) of telegrad.rpc.security.keys"
+                f"no cluster key at {os.fspath(path)}: make one with `telegrad keygen FILE`"
             ) from None
-        return cls.parse(text.decode("ascii", "replace"), os.fspath(path))
+        lines = text.split() or [""]
+        return tuple(cls.parse(line, os.fspath(path)) for line in lines)
 
     @classmethod
     def parse(cls, text: str, where: str) -> "ClusterKey":
@@ -89,6 +95,15 @@ class ClusterKey:
     def encode(self) -> bytes:
         """Return the contents of a key file: for the one who writes it."""
         return self._secret.hex().encode("ascii") + b"\n"
+
+    def valid(self) -> tuple["ClusterKey", ...]:
+        """Return the keys that hold: this one, and it does for ever. See KeySource."""
+        return (self,)
+
+    @property
+    def tag(self) -> str:
+        """What tells this key from others, and says nothing about it."""
+        return self.derive("telegrad key tag", b"")[:8].hex()
 
     def derive(self, label: str, transcript: bytes) -> bytes:
         """Return thirty-two bytes that only who has this key can tell: HKDF-Expand of RFC 5869.

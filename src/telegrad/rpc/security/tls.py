@@ -12,20 +12,24 @@ import hashlib
 import os
 import ssl
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, Protocol, cast
 
 from telegrad.errors import AuthenticationFailed, Refused, UsageError
-from telegrad.rpc.security.keys import ClusterKey
+from telegrad.rpc.security.key_file import KeyFile
+from telegrad.rpc.security.watched_files import WatchedFiles
 
 __all__ = [
     "AUTHORITY_FILE",
     "CERTIFICATE_FILE",
     "KEY_FILE",
     "PRIVATE_KEY_FILE",
+    "REVOKED_FILE",
     "WORKER_URI",
+    "Contexts",
+    "CredentialSource",
     "Credentials",
-    "certificate_digest",
     "certified_name",
+    "load_revoked",
 ]
 
 # What `telegrad keygen` puts into each worker's directory.
@@ -33,15 +37,80 @@ AUTHORITY_FILE = "authority.pem"
 CERTIFICATE_FILE = "certificate.pem"
 PRIVATE_KEY_FILE = "private.pem"
 KEY_FILE = "cluster.key"
+REVOKED_FILE = "revoked"
 WORKER_URI = "telegrad:worker:"
 
 
+class Contexts(NamedTuple):
+    """What one connection needs: the contexts of both ends, and what to look for in the other."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+    digest: bytes
+    """Of the own certificate."""
+    revoked: frozenset[bytes] = frozenset()
+    """Digests of the certificates that are no longer taken."""
+
+    @classmethod
+    def made(
+        cls, authorities: str, certificate: Path, private_key: Path, revoked: frozenset[bytes]
+    ) -> "Contexts":
+        """Return those of a certificate, whose peers one of the authorities has signed."""
+        server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        # A host's name says nothing about which worker runs on it; the certificate's does.
+        client.check_hostname = False
+        for context in (server, client):
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(cadata=authorities)
+            context.load_cert_chain(certificate, private_key)
+        # A resumed session would not show its certificate again.
+        server.num_tickets = 0
+        # The private key may follow in the same file.
+        pem, footer, _ = certificate.read_text("ascii").partition(ssl.PEM_FOOTER)
+        return cls(server, client, _digest(ssl.PEM_cert_to_DER_cert(pem + footer)), revoked)
+
+    def check_peer(self, sock: ssl.SSLSocket) -> tuple[str, bytes]:
+        """Return the worker that the other side's certificate names, and its digest."""
+        name, digest = certified_name(sock), _digest(sock.getpeercert(binary_form=True) or b"")
+        self.check(name, digest)
+        return name, digest
+
+    def check(self, name: str, digest: bytes) -> None:
+        """Raise if the certificate of a worker was revoked."""
+        if digest in self.revoked:
+            raise AuthenticationFailed(
+                f"the certificate of {name} was revoked: mint {name} another one with `telegrad "
+                "keygen`"
+            )
+
+
+class CredentialSource(Protocol):
+    """Where a worker has its certificate from: a directory, or its cluster's key."""
+
+    def current(self) -> Contexts:
+        """Return what holds for connections that are opened now."""
+
+    def check(self, name: str) -> None:
+        """Raise unless these are the worker's own, and others of its cluster would take them."""
+
+
 class Credentials:
-    """The TLS contexts of one worker, for both ends of a connection."""
+    """A worker's directory as `telegrad keygen` made it; read again when something changes there.
+
+    So a certificate is renewed, and another one revoked, while the worker runs.
+    """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        """Load a worker's directory as `telegrad keygen` made it."""
         self.directory = Path(directory)
+        names = (AUTHORITY_FILE, CERTIFICATE_FILE, PRIVATE_KEY_FILE, REVOKED_FILE)
+        self._files = WatchedFiles([self.directory / name for name in names], self._load)
+
+    def __repr__(self) -> str:
+        return f"Credentials({str(self.directory)!r})"
+
+    def _load(self) -> Contexts:
         certificate = self.directory / CERTIFICATE_FILE
         private_key = self.directory / PRIVATE_KEY_FILE
         authority = self.directory / AUTHORITY_FILE
@@ -53,39 +122,32 @@ class Credentials:
                 )
         if private_key.stat().st_mode & 0o077:
             raise Refused(f"{private_key} can be read by others: run `chmod 600` on it")
-        self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        # A host's name says nothing about which worker runs on it; the certificate's does.
-        self.client.check_hostname = False
-        for context in (self.server, self.client):
-            context.minimum_version = ssl.TLSVersion.TLSv1_3
-            context.verify_mode = ssl.CERT_REQUIRED
-            try:
-                context.load_verify_locations(authority)
-                context.load_cert_chain(certificate, private_key)
-            except ssl.SSLError as error:
-                raise UsageError(
-                    f"the certificate in {self.directory} can't be used ({error.reason or error}): "
-                    "mint it again with `telegrad keygen`"
-                ) from None
-        # A resumed session would not show its certificate again.
-        self.server.num_tickets = 0
-        self.digest = _digest(ssl.PEM_cert_to_DER_cert(certificate.read_text("ascii")))
+        revoked = load_revoked(self.directory / REVOKED_FILE)
+        try:
+            return Contexts.made(authority.read_text("ascii"), certificate, private_key, revoked)
+        except (ssl.SSLError, ValueError) as error:
+            raise UsageError(
+                f"the certificate in {self.directory} can't be used "
+                f"({getattr(error, 'reason', None) or error}): mint it again with `telegrad keygen`"
+            ) from None
 
-    def __repr__(self) -> str:
-        return f"Credentials({str(self.directory)!r})"
+    def current(self) -> Contexts:
+        """Return what holds for connections that are opened now."""
+        return self._files.current()
 
     def check(self, name: str) -> None:
         """Raise unless these are the worker's own, and others of its cluster would take them."""
+        contexts = self.current()
         there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-        dialler = self.client.wrap_bio(back, there)
-        listener = self.server.wrap_bio(there, back, server_side=True)
+        dialler = contexts.client.wrap_bio(back, there)
+        listener = contexts.server.wrap_bio(there, back, server_side=True)
         try:
             # A connection to oneself, up to where the dialler has seen the certificate.
             for side in (dialler, listener, dialler):
                 with contextlib.suppress(ssl.SSLWantReadError):
                     side.do_handshake()
             certified = certified_name(dialler)
+            contexts.check(certified, contexts.digest)
         except (ssl.SSLError, AuthenticationFailed) as error:
             raise UsageError(
                 f"the certificate in {self.directory} would be refused by every worker ({error}): "
@@ -97,9 +159,24 @@ class Credentials:
                 f"set TELEGRAD_CREDENTIALS to the directory that `telegrad keygen` made for {name}"
             )
 
-    def load_key(self) -> ClusterKey:
-        """Return the cluster's key that was minted along."""
-        return ClusterKey.load(self.directory / KEY_FILE)
+    def load_key(self) -> KeyFile:
+        """Return the cluster's keys that were minted along."""
+        return KeyFile(self.directory / KEY_FILE)
+
+
+def load_revoked(path: Path) -> frozenset[bytes]:
+    """Return the digests in a list of revoked certificates: one a line, and after it its worker."""
+    try:
+        lines = path.read_text("ascii").splitlines() if path.exists() else []
+        found = frozenset(bytes.fromhex(line.split()[0]) for line in lines if line.strip())
+    except ValueError:
+        found = frozenset({b""})
+    if any(len(digest) != hashlib.sha256().digest_size for digest in found):
+        raise UsageError(
+            f"expected 64 hexadecimal digits at the beginning of each line of {path}, the SHA-256 "
+            "of a certificate: write it with `telegrad keygen DIR --revoke NAME`"
+        )
+    return found
 
 
 def certified_name(sock: ssl.SSLSocket | ssl.SSLObject) -> str:
@@ -118,11 +195,6 @@ def certified_name(sock: ssl.SSLSocket | ssl.SSLObject) -> str:
             "the workers' certificates with `telegrad keygen`"
         )
     return names[0]
-
-
-def certificate_digest(sock: ssl.SSLSocket) -> bytes:
-    """Return the SHA-256 of the other side's certificate."""
-    return _digest(sock.getpeercert(binary_form=True) or b"")
 
 
 def _digest(certificate: bytes) -> bytes:

@@ -3,6 +3,7 @@
     unix:///run/user/1000/telegrad-x1/ps.sock      a Unix socket in a private directory
     tcp://127.0.0.1:29500    tcp://[::1]:29500     TCP, on this machine only
     tls://10.0.0.7:29500                           TLS 1.3 over TCP, between machines
+    unix://5f0c9a…/run/…/ps.sock,tls://10.0.0.7:29500    both: the first for those of its machine
 
 It opens nothing, but looks names up. Invariant: `parse(text).text == text` for every address that
 telegrad makes.
@@ -10,14 +11,23 @@ telegrad makes.
 
 import ipaddress
 import logging
+import re
 import socket
 import time
 
 import msgspec
 
 from telegrad.errors import Refused, UsageError, WorkerLost
+from telegrad.rpc.transport.machine import this_machine
 
-__all__ = ["Address", "SocketAddress", "parse_address"]
+__all__ = [
+    "Address",
+    "SocketAddress",
+    "is_near",
+    "parse_address",
+    "parse_addresses",
+    "ways_from_here",
+]
 
 SocketAddress = tuple[socket.AddressFamily, str | tuple[str, int]]
 """What a socket of that family is connected or bound to."""
@@ -30,18 +40,22 @@ _FORMS = "unix:///path, tcp://host:port (this machine) or tls://host:port (betwe
 
 
 class Address(msgspec.Struct, frozen=True):
-    """A parsed address: `path` of a Unix socket, or `host` and `port`."""
+    """A parsed address: `path` of a Unix socket, or `host` and `port`.
+
+    `machine` is the one where the Unix socket is, if that is not understood.
+    """
 
     scheme: str
     path: str = ""
     host: str = ""
     port: int = 0
+    machine: str = ""
 
     @property
     def text(self) -> str:
         """The address as it travels."""
         if self.scheme == "unix":
-            return f"unix://{self.path}"
+            return f"unix://{self.machine}{self.path}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
@@ -75,8 +89,9 @@ class Address(msgspec.Struct, frozen=True):
             if not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
                 raise Refused(
                     f"{self.text} reaches beyond this machine ({host}) without TLS, where others "
-                    "can read and change what is sent: use 127.0.0.1, or mint certificates with "
-                    f"`telegrad keygen` and use tls://{self.host}:{self.port}"
+                    "can read and change what is sent: use 127.0.0.1, or give all workers a key "
+                    "(`telegrad keygen FILE`, TELEGRAD_KEY_FILE) and let them speak TLS by it, at "
+                    f"tls://{self.host}:{self.port}"
                 )
 
 
@@ -86,9 +101,10 @@ def parse_address(text: str) -> Address:
     if not separator or scheme not in _SCHEMES:
         raise UsageError(f"expected an address like {_FORMS}, got {text!r}")
     if scheme == "unix":
-        if not rest.startswith("/"):
+        found = re.fullmatch(r"([0-9a-f]{16})?(/.*)", rest, re.DOTALL)
+        if found is None:
             raise UsageError(f"expected an absolute path after unix://, got {text!r}")
-        return Address(scheme, path=rest)
+        return Address(scheme, path=found[2], machine=found[1] or "")
     host, separator, port = rest.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not (separator and host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
@@ -96,3 +112,25 @@ def parse_address(text: str) -> Address:
             f"expected a host and a port up to 65535 after {scheme}://, got {text!r}: {_FORMS}"
         )
     return Address(scheme, host=host, port=int(port))
+
+
+def parse_addresses(text: str) -> list[Address]:
+    """Return where a worker listens: one address, or that for its own machine and that for all."""
+    near, separator, far = text.rpartition(",")
+    if separator and near.startswith("unix://") and far.startswith("tls://"):
+        return [parse_address(near), parse_address(far)]
+    return [parse_address(text)]
+
+
+def ways_from_here(text: str) -> list[Address]:
+    """Return the addresses at which this process may reach a worker, the best first."""
+    *near, last = parse_addresses(text)
+    return [*(each for each in near if each.machine == this_machine()), last]
+
+
+def is_near(text: str) -> bool:
+    """Say whether the worker at that address is on this machine, as far as it tells.
+
+    It is asked on hot paths, of what peers say: whatever the text is, it raises nothing.
+    """
+    return "tls://" not in text or text.startswith(f"unix://{this_machine()}/")

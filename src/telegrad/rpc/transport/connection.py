@@ -60,6 +60,8 @@ class Connection(abc.ABC):
         self.address = address
         self.same_host = False
         self.peer_pid: int | None = None
+        self.certificate = b""
+        """The digest of the peer's, where the wire is TLS."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} to {self.peer_name} at {self.address}>"

@@ -7,10 +7,11 @@ address was tried, how often and for how long; it never waits beyond its timeout
 import selectors
 import socket
 import time
+from contextlib import suppress
 
 from telegrad.errors import AuthenticationFailed, WorkerLost
 from telegrad.rpc.security.introduction import Purpose, Side
-from telegrad.rpc.transport.address import Address, SocketAddress, parse_address
+from telegrad.rpc.transport.address import Address, SocketAddress, ways_from_here
 from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.transport.identity import Identity
 from telegrad.rpc.transport.pending_connection import Opening
@@ -38,9 +39,21 @@ def connect(
 
     `expect` is the name it must have; None dials a meeting place. `timeout` bounds one
     attempt, its handshake included. While nobody listens at the address, or its host is not known,
-    it is tried again for `patience` seconds, as a cluster's workers start in any order.
+    it is tried again for `patience` seconds, as a cluster's workers start in any order. One of this
+    machine that listens for it apart is dialled there.
     """
-    wanted = parse_address(address)
+    end = time.monotonic() + timeout
+    *near, way = ways_from_here(address)
+    for each in near:
+        # Its socket may have gone, or been hidden from this process: there is another way.
+        with suppress(WorkerLost):
+            return _connect(each, identity, expect, timeout, 0.0)
+    return _connect(way, identity, expect, max(_FIRST_PAUSE, end - time.monotonic()), patience)
+
+
+def _connect(
+    wanted: Address, identity: Identity, expect: str | None, timeout: float, patience: float
+) -> Connection:
     began = time.monotonic()
     wanted.check(patience)
     end = began + max(patience, timeout)
@@ -62,7 +75,7 @@ def connect(
             waited = time.monotonic() - began
             if waited + pause > (max(patience, timeout) if error.is_busy else patience):
                 raise WorkerLost(
-                    f"no worker could be reached at {address}"
+                    f"no worker could be reached at {wanted.text}"
                     f"{f', where {expect} should be' if expect else ''}: tried {attempts} "
                     f"time{'s' if attempts > 1 else ''} in {waited:.1f} s, at last: {error}. "
                     + (_ADVICE_ON_MEETING if expect is None else _ADVICE_ON_WORKER)
@@ -87,7 +100,7 @@ def _begin(
     timeout: float,
 ) -> Opening:
     """Return a connected socket on its way to a connection; `found` is where to try."""
-    credentials = identity.credentials_for(address)
+    contexts = identity.contexts_for(address)
     deadline = time.monotonic() + timeout
     unreachable = _Unreachable("it has no address", is_busy=False)
     for index, (family, where) in enumerate(found):
@@ -109,7 +122,7 @@ def _begin(
                 purpose=Purpose.MEETING if expect is None else Purpose.LINK,
                 deadline=deadline,
                 expect=expect,
-                credentials=credentials,
+                contexts=contexts,
             )
         except OSError as error:
             if sock is not None:

@@ -7,8 +7,8 @@ import msgspec
 
 from telegrad.errors import Refused
 from telegrad.rpc.security.introduction import Limits, check_worker_name
-from telegrad.rpc.security.keys import ClusterKey
-from telegrad.rpc.security.tls import Credentials
+from telegrad.rpc.security.key_file import KeySource
+from telegrad.rpc.security.tls import Contexts, CredentialSource
 from telegrad.rpc.transport.address import Address
 
 __all__ = ["Identity"]
@@ -23,21 +23,22 @@ class Identity(msgspec.Struct, frozen=True):
 
     name: str
     incarnation: int
-    key: ClusterKey
+    key: KeySource
     limits: Limits = Limits()
     segments: bool = True
-    credentials: Credentials | None = None
+    credentials: CredentialSource | None = None
 
     def __post_init__(self) -> None:
         check_worker_name(self.name)
 
-    def credentials_for(self, address: Address) -> Credentials | None:
-        """Return the certificate where the wire is TLS, None where it is not."""
+    def contexts_for(self, address: Address) -> Contexts | None:
+        """Return what TLS needs where the wire is TLS, None where it is not."""
         if address.scheme != "tls":
             return None
         if self.credentials is None:
             raise Refused(
-                f"{address.text} needs certificates: mint them with `telegrad keygen DIR --workers "
+                f"{address.text} needs certificates: let workers mint them by their key with "
+                "rpc.Options(tls=True), or mint them with `telegrad keygen DIR --workers "
                 f"{self.name},...` and set TELEGRAD_CREDENTIALS to DIR/{self.name}"
             )
-        return self.credentials
+        return self.credentials.current()

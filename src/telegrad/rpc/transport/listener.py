@@ -19,7 +19,6 @@ from collections.abc import Callable
 
 from telegrad.errors import PeerError, UsageError
 from telegrad.rpc.security.introduction import Purpose, Side
-from telegrad.rpc.security.tls import Credentials
 from telegrad.rpc.transport.address import Address, parse_address
 from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.transport.directory import check_private_directory, remove_abandoned_socket
@@ -55,11 +54,9 @@ def listen(
     """
     wanted = parse_address(address)
     wanted.check()
-    credentials = identity.credentials_for(wanted)
+    identity.contexts_for(wanted)
     sock, bound = _bind(wanted)
-    return Listener(
-        sock, bound, identity, on_connection, purpose, handshake_timeout, most_unproved, credentials
-    )
+    return Listener(sock, bound, identity, on_connection, purpose, handshake_timeout, most_unproved)
 
 
 class Listener:
@@ -74,17 +71,15 @@ class Listener:
         purpose: Purpose,
         handshake_timeout: float,
         most_unproved: int,
-        credentials: Credentials | None,
     ) -> None:
         self.address = address.text
+        self._address = address
         self._socket = sock
-        self._path = address.path
         self._identity = identity
         self._on_connection = on_connection
         self._purpose = purpose
         self._handshake_timeout = handshake_timeout
         self._most_unproved = most_unproved
-        self._credentials = credentials
         # In order of arrival, which is also that of the deadlines.
         self._openings: dict[socket.socket, Opening] = {}
         self._accepts_again = 0.0
@@ -159,7 +154,7 @@ class Listener:
                 self._identity,
                 purpose=self._purpose,
                 deadline=now + self._handshake_timeout,
-                credentials=self._credentials,
+                contexts=self._identity.contexts_for(self._address),
             )
         except OSError:
             sock.close()
@@ -210,9 +205,9 @@ class Listener:
         self._selector.close()
         self._socket.close()
         self._wakes.close()
-        if self._path:
+        if self._address.path:
             with contextlib.suppress(OSError):
-                os.unlink(self._path)
+                os.unlink(self._address.path)
 
 
 def _bind(address: Address) -> tuple[socket.socket, Address]:

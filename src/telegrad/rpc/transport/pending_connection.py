@@ -23,7 +23,7 @@ from telegrad.rpc.security.handshake import (
     Write,
 )
 from telegrad.rpc.security.introduction import NONCE_BYTES, Ends, Introduction, Purpose, Side
-from telegrad.rpc.security.tls import Credentials, certificate_digest, certified_name
+from telegrad.rpc.security.tls import Contexts
 from telegrad.rpc.transport.connection import Connection, PlainConnection
 from telegrad.rpc.transport.descriptors import (
     DescriptorChannel,
@@ -40,7 +40,7 @@ __all__ = ["Opening"]
 
 _TLS_ADVICE = (
     "expected a peer with TLS 1.3 and a certificate of this cluster's authority that has not "
-    "expired (`telegrad keygen`)"
+    "expired and was not revoked (`telegrad keygen`), or one by this cluster's key"
 )
 
 
@@ -57,9 +57,9 @@ class Opening:
         purpose: Purpose,
         deadline: float,
         expect: str | None = None,
-        credentials: Credentials | None = None,
+        contexts: Contexts | None = None,
     ) -> None:
-        """Open as `side`; `credentials` are given where the wire is TLS."""
+        """Open as `side`; `contexts` are given where the wire is TLS."""
         sock.setblocking(False)
         self._is_unix = sock.family == socket.AF_UNIX
         if sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -73,13 +73,14 @@ class Opening:
         self._purpose = purpose
         self._identity = identity
         self._expect = expect
-        self._credentials = credentials
+        self._contexts = contexts
+        self._certificate = b""
         self._fds: list[int] = []
         self._channel: DescriptorChannel | None = None
         self._handshake: Handshake | None = None
         self.socket: socket.socket = sock
-        if credentials is not None:
-            context = credentials.server if side is Side.LISTENER else credentials.client
+        if contexts is not None:
+            context = contexts.server if side is Side.LISTENER else contexts.client
             self.socket = context.wrap_socket(
                 sock, server_side=side is Side.LISTENER, do_handshake_on_connect=False
             )
@@ -183,14 +184,14 @@ class Opening:
         if self._is_unix:
             check_same_user(self.socket)
         certified, digests = None, (b"", b"")
-        if isinstance(self.socket, ssl.SSLSocket) and self._credentials is not None:
-            certified = certified_name(self.socket)
+        if isinstance(self.socket, ssl.SSLSocket) and self._contexts is not None:
+            certified, self._certificate = self._contexts.check_peer(self.socket)
             if expect is not None and certified != expect:
                 raise AuthenticationFailed(
                     f"expected the certificate of {expect}, got that of {certified}: is the "
                     "address out of date?"
                 )
-            ours, theirs = self._credentials.digest, certificate_digest(self.socket)
+            ours, theirs = self._contexts.digest, self._certificate
             digests = (ours, theirs) if self._side is Side.DIALLER else (theirs, ours)
         own = Introduction(
             self._side,
@@ -205,7 +206,7 @@ class Opening:
         )
         return Handshake(
             own,
-            identity.key,
+            identity.key.valid(),
             deadline=self.deadline,
             certified=certified,
             certificates=digests,
@@ -216,7 +217,7 @@ class Opening:
 
         TLS has certificates instead: between machines addresses are translated, rightly.
         """
-        if self._is_unix or self._credentials is not None:
+        if self._is_unix or self._contexts is not None:
             return None
         here, there = self.socket.getsockname()[:2], self.socket.getpeername()[:2]
         return Ends(here, there) if self._side is Side.DIALLER else Ends(there, here)
@@ -258,7 +259,7 @@ class Opening:
     def _finish(self, established: Established) -> Connection:
         agreement = established.agreement
         if isinstance(self.socket, ssl.SSLSocket):
-            return SecureConnection(self.socket, agreement, self.address)
+            return SecureConnection(self.socket, agreement, self.address, self._certificate)
         if not self._is_unix:
             return SealedConnection(self.socket, agreement, self.address, established.keys)
         if agreement.segments and self._side is Side.DIALLER:

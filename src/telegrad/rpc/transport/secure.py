@@ -30,8 +30,11 @@ _PIECE_BYTES = 256 << 10
 class SecureConnection(Connection):
     """A connection over TLS 1.3; descriptors can't be sent on it."""
 
-    def __init__(self, sock: ssl.SSLSocket, agreement: Agreement, address: str) -> None:
+    def __init__(
+        self, sock: ssl.SSLSocket, agreement: Agreement, address: str, certificate: bytes
+    ) -> None:
         super().__init__(agreement, address)
+        self.certificate = certificate
         sock.setblocking(False)
         self._socket = sock
         self._lock = threading.RLock()

@@ -61,7 +61,7 @@ def init_rpc(
         raise RuntimeError("RPC is already initialized")
     with as_torch_raises():
         try:
-            place = find_place(options.init_method, rank, world_size)
+            place = find_place(options.init_method, rank, world_size, name)
             worker = api.init_rpc(
                 name,
                 rank=place.rank,

@@ -7,7 +7,7 @@ Programs written for PyTorch know of no key. On one machine telegrad finds one f
 *user's key*, made once, in a directory that only this user can enter. Those workers meet in that
 directory, too, at a socket named after the port: the port itself may be taken by PyTorch's own
 store, which process groups and ``torchrun`` have at the same address. Beyond one machine programs
-need certificates, as every cluster does.
+need a key or certificates, as every cluster does.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from telegrad.errors import UsageError
 from telegrad.rpc.membership import environment
+from telegrad.rpc.membership.place import is_loopback, secrets_for
 from telegrad.rpc.membership.rendezvous import Meeting
 from telegrad.rpc.membership.user_directory import meeting_named, users_key
 from telegrad.rpc.transport import Address
@@ -33,13 +34,14 @@ class MeetingPlace(NamedTuple):
     """None in an open world."""
 
 
-def find_place(init_method: str, rank: int, world_size: int | None) -> MeetingPlace:
+def find_place(init_method: str, rank: int, world_size: int | None, name: str = "") -> MeetingPlace:
     """Return where to meet, by a URL and the arguments beside it.
 
     Arguments:
         init_method: The URL.
         rank: This worker's number; below 0 for what the URL or the environment says.
         world_size: How many workers there are; None for what the URL or the environment says.
+        name: This worker's, for a certificate.
 
     Raises:
         ValueError: For another URL, or if nothing says the rank or the size.
@@ -59,12 +61,12 @@ def find_place(init_method: str, rank: int, world_size: int | None) -> MeetingPl
     if url.scheme == "tcp":
         if url.hostname is None or url.port is None:
             raise ValueError(f"expected tcp://host:port as init_method, got {init_method!r}")
-        return MeetingPlace(_meeting_at(url.hostname, url.port, size is None), own_rank, size)
+        return MeetingPlace(_meeting_at(url.hostname, url.port, size is None, name), own_rank, size)
     host = os.environ.get(environment.MASTER_ADDR, "127.0.0.1")
     port = os.environ.get(environment.MASTER_PORT)
     if port is None:
         raise ValueError(f"environment variable {environment.MASTER_PORT} expected, but not set")
-    return MeetingPlace(_meeting_at(host, int(port), size is None), own_rank, size)
+    return MeetingPlace(_meeting_at(host, int(port), size is None, name), own_rank, size)
 
 
 def _number(scheme: str, asked: dict[str, str], name: str) -> int:
@@ -76,11 +78,11 @@ def _number(scheme: str, asked: dict[str, str], name: str) -> int:
     return int(text)
 
 
-def _meeting_at(host: str, port: int, is_open: bool) -> Meeting:
+def _meeting_at(host: str, port: int, is_open: bool, name: str) -> Meeting:
     if not environment.names_secrets(os.environ):
         Address("tcp", host=host, port=port).check()
         return meeting_named(f"port-{port}", users_key(), is_open=is_open)
-    key, credentials = environment.find_secrets(os.environ)
+    key, credentials = secrets_for(os.environ, name, not is_loopback(host))
     scheme = "tcp" if credentials is None else "tls"
     return Meeting(Address(scheme, host=host, port=port).text, key, credentials)
 

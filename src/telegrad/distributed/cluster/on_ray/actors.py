@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from telegrad.distributed.cluster.tls_files import Files, credentials_from
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.rpc.current import set_default_worker
 from telegrad.rpc.membership.card import OPEN
 from telegrad.rpc.membership.membership import Membership
 from telegrad.rpc.membership.rendezvous import Meeting
 from telegrad.rpc.options import Options
+from telegrad.rpc.security.keyed_credentials import KeyedCredentials
 from telegrad.rpc.security.keys import ClusterKey
 
 __all__ = ["NAMESPACE", "BoardActor", "Plan", "RayBoard", "WorkerActor", "board_name", "member_of"]
@@ -43,7 +43,6 @@ class Plan(msgspec.Struct):
     options: Options
     is_secure: bool
     """Whether they speak TLS."""
-    authority: Files
     actor_options: dict[str, Any]
     """Ray's, for each worker."""
     resources: dict[str, dict[str, Any]]
@@ -101,29 +100,28 @@ class RayBoard:
         """Nothing is held."""
 
 
-def member_of(
-    plan: Plan, board: Any, name: str, rank: int | None, files: Files, host: str
-) -> Membership:
+def member_of(plan: Plan, board: Any, name: str, rank: int | None, host: str) -> Membership:
     """Make this process a worker of the cluster."""
     options = plan.options
     if options.host is None:
         options = dataclasses.replace(options, host=host)
-    credentials = credentials_from(files) if plan.is_secure else None
-    meeting = Meeting("", ClusterKey(plan.key), credentials, RayBoard(plan.name, board))
+    key = ClusterKey(plan.key)
+    credentials = KeyedCredentials(name, key) if plan.is_secure else None
+    meeting = Meeting("", key, credentials, RayBoard(plan.name, board))
     return Membership(name, rank, OPEN, options, meeting, attach_autograd)
 
 
 class WorkerActor:
     """The actor of one worker."""
 
-    def __init__(self, plan: Plan, name: str, rank: int, files: Files) -> None:
+    def __init__(self, plan: Plan, name: str, rank: int) -> None:
         ray = import_module("ray")
         # Requests must not wait for a busy thread of the user's as long as Python lets them.
         sys.setswitchinterval(_SWITCH_INTERVAL)
         host = ray.util.get_node_ip_address()
         # By its name: Ray would keep a handle among the arguments in its store.
         board = ray.get_actor(board_name(plan.name), NAMESPACE)
-        self._membership = member_of(plan, board, name, rank, files, host)
+        self._membership = member_of(plan, board, name, rank, host)
         set_default_worker(self._membership.worker)
         self._ended = threading.Event()
 

@@ -1,0 +1,42 @@
+"""What becomes of a worker that telegrad has lost: Ray sees it too, or has to be told.
+
+One that was stopped, or whose node is stuck, is alive for Ray. It is condemned: Ray ends it and
+starts another life of it.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from telegrad.distributed.cluster.on_ray.placement import Placement
+
+__all__ = ["judge"]
+
+_log = logging.getLogger("telegrad.cluster")
+_DOUBT: Final = 3.0  # Seconds that Ray has to see that a lost worker's process has ended.
+_PAUSE: Final = 0.1
+
+
+def judge(ray: Any, placement: Placement, name: str, is_over: Callable[[], bool]) -> bool:
+    """Wait for Ray to see that a worker has died; condemn one that it calls alive.
+
+    It ends when `is_over` says so: the worker is back, or the cluster has ended. Return whether Ray
+    has given the worker up.
+    """
+    end = time.monotonic() + _DOUBT
+    while time.monotonic() < end:
+        state, actor = placement.state_of(name), placement.actors.get(name)
+        if actor is None or is_over():
+            return False
+        if state == "DEAD":
+            return True
+        if state != "ALIVE":
+            # It is being started again: that takes as long as it takes.
+            end = time.monotonic() + _DOUBT
+        time.sleep(_PAUSE)
+    _log.warning("worker %r is lost, but alive for Ray: it is started anew", name)
+    with suppress(ray.exceptions.RayError):
+        ray.kill(actor, no_restart=False)
+    return False

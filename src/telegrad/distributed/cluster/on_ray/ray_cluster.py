@@ -1,0 +1,288 @@
+"""A cluster on Ray: an actor for each worker, and the calling program as one more worker.
+
+Ray places, restarts and ships code; what workers send each other goes between them directly, not
+through Ray. They meet on a board that is an actor, too, so a worker that Ray has started again is
+back without anybody's help, and a new program can attach to a cluster that outlived the old one.
+"""
+
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Self
+
+from telegrad.distributed.cluster.cluster import Cluster, ClusterChange
+from telegrad.distributed.cluster.on_ray.actors import Plan, member_of
+from telegrad.distributed.cluster.on_ray.condemnation import judge
+from telegrad.distributed.cluster.on_ray.placement import Placement
+from telegrad.distributed.cluster.on_ray.ray_library import load_ray
+from telegrad.distributed.cluster.on_ray.resources import checked_resources, chosen_resources
+from telegrad.errors import PeerError, UnknownWorker, UsageError, WorkerLost
+from telegrad.rpc.current import default_worker, set_default_worker
+from telegrad.rpc.membership.membership import Membership
+from telegrad.rpc.membership.roster import Left, RosterChange
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.options import Options, given_options
+from telegrad.rpc.security.introduction import check_worker_name
+from telegrad.rpc.security.keyed_credentials import KeyedCredentials
+from telegrad.rpc.security.keys import KEY_BYTES, ClusterKey
+from telegrad.rpc.timeouts import seconds
+from telegrad.rpc.worker import Worker
+
+__all__ = ["RayCluster"]
+
+
+class RayCluster(Cluster):
+    """Workers as actors of Ray, in a `with` statement.
+
+    Arguments:
+        workers: the resources of each worker by its name (num_cpus, num_gpus, memory, resources),
+            or names alone, of one CPU each.
+        me: what the calling program is called.
+        options: those of every worker.
+        strategy: how Ray is to place them: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.
+        runtime_env: Ray's, for every worker.
+        max_restarts: how often Ray starts a worker again that has died; -1 is always.
+        start_timeout: the seconds that Ray has to place and start the workers.
+        tls: whether workers of different machines speak TLS, by the cluster's key; None finds out
+            whether Ray has several machines.
+        name: what a cluster is called that is to outlive this program; a program attaches to it
+            with `RayCluster.attach(name)`, and `end` ends it.
+
+    Ray must be initialised, or is by `ray.init()`. The cluster's key travels by Ray's own
+    connections: who can read those can join.
+
+    Examples:
+        >>> from telegrad.distributed import RayCluster
+        >>> with RayCluster({"ps": {"num_cpus": 1}}):  # doctest: +SKIP
+        ...     print(rpc.rpc_sync("ps", abs, (-2,)))
+        2
+    """
+
+    def __init__(
+        self,
+        workers: Mapping[str, Mapping[str, Any]] | Sequence[str],
+        *,
+        me: str = "main",
+        options: Options | None = None,
+        strategy: str = "PACK",
+        runtime_env: Mapping[str, Any] | None = None,
+        max_restarts: int = -1,
+        start_timeout: float = 60.0,
+        tls: bool | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._ray = load_ray()
+        self._me = check_worker_name(me)
+        self._strategy = strategy
+        self._timeout = seconds(start_timeout, "start_timeout")
+        chosen = given_options(options)
+        self._tls = chosen.tls if tls is None else tls
+        self._is_detached = name is not None
+        actor_options = {"max_restarts": max_restarts}
+        if runtime_env is not None:
+            actor_options["runtime_env"] = dict(runtime_env)  # type: ignore[assignment]
+        self._plan = Plan(
+            name or f"cluster-{secrets.token_hex(8)}",
+            secrets.token_bytes(KEY_BYTES),
+            chosen,
+            bool(self._tls),
+            actor_options,
+            chosen_resources(workers, me),
+        )
+        self._is_attached = False
+        self._placement = Placement(
+            self._ray, self._plan, self._timeout, is_detached=self._is_detached
+        )
+        self._membership: Membership | None = None
+        self._before: Worker | None = None
+
+    @classmethod
+    def attach(cls, name: str, *, me: str = "main", start_timeout: float = 60.0) -> "RayCluster":
+        """Return a running cluster of that name, started by another program, with this one in it.
+
+        Leaving it, by `stop` or at the end of a `with` block, leaves the workers as they are.
+        """
+        ray = load_ray()
+        if not ray.is_initialized():
+            ray.init()
+        attached = cls([], me=me, name=name, start_timeout=start_timeout)
+        attached._placement, attached._plan = Placement.found(ray, name, attached._timeout)
+        attached._is_attached = True
+        return attached.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has started and not ended."""
+        return self._membership is not None
+
+    @property
+    def worker(self) -> Worker:
+        """The calling program's own worker."""
+        if self._membership is None:
+            raise UsageError("the cluster is not running: use it in a with statement")
+        return self._membership.worker
+
+    @property
+    def names(self) -> list[str]:
+        """All workers, in the order of their ids."""
+        return [self._me, *self._plan.resources]
+
+    def actor(self, name: str) -> Any:
+        """Return Ray's handle of a worker's actor."""
+        return self._placement.actor(name)
+
+    def start(self) -> Self:
+        """Start the workers; return when all are up."""
+        if self._membership is not None:
+            raise UsageError("the cluster is running already")
+        try:
+            if not self._is_attached:
+                self._place()
+            self._take_part()
+        except BaseException:
+            if self._is_attached:
+                self.stop()
+            else:
+                self.end()
+            raise
+        return self
+
+    def _place(self) -> None:
+        """Have Ray start the workers."""
+        ray, plan = self._ray, self._plan
+        if not ray.is_initialized():
+            ray.init()
+        if self._tls is None:
+            # Wherever they begin, Ray may start them anew on another machine.
+            plan.is_secure = len({node["NodeManagerAddress"] for node in ray.nodes()}) > 1
+        if plan.is_secure:
+            # Raises before Ray is asked for anything.
+            KeyedCredentials(self._me, ClusterKey(plan.key)).check(self._me)
+        self._placement.start(self._strategy)
+
+    def _take_part(self) -> None:
+        """Become a worker of the cluster, and wait for the others."""
+        host = self._ray.util.get_node_ip_address()
+        membership = member_of(self._plan, self._placement.board, self._me, None, host)
+        self._membership = membership
+        membership.watchers.append(self._on_roster)
+        membership.worker.on_worker_lost(self._on_lost)
+        self._tell(ClusterChange("came", membership.worker.info))
+        for name in self._plan.resources:
+            self._await_up(name)
+        self._before = set_default_worker(membership.worker)
+
+    def _await_up(self, name: str) -> WorkerInfo:
+        """Wait until a worker's actor is up, and has been called once: its loss is seen then."""
+        self._placement.await_actor(name)
+        info = self.worker.find(name).info
+        self.worker.rpc_sync(name, abs, (0,), timeout=self._timeout)
+        self._tell(ClusterChange("came", info))
+        return info
+
+    # Changes.
+
+    def add(self, name: str, **resources: Any) -> WorkerInfo:
+        """Start one more worker, with resources of Ray; return when it is up."""
+        check_worker_name(name)
+        _ = self.worker
+        if name in self.names:
+            raise UsageError(
+                f"there is a worker named {name!r} already, at {self.worker.find(name).address}: "
+                "choose another name, or remove it first"
+            )
+        self._plan.resources[name] = checked_resources(name, resources)
+        try:
+            rank = max(peer.info.id for peer in self.worker.peers.all()) + 1
+            self._placement.spawn(name, rank)
+            info = self._await_up(name)
+        except BaseException:
+            del self._plan.resources[name]
+            if (actor := self._placement.actors.pop(name, None)) is not None:
+                self._ray.kill(actor)
+            raise
+        self._placement.note_plan()
+        return info
+
+    def remove(self, name: str) -> None:
+        """End a worker; its name is unknown afterwards."""
+        _ = self.worker
+        if name not in self._plan.resources:
+            raise UnknownWorker(
+                f"there is no worker {name!r} to remove; there are {', '.join(self.names[1:])}"
+            )
+        del self._plan.resources[name]
+        self._tell(ClusterChange("left", self.worker.find(name).info))
+        self._placement.remove(name)
+        self._placement.note_plan()
+        assert self._membership is not None, "it runs"
+        self._membership.roster.refresh()
+
+    def _on_roster(self, change: RosterChange) -> None:
+        if isinstance(change, Left):
+            known = self._up.get(change.name)
+            if known is not None and known.incarnation == change.incarnation:
+                # Of one that died the next life says that it is gone.
+                kind: Any = "lost" if change.name in self._plan.resources else "left"
+                self._tell(ClusterChange(kind, known))
+            return
+        name = change.card.name
+        if name in self._plan.resources and not self._is_known(change.card.info):
+            threading.Thread(
+                target=self._welcome, args=(change.card.info,), name="telegrad-ray", daemon=True
+            ).start()
+
+    def _is_known(self, info: WorkerInfo) -> bool:
+        known = self._up.get(info.name)
+        return known is not None and known.incarnation == info.incarnation
+
+    def _welcome(self, info: WorkerInfo) -> None:
+        """A worker has come, or is back: call it, so that its loss is seen, then tell."""
+        with suppress(PeerError, UsageError):
+            self.worker.rpc_sync(info.name, abs, (0,), timeout=self._timeout)
+            known = self._up.get(info.name)
+            if known is not None and known.incarnation != info.incarnation:
+                self._tell(ClusterChange("lost", known, "it has started anew"))
+            self._tell(ClusterChange("came", info))
+
+    def _on_lost(self, who: WorkerInfo, error: BaseException) -> Any:
+        def note() -> None:
+            if self._is_known(who):
+                self._tell(ClusterChange("lost", who, str(error)))
+            if who.name in self._plan.resources:
+                threading.Thread(
+                    target=self._judge, args=(who.name,), name="telegrad-ray", daemon=True
+                ).start()
+
+        return note
+
+    def _judge(self, name: str) -> None:
+        def is_over() -> bool:
+            return self._membership is None or name in self._up
+
+        if judge(self._ray, self._placement, name, is_over):
+            self._give_up(name, WorkerLost(f"Ray has given worker {name!r} up"))
+
+    # The end.
+
+    def stop(self) -> None:
+        """Leave the cluster, and end it unless it was given a name; may be called again."""
+        self._leave()
+        if not self._is_detached:
+            self._placement.end()
+
+    def end(self) -> None:
+        """End all workers, those of a cluster with a name too; may be called again."""
+        self._leave()
+        self._placement.end()
+
+    def _leave(self) -> None:
+        membership, self._membership = self._membership, None
+        if membership is not None:
+            if membership.worker is default_worker():
+                set_default_worker(self._before)
+            membership.close()
+        with self._news:
+            self._up.clear()
