@@ -41,8 +41,8 @@ USES: dict[str, str] = {
     ),
     "distributed/optim": "errors nn optim pictures rpc rpc/calls rpc/references tensors",
     "distributed/passes": (
-        "autograd distributed/contexts engine errors graph rpc rpc/calls rpc/references "
-        "rpc/wire tensors tensors/recording"
+        "arrays autograd distributed/contexts engine errors graph rpc rpc/calls "
+        "rpc/references rpc/wire tensors tensors/recording"
     ),
     "distributed/survival": "distributed/contexts errors rpc rpc/references serialization tensors",
     "distributed/tools": (
@@ -70,8 +70,7 @@ USES: dict[str, str] = {
         "interop/torch/values tensors tensors/forward tensors/recording"
     ),
     "interop/torch/values": (
-        "distributed/contexts errors interop/torch/devices rpc/wire tensors "
-        "tensors/forward"
+        "distributed/contexts errors interop/torch/devices rpc/wire tensors tensors/forward"
     ),
     "jax": "interop/jax",
     "linalg": "errors ops rules tensors",

@@ -30,7 +30,9 @@ MOVES = {
 @pytest.mark.parametrize("name", MOVES)
 def test_without_cupy_it_is_named(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(DeviceError, match=r"expected CuPy, which serves arrays on 'cuda(:1)?'.*pip"):
+    with pytest.raises(
+        DeviceError, match=r"expected CuPy, which serves arrays on 'cuda(:1)?'.*pip"
+    ):
         MOVES[name]()
     assert devices.device_names() == ["cpu"]
 

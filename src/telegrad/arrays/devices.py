@@ -76,7 +76,7 @@ def placed(array: Any, device: Any) -> Any:
 
 def staged(array: Any) -> np.ndarray[Any, Any]:
     """Return the numbers in the host's memory, to be sent: large ones in pinned memory."""
-    if not is_cupy(array) or array.nbytes < _PINNED_FROM:
+    if type(array) is np.ndarray or not is_cupy(array) or array.nbytes < _PINNED_FROM:
         return in_host_memory(array)
     import cupyx  # Here, as in `_cupy`.
 

@@ -51,10 +51,11 @@ class Parameter(Tensor):
         return rebuild_parameter, super().__reduce__()[1]
 
 
-def rebuild_parameter(array: Any, requires_grad: bool, device: str = "cpu") -> Parameter:
+def rebuild_parameter(array: Any, requires_grad: bool, device: str | None = None) -> Parameter:
     """A Parameter from a pickle, a copy, or another worker; the array becomes its own."""
     made = object.__new__(Parameter)
-    made.array = placed(array.astype(array.dtype.char), device)  # as in `rebuild`
+    own = array.astype(array.dtype.char)  # as in `rebuild`
+    made.array = own if device is None else placed(own, device)
     made.node = LEAF if requires_grad else None
     made.tangents = None
     made.meta = None

@@ -368,11 +368,12 @@ def history_of(x: Tensor) -> Node | None:
     return x if x.node is LEAF else x.node
 
 
-def rebuild(array: Any, requires_grad: bool, device: str = "cpu") -> Tensor:
+def rebuild(array: Any, requires_grad: bool, device: str | None = None) -> Tensor:
     """Return a leaf or constant from a pickle."""
     # An array from a pickle has a dtype object of its own, and hands it on; the quick paths know
     # NumPy's own by their identity.
-    own = placed(array.astype(array.dtype.char), device)
+    own = array.astype(array.dtype.char)
+    own = own if device is None else placed(own, device)
     return wrap(own, LEAF if requires_grad else None)
 
 

@@ -12,6 +12,7 @@ Gradients need no map: they return to the device of the tensor that they belong 
 """
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -21,9 +22,18 @@ from typing import Annotated, Any
 import msgspec
 import torch
 
+from telegrad.arrays.cupy import is_cupy
 from telegrad.distributed.contexts.context import CURRENT
+from telegrad.distributed.contexts.tensor_kind import arrived, history_code
 from telegrad.errors import DeviceError, ProtocolViolation
 from telegrad.interop.torch.devices.channels import Channels
+from telegrad.interop.torch.devices.cupy_arrays import (
+    Own,
+    as_array,
+    as_torch,
+    can_carry,
+    let_cupy_wait,
+)
 from telegrad.interop.torch.devices.runtime import CudaFailure, runtime
 from telegrad.interop.torch.devices.segments import Span, checked
 from telegrad.interop.torch.devices.staging import STAGED_FROM, Staging, Transfer
@@ -31,13 +41,15 @@ from telegrad.interop.torch.modes import run_ordinarily
 from telegrad.interop.torch.values import tensors
 from telegrad.interop.torch.values.arrays import raw
 from telegrad.interop.torch.values.levels import is_open, tangent_of
+from telegrad.nn.parameter import Parameter
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.wire import kinds
 from telegrad.rpc.wire.functions import expose
 from telegrad.rpc.worker import Worker
+from telegrad.tensors import Tensor
 
-__all__ = ["Devices", "Placed", "arrive", "carry", "pack", "register", "unpack"]
+__all__ = ["Devices", "Placed", "arrive", "carry", "has_own", "pack", "register", "unpack"]
 
 
 class Load:
@@ -46,7 +58,7 @@ class Load:
     `is_shared`: whether segments lead to the receiver.
     """
 
-    __slots__ = ("_is_shared", "_spans", "_tensors", "_to", "_worker")
+    __slots__ = ("_is_shared", "_spans", "_tensors", "_to", "_worker", "has_own")
 
     def __init__(self, worker: Worker, to: str, is_shared: bool) -> None:
         self._worker = worker
@@ -54,6 +66,8 @@ class Load:
         self._is_shared = is_shared
         self._tensors: list[torch.Tensor] = []
         self._spans: list[Span] | None = None
+        self.has_own = False
+        """Whether memory of CuPy's is among it."""
 
     def add(self, tensor: torch.Tensor) -> int:
         """Enter a tensor; return its place."""
@@ -65,6 +79,9 @@ class Load:
         if self._tensors and self._is_shared:
             given, self._tensors = self._tensors, []
             self._spans = run_ordinarily(partial(_channels[self._worker].pack, self._to, given))
+            if self.has_own:
+                # What it frees or overwrites is enqueued behind the copy.
+                let_cupy_wait(given[0].device.index or 0)
         return None if self._spans is None else self._spans[place]
 
     def stage(self, tensor: torch.Tensor, device: str) -> Transfer | None:
@@ -77,13 +94,22 @@ class Load:
 
 
 class Placed:
-    """A CUDA tensor on its way to a device; `load` has it at `place` if the device copies it."""
+    """A CUDA tensor on its way to a device; `load` has it at `place` if the device copies it.
 
-    __slots__ = ("device", "load", "place", "tensor")
+    `own`: it carries a Tensor of telegrad's own.
+    """
+
+    __slots__ = ("device", "load", "own", "place", "tensor")
 
     def __init__(
-        self, tensor: torch.Tensor, device: str, load: Load | None = None, place: int = 0
+        self,
+        tensor: torch.Tensor,
+        device: str,
+        load: Load | None = None,
+        place: int = 0,
+        own: Own | None = None,
     ) -> None:
+        self.own = own
         self.tensor = tensor
         self.device = device
         self.load = load
@@ -98,6 +124,7 @@ class _Arriving(msgspec.Struct, array_like=True, frozen=True):
     device: str
     span: Span | None
     transfer: Transfer | None = None
+    own: Own | None = None
 
 
 class _Gradient(msgspec.Struct, array_like=True, frozen=True):
@@ -107,6 +134,7 @@ class _Gradient(msgspec.Struct, array_like=True, frozen=True):
     shape: list[Annotated[int, msgspec.Meta(ge=0)]] | None
     span: Span | None
     transfer: Transfer | None = None
+    own: Own | None = None
 
 
 class Devices(msgspec.Struct, frozen=True, array_like=True):
@@ -189,12 +217,31 @@ def register() -> None:
 # Calls.
 
 
-def carry(values: list[Any], worker: Worker, to: str) -> None:
-    """Replace CUDA tensors by what travels, where it is not the tensor itself."""
+def has_own(values: list[Any]) -> bool:
+    """Tell whether `carry` replaces Tensors of telegrad's own."""
+    return "cupy" in sys.modules and any(map(_is_own, values))
+
+
+def _is_own(value: Any) -> bool:
+    # Tangents go with their levels, through the host's memory: ``tensor_kind.CarriedDual``.
+    return isinstance(value, Tensor) and not value.tangents and can_carry(value.array)
+
+
+def carry(values: list[Any], worker: Worker, to: str, is_recorded: bool = False) -> None:
+    """Replace CUDA tensors by what travels, where it is not the tensor itself.
+
+    Where it `is_recorded` a Parameter of telegrad's own goes as a Tensor, as it does otherwise.
+    """
     peer: _Peer | None = None
     loads: dict[torch.device, Load] = {}
     for i, value in enumerate(values):
-        if not isinstance(value, torch.Tensor) or not value.is_cuda:
+        own = None
+        if _is_own(value):
+            is_parameter = isinstance(value, Parameter)
+            is_parameter = is_parameter and not (is_recorded and value.requires_grad)
+            own = Own(value.dtype.name, history_code(value), is_parameter)
+            value = as_torch(value.array)
+        elif not isinstance(value, torch.Tensor) or not value.is_cuda:
             continue
         if peer is None:
             peer = _peer(worker, to)
@@ -204,9 +251,10 @@ def carry(values: list[Any], worker: Worker, to: str) -> None:
             load = loads.get(value.device)
             if load is None:
                 load = loads[value.device] = Load(worker, to, is_shared)
-            values[i] = Placed(value, there, load, load.add(value))
-        elif there != str(value.device):
-            values[i] = Placed(value, there)
+            load.has_own |= own is not None
+            values[i] = Placed(value, there, load, load.add(value), own)
+        elif own is not None or there != str(value.device):
+            values[i] = Placed(value, there, own=own)
 
 
 def arrive(values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
@@ -221,8 +269,8 @@ def arrive(values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | 
     came: list[_Arriving] = [values[i] for i in places]
     made = _unpacked(worker, frm, [(each.device, each.span or each.transfer) for each in came])
     for i, arriving, tensor in zip(places, came, made):
-        values[i] = _finished(tensor, arriving)
-    return _Order(made)
+        values[i] = _finished(tensor, arriving, frm)
+    return _Order(made, any(each.own is not None for each in came))
 
 
 _external_stream: Any = torch.cuda.ExternalStream
@@ -231,7 +279,8 @@ _external_stream: Any = torch.cuda.ExternalStream
 class _Order:
     """Has the current stream of the thread that takes tensors wait for the one that made them."""
 
-    def __init__(self, made: Sequence[torch.Tensor]) -> None:
+    def __init__(self, made: Sequence[torch.Tensor], has_own: bool) -> None:
+        self._has_own = has_own
         self._made = made
         indices = {tensor.device.index or 0: None for tensor in made}
         # As the runtime knows them: torch.cuda takes twenty times as long to tell.
@@ -241,6 +290,8 @@ class _Order:
         for index, stream in self._streams.items():
             if runtime().stream(index) != stream:
                 self._wait(index, stream)
+            if self._has_own:
+                let_cupy_wait(index, stream)
 
     def _wait(self, index: int, stream: int) -> None:
         taker = torch.cuda.current_stream(index)
@@ -254,32 +305,38 @@ class _Order:
 # Gradients.
 
 
-def pack(values: Sequence[torch.Tensor], worker: Worker, to: str) -> list[Any]:
-    """Return what carries each gradient to a worker: a `_Gradient`, or an array."""
+def pack(gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
+    """Return what carries each gradient to a worker: a `_Gradient`, or an array.
+
+    Gradients are torch tensors, or arrays of CuPy's.
+    """
     packed: list[Any] = []
     peer = _peer(worker, to)
     loads: dict[torch.device, Load] = {}
     placed: list[tuple[torch.Tensor, Load, int]] = []
-    for value in values:
+    owns = [Own(each.dtype.name) if is_cupy(each) else None for each in gradients]
+    values = [each if own is None else as_torch(each) for each, own in zip(gradients, owns)]
+    for value, own in zip(values, owns):
         load = loads.get(value.device)
         if load is None:
             is_shared = peer.twin(value.device) is not None
             load = loads[value.device] = Load(worker, to, is_shared)
+        load.has_own |= own is not None
         # The gradient of a sum is one number, spread without memory: so it is sent.
         sent = value.as_strided((), ()) if _is_spread(value) else value
         placed.append((sent, load, load.add(sent)))
-    for value, (sent, load, place) in zip(values, placed):
+    for value, own, (sent, load, place) in zip(values, owns, placed):
         shape = None if sent is value else list(value.shape)
         span = load.span(place)
         if span is not None:
-            packed.append(_Gradient(str(peer.twin(value.device)), shape, span))
+            packed.append(_Gradient(str(peer.twin(value.device)), shape, span, None, own))
             continue
         there = _way_back(peer, value)
         transfer = None if there is None else load.stage(value, there)
         if there is None or transfer is None:
             packed.append(raw(value))
         else:
-            packed.append(_Gradient(there, None, None, transfer))
+            packed.append(_Gradient(there, None, None, transfer, own))
     return packed
 
 
@@ -298,11 +355,15 @@ def _way_back(peer: _Peer, gradient: torch.Tensor) -> str | None:
     return None if there == "cpu" else there
 
 
-def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[torch.Tensor]:
+def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[Any]:
     """Return the gradients that came in segments, or in pieces."""
     came = checked(facts, list[_Gradient])
     made = _unpacked(worker, frm, [(each.device, each.span or each.transfer) for each in came])
-    return [_spread(tensor, each.shape, frm) for tensor, each in zip(made, came)]
+    whole = [_spread(tensor, each.shape, frm) for tensor, each in zip(made, came)]
+    return [
+        tensor if each.own is None else as_array(tensor, each.own, frm)
+        for tensor, each in zip(whole, came)
+    ]
 
 
 def _spread(tensor: torch.Tensor, shape: list[int] | None, frm: str) -> torch.Tensor:
@@ -407,20 +468,28 @@ def _to_parts(placed: Placed) -> tuple[list[Any], Any]:
     if span is None and placed.load is not None:
         transfer = placed.load.stage(tensor, placed.device)
     if span is not None or transfer is not None:
-        facts = _Arriving(is_parameter, tensor.requires_grad, placed.device, span, transfer)
-        return [], facts
+        is_leaf = tensor.requires_grad
+        return [], _Arriving(is_parameter, is_leaf, placed.device, span, transfer, placed.own)
     parts, facts = tensors.to_parts(tensor, placed.device)
-    return parts, [is_parameter, facts]
+    return parts, [is_parameter, facts, placed.own]
 
 
 def _from_parts(parts: list[Any], facts: Any) -> Any:
     if not parts:
         return checked(facts, _Arriving)
-    is_parameter, inner = facts
+    is_parameter, inner, own = facts
+    if own is not None:
+        return _own(tensors.from_parts(parts, inner), checked(own, Own), "?")
     return (tensors.parameter_from_parts if is_parameter else tensors.from_parts)(parts, inner)
 
 
-def _finished(tensor: torch.Tensor, arriving: _Arriving) -> torch.Tensor:
+def _own(tensor: torch.Tensor, own: Own, frm: str) -> Tensor:
+    return arrived(as_array(tensor, own, frm), own.history, own.is_parameter)
+
+
+def _finished(tensor: torch.Tensor, arriving: _Arriving, frm: str) -> Any:
+    if arriving.own is not None:
+        return _own(tensor, arriving.own, frm)
     if arriving.is_parameter:
         requires_grad = arriving.requires_grad
         return run_ordinarily(lambda: torch.nn.Parameter(tensor, requires_grad=requires_grad))
