@@ -19,6 +19,9 @@ class Host(Protocol):
     is_lossless: bool
     """Whether a path delivers all that was sent, or is lost: then nothing need be repeated."""
 
+    memory: Callable[[int], memoryview]
+    """Gives what large messages are received into; others may put their own in its place."""
+
     def begin(self, worker: "Worker") -> str:
         """Carry the worker; return the address at which others reach it."""
 
