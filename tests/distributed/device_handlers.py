@@ -47,9 +47,9 @@ def bytes_of_segments():
     """What this worker's segments hold; None where PyTorch carries nothing."""
     if not frameworks.known:
         return None
-    from telegrad.interop.torch.devices import placement
+    from telegrad.interop.torch.devices import peers
 
-    channels = placement._channels.get(rpc.current_worker())
+    channels = peers.CHANNELS.get(rpc.current_worker())
     return 0 if channels is None else channels.held()
 
 

@@ -13,7 +13,7 @@ from tests.interop.torch.devices import device_handlers as there
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.distributed.rpc import Options
 from telegrad.errors import DeviceError, WorkerLost
-from telegrad.interop.torch.devices import placement
+from telegrad.interop.torch.devices import peers
 
 pytestmark = [
     pytest.mark.gpu,
@@ -32,7 +32,7 @@ DTYPES = ["float64", "float32", "float16", "bfloat16", "int64", "bool", "complex
 
 
 def channels():
-    return placement._channels[rpc.current_worker()]
+    return peers.CHANNELS[rpc.current_worker()]
 
 
 def echo(value, to="b"):

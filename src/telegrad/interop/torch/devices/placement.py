@@ -11,22 +11,17 @@ Within one host the tensors of a message are copied, together, through a segment
 Gradients need no map: they return to the device of the tensor that they belong to.
 """
 
-import os
 import sys
-import threading
-import weakref
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 import torch
 
 from telegrad.arrays.cupy import is_cupy
-from telegrad.distributed.contexts.context import CURRENT
 from telegrad.distributed.contexts.tensor_kind import arrived, history_code
 from telegrad.errors import DeviceError, ProtocolViolation
-from telegrad.interop.torch.devices.channels import Channels
 from telegrad.interop.torch.devices.cupy_arrays import (
     Own,
     as_array,
@@ -34,22 +29,20 @@ from telegrad.interop.torch.devices.cupy_arrays import (
     can_carry,
     let_cupy_wait,
 )
-from telegrad.interop.torch.devices.runtime import CudaFailure, runtime
+from telegrad.interop.torch.devices.peers import CHANNELS, Peer, peer_of, staging_of
+from telegrad.interop.torch.devices.runtime import runtime
 from telegrad.interop.torch.devices.segments import Span, checked
-from telegrad.interop.torch.devices.staging import STAGED_FROM, Staging, Transfer
+from telegrad.interop.torch.devices.staging import STAGED_FROM, Transfer
 from telegrad.interop.torch.modes import run_ordinarily
 from telegrad.interop.torch.values import tensors
 from telegrad.interop.torch.values.arrays import raw
 from telegrad.interop.torch.values.levels import is_open, tangent_of
 from telegrad.nn.parameter import Parameter
-from telegrad.rpc.current import current_worker
-from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.wire import kinds
-from telegrad.rpc.wire.functions import expose
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor
 
-__all__ = ["Devices", "Placed", "arrive", "carry", "has_own", "pack", "register", "unpack"]
+__all__ = ["Placed", "arrive", "carry", "has_own", "pack", "register", "unpack"]
 
 
 class Load:
@@ -78,7 +71,7 @@ class Load:
         """Return where the tensor of that place lies; None if it must go another way."""
         if self._tensors and self._is_shared:
             given, self._tensors = self._tensors, []
-            self._spans = run_ordinarily(partial(_channels[self._worker].pack, self._to, given))
+            self._spans = run_ordinarily(partial(CHANNELS[self._worker].pack, self._to, given))
             if self.has_own:
                 # What it frees or overwrites is enqueued behind the copy.
                 let_cupy_wait(given[0].device.index or 0)
@@ -137,78 +130,6 @@ class _Gradient(msgspec.Struct, array_like=True, frozen=True):
     own: Own | None = None
 
 
-class Devices(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker says of itself: its devices, its map for the one that asks, and its host.
-
-    `host` names the machine, and what of it the process sees; empty if it takes no segments.
-    """
-
-    names: list[str]
-    map: dict[str, str]
-    host: str = ""
-    uuids: list[str] = []
-
-    def of(self, device: str, own_map: dict[str, str], whose: str, what: str) -> str:
-        """The device of this worker that takes tensors of `device`, which is the asker's.
-
-        `whose` and `what` are for the error: the worker's name, and what is to go there.
-        """
-        backwards = {there: here for here, there in self.map.items()}
-        chosen = own_map.get(device) or backwards.get(device) or device
-        if chosen not in self.names:
-            raise DeviceError(
-                f"expected a device that worker {whose!r} has ({', '.join(self.names)}), got "
-                f"{chosen!r} for {what} on {device}; name another one in "
-                f"Options.device_maps[{whose!r}], or send it as .cpu()"
-            )
-        return chosen
-
-
-class _Peer:
-    """What a worker knows of another one: where tensors go, and whether segments may be used."""
-
-    def __init__(self, worker: Worker, to: str, devices: Devices) -> None:
-        self.devices = devices
-        self._to = to
-        self._map = _named(worker.options.device_maps.get(to, {}))
-        own = _description(worker, to)
-        self._shared = set(own.uuids) & set(devices.uuids) if own.host == devices.host else set()
-        self._own = own.uuids
-        self._found: dict[torch.device, tuple[str, bool]] = {}
-
-    def way(self, tensor: torch.Tensor) -> tuple[str, bool]:
-        """Return the device there, and whether segments lead to it."""
-        here = tensor.device
-        found = self._found.get(here)
-        if found is None:
-            what = f"a torch tensor of shape {tuple(tensor.shape)}"
-            there = self.devices.of(str(here), self._map, self._to, what)
-            is_shared = bool(self._shared) and self._own[here.index or 0] in self._shared
-            found = self._found[here] = there, is_shared and there != "cpu"
-        return found
-
-    def twin(self, device: torch.device) -> str | None:
-        """Return the name there of the same device, if segments lead to it."""
-        uuid = self._own[device.index or 0] if self._shared else None
-        return f"cuda:{self.devices.uuids.index(uuid)}" if uuid in self._shared else None
-
-
-_peers: "weakref.WeakKeyDictionary[Worker, dict[WorkerInfo, _Peer]]" = weakref.WeakKeyDictionary()
-"""What each worker of this process was told, by who told it, one incarnation of a worker."""
-_making = threading.Lock()
-_channels: "weakref.WeakKeyDictionary[Worker, Channels]" = weakref.WeakKeyDictionary()
-_stagings: "weakref.WeakKeyDictionary[Worker, Staging]" = weakref.WeakKeyDictionary()
-
-
-def staging_of(worker: Worker) -> Staging:
-    """Return the worker's end of what goes through the host's memory."""
-    with _making:
-        found = _stagings.get(worker)
-        if found is None:
-            found = _stagings[worker] = Staging(worker)
-    return found
-
-
 def register() -> None:
     """Make what travels known to the serialiser."""
     kinds.register(Placed, _to_parts, _from_parts, tag="torch.placed")
@@ -232,7 +153,7 @@ def carry(values: list[Any], worker: Worker, to: str, is_recorded: bool = False)
 
     Where it `is_recorded` a Parameter of telegrad's own goes as a Tensor, as it does otherwise.
     """
-    peer: _Peer | None = None
+    peer: Peer | None = None
     loads: dict[torch.device, Load] = {}
     for i, value in enumerate(values):
         own = None
@@ -244,7 +165,7 @@ def carry(values: list[Any], worker: Worker, to: str, is_recorded: bool = False)
         elif not isinstance(value, torch.Tensor) or not value.is_cuda:
             continue
         if peer is None:
-            peer = _peer(worker, to)
+            peer = peer_of(worker, to)
         there, is_shared = peer.way(value)
         is_dual = is_open() and tangent_of(value) is not None
         if there != "cpu" and tensors.is_dense(value) and not is_dual:
@@ -311,7 +232,7 @@ def pack(gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
     Gradients are torch tensors, or arrays of CuPy's.
     """
     packed: list[Any] = []
-    peer = _peer(worker, to)
+    peer = peer_of(worker, to)
     loads: dict[torch.device, Load] = {}
     placed: list[tuple[torch.Tensor, Load, int]] = []
     owns = [Own(each.dtype.name) if is_cupy(each) else None for each in gradients]
@@ -345,7 +266,7 @@ def _is_spread(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and not any(tensor.stride()) and tensor.numel() > 1
 
 
-def _way_back(peer: _Peer, gradient: torch.Tensor) -> str | None:
+def _way_back(peer: Peer, gradient: torch.Tensor) -> str | None:
     """Return the device to send a gradient to; None if it goes as an array."""
     try:
         there, _ = peer.way(gradient)
@@ -383,7 +304,7 @@ def _unpacked(
     in_segments = [(device, what) for device, what in came if isinstance(what, Span)]
     emptied: list[torch.Tensor] = []
     if in_segments:
-        channels = _channels.get(worker)
+        channels = CHANNELS.get(worker)
         if channels is None:
             raise ProtocolViolation(f"worker {frm!r} names device segments, which it never sent")
         spans = [span for _, span in in_segments]
@@ -399,65 +320,6 @@ def _unpacked(
         else:
             made.append(next(rest))
     return made
-
-
-# What workers know of each other.
-
-
-def _peer(worker: Worker, to: str) -> _Peer:
-    known = _peers.get(worker)
-    if known is None:
-        known = _peers[worker] = {}
-    info = worker.find(to).info
-    found = known.get(info)
-    if found is None:
-        token = CURRENT.set(None)  # Asking is not part of the program.
-        try:
-            answer = worker.rpc_sync(to, describe_devices, (worker.name,))
-        finally:
-            CURRENT.reset(token)
-        found = known[info] = _Peer(worker, to, checked(answer, Devices))
-    return found
-
-
-@expose
-def describe_devices(asker: str) -> Any:
-    """Return this worker's devices, and its map for the asker."""
-    return msgspec.to_builtins(_description(current_worker(), asker))
-
-
-def _description(worker: Worker, asker: str) -> Devices:
-    staging_of(worker)  # From now on pieces may come.
-    names = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
-    named = _named(worker.options.device_maps.get(asker, {}))
-    if not worker.options.device_segments or len(names) == 1:
-        return Devices(names, named)
-    try:
-        with _making:
-            channels = _channels.get(worker)
-            if channels is None:
-                channels = _channels[worker] = Channels(worker, runtime())
-    except (CudaFailure, OSError):
-        return Devices(names, named)
-    return Devices(names, named, _host(), channels.uuids)
-
-
-@cache
-def _host() -> str:
-    """What processes have in common that can share devices: machine, processes seen, and user."""
-    with open("/proc/sys/kernel/random/boot_id") as file:
-        machine = file.read().strip()
-    return f"{machine} {os.readlink('/proc/self/ns/pid')} {os.getuid()}"
-
-
-def _named(device_map: dict[Any, Any]) -> dict[str, str]:
-    """The same with devices by their full names: programs say 0 or 'cuda' as well."""
-    return {_name(here): _name(there) for here, there in device_map.items()}
-
-
-def _name(device: Any) -> str:
-    found = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
-    return f"cuda:{found.index or 0}" if found.type == "cuda" else str(found)
 
 
 def _to_parts(placed: Placed) -> tuple[list[Any], Any]:
