@@ -2,7 +2,7 @@
 
 The same network is trained twice: here, and with its convolutions on one worker and its last layer
 on another. Both runs must have the same losses; at least 97 % of the held-out digits must be read
-right. ``--quick`` takes a few steps and checks the losses alone; ``--device cuda`` computes on a GPU.
+right. ``--quick`` takes a few steps and checks the losses alone. ``--device cuda`` is for a GPU.
 """
 
 import os

@@ -1,7 +1,11 @@
 """What workers know of each other's devices: names, maps, and whether segments lead there.
 
-A worker asks another one once, when the first CUDA tensor is to go there. Here are also its ends of
-the two ways that tensors take, one of each for a worker.
+The sender decides where a tensor arrives: by its own map for the receiver; else by the receiver's
+map for the sender, backwards, so that results return to where arguments came from; else the device
+of the same name. It asks the receiver once for its devices and its map, when the first CUDA tensor
+is to go there, so a device that is not there is an error before anything is sent.
+
+Here are also a worker's ends of the two ways that tensors take, one of each.
 """
 
 import os

@@ -1,12 +1,9 @@
-"""On which device a CUDA tensor arrives, and by which way: what the two workers say of themselves.
-
-The sender decides where: by its own map for the receiver; else by the receiver's map for the
-sender, backwards, so that results return to where arguments came from; else the device of the same
-name. It asks the receiver once for its devices and its map, when the first CUDA tensor is to go
-there, so a device that is not there is an error before anything is sent.
+"""By which way a CUDA tensor goes, and what carries it: calls, results, gradients.
 
 Within one host the tensors of a message are copied, together, through a segment of their device
-(``channels.py``); else, or where that can't be, through the host's memory (``values/tensors.py``).
+(``channels.py``); else, or where that can't be, through the host's memory (``staging.py``, and
+``values/tensors.py`` for small ones). Telegrad's own tensors on a device go as PyTorch's do, over
+the same memory (``cupy_arrays.py``).
 
 Gradients need no map: they return to the device of the tensor that they belong to.
 """
