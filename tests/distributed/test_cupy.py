@@ -17,7 +17,6 @@ from telegrad.autograd import forward_ad
 from telegrad.distributed import LocalCluster, RemoteModule, autograd, rpc
 from telegrad.distributed.optim import DistributedOptimizer
 from telegrad.distributed.rpc import Options
-from telegrad.errors import DeviceError
 
 pytestmark = [*on_a_gpu, pytest.mark.processes]
 
@@ -193,46 +192,3 @@ def test_it_went_the_way_that_it_should_have(cluster):
     held = there.bytes_of_segments()
     assert (held is None) == (cluster == "without PyTorch")
     assert bool(held) == (cluster == "segments")
-
-
-def test_a_device_map_says_where_tensors_arrive_and_gradients_return_all_the_same():
-    one = tg.tensor([5.0, 7.0], device="cuda", requires_grad=True)
-    with LocalCluster(["b"], options=Options(device_maps={"b": {CUDA: "cpu"}})):
-        assert rpc.rpc_sync("b", there.described, (one,))[1] == "cpu"
-        with autograd.context() as context_id:
-            y = rpc.rpc_sync("b", there.cube, (one,))
-            assert y.device == "cpu"
-            autograd.backward(context_id, [y.sum()])
-            gradient = autograd.get_gradients(context_id)[one]
-            assert gradient.device == CUDA
-            assert gradient.tolist() == [75, 147]
-
-
-LACKS = {
-    "no such one": {"options": Options(device_maps={"b": {CUDA: "cuda:99"}})},
-    "none at all": {"initializer": there.hide_devices},
-}
-
-
-@pytest.mark.parametrize("how", LACKS)
-def test_a_device_that_the_other_side_lacks_is_refused_with_its_worker(how):
-    value = tg.ones(2, device="cuda")
-    said = "expected a device that worker 'b' has .*, got 'cuda"
-    with LocalCluster(["b"], **LACKS[how]), pytest.raises(DeviceError, match=said):
-        rpc.rpc_sync("b", there.same, (value,))
-
-
-def test_without_pytorch_that_is_found_there_and_maps_are_refused(monkeypatch):
-    there.forget_torch(monkeypatch)
-    value = tg.ones(2, device="cuda")
-    with LocalCluster(["b"], initializer=there.hide_devices_and_torch):
-        with pytest.raises(DeviceError, match="expected a CUDA device for 'cuda:0', got none") as e:
-            rpc.rpc_sync("b", there.same, (value,))
-        assert any("on worker 'b'" in note for note in e.value.__notes__)
-    options = Options(device_maps={"b": {CUDA: "cpu"}})
-    said = "expected PyTorch with CUDA, by which device maps"
-    with (
-        LocalCluster(["b"], options=options, initializer=there.forget_torch),
-        pytest.raises(DeviceError, match=said),
-    ):
-        rpc.rpc_sync("b", there.same, (value,))

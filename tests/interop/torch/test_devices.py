@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 import torch
+from tests.distributed.device_handlers import forget_torch
 from tests.distributed.simulated import frames_sent, on_workers
 
-from telegrad.distributed import autograd, rpc
+from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.errors import DeviceError
 from telegrad.interop.torch import framework
 from telegrad.interop.torch.devices import peers
@@ -28,6 +29,17 @@ def test_a_worker_is_asked_once_for_its_devices_and_its_map(simulation):
         assert frames_sent(simulation) == sent
         # Asking is no part of the program: the context knows nobody yet.
         assert autograd._retrieve_context(context_id)._known_worker_ids() == set()
+
+
+@pytest.mark.processes
+def test_a_worker_without_pytorch_is_named_where_it_would_have_to_take_a_device_tensor():
+    said = "expected PyTorch on worker 'b', as here, to take tensors of a device, got an error"
+    with (
+        LocalCluster(["b"], initializer=forget_torch),
+        pytest.raises(DeviceError, match=said) as caught,
+    ):
+        peers.peer_of(rpc.current_worker(), "b")
+    assert "torch" in str(caught.value.__cause__)
 
 
 def test_devices_go_by_their_full_names_however_a_map_names_them():

@@ -31,7 +31,12 @@ from telegrad.distributed.contexts.context import (
 from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.leases import Leases
 from telegrad.distributed.contexts.message_nodes import Path, RecvNode, SendNode
-from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten, snapshot
+from telegrad.distributed.contexts.tensor_kind import (
+    CarriedDual,
+    flatten,
+    refuse_map,
+    snapshot,
+)
 from telegrad.errors import ContextError, ProtocolViolation, TelegradError
 from telegrad.graph import next_key
 from telegrad.rpc.calls.request import current_request
@@ -239,6 +244,8 @@ class Recorder:
         """Record what leaves; replace the values by what is sent."""
         # Before anything is recorded: what can't be sent leaves no message behind.
         given = frameworks.leave(values, self._worker, self._levels, to, is_recorded=True)
+        if self._worker.options.device_maps.get(to):
+            refuse_map(to, values)
         edges, slots, duals, parameters, devices = _recorded(given)
         message_id = self._send_node(context, to, edges, path, devices) if slots else 0
         for i in parameters:
@@ -294,6 +301,8 @@ class Recorder:
 
     def _carry_duals(self, to: str, values: list[Any]) -> None:
         frameworks.leave(values, self._worker, self._levels, to, is_recorded=False)
+        if self._worker.options.device_maps.get(to):
+            refuse_map(to, values)
         for i, value in enumerate(values):
             if isinstance(value, Tensor) and value.tangents:
                 values[i] = CarriedDual.of(snapshot(value), self._levels, to)

@@ -18,19 +18,27 @@ from typing import Any, Final
 import numpy as np
 
 from telegrad.arrays.cupy import is_cupy
-from telegrad.arrays.devices import device_of, placed, staged
+from telegrad.arrays.devices import device_names, device_of, placed, staged
 from telegrad.arrays.host import for_numpy
 from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.message_nodes import CutNode
 from telegrad.errors import DeviceError, Unserializable
 from telegrad.graph import next_key
 from telegrad.nn.parameter import Parameter, rebuild_parameter
-from telegrad.rpc.current import current_worker
 from telegrad.rpc.wire import kinds
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.forward.levels import Tangents
 
-__all__ = ["CarriedDual", "arrived", "flatten", "history_code", "rebuilt", "register", "snapshot"]
+__all__ = [
+    "CarriedDual",
+    "arrived",
+    "flatten",
+    "history_code",
+    "rebuilt",
+    "refuse_map",
+    "register",
+    "snapshot",
+]
 
 # The history of a tensor where it left.
 _CONSTANT: Final = 0
@@ -69,7 +77,7 @@ class CarriedDual:
         self.came: list[Tensor] = []
         arrays = self.arrays
         if self.place is not None:
-            arrays = [placed(array, self.place) for array in arrays]
+            arrays = [_placed_here(array, self.place) for array in arrays]
         tensor = rebuilt(iter(arrays), self.facts, levels, self.came)
         tensor.node = _node_of(self.history)
         return tensor
@@ -137,19 +145,38 @@ def _to_parts(tensor: Tensor) -> tuple[list[Any], Any]:
     array = tensor.array
     if type(array) is not np.ndarray:
         if is_cupy(array):
-            _refuse_maps()
             return [staged(array)], [history_code(tensor), device_of(array)]
         array = _in_host_memory(tensor)
     return [array], history_code(tensor)
 
 
-def _refuse_maps() -> None:
-    if current_worker().options.device_maps:
+def refuse_map(to: str, values: list[Any]) -> None:
+    """Raise if a map is to say where any of these arrives: here they go to the same name."""
+    for value in values:
+        if isinstance(value, Tensor) and is_cupy(value.array):
+            why = "PyTorch with CUDA, which sends tensors by maps, is not here"
+            if value.tangents:
+                why = "it carries tangents"
+            raise DeviceError(
+                f"expected no Options.device_maps[{to!r}] for a tensor of shape "
+                f"{tuple(value.shape)} on {device_of(value.array)}, got one, and {why}: leave the "
+                "map out, and the tensor arrives on the device of the same name, or send it as "
+                ".cpu()"
+            )
+
+
+def _placed_here(array: Any, device: str) -> Any:
+    """Return what came on the device that its sender named."""
+    try:
+        return placed(array, device)
+    except DeviceError as error:
+        names = device_names()
+        if device in names:
+            raise
         raise DeviceError(
-            "expected PyTorch with CUDA, by which device maps (Options.device_maps) send "
-            "telegrad's own tensors, got none: install it, or leave the maps out, and a tensor "
-            "arrives on the device of the same name"
-        )
+            f"expected a device that this worker has ({', '.join(names)}), got {device!r} for a "
+            f"tensor of shape {array.shape} that was sent to it; send it as .cpu() ({error})"
+        ) from error
 
 
 def history_code(tensor: Tensor) -> int:
@@ -179,12 +206,14 @@ def _from_parts(parts: list[Any], facts: Any) -> Tensor:
     if type(facts) is int:
         return wrap(parts[0], _node_of(facts))
     history, device = facts
-    return arrived(placed(parts[0], device), history)
+    return arrived(_placed_here(parts[0], device), history)
 
 
 def _parameter_from_parts(parts: list[Any], facts: Any) -> Parameter:
-    history, device = (facts, None) if type(facts) is int else facts
-    return rebuild_parameter(parts[0], history != _CONSTANT, device)
+    if type(facts) is int:
+        return rebuild_parameter(parts[0], facts != _CONSTANT)
+    history, device = facts
+    return rebuild_parameter(_placed_here(parts[0], device), history != _CONSTANT)
 
 
 def arrived(array: Any, history: int, is_parameter: bool = False) -> Tensor:

@@ -18,7 +18,7 @@ import msgspec
 import torch
 
 from telegrad.distributed.contexts.context import CURRENT
-from telegrad.errors import DeviceError
+from telegrad.errors import DeviceError, UsageError
 from telegrad.interop.torch.devices.channels import Channels
 from telegrad.interop.torch.devices.runtime import CudaFailure, runtime
 from telegrad.interop.torch.devices.segments import checked
@@ -116,6 +116,11 @@ def peer_of(worker: Worker, to: str) -> Peer:
         token = CURRENT.set(None)  # Asking is not part of the program.
         try:
             answer = worker.rpc_sync(to, describe_devices, (worker.name,))
+        except UsageError as error:
+            raise DeviceError(
+                f"expected PyTorch on worker {to!r}, as here, to take tensors of a device, got an "
+                "error where it was to be imported: install it there, or send them as .cpu()"
+            ) from error
         finally:
             CURRENT.reset(token)
         found = known[info] = Peer(to, checked(answer, Devices), _description(worker, to))
