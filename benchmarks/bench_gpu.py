@@ -3,20 +3,25 @@
 Both processes use one device. telegrad comes twice: as it is, and with `device_segments=0`, where
 tensors go through pinned memory of the host as they do between hosts. PyTorch has device maps. A
 column has the transformer's layers in one process. Where there is no GPU nothing is measured.
+
+Then telegrad's own tensors, where CuPy is there: with PyTorch, by whose ways they go, and without.
 """
 
+import importlib.util
 from functools import partial
 
 from benchmarks.alone import alone, in_turns, watched
 from benchmarks.gpu_work import PEER, one_process, works
 from benchmarks.libraries import library
 from benchmarks.measuring import Samples, sample
+from benchmarks.own_gpu_work import forget_torch, own_works
 from benchmarks.tables import Table
 
-__all__ = ["measure", "measure_side"]
+__all__ = ["measure", "measure_own", "measure_side"]
 
 OURS = ("telegrad", "telegrad, through the host")
 ALONE = "one process"
+OWN = ("own tensors", "own tensors, through the host", "own tensors, without PyTorch")
 GOALS = {
     "echo of 1 MB": 1.4,
     "echo of 16 MB": 1.4,
@@ -50,6 +55,22 @@ def measure_side(side: str, rounds: int) -> Samples:
     return found
 
 
+def measure_own(side: str, rounds: int) -> Samples:
+    """The same for telegrad's own tensors."""
+    is_alone = side == OWN[2]
+    if is_alone:
+        forget_torch()
+    from telegrad.distributed import LocalCluster
+    from telegrad.distributed.rpc import Options
+
+    options = Options(device_segments=0) if side == OWN[1] else Options()
+    found: Samples = {}
+    with LocalCluster([PEER], options=options, initializer=forget_torch if is_alone else None):
+        for name, (run, repeat) in watched(own_works()):
+            found[name] = sample(run, rounds, repeat)
+    return found
+
+
 def measure(quick: bool) -> list[Table]:
     """All of it, as one table; no table without a GPU."""
     try:
@@ -69,8 +90,20 @@ def measure(quick: bool) -> list[Table]:
     for work in found[OURS[0]]:
         samples = {side: found[side][work] for side in table.sides if work in found[side]}
         table.add(work, samples, goal=GOALS.get(work))
-    return [table]
+    if importlib.util.find_spec("cupy") is None:
+        print("\nskipped telegrad's own tensors: CuPy is not installed")
+        return [table]
+    own = Table("gpu-own", OWN, ())
+    mine = in_turns("own tensors", [own.sides] * turns, partial(_measured_own, rounds))
+    print(f"\n{own.header()}", flush=True)
+    for work in mine[OWN[0]]:
+        own.add(work, {side: mine[side][work] for side in own.sides})
+    return [table, own]
 
 
 def _measured(rounds: int, side: str) -> Samples:
     return alone(measure_side, side, rounds)
+
+
+def _measured_own(rounds: int, side: str) -> Samples:
+    return alone(measure_own, side, rounds)

@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.libraries import Library
 from benchmarks.measuring import Work
 
-__all__ = ["ECHOES", "PEER", "one_process", "works"]
+__all__ = ["DEVICE", "ECHOES", "PEER", "add", "echo", "one_process", "works"]
 
 PEER = "server"
 DEVICE = "cuda:0"

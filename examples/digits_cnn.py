@@ -2,7 +2,7 @@
 
 The same network is trained twice: here, and with its convolutions on one worker and its last layer
 on another. Both runs must have the same losses; at least 97 % of the held-out digits must be read
-right. ``--quick`` takes a few steps and checks the losses alone.
+right. ``--quick`` takes a few steps and checks the losses alone. ``--device cuda`` is for a GPU.
 """
 
 import os
@@ -54,21 +54,24 @@ def batches(count: int, epochs: int, most: int) -> list[Any]:
     return found[:most]
 
 
-def parts() -> tuple[nn.Module, nn.Module]:
+def parts(device: str) -> tuple[nn.Module, nn.Module]:
     """Both parts of the network, the same on every call."""
     tg.manual_seed(0)
-    return Features(), nn.Linear(128, 10)
+    return Features().to(device), nn.Linear(128, 10).to(device)
 
 
-def train_here(images: Any, labels: Any, steps: list[Any]) -> tuple[nn.Module, list[float]]:
-    model = nn.Sequential(*parts())
+def train_here(
+    images: Any, labels: Any, steps: list[Any], device: str
+) -> tuple[nn.Module, list[float]]:
+    model = nn.Sequential(*parts(device))
     optimizer = optim.Adam(model.parameters(), lr=RATE)
     loss_of = nn.CrossEntropyLoss()
     losses = []
     with progress("one process", len(steps)) as advance:
         for chosen in steps:
             optimizer.zero_grad()
-            loss = loss_of(model(tg.tensor(images[chosen])), tg.tensor(labels[chosen]))
+            batch = tg.tensor(images[chosen], device=device)
+            loss = loss_of(model(batch), tg.tensor(labels[chosen]))
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
@@ -76,19 +79,19 @@ def train_here(images: Any, labels: Any, steps: list[Any]) -> tuple[nn.Module, l
     return model, losses
 
 
-def train_split(images: Any, labels: Any, steps: list[Any]) -> list[float]:
+def train_split(images: Any, labels: Any, steps: list[Any], device: str) -> list[float]:
     loss_of = nn.CrossEntropyLoss()
     losses = []
     with LocalCluster(["features", "classes"]), progress("two workers", len(steps)) as advance:
-        first = RemoteModule("features", Features)
-        second = RemoteModule("classes", nn.Linear, (128, 10))
-        for remote, local in zip((first, second), parts()):
+        first = RemoteModule(f"features/{device}", Features)
+        second = RemoteModule(f"classes/{device}", nn.Linear, (128, 10))
+        for remote, local in zip((first, second), parts(device)):
             remote.load_state_dict(local.state_dict())
         parameters = [*first.parameters(), *second.parameters()]
         optimizer = DistributedOptimizer(optim.Adam, parameters, lr=RATE)
         for chosen in steps:
             with distributed_autograd.context() as context:
-                scores = second(first(tg.tensor(images[chosen])))
+                scores = second(first(tg.tensor(images[chosen], device=device)))
                 loss = loss_of(scores, tg.tensor(labels[chosen]))
                 distributed_autograd.backward(context, [loss])
                 optimizer.step(context)
@@ -97,25 +100,25 @@ def train_split(images: Any, labels: Any, steps: list[Any]) -> list[float]:
     return losses
 
 
-def accuracy(model: nn.Module, images: Any, labels: Any) -> float:
+def accuracy(model: nn.Module, images: Any, labels: Any, device: str) -> float:
     with tg.no_grad():
-        scores = model.eval()(tg.tensor(images))
+        scores = model.eval()(tg.tensor(images, device=device))
     return float(np.mean(np.argmax(scores.numpy(), axis=1) == labels))
 
 
 def main() -> None:
-    options = arguments(__doc__ or "")
+    options = arguments(__doc__ or "", has_device=True)
     images, labels = tg.data.digits()
     images = images[:, None]
     order = tg.permutation(len(images), generator=tg.Generator(1)).numpy()
     train, test = order[HELD_OUT:], order[:HELD_OUT]
     steps = batches(len(train), EPOCHS, 6 if options.quick else 10_000)
-    model, here = train_here(images[train], labels[train], steps)
-    split = train_split(images[train], labels[train], steps)
+    model, here = train_here(images[train], labels[train], steps, options.device)
+    split = train_split(images[train], labels[train], steps, options.device)
     difference = max(abs(a - b) for a, b in zip(here, split))
     print(f"largest difference of the losses of {len(steps)} steps: {difference:.3g}")
     assert difference < 1e-5, "the split network must train as the whole one"
-    right = accuracy(model, images[test], labels[test])
+    right = accuracy(model, images[test], labels[test], options.device)
     print(f"held-out digits read right: {right:.1%}")
     save_picture(
         Path(options.out) / "digits_cnn.svg",

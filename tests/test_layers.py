@@ -37,13 +37,13 @@ USES: dict[str, str] = {
     ),
     "distributed/cluster/on_ray": "errors rpc rpc/membership rpc/security",
     "distributed/contexts": (
-        "autograd/functional errors graph nn rpc rpc/calls rpc/references rpc/wire "
+        "arrays autograd/functional errors graph nn rpc rpc/calls rpc/references rpc/wire "
         "tensors tensors/forward tensors/recording"
     ),
     "distributed/optim": "errors nn optim pictures rpc rpc/calls rpc/references tensors",
     "distributed/passes": (
-        "autograd distributed/contexts engine errors graph rpc rpc/calls rpc/references "
-        "rpc/wire tensors tensors/recording"
+        "arrays autograd distributed/contexts engine errors graph rpc rpc/calls "
+        "rpc/references rpc/wire tensors tensors/recording"
     ),
     "distributed/survival": "distributed/contexts errors rpc rpc/references serialization tensors",
     "distributed/tools": (
@@ -64,7 +64,7 @@ USES: dict[str, str] = {
         "rpc/membership rpc/transport tensors tensors/forward tensors/recording"
     ),
     "interop/torch/devices": (
-        "distributed/contexts errors interop/torch/values rpc rpc/calls rpc/wire"
+        "arrays distributed/contexts errors interop/torch/values nn rpc rpc/calls rpc/wire tensors"
     ),
     "interop/torch/graph": (
         "autograd distributed distributed/contexts distributed/optim engine errors graph "
@@ -77,8 +77,11 @@ USES: dict[str, str] = {
     "linalg": "errors ops rules tensors",
     "namespace": "fft linalg ops rules tensors",
     "nn": "arrays errors graph ops rules tensors tensors/recording",
-    "nn/functional": "arrays/plain errors ops rules tensors",
-    "ops": "arrays arrays/plain errors rules tensors tensors/numpy tensors/recording",
+    "nn/functional": "arrays arrays/plain errors ops rules tensors",
+    "ops": (
+        "arrays arrays/plain errors graph rules tensors tensors/forward tensors/numpy "
+        "tensors/recording"
+    ),
     "optim": "arrays errors ops tensors tensors/recording",
     "pictures": "",
     "profiler": "distributed distributed/tools errors pictures rpc",
@@ -92,7 +95,7 @@ USES: dict[str, str] = {
     "rpc/transport": "errors rpc/security",
     "rpc/wire": "errors rpc/security tracebacks",
     "rules": "arrays/plain errors",
-    "serialization": "errors tensors",
+    "serialization": "arrays errors tensors",
     "tensors": "arrays errors graph rules",
     "tensors/forward": "arrays errors graph rules tensors/recording",
     "tensors/numpy": "errors",

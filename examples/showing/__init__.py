@@ -15,11 +15,13 @@ from telegrad.pictures import line_chart
 __all__ = ["arguments", "progress", "save_picture"]
 
 
-def arguments(description: str) -> argparse.Namespace:
-    """The options of every example."""
+def arguments(description: str, has_device: bool = False) -> argparse.Namespace:
+    """The options of every example; some can compute on another device."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="a few steps, to see that it runs")
     parser.add_argument("--out", type=Path, default=Path("build/examples"), help="for pictures")
+    if has_device:
+        parser.add_argument("--device", default="cpu", help="where to compute: cpu, cuda, cuda:1")
     return parser.parse_args()
 
 

@@ -12,6 +12,7 @@ from telegrad.ops import (
     contraction,
     creation,
     cumulative,
+    devices,
     dtypes,
     filled,
     indexing,
@@ -42,6 +43,7 @@ __all__ = ["NAMESPACE"]
 
 _FAMILIES = (
     *(activations, arithmetic, rearrangement, constants, contraction, creation, cumulative, dtypes),
+    devices,
     *(filled, indexing, concatenation, logic, magnitude, products, random, reductions, rounding),
     *(scatter, searching, selection, sets, manipulation, softmax, sorting, special),
     *(transcendental, updates, windows),

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.devices import placed
+from telegrad.arrays.host import in_host_memory
 from telegrad.errors import GradientError, UsageError
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.describe import kind_of
@@ -97,8 +99,10 @@ def _why(error: OSError, target: Path) -> str:
     return os.strerror(error.errno or 0)
 
 
-def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+def load(path: str | os.PathLike[str], device: Any = "cpu") -> dict[str, Tensor]:
     """Return the tensors of a file by name; one that is cut short, altered or a pickle is refused.
+
+    `device`: where they are to be, wherever they were when they were saved.
 
     Raises:
         UsageError: If the file is not a whole safetensors file with the numbers that were saved.
@@ -138,7 +142,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
             f"expected the numbers that were saved, got others in {os.fspath(path)!r}: the file "
             "was altered since telegrad.save wrote it"
         )
-    return {name: wrap(np.array(array)) for name, array in sorted(arrays.items())}
+    return {name: wrap(placed(np.array(array), device)) for name, array in sorted(arrays.items())}
 
 
 def _lacked(dtype: Any, path: str | os.PathLike[str]) -> UsageError:
@@ -167,7 +171,8 @@ def _array(name: Any, value: Any) -> Any:
             f"expected a tensor without tangents under {name!r}, got one that carries some, which "
             "the format can't hold; use detach() to leave them behind on purpose"
         )
-    array = np.asarray(value.array if isinstance(value, Tensor) else value, order="C")
+    own = in_host_memory(value.array) if isinstance(value, Tensor) else value
+    array = np.asarray(own, order="C")
     if array.dtype.newbyteorder("=") not in _DTYPES:
         raise UsageError(
             f"expected real numbers of a dtype that telegrad has under {name!r}, got "

@@ -3,24 +3,12 @@
 import numpy as np
 import pytest
 from tests.autograd.test_other_namespaces import COMPUTATIONS
+from tests.devices import cupy, on_a_gpu
 
 import telegrad as tg
 from telegrad.autograd import functional
 
-cupy = pytest.importorskip("cupy", reason="needs CuPy, which serves arrays of a CUDA device")
-
-
-def has_device():
-    try:
-        return cupy.cuda.runtime.getDeviceCount() > 0
-    except cupy.cuda.runtime.CUDARuntimeError:
-        return False
-
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not has_device(), reason="needs a CUDA device"),
-]
+pytestmark = on_a_gpu
 
 
 @pytest.mark.parametrize("name", COMPUTATIONS)

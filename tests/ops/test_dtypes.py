@@ -96,7 +96,7 @@ def test_the_namespace_tells_what_it_has() -> None:
     info = tg.__array_namespace_info__()
     assert info.capabilities()["boolean indexing"]
     assert info.default_device() == "cpu"
-    assert info.devices() == ["cpu"]
+    assert info.devices()[0] == "cpu"
     assert info.default_dtypes()["real floating"] == tg.float32
     assert set(info.dtypes(kind="complex floating")) == {"complex64", "complex128"}
     assert len(info.dtypes()) == 13

@@ -385,21 +385,6 @@ def test_shapes_may_be_given_as_several_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    "move",
-    [
-        lambda x: x.to("cuda"),
-        lambda x: tg.zeros(3, device="cuda"),
-        lambda x: tg.tensor(1.0, device="cuda"),
-        lambda x: nn.Linear(2, 1, device="cuda"),
-    ],
-    ids=["to", "zeros", "tensor", "Linear"],
-)
-def test_another_device_is_refused_with_what_to_do(move: Callable[[Any], Any]) -> None:
-    with pytest.raises(tg.errors.DeviceError, match=r"expected the device 'cpu'.*leave (it|this)"):
-        move(matrix())
-
-
-@pytest.mark.parametrize(
     "make",
     [
         lambda **options: nn.Linear(2, 2, **options),

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from telegrad.arrays import cupy
+from telegrad.arrays.devices import placed
 from telegrad.arrays.numpy import (
     attention,
     convolution,
@@ -44,6 +45,7 @@ class Backend:
         self.name = name
         self.namespace = namespace
         self.newaxis = None
+        self.to_device = placed
         self.e, self.inf, self.nan, self.pi = math.e, math.inf, math.nan, math.pi
         for each in (*ELEMENTWISE, *CREATION, *OTHER):
             setattr(self, each, getattr(namespace, each))

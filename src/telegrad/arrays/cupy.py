@@ -4,6 +4,7 @@ CuPy follows NumPy's names, which are nearly the standard's, but its arrays don'
 Imported when one of its arrays is first met. Device memory is never copied to the host here.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
@@ -21,7 +22,13 @@ BACKEND_NAME: Final = "cupy"
 
 def is_cupy(array: Any) -> bool:
     """Tell whether this is one of CuPy's arrays; asking does not import CuPy."""
-    return type(array).__module__.partition(".")[0] == BACKEND_NAME
+    kind: Any = type(array)
+    return _is_of_cupy(kind)
+
+
+@functools.cache
+def _is_of_cupy(kind: Any) -> bool:
+    return str(kind.__module__).partition(".")[0] == BACKEND_NAME
 
 
 def namespace_and_extras() -> tuple[Any, dict[str, Any]]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from telegrad.arrays.cupy import is_cupy
 
-__all__ = ["in_host_memory"]
+__all__ = ["for_numpy", "in_host_memory"]
 
 
 def in_host_memory(array: Any) -> np.ndarray[Any, Any]:
@@ -14,3 +14,8 @@ def in_host_memory(array: Any) -> np.ndarray[Any, Any]:
     if type(array) is np.ndarray:
         return array
     return array.get() if is_cupy(array) else np.asarray(array)
+
+
+def for_numpy(array: Any) -> Any:
+    """Return what NumPy's functions take: CuPy's arrays are, and the results are beside them."""
+    return array if is_cupy(array) else np.asarray(array)

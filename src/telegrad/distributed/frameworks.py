@@ -25,6 +25,7 @@ __all__ = [
     "Framework",
     "adopted",
     "arrive",
+    "carrier_of",
     "copied",
     "cut",
     "default_modes",
@@ -94,6 +95,9 @@ class Framework(Protocol):
 
     def pack(self, gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
         """Return what carries each gradient to `to`: a raw array, or what ``unpack`` is given."""
+
+    def carries(self, array: Any) -> bool:
+        """Tell whether ``pack`` takes this array of telegrad's own, which is on a device."""
 
     def unpack(self, facts: Sequence[Any], worker: Worker, frm: str) -> list[Any]:
         """Return the gradients from `frm` that were not sent as arrays."""
@@ -219,9 +223,17 @@ def land(values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | No
 
 def pack(gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
     """Return what carries gradients of one other framework to `to`: arrays, or facts."""
-    owner = framework_of(gradients[0])
+    owner = carrier_of(gradients[0])
     assert owner is not None
     return owner.pack(gradients, worker, to)
+
+
+def carrier_of(gradient: Any) -> Framework | None:
+    """Return the framework that packs a gradient, its own or one of telegrad's on a device."""
+    found = framework_of(gradient)
+    if found is None:
+        found = next((each for each in known if each.carries(gradient)), None)
+    return found
 
 
 def copied(gradient: Any) -> Any:

@@ -30,7 +30,8 @@ class RemoteModule:
     """A module that ``module_cls(*args, **kwargs)`` makes on another worker.
 
     Arguments:
-        remote_device: The worker's name or, as PyTorch writes it, ``"name/cpu"``.
+        remote_device: The worker's name or, as PyTorch writes it, ``"name/cpu"`` or
+            ``"name/cuda:0"``: then the module is moved there, and takes tensors of that device.
         module_cls: The class of the module.
         args: The positional arguments of the class.
         kwargs: Its keyword arguments.
@@ -53,13 +54,8 @@ class RemoteModule:
         kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         name, _, device = remote_device.partition("/")
-        if device not in ("", "cpu"):
-            raise UsageError(
-                f"expected a worker or worker/cpu, got {remote_device!r}; PyTorch's modules go to "
-                "CUDA devices by telegrad.torch.nn.RemoteModule"
-            )
         self.on = name
-        self.device = "cpu"
+        self.device = device or "cpu"
         made_already = hasattr(module_cls, "parameters") and not isinstance(module_cls, type)
         if made_already or not callable(module_cls):
             raise UsageError(
@@ -72,7 +68,7 @@ class RemoteModule:
                 "written with a comma: (x,)"
             )
         self._class_name = getattr(module_cls, "__qualname__", type(module_cls).__qualname__)
-        made = (module_cls, tuple(args or ()), dict(kwargs or {}))
+        made = (module_cls, tuple(args or ()), dict(kwargs or {}), device)
         self._rref: RRef | None = current_worker().rpc_sync(name, _make, made)
         self.resident: Resident | None = None
         """What it stands for, if its worker keeps it by name."""
@@ -148,13 +144,15 @@ class RemoteModule:
         return f"RemoteModule({self._class_name}, on={self.on!r}, {self._rref!r})"
 
 
-def _make(module_class: Callable[..., Any], args: Any, kwargs: Any) -> RRef:
+def _make(module_class: Callable[..., Any], args: Any, kwargs: Any, device: str) -> RRef:
     module = module_class(*args, **kwargs)
     if not (callable(module) and hasattr(module, "parameters")):
         raise UsageError(
             f"expected a class whose instances can be called and have parameters(), as modules "
             f"have, got one that makes a {type(module).__name__}; use rpc.remote for other objects"
         )
+    if device:
+        module.to(device)
     if isinstance(module, Module):
         # For people who look at a context: autograd.gradients and autograd.draw show them.
         for path, parameter in module.named_parameters():

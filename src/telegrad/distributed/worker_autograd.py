@@ -5,6 +5,7 @@ All that starts a worker (init_rpc, LocalCluster and its processes, the simulate
 are attached to it.
 """
 
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from typing import Any, Final
@@ -57,6 +58,13 @@ def attach_autograd(worker: Worker) -> None:
     SecondRun.scope = apart
     for framework, module in FRAMEWORKS.items():
         kinds.register_lazily(framework, partial(import_module, module))
+    kinds.register_lazily("cupy", _load_carrier)
     made = WorkerAutograd(worker)
     worker.attached[ATTACHED] = made
     worker.install(made.recorder)
+
+
+def _load_carrier() -> None:
+    """Have CuPy's arrays go by the ways of PyTorch's tensors, if it is there."""
+    with suppress(ImportError):
+        import_module(FRAMEWORKS["torch"])

@@ -11,7 +11,7 @@ from telegrad.nn.functional.attention import attention_weights, blind_queries, c
 from telegrad.nn.linear import Linear
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
-from telegrad.ops.arguments import check_device, check_real
+from telegrad.ops.arguments import check_real
 from telegrad.ops.filled import empty, zeros
 from telegrad.ops.manipulation import permute_dims, reshape
 from telegrad.ops.products import matmul
@@ -38,7 +38,7 @@ class MultiheadAttention(Module):
         kdim: The features of keys; `embed_dim` by default.
         vdim: The features of values; `embed_dim` by default.
         batch_first: Whether the axis of items comes first.
-        device: "cpu" or None, which is the same.
+        device: Where the parameters are to be, such as "cuda"; the CPU by default.
         dtype: The dtype of the parameters; float32 by default.
         generator: Where dropout draws from; the generator of the process by default.
 
@@ -65,7 +65,6 @@ class MultiheadAttention(Module):
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
-        check_device(device)
         if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
             raise UsageError(
                 f"expected num_heads that divides embed_dim {embed_dim}, got {num_heads}"
@@ -79,13 +78,23 @@ class MultiheadAttention(Module):
         self.vdim = embed_dim if vdim is None else vdim
         self.in_proj_weight: Parameter | None = None
         if self.kdim == embed_dim and self.vdim == embed_dim:
-            self.in_proj_weight = Parameter(empty((3 * embed_dim, embed_dim), dtype=dtype))
+            self.in_proj_weight = Parameter(
+                empty((3 * embed_dim, embed_dim), dtype=dtype, device=device)
+            )
         else:
-            self.q_proj_weight = Parameter(empty((embed_dim, embed_dim), dtype=dtype))
-            self.k_proj_weight = Parameter(empty((embed_dim, self.kdim), dtype=dtype))
-            self.v_proj_weight = Parameter(empty((embed_dim, self.vdim), dtype=dtype))
-        self.in_proj_bias = Parameter(zeros((3 * embed_dim,), dtype=dtype)) if bias else None
-        self.out_proj = Linear(embed_dim, embed_dim, bias, dtype=dtype)
+            self.q_proj_weight = Parameter(
+                empty((embed_dim, embed_dim), dtype=dtype, device=device)
+            )
+            self.k_proj_weight = Parameter(
+                empty((embed_dim, self.kdim), dtype=dtype, device=device)
+            )
+            self.v_proj_weight = Parameter(
+                empty((embed_dim, self.vdim), dtype=dtype, device=device)
+            )
+        self.in_proj_bias = (
+            Parameter(zeros((3 * embed_dim,), dtype=dtype, device=device)) if bias else None
+        )
+        self.out_proj = Linear(embed_dim, embed_dim, bias, device=device, dtype=dtype)
         for weight in self.own_parameters().values():
             if weight.ndim == 2:
                 init.xavier_uniform_(weight)

@@ -9,7 +9,6 @@ from telegrad.nn import functional, init
 from telegrad.nn.functional.convolution import pads_of, pair
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
-from telegrad.ops.arguments import check_device
 from telegrad.ops.filled import empty
 from telegrad.ops.windows import pad
 from telegrad.tensors import Tensor
@@ -33,7 +32,7 @@ class Conv2d(Module):
         bias: Whether there is a bias.
         padding_mode: What the border holds: "zeros", or the images continued: "reflect",
             "replicate", "circular".
-        device: "cpu" or None, which is the same.
+        device: Where the parameters are to be, such as "cuda"; the CPU by default.
         dtype: The dtype of the parameters; float32 by default.
 
     Raises:
@@ -60,7 +59,6 @@ class Conv2d(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        check_device(device)
         for name, count in (("in_channels", in_channels), ("out_channels", out_channels)):
             if not isinstance(count, Integral) or count < 1:
                 raise UsageError(f"expected {name} of 1 or more in Conv2d, got {count!r}")
@@ -82,8 +80,8 @@ class Conv2d(Module):
         self.groups = groups
         self.padding_mode = padding_mode
         shape = (out_channels, in_channels // groups, *self.kernel_size)
-        self.weight = Parameter(empty(shape, dtype=dtype))
-        self.bias = Parameter(empty((out_channels,), dtype=dtype)) if bias else None
+        self.weight = Parameter(empty(shape, dtype=dtype, device=device))
+        self.bias = Parameter(empty((out_channels,), dtype=dtype, device=device)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.host import in_host_memory
 from telegrad.errors import UsageError
 from telegrad.nn import functional, init
 from telegrad.nn.functional.linear import checked_padding
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
-from telegrad.ops.arguments import check_device
 from telegrad.ops.filled import empty
 from telegrad.tensors import Tensor
 from telegrad.tensors.recording.modes import no_grad
@@ -26,7 +26,7 @@ class Linear(Module):
         in_features: How many features come in.
         out_features: How many go out.
         bias: Whether there is a bias.
-        device: "cpu" or None, which is the same.
+        device: Where the parameters are to be, such as "cuda"; the CPU by default.
         dtype: The dtype of the parameters; float32 by default.
 
     Examples:
@@ -46,14 +46,13 @@ class Linear(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        check_device(device)
         for name, size in (("in_features", in_features), ("out_features", out_features)):
             if not isinstance(size, Integral) or size < 0:
                 raise UsageError(f"expected {name} of 0 or more in Linear, got {size!r}")
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Parameter(empty((out_features, in_features), dtype=dtype))
-        self.bias = Parameter(empty((out_features,), dtype=dtype)) if bias else None
+        self.weight = Parameter(empty((out_features, in_features), dtype=dtype, device=device))
+        self.bias = Parameter(empty((out_features,), dtype=dtype, device=device)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -80,7 +79,7 @@ class Embedding(Module):
         num_embeddings: How many vectors.
         embedding_dim: How long each is.
         padding_idx: The vector that is zero and receives no gradient.
-        device: "cpu" or None, which is the same.
+        device: Where the parameters are to be, such as "cuda"; the CPU by default.
         dtype: The dtype of the parameters; float32 by default.
 
     Examples:
@@ -98,7 +97,6 @@ class Embedding(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        check_device(device)
         if num_embeddings < 1 or embedding_dim < 1:
             raise UsageError(
                 f"expected at least one row and one column in an Embedding, got {num_embeddings} "
@@ -109,14 +107,14 @@ class Embedding(Module):
         if padding_idx is not None:
             padding_idx = checked_padding(padding_idx, num_embeddings)
         self.padding_idx = padding_idx
-        self.weight = Parameter(empty((num_embeddings, embedding_dim), dtype=dtype))
+        self.weight = Parameter(empty((num_embeddings, embedding_dim), dtype=dtype, device=device))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw new first values."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
-            value = np.array(self.weight.array)
+            value = np.array(in_host_memory(self.weight.array))
             value[self.padding_idx] = 0
             with no_grad():
                 self.weight.copy_(value)

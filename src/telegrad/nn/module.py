@@ -291,6 +291,14 @@ class Module:
         """Move the values to another floating dtype or device; the parameters stay the same."""
         return self._move([*self.parameters(), *self.buffers()], where, dtype, device)
 
+    def cuda(self, device: Any = "cuda") -> Self:
+        """Move the values to a CUDA device, by its name or number: the current one."""
+        return self.to(device=f"cuda:{device}" if isinstance(device, int) else device)
+
+    def cpu(self) -> Self:
+        """Move the values to the CPU."""
+        return self.to(device="cpu")
+
     def _move(self, tensors: list[Tensor], where: tuple[Any, ...], dtype: Any, device: Any) -> Self:
         # All before the first is changed: one that can't be moved leaves the module as it was.
         moved = [_moved(tensor, where, dtype, device) for tensor in tensors]
@@ -345,7 +353,7 @@ def _moved(tensor: Tensor, where: tuple[Any, ...], dtype: Any, device: Any) -> T
     moved = bare.to(*where, dtype=dtype, device=device)
     if moved.dtype != bare.dtype and bare.dtype.kind not in "fc":
         # Counters and indices keep their dtype; only the device applies to them.
-        return bare if device is None else bare.to(device=device)
+        return bare.to(device=moved.device)
     if moved.dtype.kind not in "fc" and bare.dtype.kind in "fc":
         raise UsageError(f"expected a real or complex dtype for a module, got {moved.dtype}")
     return moved

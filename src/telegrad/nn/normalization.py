@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.host import for_numpy
 from telegrad.errors import ShapeError
 from telegrad.nn import functional
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
-from telegrad.ops.arguments import check_device
 from telegrad.ops.creation import tensor
 from telegrad.ops.filled import ones, zeros
 from telegrad.tensors import Tensor
@@ -25,7 +25,7 @@ class LayerNorm(Module):
         eps: Added where something is divided by, so that it is never by zero.
         elementwise_affine: Whether there are a scale and a shift to train.
         bias: Whether there is a shift.
-        device: "cpu" or None, which is the same.
+        device: Where the parameters are to be, such as "cuda"; the CPU by default.
         dtype: The dtype of the parameters; float32 by default.
 
     Examples:
@@ -44,16 +44,17 @@ class LayerNorm(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        check_device(device)
         if isinstance(normalized_shape, (int, np.integer)):
             normalized_shape = (int(normalized_shape),)
         self.normalized_shape = tuple(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         shape = self.normalized_shape
-        self.weight = Parameter(ones(shape, dtype=dtype)) if elementwise_affine else None
+        self.weight = (
+            Parameter(ones(shape, dtype=dtype, device=device)) if elementwise_affine else None
+        )
         has_bias = elementwise_affine and bias
-        self.bias = Parameter(zeros(shape, dtype=dtype)) if has_bias else None
+        self.bias = Parameter(zeros(shape, dtype=dtype, device=device)) if has_bias else None
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -76,7 +77,7 @@ class BatchNorm2d(Module):
         affine: Whether there are a scale and a shift to train.
         track_running_stats: Whether to keep a running mean and variance for evaluation.
         bias: Whether there is a shift.
-        device: "cpu" or None, which is the same.
+        device: Where the parameters are to be, such as "cuda"; the CPU by default.
         dtype: The dtype of the parameters; float32 by default.
 
     Examples:
@@ -101,19 +102,21 @@ class BatchNorm2d(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        check_device(device)
         self.num_features = num_features
         self.eps = eps
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
         shape = (num_features,)
-        self.weight = Parameter(ones(shape, dtype=dtype)) if affine else None
-        self.bias = Parameter(zeros(shape, dtype=dtype)) if affine and bias else None
+        self.weight = Parameter(ones(shape, dtype=dtype, device=device)) if affine else None
+        self.bias = Parameter(zeros(shape, dtype=dtype, device=device)) if affine and bias else None
         tracked = track_running_stats
-        self.register_buffer("running_mean", zeros(shape, dtype=dtype) if tracked else None)
-        self.register_buffer("running_var", ones(shape, dtype=dtype) if tracked else None)
-        self.register_buffer("num_batches_tracked", tensor(0) if tracked else None)
+        mean = zeros(shape, dtype=dtype, device=device) if tracked else None
+        self.register_buffer("running_mean", mean)
+        var = ones(shape, dtype=dtype, device=device) if tracked else None
+        self.register_buffer("running_var", var)
+        seen = tensor(0, device=device) if tracked else None
+        self.register_buffer("num_batches_tracked", seen)
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim != 4 or input.shape[1] != self.num_features:
@@ -123,8 +126,8 @@ class BatchNorm2d(Module):
             )
         momentum = 0.0 if self.momentum is None else self.momentum
         if self.training and self.num_batches_tracked is not None:
-            seen = np.asarray(self.num_batches_tracked.array) + 1
-            self.num_batches_tracked.array = np.asarray(seen)
+            seen = for_numpy(self.num_batches_tracked.array) + 1
+            self.num_batches_tracked.array = for_numpy(seen)
             if self.momentum is None:
                 momentum = 1.0 / float(seen)
         by_batch = self.training or self.running_mean is None

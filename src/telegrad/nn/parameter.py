@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.devices import placed
 from telegrad.arrays.freed_memory import keep_freed_memory
 from telegrad.ops.creation import tensor
 from telegrad.tensors import LEAF, Tensor
@@ -50,10 +51,11 @@ class Parameter(Tensor):
         return rebuild_parameter, super().__reduce__()[1]
 
 
-def rebuild_parameter(array: Any, requires_grad: bool) -> Parameter:
+def rebuild_parameter(array: Any, requires_grad: bool, device: str | None = None) -> Parameter:
     """A Parameter from a pickle, a copy, or another worker; the array becomes its own."""
     made = object.__new__(Parameter)
-    made.array = array.astype(array.dtype.char)  # as in `rebuild`
+    own = array.astype(array.dtype.char)  # as in `rebuild`
+    made.array = own if device is None else placed(own, device)
     made.node = LEAF if requires_grad else None
     made.tangents = None
     made.meta = None

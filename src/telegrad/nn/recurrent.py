@@ -7,7 +7,6 @@ from telegrad.errors import ShapeError, UsageError
 from telegrad.nn import functional, init
 from telegrad.nn.module import Module
 from telegrad.nn.parameter import Parameter
-from telegrad.ops.arguments import check_device
 from telegrad.ops.concatenation import concat, stack
 from telegrad.ops.filled import empty, zeros
 from telegrad.ops.manipulation import permute_dims
@@ -31,7 +30,7 @@ class GRU(Module):
         batch_first: Whether the axis of items comes first.
         dropout: With which probability a value is dropped between layers in training.
         bidirectional: Whether there are units that read from the end, too.
-        device: "cpu" or None, which is the same.
+        device: Where the parameters are to be, such as "cuda"; the CPU by default.
         dtype: The dtype of the parameters; float32 by default.
         generator: Where dropout draws from; the generator of the process by default.
 
@@ -56,7 +55,6 @@ class GRU(Module):
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
-        check_device(device)
         if min(input_size, hidden_size, num_layers) < 1:
             raise UsageError(
                 f"expected input_size, hidden_size and num_layers of 1 or more, got {input_size}, "
@@ -78,7 +76,7 @@ class GRU(Module):
                 if bias:
                     shapes["bias_ih"] = shapes["bias_hh"] = (3 * hidden_size,)  # type: ignore[assignment]
                 for name, shape in shapes.items():
-                    made = Parameter(empty(shape, dtype=dtype))
+                    made = Parameter(empty(shape, dtype=dtype, device=device))
                     self.register_parameter(f"{name}_l{layer}{direction}", made)
         self.reset_parameters()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from telegrad.arrays.host import for_numpy
 from telegrad.errors import ShapeError, UsageError
 from telegrad.tensors import Tensor
 from telegrad.tensors.recording.modes import no_grad
@@ -86,7 +87,7 @@ def restore_state(module: "Module", state: Any, strict: bool) -> KeyReport:
 
 def _value(name: str, value: Any) -> Any:
     if isinstance(value, Tensor):
-        return np.asarray(value.array)
+        return for_numpy(value.array)
     if hasattr(value, "__array__"):
         # Whatever tells NumPy its numbers: an array, or another library's tensor.
         return np.asarray(value)

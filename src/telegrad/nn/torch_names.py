@@ -2,11 +2,7 @@
 
 __all__ = ["CLASSES", "FUNCTIONS", "METHODS", "UTILS"]
 
-_STAYS = "a tensor stays where its array is, and new ones are on the CPU: leave it out"
-
 METHODS: dict[str, str] = {
-    "cuda": _STAYS,
-    "cpu": _STAYS,
     "half": "there are no 16-bit floats: write module.float()",
     "bfloat16": "there are no 16-bit floats: write module.float()",
     "type": "write module.to(dtype)",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from telegrad.arrays import backend_of
-from telegrad.arrays.host import in_host_memory
+from telegrad.arrays.host import for_numpy
 from telegrad.errors import GradientError, UsageError
 from telegrad.nn.module import Module
 from telegrad.nn.torch_names import UTILS
@@ -60,7 +60,7 @@ def clip_grad_norm_(
     if not leaves:
         return tensor(0.0)
     given = [p.grad.array for p in leaves if p.grad is not None]
-    arrays = [in_host_memory(array) for array in given]
+    arrays = [for_numpy(array) for array in given]
     total = _norm(np.array([_norm(array, order) for array in arrays]), order)
     if error_if_nonfinite and not math.isfinite(total):
         raise GradientError(
@@ -69,7 +69,7 @@ def clip_grad_norm_(
     scale = min(1.0, max_norm / (total + 1e-6)) if not math.isnan(total) else total
     if scale != 1.0:
         for leaf, array, own in zip(leaves, arrays, given):
-            scaled = np.asarray(array * array.dtype.type(scale))
+            scaled = for_numpy(array * array.dtype.type(scale))
             xp = backend_of(own)
             leaf.grad = wrap(scaled if xp.is_numpy else xp.asarray(scaled))
     return wrap(np.asarray(total, np.result_type(*[array.real.dtype for array in arrays])))

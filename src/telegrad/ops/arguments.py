@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from telegrad.errors import DeviceError, DTypeError, ShapeError, UsageError
+from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.rules.manipulation import ASTYPE
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.dtypes import as_dtype
@@ -19,7 +19,6 @@ __all__ = [
     "as_indices",
     "as_matrix",
     "as_tensor",
-    "check_device",
     "check_keepdims",
     "check_real",
     "normalized_axes",
@@ -54,14 +53,6 @@ def as_indices(x: Any, name: str) -> Tensor:
     if indices.dtype.kind not in "iu":
         raise DTypeError(f"expected integers as indices in {name}, got {indices.dtype}")
     return indices
-
-
-def check_device(device: Any) -> None:
-    """Raises unless `device` is where new tensors are made."""
-    if device is not None and str(device) != "cpu":
-        raise DeviceError(
-            f"expected the device 'cpu', where new tensors are made, got {device!r}: leave it out"
-        )
 
 
 def check_real(x: Tensor, name: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from telegrad.arrays import backend_of
 from telegrad.arrays.cupy import is_cupy
 from telegrad.errors import DTypeError
-from telegrad.ops.arguments import as_dtype, check_device
+from telegrad.ops.arguments import as_dtype
 from telegrad.ops.concatenation import stack
 from telegrad.ops.filled import made
 from telegrad.tensors import Tensor, wrap
@@ -43,7 +43,7 @@ def tensor(
     Arguments:
         data: Numbers, nested sequences of them, an array of NumPy or another library, or a Tensor.
         dtype: The dtype of the tensor; that of the data by default.
-        device: "cpu" or None, which is the same.
+        device: Where it is to be, such as "cuda"; by default where the data is.
         requires_grad: Whether gradients are wanted with respect to this tensor.
 
     Raises:
@@ -74,7 +74,7 @@ def asarray(
     Arguments:
         obj: Numbers, nested sequences of them, an array of NumPy or another library, or a Tensor.
         dtype: The dtype of the tensor; that of the data by default.
-        device: "cpu" or None, which is the same.
+        device: Where it is to be, such as "cuda"; by default where the data is.
         copy: True always copies, False never, or raises; by default only a Tensor is not copied.
 
     Raises:
@@ -86,22 +86,26 @@ def asarray(
         >>> tg.asarray(np.arange(3))
         tensor([0, 1, 2])
     """
-    check_device(device)
     dtype = None if dtype is None else as_dtype(dtype)
     if isinstance(obj, Tensor):
+        result = obj if device is None else obj.to_device(device)
         if dtype is not None and dtype != obj.dtype:
             _refuse_cast(obj.dtype, dtype, copy)
-            return obj.to(dtype)
-        return obj.clone() if copy else obj
+            return result.to(dtype)
+        if result is not obj and copy is False:
+            raise ValueError(f"expected the device {obj.device!s} without a copy, got {device}")
+        return result.clone() if copy and result is obj else result
     if isinstance(obj, np.ndarray):
         refuse_masked(obj)
         known = as_dtype(obj.dtype) if dtype is None else dtype
         if copy is False:
             _refuse_cast(obj.dtype, known, copy)
+            if device is not None and str(device) != "cpu":
+                raise ValueError(f"expected the device cpu without a copy, got {device}")
             return wrap(share(obj))
         refuse_complex(obj.dtype, known)
         # A copy by astype has NumPy's own dtype object, not the one that came out of a pickle.
-        return made(obj.astype(known, subok=False))
+        return made(obj.astype(known, subok=False), device)
     if hasattr(obj, "__array_namespace__") or is_cupy(obj):
         xp = backend_of(obj)
         if copy is False:
@@ -114,7 +118,7 @@ def asarray(
             as_dtype(own)
         else:
             refuse_complex(own, dtype)
-        return made(xp.asarray(obj, dtype=dtype, copy=True))
+        return made(xp.asarray(obj, dtype=dtype, copy=True), device)
     if copy is False:
         raise ValueError(
             f"expected an array to share without a copy, got {type(obj).__name__}; its elements "
@@ -122,8 +126,8 @@ def asarray(
         )
     if _has_history(obj):
         result = stack([asarray(part) for part in obj])
-        return result if dtype is None else result.to(dtype)
-    return made(_from_python(obj, dtype))
+        return result.to(dtype=dtype, device=device)
+    return made(_from_python(obj, dtype), device)
 
 
 def _refuse_cast(own: np.dtype[Any], dtype: np.dtype[Any] | None, copy: bool | None) -> None:
@@ -184,7 +188,6 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
         >>> tg.from_dlpack(np.array([1.0, 2.0]))
         tensor([1., 2.], dtype=float64)
     """
-    check_device(device)
     if isinstance(x, Tensor):
         return x.clone() if copy else x
     array = np.from_dlpack(x, device=device, copy=copy)

@@ -6,8 +6,9 @@ from typing import Any, Never
 import numpy as np
 
 from telegrad.arrays import backend_of
+from telegrad.arrays.devices import placed
 from telegrad.errors import ShapeError
-from telegrad.ops.arguments import ArrayLike, as_dtype, as_tensor, check_device, shape_of
+from telegrad.ops.arguments import ArrayLike, as_dtype, as_tensor, shape_of
 from telegrad.ops.manipulation import astype, broadcast_to
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.dtypes import fitting, refuse_complex
@@ -32,9 +33,9 @@ __all__ = [
 _FLOAT32 = np.dtype("float32")
 
 
-def made(array: Any) -> Tensor:
-    """A new constant around an array that nobody else has."""
-    result = wrap(array)
+def made(array: Any, device: Any = None) -> Tensor:
+    """A new constant around an array that nobody else has, on that device if one is named."""
+    result = wrap(array if device is None else placed(array, device))
     if MODE.get().inference:
         result.ensure_meta().inference = True
     return result
@@ -57,7 +58,7 @@ def empty(
         shape: The lengths of the axes: a tuple or a number.
         *more: Further lengths, where the shape is given as several numbers.
         dtype: The dtype of the result; float32 by default.
-        device: "cpu" or None, which is the same.
+        device: Where to make it, such as "cuda"; the CPU by default.
 
     Examples:
         >>> tg.empty(2)
@@ -81,7 +82,7 @@ def zeros(
         shape: The lengths of the axes: a tuple or a number.
         *more: Further lengths, where the shape is given as several numbers.
         dtype: The dtype of the result; float32 by default.
-        device: "cpu" or None, which is the same.
+        device: Where to make it, such as "cuda"; the CPU by default.
 
     Examples:
         >>> tg.zeros(2, 3)
@@ -92,8 +93,7 @@ def zeros(
     """
     if unknown:
         raise unexpected("zeros", unknown)
-    check_device(device)
-    return made(np.zeros(shape_of(shape, *more), dtype=_dtype(dtype)))
+    return made(np.zeros(shape_of(shape, *more), dtype=_dtype(dtype)), device)
 
 
 def ones(
@@ -109,7 +109,7 @@ def ones(
         shape: The lengths of the axes: a tuple or a number.
         *more: Further lengths, where the shape is given as several numbers.
         dtype: The dtype of the result; float32 by default.
-        device: "cpu" or None, which is the same.
+        device: Where to make it, such as "cuda"; the CPU by default.
 
     Examples:
         >>> tg.ones(2, 3)
@@ -118,8 +118,7 @@ def ones(
     """
     if unknown:
         raise unexpected("ones", unknown)
-    check_device(device)
-    return made(np.ones(shape_of(shape, *more), dtype=_dtype(dtype)))
+    return made(np.ones(shape_of(shape, *more), dtype=_dtype(dtype)), device)
 
 
 def full(
@@ -136,7 +135,7 @@ def full(
         shape: The lengths of the axes: a tuple or a number.
         fill_value: A number, or a 0-d tensor, whose history the result then has.
         dtype: The dtype of the result; that of the value by default.
-        device: "cpu" or None, which is the same.
+        device: Where to make it, such as "cuda"; the CPU by default.
 
     Raises:
         ShapeError: If the value is a tensor with axes.
@@ -148,18 +147,17 @@ def full(
     """
     if unknown:
         raise unexpected("full", unknown)
-    check_device(device)
     if isinstance(fill_value, Tensor):
-        return _spread(fill_value, shape_of(shape), _dtype(dtype, fill_value.dtype))
+        return _spread(fill_value, shape_of(shape), _dtype(dtype, fill_value.dtype), device)
     chosen = as_dtype(_natural(fill_value) if dtype is None else dtype)
-    return made(np.full(shape_of(shape), fitting(fill_value, chosen), dtype=chosen))
+    return made(np.full(shape_of(shape), fitting(fill_value, chosen), dtype=chosen), device)
 
 
-def _spread(value: Tensor, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tensor:
+def _spread(value: Tensor, shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> Tensor:
     """A 0-d tensor over a whole shape, with its history."""
     if value.ndim:
         raise ShapeError(f"expected a number or a 0-d tensor to fill with, got shape {value.shape}")
-    return broadcast_to(astype(value, dtype, copy=False), shape)
+    return broadcast_to(astype(value, dtype, copy=False, device=device), shape)
 
 
 def _number(value: Any) -> Any:
@@ -178,7 +176,7 @@ def empty_like(x: ArrayLike, /, *, dtype: Any = None, device: Any = None) -> Ten
     Arguments:
         x: The tensor to be like.
         dtype: The dtype of the result; that of x by default.
-        device: "cpu" or None, which is the same.
+        device: Where to make it, such as "cuda"; beside x by default.
 
     Examples:
         >>> tg.empty_like(tg.tensor([1, 2]))
@@ -193,7 +191,7 @@ def zeros_like(x: ArrayLike, /, *, dtype: Any = None, device: Any = None) -> Ten
     Arguments:
         x: The tensor to be like.
         dtype: The dtype of the result; that of x by default.
-        device: "cpu" or None, which is the same.
+        device: Where to make it, such as "cuda"; beside x by default.
 
     Examples:
         >>> tg.zeros_like(tg.tensor([1, 2]))
@@ -208,7 +206,7 @@ def ones_like(x: ArrayLike, /, *, dtype: Any = None, device: Any = None) -> Tens
     Arguments:
         x: The tensor to be like.
         dtype: The dtype of the result; that of x by default.
-        device: "cpu" or None, which is the same.
+        device: Where to make it, such as "cuda"; beside x by default.
 
     Examples:
         >>> tg.ones_like(tg.tensor([1.0, 2.0]))
@@ -224,7 +222,7 @@ def full_like(x: ArrayLike, /, fill_value: Any, *, dtype: Any = None, device: An
         x: The tensor to be like.
         fill_value: A number, or a 0-d tensor, whose history the result then has.
         dtype: The dtype of the result; that of x by default.
-        device: "cpu" or None, which is the same.
+        device: Where to make it, such as "cuda"; beside x by default.
 
     Raises:
         ShapeError: If the value is a tensor with axes.
@@ -233,12 +231,12 @@ def full_like(x: ArrayLike, /, fill_value: Any, *, dtype: Any = None, device: An
         >>> tg.full_like(tg.tensor([1.0, 2.0]), 7)
         tensor([7., 7.])
     """
-    check_device(device)
     x = as_tensor(x, "full_like")
     if isinstance(fill_value, Tensor):
-        return _spread(fill_value, x.shape, _dtype(dtype, x.dtype))
+        return _spread(fill_value, x.shape, _dtype(dtype, x.dtype), device)
     chosen = _dtype(dtype, x.dtype)
-    return made(backend_of(x.array).full(x.shape, fitting(fill_value, chosen), dtype=chosen))
+    full = backend_of(x.array).full
+    return made(full(x.shape, fitting(fill_value, chosen), dtype=chosen), device)
 
 
 def eye(
@@ -257,7 +255,7 @@ def eye(
         n_cols: How many columns; as many as rows by default.
         k: Which diagonal: 0 is the main one, a positive number counts above it.
         dtype: The dtype of the result; float32 by default.
-        device: "cpu" or None, which is the same.
+        device: Where to make it, such as "cuda"; the CPU by default.
 
     Examples:
         >>> tg.eye(2)
@@ -267,8 +265,7 @@ def eye(
         tensor([[0., 1., 0.],
                 [0., 0., 1.]])
     """
-    check_device(device)
-    return made(np.eye(n_rows, n_cols, k=k, dtype=_dtype(dtype)))
+    return made(np.eye(n_rows, n_cols, k=k, dtype=_dtype(dtype)), device)
 
 
 def arange(
@@ -287,7 +284,7 @@ def arange(
         stop: The end, which is left out.
         step: From each number to the next.
         dtype: The dtype of the result; int64 for whole numbers and float32 for others by default.
-        device: "cpu" or None, which is the same.
+        device: Where to make it, such as "cuda"; the CPU by default.
 
     Examples:
         >>> tg.arange(4)
@@ -295,14 +292,13 @@ def arange(
         >>> tg.arange(0.0, 1.0, 0.25)
         tensor([0.  , 0.25, 0.5 , 0.75])
     """
-    check_device(device)
     if stop is None:
         start, stop = 0, start
     start, stop, step = _number(start), _number(stop), _number(step)
     natural = np.result_type(*(_natural(n) for n in (start, stop, step)))
     if natural.kind == "f":
         natural = _FLOAT32
-    return made(np.arange(start, stop, step, dtype=_dtype(dtype, natural)))
+    return made(np.arange(start, stop, step, dtype=_dtype(dtype, natural)), device)
 
 
 def linspace(
@@ -322,7 +318,7 @@ def linspace(
         stop: The last number.
         num: How many.
         dtype: The dtype of the result; float32, or complex64, by default.
-        device: "cpu" or None, which is the same.
+        device: Where to make it, such as "cuda"; the CPU by default.
         endpoint: Whether `stop` itself is among them.
 
     Examples:
@@ -331,10 +327,9 @@ def linspace(
         >>> tg.linspace(0, 1, 4, endpoint=False)
         tensor([0.  , 0.25, 0.5 , 0.75])
     """
-    check_device(device)
     start, stop = _number(start), _number(stop)
     is_complex = isinstance(start, complex) or isinstance(stop, complex)
     natural = np.dtype("complex64") if is_complex else _FLOAT32
     chosen = _dtype(dtype, natural)
     refuse_complex(natural, chosen)
-    return made(np.linspace(start, stop, num, dtype=chosen, endpoint=endpoint))
+    return made(np.linspace(start, stop, num, dtype=chosen, endpoint=endpoint), device)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from telegrad.ops.arguments import check_device
+from telegrad.arrays.devices import CPU, device_names, named
 from telegrad.tensors.dtypes import DTYPES
 
 __all__ = ["NamespaceInfo"]
@@ -31,11 +31,11 @@ class NamespaceInfo:
 
     def devices(self) -> list[Any]:
         """Return where tensors can be made."""
-        return ["cpu"]
+        return [*device_names()]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype[Any]]:
         """Return the dtypes of Python numbers and of indices."""
-        check_device(device)
+        named(CPU if device is None else device)
         return {
             "real floating": np.dtype("float32"),
             "complex floating": np.dtype("complex64"),
@@ -47,7 +47,7 @@ class NamespaceInfo:
         self, *, device: Any = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, np.dtype[Any]]:
         """Return the dtypes by name, all or those of a kind."""
-        check_device(device)
+        named(CPU if device is None else device)
         found = {name: np.dtype(name) for name in DTYPES}
         if kind is None:
             return found

@@ -1,18 +1,18 @@
-"""The same values in another shape or dtype, or on another device."""
+"""The same values in another shape or dtype."""
 
 from typing import Any, Never
 
 import numpy as np
 
-from telegrad.errors import DeviceError, DTypeError, ShapeError
+from telegrad.errors import DTypeError, ShapeError
 from telegrad.ops.arguments import (
     ArrayLike,
     Axis,
     as_dtype,
     as_tensor,
-    check_device,
     normalized_axes,
 )
+from telegrad.ops.devices import to_device
 from telegrad.rules import manipulation as _primitives
 from telegrad.tensors import Tensor, apply
 from telegrad.tensors.dtypes import refuse_complex
@@ -30,7 +30,6 @@ __all__ = [
     "permute_dims",
     "reshape",
     "squeeze",
-    "to_device",
 ]
 
 
@@ -250,7 +249,7 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
         x: The values.
         dtype: The dtype to convert to.
         copy: Whether x is copied where it has that dtype already.
-        device: "cpu" or None, which is the same.
+        device: Where the result is to be; where x is by default.
 
     Raises:
         DTypeError: If x is complex and the dtype is not.
@@ -259,12 +258,12 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
         >>> tg.astype(tg.tensor([1.5, 2.5]), tg.int64)
         tensor([1, 2])
     """
-    check_device(device)
     dtype = as_dtype(dtype)
-    if x.dtype == dtype and not copy:
-        return x
     refuse_complex(x.dtype, dtype)
-    return apply(_primitives.ASTYPE, x, dtype=dtype)
+    result: Tensor = (
+        x if x.dtype == dtype and not copy else apply(_primitives.ASTYPE, x, dtype=dtype)
+    )
+    return result if device is None else to_device(result, device)
 
 
 def clone(x: Tensor, /) -> Tensor:
@@ -275,13 +274,3 @@ def clone(x: Tensor, /) -> Tensor:
         tensor([1., 2.])
     """
     return apply(_primitives.CLONE, x)
-
-
-def to_device(x: Tensor, device: Any, /) -> Tensor:
-    """`x` on a device; itself where it is there already."""
-    if str(device) == str(x.device):
-        return x
-    raise DeviceError(
-        f"expected the device {str(x.device)!r}, got {device!r}: a tensor stays where its array "
-        "is, leave this out"
-    )

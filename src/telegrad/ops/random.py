@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from telegrad.arrays.cupy import is_cupy
 from telegrad.errors import DTypeError, UsageError
 from telegrad.ops.arguments import as_dtype, shape_of
 from telegrad.ops.filled import made
@@ -134,6 +135,7 @@ def rand(
     *shape: Any,
     generator: Generator | None = None,
     dtype: Any = None,
+    device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Draw numbers from 0 up to, not including, 1, all equally likely.
@@ -142,6 +144,7 @@ def rand(
         *shape: The lengths of the axes, as numbers or as one tuple; none for one number.
         generator: The stream to draw from; that of the process by default.
         dtype: Float32 (the default) or float64.
+        device: Where the result is to be; the CPU by default.
         requires_grad: Whether gradients are wanted for the result.
 
     Raises:
@@ -152,13 +155,14 @@ def rand(
         (2, 3)
     """
     numbers = _stream(generator).random(_shape(shape), dtype=_real(dtype, "rand"))
-    return _made(numbers, requires_grad)
+    return _made(numbers, device, requires_grad)
 
 
 def randn(
     *shape: Any,
     generator: Generator | None = None,
     dtype: Any = None,
+    device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Draw numbers from the normal distribution of mean 0 and variance 1, also complex ones.
@@ -167,6 +171,7 @@ def randn(
         *shape: The lengths of the axes, as numbers or as one tuple; none for one number.
         generator: The stream to draw from; that of the process by default.
         dtype: Float32 (the default), float64 or a complex dtype.
+        device: Where the result is to be; the CPU by default.
         requires_grad: Whether gradients are wanted for the result.
 
     Raises:
@@ -179,10 +184,11 @@ def randn(
     numbers, size = _stream(generator), _shape(shape)
     kind = np.dtype(np.float32 if dtype is None else dtype)
     if kind.kind != "c":
-        return _made(numbers.standard_normal(size, dtype=_real(dtype, "randn")), requires_grad)
+        drawn = numbers.standard_normal(size, dtype=_real(dtype, "randn"))
+        return _made(drawn, device, requires_grad)
     part = np.dtype(f"float{kind.itemsize * 4}")
     pairs = numbers.standard_normal((*size, 2), dtype=_real(part, "randn"))
-    return _made((pairs * part.type(np.sqrt(0.5))).view(kind)[..., 0], requires_grad)
+    return _made((pairs * part.type(np.sqrt(0.5))).view(kind)[..., 0], device, requires_grad)
 
 
 def randint(
@@ -192,6 +198,7 @@ def randint(
     *,
     generator: Generator | None = None,
     dtype: Any = None,
+    device: Any = None,
 ) -> Tensor:
     """Draw whole numbers from `low` up to, not including, `high`.
 
@@ -201,6 +208,7 @@ def randint(
         shape: The lengths of the axes; none for one number.
         generator: The stream to draw from; that of the process by default.
         dtype: An integer dtype; int64 by default.
+        device: Where the result is to be; the CPU by default.
 
     Raises:
         UsageError: If `high` is not above `low`.
@@ -223,11 +231,16 @@ def randint(
     kind = np.dtype(np.int64 if dtype is None else dtype)
     if kind.kind not in "iu":
         raise DTypeError(f"expected an integer dtype in randint, got {kind}")
-    return _made(_stream(generator).integers(low, high, _shape((shape,)), dtype=kind.type), False)
+    return _made(_stream(generator).integers(low, high, _shape((shape,)), dtype=kind.type), device)
 
 
-def permutation(n: int, /, *, generator: Generator | None = None) -> Tensor:
+def permutation(n: int, /, *, generator: Generator | None = None, device: Any = None) -> Tensor:
     """Draw the numbers from 0 to n - 1 in a random order.
+
+    Arguments:
+        n: How many.
+        generator: The stream to draw from; that of the process by default.
+        device: Where the result is to be; the CPU by default.
 
     Raises:
         UsageError: If n is negative.
@@ -239,11 +252,16 @@ def permutation(n: int, /, *, generator: Generator | None = None) -> Tensor:
     count = _whole(n, "n in permutation")
     if count < 0:
         raise UsageError(f"expected n of 0 or more in permutation, got {count}")
-    return _made(_stream(generator).permutation(count).astype(np.int64, copy=False), False)
+    return _made(_stream(generator).permutation(count).astype(np.int64, copy=False), device)
 
 
 def bernoulli(
-    probability: float, shape: Shape = (), *, generator: Generator | None = None, dtype: Any = None
+    probability: float,
+    shape: Shape = (),
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
 ) -> Tensor:
     """Draw ones with this probability, zeros otherwise.
 
@@ -252,6 +270,7 @@ def bernoulli(
         shape: The lengths of the axes; none for one number.
         generator: The stream to draw from; that of the process by default.
         dtype: The dtype of the result; float32 by default.
+        device: Where the result is to be; the CPU by default.
 
     Raises:
         UsageError: If the probability is not from 0 to 1.
@@ -268,13 +287,13 @@ def bernoulli(
     if not 0 <= probability <= 1:
         raise UsageError(f"expected a probability from 0 to 1 in bernoulli, got {probability}")
     hit = _stream(generator).random(_shape((shape,))) < probability
-    return _made(np.asarray(hit).astype(np.float32 if dtype is None else as_dtype(dtype)), False)
+    return _made(np.asarray(hit).astype(np.float32 if dtype is None else as_dtype(dtype)), device)
 
 
 def rand_like(
     x: Tensor, /, *, generator: Generator | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """Draw numbers as ``rand`` in the shape and dtype of x.
+    """Draw numbers as ``rand`` in the shape and dtype of x, beside it.
 
     Arguments:
         x: The tensor to be like.
@@ -285,13 +304,13 @@ def rand_like(
         >>> tg.rand_like(tg.zeros(2, 3)).shape
         (2, 3)
     """
-    return rand(x.shape, generator=generator, dtype=x.dtype, requires_grad=requires_grad)
+    return _like(rand(x.shape, generator=generator, dtype=x.dtype), x, requires_grad)
 
 
 def randn_like(
     x: Tensor, /, *, generator: Generator | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """Draw numbers as ``randn`` in the shape and dtype of x.
+    """Draw numbers as ``randn`` in the shape and dtype of x, beside it.
 
     Arguments:
         x: The tensor to be like.
@@ -302,7 +321,7 @@ def randn_like(
         >>> tg.randn_like(tg.zeros(2, 3)).shape
         (2, 3)
     """
-    return randn(x.shape, generator=generator, dtype=x.dtype, requires_grad=requires_grad)
+    return _like(randn(x.shape, generator=generator, dtype=x.dtype), x, requires_grad)
 
 
 def _stream(generator: Generator | None) -> "np.random.Generator":
@@ -336,6 +355,12 @@ def _real(dtype: Any, name: str) -> Any:
     return kind.type
 
 
-def _made(numbers: Any, requires_grad: bool) -> Tensor:
-    result = made(np.asarray(numbers))
+def _made(numbers: Any, device: Any, requires_grad: bool = False) -> Tensor:
+    # Drawn on the host, so that a seed gives the same numbers on every device.
+    result = made(np.asarray(numbers), device)
+    return result.requires_grad_() if requires_grad else result
+
+
+def _like(drawn: Tensor, x: Tensor, requires_grad: bool) -> Tensor:
+    result = drawn.to_device(x.device) if is_cupy(x.array) else drawn
     return result.requires_grad_() if requires_grad else result

@@ -1,5 +1,7 @@
 """What updates are made of: passes over flat, contiguous real arrays, in place.
 
+NumPy's functions take CuPy's arrays too, and run on their device.
+
 ``add_scaled`` is BLAS's axpy, one pass where NumPy takes two, and ``scale`` its scal, which takes
 two thirds of NumPy's time; they are SciPy's and are loaded when first needed. Scratch memory is
 kept by thread, so a step allocates nothing once it has run.
@@ -35,7 +37,7 @@ def _scal(dtype: "np.dtype[Any]") -> Callable[..., Any] | None:
 def add_scaled(y: Any, x: Any, factor: float) -> None:
     """``y += factor * x``."""
     dtype = y.dtype
-    routine = _axpy(dtype)
+    routine = _axpy(dtype) if type(y) is np.ndarray else None
     if routine is not None and x.dtype == dtype and y.size:
         routine(x, y, a=factor)
     else:
@@ -44,7 +46,7 @@ def add_scaled(y: Any, x: Any, factor: float) -> None:
 
 def scale(y: Any, factor: float) -> None:
     """``y *= factor``."""
-    routine = _scal(y.dtype)
+    routine = _scal(y.dtype) if type(y) is np.ndarray else None
     if routine is not None and y.size:
         routine(factor, y)
     else:
@@ -61,6 +63,8 @@ def remembered(state: dict[str, Any], name: str, like: Any) -> Any:
 
 def scratch(like: Any, which: str = "step") -> Any:
     """Memory of the size and dtype of `like`, valid until the thread asks for `which` again."""
+    if type(like) is not np.ndarray:
+        return np.empty_like(like)
     return lent(which, like.size, like.dtype)
 
 

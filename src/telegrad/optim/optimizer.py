@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from telegrad.arrays import backend_of
+from telegrad.arrays.cupy import is_cupy
+from telegrad.arrays.devices import placed
 from telegrad.arrays.host import in_host_memory
 from telegrad.arrays.ownership import HELD
 from telegrad.errors import DTypeError, ShapeError, UsageError
@@ -169,22 +171,32 @@ class Optimizer:
     def _step_one(self, p: Tensor, g: Any, group: ParamGroup) -> None:
         array = p.array
         # Held by the parameter, and by nobody else.
+        is_device = is_cupy(array)
         in_place = (
-            type(array) is np.ndarray
+            (is_device or type(array) is np.ndarray)
             and array.base is None
             and getrefcount(array) <= HELD
             and array.flags.c_contiguous
             and not self.always_aside
         )
-        value = array if in_place else np.array(in_host_memory(array), order="C", subok=False)
+        if in_place:
+            value = array
+        elif is_device:
+            value = array.copy()
+        else:
+            value = np.array(in_host_memory(array), order="C", subok=False)
         line = flat(value)
         state = self.state.get(p)
         if state is None:
             state = self.state[p] = self.start(line, group)
+        for name, kept in state.items():
+            if type(kept) is not type(line) and hasattr(kept, "dtype"):
+                # The parameter was moved since.
+                state[name] = placed(kept, p.device)
         self.update(line, flat(g), state, group)
         if not in_place:
             xp = backend_of(array)
-            p.array = value if xp.is_numpy else xp.asarray(value)
+            p.array = value if is_device or xp.is_numpy else xp.asarray(value)
 
     def start(self, value: Any, group: ParamGroup) -> dict[str, Any]:
         """Return what an update remembers of a parameter, before the first."""
@@ -220,7 +232,7 @@ def _in_order(params: Iterable[Any]) -> list[Any]:
 
 
 def _fitting(p: Tensor, gradient: Tensor) -> Any:
-    """The numbers of a parameter's gradient, of its shape and dtype, in the host's memory."""
+    """The numbers of a parameter's gradient, of its shape and dtype, where its update runs."""
     g, array = gradient.array, p.array
     if g.shape != array.shape:
         raise ShapeError(
@@ -233,6 +245,8 @@ def _fitting(p: Tensor, gradient: Tensor) -> Any:
         raise DTypeError(
             f"expected a real gradient for a parameter of {p.dtype}, got {gradient.dtype}"
         )
+    if is_cupy(array):
+        return placed(g, p.device).astype(p.dtype, copy=False)
     return np.asarray(in_host_memory(g), dtype=p.dtype)
 
 

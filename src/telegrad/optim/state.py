@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from telegrad.arrays.host import in_host_memory
 from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.creation import tensor
 from telegrad.optim.kernels import flat
@@ -145,7 +146,7 @@ def _check_names(optimizer: "Optimizer", kept: Mapping[str, Any], group: dict[st
 
 
 def _kept(name: str, value: Any, p: Tensor) -> Any:
-    array = np.asarray(value.array if isinstance(value, Tensor) else value)
+    array = in_host_memory(value.array) if isinstance(value, Tensor) else np.asarray(value)
     if array.dtype.kind not in "biufc":
         raise UsageError(
             f"expected numbers as {name} in the state of a parameter, got {type(value).__name__}"

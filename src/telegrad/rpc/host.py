@@ -16,6 +16,9 @@ __all__ = ["Host"]
 class Host(Protocol):
     """Time, threads and paths to peers."""
 
+    memory: Callable[[int], memoryview]
+    """Gives what large messages are received into; others may put their own in its place."""
+
     def begin(self, worker: "Worker") -> str:
         """Carry the worker; return the address at which others reach it."""
 

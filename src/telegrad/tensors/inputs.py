@@ -150,7 +150,7 @@ def common_backend(name: str, tensors: Sequence[Tensor]) -> Any:
         if backend_of(other.array) is not xp:
             raise DeviceError(
                 f"expected all tensors of {name} on one backend, got {xp.name} and "
-                f"{backend_of(other.array).name}; make one again with "
-                "telegrad.asarray, of an array of the other's library"
+                f"{backend_of(other.array).name}; move one of them with .to(device), or make "
+                "it again with telegrad.asarray, of an array of the other's library"
             )
     return xp

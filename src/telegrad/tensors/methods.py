@@ -358,6 +358,11 @@ class Methods:
         """Convert to int64; fractions are cut off."""
         return late_bound.namespace.astype(self, np.int64, copy=False)
 
+    def cuda(self, device: Any = "cuda") -> "Tensor":
+        """Return this tensor on a CUDA device, by its name or number: the current one."""
+        where = f"cuda:{device}" if isinstance(device, int) else device
+        return late_bound.namespace.to_device(self, where)
+
     def cpu(self) -> "Tensor":
         """Return this tensor on the CPU; itself where it is there already."""
         return late_bound.namespace.to_device(self, "cpu")

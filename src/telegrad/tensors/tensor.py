@@ -18,6 +18,9 @@ from typing import Any, Self
 import numpy as np
 
 from telegrad.arrays import backend_of
+from telegrad.arrays.cupy import is_cupy
+from telegrad.arrays.devices import device_of, placed
+from telegrad.arrays.host import in_host_memory
 from telegrad.arrays.ownership import HELD
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.graph import LEAF, Handle, LeafNode, Node, NodeHooks, hooks_of
@@ -94,8 +97,8 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
 
     @property
     def device(self) -> Any:
-        """Where the elements are, as the array's own library names it."""
-        return self.array.device
+        """Where the elements are: "cpu", "cuda:0"."""
+        return device_of(self.array)
 
     @property
     def nbytes(self) -> int:
@@ -297,6 +300,8 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
                 "expected a tensor without tangents to copy or pickle, got one that carries some; "
                 "clone() keeps them, detach() leaves them behind on purpose"
             )
+        if is_cupy(self.array):
+            return rebuild, (in_host_memory(self.array), self.requires_grad, self.device)
         return rebuild, (np.asarray(self.array), self.requires_grad)
 
     # Changing it
@@ -306,6 +311,8 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
         xp = late_bound.namespace
         source = source if isinstance(source, Tensor) else xp.asarray(source)
         array = self.array
+        if is_cupy(array) or is_cupy(source.array):
+            source = xp.to_device(source, self.device)
         records = MODE.get().recording and (self.node is not None or source.node is not None)
         if records or self.tangents or source.tangents or not isinstance(array, np.ndarray):
             refuse_in_place(self, "copy_")
@@ -361,11 +368,13 @@ def history_of(x: Tensor) -> Node | None:
     return x if x.node is LEAF else x.node
 
 
-def rebuild(array: Any, requires_grad: bool) -> Tensor:
+def rebuild(array: Any, requires_grad: bool, device: str | None = None) -> Tensor:
     """Return a leaf or constant from a pickle."""
     # An array from a pickle has a dtype object of its own, and hands it on; the quick paths know
     # NumPy's own by their identity.
-    return wrap(array.astype(array.dtype.char), LEAF if requires_grad else None)
+    own = array.astype(array.dtype.char)
+    own = own if device is None else placed(own, device)
+    return wrap(own, LEAF if requires_grad else None)
 
 
 def refuse_in_place(tensor: Tensor, what: str) -> None:

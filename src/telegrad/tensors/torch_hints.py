@@ -26,7 +26,7 @@ _OPTIONS: dict[str, str] = {
     "unbiased": "use correction=1 for unbiased=True, correction=0 for False",
     "ddof": "use correction=",
     "requires_grad": "call .requires_grad_() of the result",
-    "device": "new tensors are on the CPU, leave it out",
+    "device": "write .to(device) of the result",
     "inplace": "values do not alias, leave it out",
     "out": "use what is returned",
     "backend": "there is one, leave it out",

@@ -8,7 +8,6 @@ them.
 __all__ = ["AUTOGRAD", "FUNCTIONAL", "FUNCTIONS", "LINALG", "METHODS"]
 
 _IN_PLACE = "write x = x {0} y, or x {0}= y; a leaf changes under telegrad.no_grad()"
-_ON_CPU = "a tensor stays where its array is, and new ones are on the CPU: leave it out"
 
 _OF_MATRICES = ("cholesky", "det", "qr", "svd")
 # fmt: off
@@ -30,7 +29,6 @@ _EITHER: dict[str, str] = {
     "eq": "write x == y",
     "lt": "write x < y",
     "gt": "write x > y",
-    "cuda": _ON_CPU,
     "index_select": "write telegrad.take(x, indices, axis=...)",
     "masked_select": "write x[mask]",
     "unique": "write telegrad.unique_values(x)",
@@ -69,7 +67,7 @@ METHODS: dict[str, str] = {
     "detach_": "write x = x.detach()",
     "data": "write x.detach() to read, x.copy_(values) under telegrad.no_grad() to write",
     "zero_grad": "write x.grad = None",
-    "is_cuda": "compare x.device",
+    "is_cuda": "write x.device != 'cpu'",
     "int": "write x.to(telegrad.int32)",
     "bool": "write x != 0",
     "half": "there are no 16-bit floats: write x.float()",
@@ -179,7 +177,8 @@ FUNCTIONS: dict[str, str] = {
     "is_tensor": "write isinstance(x, telegrad.Tensor)",
     "isclose": "write numpy.isclose(x.detach(), y.detach())",
     "Size": "a shape is a tuple",
-    "device": "a device is a string: leave it out, or compare x.device",
+    "cuda": "there is x.to('cuda'); a device is a string",
+    "device": "a device is a string, as 'cuda:0'",
     "set_default_dtype": "say dtype= where a tensor is made; the default is float32",
     "get_default_dtype": "the default is telegrad.float32",
     "float": "write telegrad.float32",

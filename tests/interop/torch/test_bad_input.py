@@ -22,7 +22,7 @@ from telegrad.errors import (
     Unserializable,
     UsageError,
 )
-from telegrad.interop.torch.devices.placement import Devices
+from telegrad.interop.torch.devices.peers import Devices
 from telegrad.interop.torch.values import tensors
 from telegrad.torch import from_torch, to_torch
 

@@ -58,6 +58,15 @@ def test_one_thread_serves_all_peers(patient):
         assert a.host._pool.at_work() == 1
 
 
+def test_whoever_leads_looks_as_long_for_requests_as_it_is_told_to_on_a_link():
+    with neighbours("a", "b", options=Options(spin=1e-4)) as (a, b):
+        b.rpc_sync("a", simulated.who)
+        for endpoint in a.peers.get("b").endpoints():
+            endpoint.spin_at_least(2e-3)
+        assert a.host.lead._spinning.seconds == 2e-3
+        assert b.rpc_sync("a", simulated.who) == "a"
+
+
 def test_a_request_that_waits_gives_the_lead_up_and_has_it_again(patient):
     with neighbours("a", "b", "c") as (a, b, c):
         waiting = b.rpc_async("a", simulated.wait_for_gate)

@@ -13,6 +13,7 @@ Pure data: nothing here sends anything.
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from telegrad.arrays.devices import placed
 from telegrad.errors import ContextError
 from telegrad.graph import Cotangent, Node, next_key
 from telegrad.tensors import Tensor
@@ -34,6 +35,8 @@ class SendNode(HookedStruct, eq=False):
     path: Path
     peer: str
     """The worker that got them."""
+    devices: tuple[str | None, ...] | None = None
+    """Where each is, if any of them is not on the CPU: there its gradient has to be."""
 
     freed: ClassVar[bool] = False
 
@@ -41,9 +44,17 @@ class SendNode(HookedStruct, eq=False):
         return "SendRpcBackward"
 
     def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
-        return tuple(cotangent)
+        if self.devices is None:
+            return tuple(cotangent)
+        return [_beside(part, device) for part, device in zip(cotangent, self.devices)]
 
     pull_recorded = pull
+
+
+def _beside(part: Any, device: str | None) -> Any:
+    if part is None or device is None:
+        return part
+    return part.to_device(device) if isinstance(part, Tensor) else placed(part, device)
 
 
 class RecvNode(BoundaryStruct, eq=False):

@@ -12,10 +12,13 @@ comes back is constant. An extra of None, the usual one outside of contexts and 
 byte.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
+from telegrad.arrays.cupy import is_cupy
+from telegrad.arrays.devices import device_of
 from telegrad.autograd.functional.variables import VARIABLES, depend_on_variables
 from telegrad.distributed import frameworks
 from telegrad.distributed.contexts.context import (
@@ -28,7 +31,12 @@ from telegrad.distributed.contexts.context import (
 from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.leases import Leases
 from telegrad.distributed.contexts.message_nodes import Path, RecvNode, SendNode
-from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten, snapshot
+from telegrad.distributed.contexts.tensor_kind import (
+    CarriedDual,
+    flatten,
+    refuse_map,
+    snapshot,
+)
 from telegrad.errors import ContextError, ProtocolViolation, TelegradError
 from telegrad.graph import next_key
 from telegrad.rpc.calls.request import current_request
@@ -188,6 +196,8 @@ class Recorder:
         CURRENT.set(ProgramPoint(context, path))
 
     def outgoing_result(self, to: WorkerInfo, values: list[Any]) -> Any:
+        if values and not frameworks.known:
+            kinds.load_imported()
         point = CURRENT.get()
         levels = LEVELS.get()
         if levels:
@@ -213,10 +223,10 @@ class Recorder:
 
     def give(self, context: Context, to: str, values: list[Any], path: Path) -> Any:
         """Record Tensors that leave outside of a call; return what the other side needs."""
-        edges, slots, _, _ = _recorded(values)
+        edges, slots, _, _, devices = _recorded(values)
         if not slots:
             return None
-        message_id = self._send_node(context, to, edges, path)
+        message_id = self._send_node(context, to, edges, path, devices)
         return [message_id, slots, path, self._worker.name]
 
     def take(
@@ -234,8 +244,10 @@ class Recorder:
         """Record what leaves; replace the values by what is sent."""
         # Before anything is recorded: what can't be sent leaves no message behind.
         given = frameworks.leave(values, self._worker, self._levels, to, is_recorded=True)
-        edges, slots, duals, parameters = _recorded(given)
-        message_id = self._send_node(context, to, edges, path) if slots else 0
+        if self._worker.options.device_maps.get(to):
+            refuse_map(to, values)
+        edges, slots, duals, parameters, devices = _recorded(given)
+        message_id = self._send_node(context, to, edges, path, devices) if slots else 0
         for i in parameters:
             # It is sent as a Tensor: where it arrives it is an output of the recv node, and no
             # Parameter.
@@ -246,9 +258,13 @@ class Recorder:
                 values[i] = CarriedDual.of(dual, self._levels, to)
         return message_id, slots
 
-    def _send_node(self, context: Context, to: str, edges: list[Any], path: Path) -> int:
+    def _send_node(
+        self, context: Context, to: str, edges: list[Any], path: Path, devices: Any
+    ) -> int:
         message_id = self._worker.next_id()
-        context.sends[message_id] = SendNode(tuple(edges), next_key(), message_id, path, to)
+        context.sends[message_id] = SendNode(
+            tuple(edges), next_key(), message_id, path, to, devices
+        )
         if context.released:
             # Of a handler that outlives its context: see `Contexts.drop`. It still counts as sent,
             # so a pass that comes for it ends in an error, not in a gradient that lacks it.
@@ -285,6 +301,8 @@ class Recorder:
 
     def _carry_duals(self, to: str, values: list[Any]) -> None:
         frameworks.leave(values, self._worker, self._levels, to, is_recorded=False)
+        if self._worker.options.device_maps.get(to):
+            refuse_map(to, values)
         for i, value in enumerate(values):
             if isinstance(value, Tensor) and value.tangents:
                 values[i] = CarriedDual.of(snapshot(value), self._levels, to)
@@ -302,16 +320,21 @@ class Recorder:
         return found
 
 
-def _recorded(values: list[Any]) -> tuple[list[Any], list[int], dict[int, Tensor], list[int]]:
+def _recorded(
+    values: list[Any],
+) -> tuple[list[Any], list[int], dict[int, Tensor], list[int], tuple[str | None, ...] | None]:
     """Return the histories and slots of a message's tensors that require grad; its duals, by index.
 
-    The last are the indices of Parameters that require grad. Another thread may close a level at
-    any time: a dual one is sent as it was counted.
+    Then the indices of Parameters that require grad, and the devices where those that have edges
+    are, if any is not on the CPU. Another thread may close a level at any time: a dual one is sent
+    as it was counted.
     """
     edges: list[Any] = []
     slots: list[int] = []
     duals: dict[int, Tensor] = {}
     parameters: list[int] = []
+    devices: list[str | None] = []
+    has_devices = "cupy" in sys.modules
     slot = 0
     for i, value in enumerate(values):
         if type(value) is not Tensor:
@@ -328,8 +351,10 @@ def _recorded(values: list[Any]) -> tuple[list[Any], list[int], dict[int, Tensor
             if node is not None:
                 edges.append(tensor if node is LEAF else node)
                 slots.append(slot)
+                if has_devices:
+                    devices.append(device_of(tensor.array) if is_cupy(tensor.array) else None)
             slot += 1
-    return edges, slots, duals, parameters
+    return edges, slots, duals, parameters, tuple(devices) if any(devices) else None
 
 
 def _refuse_variables(to: str, values: list[Any]) -> None:

@@ -7,6 +7,9 @@ history, and to differentiate through it is an error (``message_nodes.CutNode``)
 A dual tensor is sent as a ``CarriedDual``: the arrays of primal and tangents, and a tree that says
 which level each tangent belongs to. Only a worker can name levels, so it is made and undone by the
 worker's recorder, not by the serialiser.
+
+What is on a device goes through the host's memory, pinned, and arrives on the device of the same
+name; where PyTorch is there, it goes as PyTorch's tensors do (``interop/torch/devices``).
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,16 +17,28 @@ from typing import Any, Final
 
 import numpy as np
 
+from telegrad.arrays.cupy import is_cupy
+from telegrad.arrays.devices import device_names, device_of, placed, staged
+from telegrad.arrays.host import for_numpy
 from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.message_nodes import CutNode
-from telegrad.errors import Unserializable
+from telegrad.errors import DeviceError, Unserializable
 from telegrad.graph import next_key
 from telegrad.nn.parameter import Parameter, rebuild_parameter
 from telegrad.rpc.wire import kinds
 from telegrad.tensors import LEAF, Tensor, wrap
 from telegrad.tensors.forward.levels import Tangents
 
-__all__ = ["CarriedDual", "flatten", "rebuilt", "register", "snapshot"]
+__all__ = [
+    "CarriedDual",
+    "arrived",
+    "flatten",
+    "history_code",
+    "rebuilt",
+    "refuse_map",
+    "register",
+    "snapshot",
+]
 
 # The history of a tensor where it left.
 _CONSTANT: Final = 0
@@ -34,24 +49,36 @@ _COMPUTED: Final = 2
 class CarriedDual:
     """A dual tensor between two workers."""
 
-    __slots__ = ("arrays", "came", "facts", "history")
+    __slots__ = ("arrays", "came", "facts", "history", "place")
 
-    def __init__(self, arrays: list[Any], facts: list[Any], history: int = _CONSTANT) -> None:
+    def __init__(
+        self,
+        arrays: list[Any],
+        facts: list[Any],
+        history: int = _CONSTANT,
+        place: str | None = None,
+    ) -> None:
         self.arrays = arrays
         self.facts = facts
         self.history = history
+        self.place = place
+        """The device where it was, if that was not the CPU."""
 
     @classmethod
     def of(cls, tensor: Tensor, levels: LevelRegistry, to: str) -> "CarriedDual":
         """Return the form in which a dual tensor, a ``snapshot`` of one, leaves for `to`."""
         arrays = [tensor.array]
         facts = levels.facts_of(tensor.tangents, to, arrays)
-        return cls([np.asarray(a) for a in arrays], facts, _history_of(tensor))
+        place = device_of(tensor.array) if is_cupy(tensor.array) else None
+        return cls([staged(a) for a in arrays], facts, history_code(tensor), place)
 
     def arrive(self, levels: LevelRegistry) -> Tensor:
         """Return the dual tensor, its tangents at this worker's levels."""
         self.came: list[Tensor] = []
-        tensor = rebuilt(iter(self.arrays), self.facts, levels, self.came)
+        arrays = self.arrays
+        if self.place is not None:
+            arrays = [_placed_here(array, self.place) for array in arrays]
+        tensor = rebuilt(iter(arrays), self.facts, levels, self.came)
         tensor.node = _node_of(self.history)
         return tensor
 
@@ -114,14 +141,46 @@ def register() -> None:
     kinds.register(CarriedDual, _dual_to_parts, _dual_from_parts, tag="telegrad.CarriedDual")
 
 
-def _to_parts(tensor: Tensor) -> tuple[list[Any], int]:
+def _to_parts(tensor: Tensor) -> tuple[list[Any], Any]:
     array = tensor.array
     if type(array) is not np.ndarray:
+        if is_cupy(array):
+            return [staged(array)], [history_code(tensor), device_of(array)]
         array = _in_host_memory(tensor)
-    return [array], _history_of(tensor)
+    return [array], history_code(tensor)
 
 
-def _history_of(tensor: Tensor) -> int:
+def refuse_map(to: str, values: list[Any]) -> None:
+    """Raise if a map is to say where any of these arrives: here they go to the same name."""
+    for value in values:
+        if isinstance(value, Tensor) and is_cupy(value.array):
+            why = "PyTorch with CUDA, which sends tensors by maps, is not here"
+            if value.tangents:
+                why = "it carries tangents"
+            raise DeviceError(
+                f"expected no Options.device_maps[{to!r}] for a tensor of shape "
+                f"{tuple(value.shape)} on {device_of(value.array)}, got one, and {why}: leave the "
+                "map out, and the tensor arrives on the device of the same name, or send it as "
+                ".cpu()"
+            )
+
+
+def _placed_here(array: Any, device: str) -> Any:
+    """Return what came on the device that its sender named."""
+    try:
+        return placed(array, device)
+    except DeviceError as error:
+        names = device_names()
+        if device in names:
+            raise
+        raise DeviceError(
+            f"expected a device that this worker has ({', '.join(names)}), got {device!r} for a "
+            f"tensor of shape {array.shape} that was sent to it; send it as .cpu() ({error})"
+        ) from error
+
+
+def history_code(tensor: Tensor) -> int:
+    """Return what stands for the history of a tensor that leaves."""
     node = tensor.node
     return _CONSTANT if node is None else _LEAF if node is LEAF else _COMPUTED
 
@@ -133,9 +192,9 @@ def _node_of(history: int) -> Any:
     return LEAF if history == _LEAF else CutNode(next_key())
 
 
-def _in_host_memory(tensor: Tensor) -> "np.ndarray[Any, Any]":
+def _in_host_memory(tensor: Tensor) -> Any:
     try:
-        return np.asarray(tensor.array)
+        return for_numpy(tensor.array)
     except TypeError as error:
         raise Unserializable(
             f"expected a Tensor in host memory, got one on {tensor.device}: send a copy that is "
@@ -143,19 +202,30 @@ def _in_host_memory(tensor: Tensor) -> "np.ndarray[Any, Any]":
         ) from error
 
 
-def _from_parts(parts: list[Any], history: int) -> Tensor:
-    return wrap(parts[0], _node_of(history))
+def _from_parts(parts: list[Any], facts: Any) -> Tensor:
+    if type(facts) is int:
+        return wrap(parts[0], _node_of(facts))
+    history, device = facts
+    return arrived(_placed_here(parts[0], device), history)
 
 
-def _parameter_from_parts(parts: list[Any], history: int) -> Parameter:
-    """Return a Parameter, which stays one as a leaf, so that a module keeps its parameters."""
-    return rebuild_parameter(parts[0], history != _CONSTANT)
+def _parameter_from_parts(parts: list[Any], facts: Any) -> Parameter:
+    if type(facts) is int:
+        return rebuild_parameter(parts[0], facts != _CONSTANT)
+    history, device = facts
+    return rebuild_parameter(_placed_here(parts[0], device), history != _CONSTANT)
+
+
+def arrived(array: Any, history: int, is_parameter: bool = False) -> Tensor:
+    """Return a Tensor that came; a Parameter stays one, as a leaf, so that modules keep theirs."""
+    if is_parameter:
+        return rebuild_parameter(array, history != _CONSTANT)
+    return wrap(array, _node_of(history))
 
 
 def _dual_to_parts(dual: CarriedDual) -> tuple[list[Any], Any]:
-    return dual.arrays, [dual.facts, dual.history]
+    return dual.arrays, [dual.facts, dual.history, dual.place]
 
 
 def _dual_from_parts(parts: list[Any], metadata: Any) -> CarriedDual:
-    facts, history = metadata
-    return CarriedDual(parts, facts, history)
+    return CarriedDual(parts, *metadata)

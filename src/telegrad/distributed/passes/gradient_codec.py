@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.devices import staged
 from telegrad.distributed import frameworks
 from telegrad.distributed.contexts.context import BACKWARD_PHASE
 from telegrad.distributed.contexts.dual_levels import LevelRegistry
@@ -44,7 +45,8 @@ class GradientCodec:
         entries: list[list[Any]] = []
         arrays: list[Any] = []
         # Those of another framework that stayed its own, such as tensors of a device: all at once.
-        foreign = [value for _, parts in group for value in parts if _is_foreign(value)]
+        outside = [_outside(value) for _, parts in group for value in parts]
+        foreign = [value for value in outside if value is not None]
         packed = iter(frameworks.pack(foreign, self._worker, to) if foreign else ())
         for recv, parts in group:
             places: list[int] = []
@@ -54,14 +56,18 @@ class GradientCodec:
                 if value is None:
                     continue
                 places.append(place)
-                if _is_foreign(value):
-                    value = next(packed)
-                    if type(value) is not np.ndarray:
+                if _outside(value) is not None:
+                    sent = next(packed)
+                    if type(sent) is np.ndarray:
+                        arrays.append(sent)
+                    else:
                         elsewhere = elsewhere or {}
-                        elsewhere[place] = value
-                        continue
+                        elsewhere[place] = sent
+                    if isinstance(value, Tensor):
+                        values.append(value)
+                    continue
                 if not isinstance(value, Tensor):
-                    arrays.append(np.asarray(value))
+                    arrays.append(value)
                     continue
                 arrays.append(value.array)
                 if value.tangents:
@@ -73,7 +79,7 @@ class GradientCodec:
                 path = (BACKWARD_PHASE, *local_pass.plan.path, *recv.path)
                 extra = self._recorder.give(local_pass.context, to, values, path)
             entries.append([recv.message_id, len(parts), places, facts, extra, elsewhere])
-        return entries, arrays
+        return entries, [staged(array) for array in arrays]
 
     def unpack(
         self, local_pass: LocalPass, frm: str, entries: list[list[Any]], arrays: list[Any]
@@ -108,10 +114,13 @@ class GradientCodec:
         return feeds
 
 
-def _is_foreign(value: Any) -> bool:
+def _outside(value: Any) -> Any:
+    """Return what another framework packs of a gradient: its own, or an array of a device."""
+    if isinstance(value, Tensor) and not value.tangents:
+        value = value.array
     if value is None or type(value) is np.ndarray or isinstance(value, Tensor):
-        return False
-    return frameworks.framework_of(value) is not None
+        return None
+    return None if frameworks.carrier_of(value) is None else value
 
 
 def _count(facts: list[Any]) -> int:

@@ -18,6 +18,7 @@ from telegrad.distributed.contexts.tensor_kind import CarriedDual, flatten
 from telegrad.errors import DTypeError, GradientError
 from telegrad.interop.torch.bridge import Crossing, entry_of, from_torch, join
 from telegrad.interop.torch.devices import placement
+from telegrad.interop.torch.devices.cupy_arrays import can_carry
 from telegrad.interop.torch.graph.accumulation import accumulate, completed
 from telegrad.interop.torch.graph.cut import cut
 from telegrad.interop.torch.graph.ends import Tap, WantedLeaf
@@ -44,6 +45,7 @@ class Torch:
 
     type: type = torch.Tensor
     accumulate = staticmethod(accumulate)
+    carries = staticmethod(can_carry)
     copied = staticmethod(torch.clone)
     pack = staticmethod(placement.pack)
     unpack = staticmethod(placement.unpack)
@@ -74,13 +76,17 @@ class Torch:
             for i, stand_in in enumerate(given):
                 if stand_in is not values[i]:
                     values[i] = _detached(values[i])
-        if _is_cuda_in_use():
-            placement.carry(values, worker, to)
+        has_own = placement.has_own(values)
+        if has_own and given is values:
+            given = values.copy()
+        if has_own or _is_cuda_in_use():
+            placement.carry(values, worker, to, is_recorded)
         if is_open():
             duals.carry(values, levels, to)
         if given is not values:
             for value, stand_in in zip(values, given):
-                if stand_in is not value and not isinstance(value, CarriedDual):
+                is_stand_in = stand_in is not value and stand_in.array is None
+                if is_stand_in and not isinstance(value, CarriedDual):
                     # Its level may have closed: tangents that are not sent do not count.
                     stand_in.tangents = None
         return given

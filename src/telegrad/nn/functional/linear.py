@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.host import in_host_memory
 from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.ops.indexing import getitem, index_set
 from telegrad.rules.affine import AFFINE, AFFINE_BIASED
@@ -75,7 +76,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
                 [1., 2.],
                 [3., 4.]])
     """
-    rows = np.asarray(input.array if isinstance(input, Tensor) else input)
+    rows = in_host_memory(input.array) if isinstance(input, Tensor) else np.asarray(input)
     if rows.dtype.kind not in "iu":
         raise DTypeError(f"expected integers as input of embedding, got {rows.dtype}")
     if weight.ndim != 2:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.host import for_numpy, in_host_memory
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.ops.activations import softplus
 from telegrad.ops.magnitude import abs as absolute
@@ -204,7 +205,7 @@ def _by_classes(
     if smoothing:
         along = by_class.reshape(-1, *(1,) * (logs.ndim - axis - 1))
         share += along * (smoothing / count) * np.expand_dims(counted, axis)
-    if not np.isfinite(logs.array).all():
+    if not np.isfinite(for_numpy(logs.array)).all():
         # What weighs nothing must not count: 0 times minus infinity would be NaN.
         logs = where(wrap(share != 0), logs, 0.0)
     if reduction == "none":
@@ -223,7 +224,7 @@ def _by_classes(
 def _checked_classes(
     name: str, logs: Tensor, target: Tensor, ignore_index: int, axis: int
 ) -> np.ndarray[Any, Any]:
-    classes = np.asarray(target.array)
+    classes = in_host_memory(target.array)
     if classes.dtype.kind not in "iu":
         raise DTypeError(f"expected integers as classes in {name}, got {target.dtype}")
     if classes.shape != logs.shape[:axis] + logs.shape[axis + 1 :]:
@@ -253,7 +254,7 @@ def _raw_weights(
             "take its detach(), or give the target as probabilities"
         )
     _check_class_weights(name, weight, count)
-    return np.asarray(weight.to(dtype).array)
+    return in_host_memory(weight.to(dtype).array)
 
 
 def _by_probabilities(

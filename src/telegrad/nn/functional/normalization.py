@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from telegrad.arrays.host import for_numpy
 from telegrad.errors import ShapeError, UsageError
 from telegrad.ops.arguments import check_real
 from telegrad.ops.manipulation import reshape
@@ -134,15 +135,15 @@ def _by_batch(
     out: Tensor
     out, scale = apply_several(NORMALIZE, input, axes=axes, eps=eps)
     if mean is not None:
-        _move(mean, np.mean(np.asarray(input.array), axis=axes), momentum)
+        _move(mean, np.mean(for_numpy(input.array), axis=axes), momentum)
     if var is not None:
         # The variance by which the batch was divided, told by the scale; kept without bias.
-        own = np.maximum(1 / np.square(np.asarray(scale.array)).reshape(-1) - eps, 0)
+        own = np.maximum(1 / np.square(for_numpy(scale.array)).reshape(-1) - eps, 0)
         _move(var, own * (count / (count - 1)), momentum)
     return out
 
 
 def _move(running: Tensor, value: Any, momentum: float) -> None:
-    old = np.asarray(running.array)
+    old = for_numpy(running.array)
     # Not by the difference, in which a value much smaller than the old one would be lost.
     running.array = ((1 - momentum) * old + momentum * value).astype(old.dtype, copy=False)

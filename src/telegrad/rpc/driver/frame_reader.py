@@ -43,7 +43,7 @@ from telegrad.rpc.wire.frames import (
     split_table,
 )
 
-__all__ = ["NOW", "FrameReader"]
+__all__ = ["NOW", "FrameReader", "plain_memory"]
 
 NOW: Final = -math.inf
 """The deadline of a read that takes what is there, no more than a part of a large frame."""
@@ -56,11 +56,17 @@ _BODY_BYTES_IN_ROOM: Final = 32 << 10  # A frame with a larger body gets memory 
 Fields = tuple[int, int, int, int, int, int, int]
 
 
+def plain_memory(nbytes: int) -> memoryview:
+    """Return so many bytes, not zeroed: each is received before anyone sees it."""
+    return np.empty(nbytes, np.uint8).data
+
+
 class FrameReader:
     """The bytes that came and are not yet frames.
 
     `sharing` is where buffers in shared memory are found, and `admission` who is asked before a
-    request is received; without them there is neither.
+    request is received; without them there is neither. `memory` gives what large frames are
+    received into.
     """
 
     def __init__(
@@ -69,7 +75,9 @@ class FrameReader:
         spinning: Spinning,
         sharing: SharedBuffers | None = None,
         admission: Admission | None = None,
+        memory: Callable[[int], memoryview] = plain_memory,
     ) -> None:
+        self._memory = memory
         self._connection = connection
         self._limits = connection.limits
         self._pending = connection.pending
@@ -152,8 +160,7 @@ class FrameReader:
     def _begin_large(self, fields: Fields, deadline: float | None) -> Frame | None:
         _, _, _, header, body, _, _ = fields
         try:
-            # Not zeroed, unlike a bytearray: every byte is received before anyone sees it.
-            memory = np.empty(header + body + 16, np.uint8).data
+            memory = self._memory(header + body + 16)
         except MemoryError:
             return self._do_without_memory(fields, deadline)
         self._start += _PREFIX_BYTES

@@ -20,6 +20,7 @@ from telegrad.errors import (
 from telegrad.rpc.calls.call import Call
 from telegrad.rpc.calls.future import Future, wake
 from telegrad.rpc.driver.admission import Room
+from telegrad.rpc.driver.frame_reader import plain_memory
 from telegrad.rpc.driver.handlers import Handlers, serving
 from telegrad.rpc.driver.lead import Lead
 from telegrad.rpc.driver.link import Link
@@ -70,6 +71,7 @@ class SocketHost:
         # How many workers were known when `_is_crowded` was last found out.
         self._counted = 0
         self._is_crowded = False
+        self.memory: Callable[[int], memoryview] = plain_memory
         self._pool = Pool(identity.name)
         self.lead = Lead(self)
         self.handlers = Handlers(self.start, options.handlers, lambda: self.lead.turn)

@@ -188,6 +188,10 @@ class Lead:
             self._host.at("lead given up")
         self.offer()
 
+    def spin_at_least(self, seconds: float) -> None:
+        """Look for so long from now on, unless it is turned off: see `Spinning.at_least`."""
+        self._spinning.at_least(seconds)
+
     def nudge(self) -> None:
         """Have the thread that leads look around."""
         if self._sleeps:

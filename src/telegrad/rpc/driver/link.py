@@ -82,7 +82,11 @@ class Link(FrameWriter):
         self._is_prompt = False
         self._admission = Admission(host.room, peer.name)
         self._reader = FrameReader(
-            connection, Spinning(host.options.spin, host.is_crowded), self.sharing, self._admission
+            connection,
+            Spinning(host.options.spin, host.is_crowded),
+            self.sharing,
+            self._admission,
+            lambda nbytes: host.memory(nbytes),
         )
         # A frame that was read and not received, because a signal's handler interrupted that:
         # whoever leads next goes on with it. Never on a served link: those are not read by the main

@@ -53,6 +53,11 @@ class ServedLink(Link):
         self._unwatch()
         return True
 
+    def spin_at_least(self, seconds: float) -> None:
+        """Whoever leads looks for so long, too: there the next request is waited for."""
+        super().spin_at_least(seconds)
+        self._host.lead.spin_at_least(seconds)
+
     def _watch(self) -> None:
         self._host.lead.arm(self)
 

@@ -29,6 +29,7 @@ class SimulatedHost:
         self.worker: Worker
         self.is_alive = True
         self.paused_until = -math.inf
+        self.memory: Callable[[int], memoryview] = lambda nbytes: memoryview(bytearray(nbytes))
         self.strands: dict[Strand, None] = {}
         self._timers_at = math.inf
         self._crashes: dict[CrashPoint, int] = {}

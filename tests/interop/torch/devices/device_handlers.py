@@ -6,7 +6,7 @@ import time
 import torch
 
 from telegrad.distributed import rpc
-from telegrad.interop.torch.devices import placement
+from telegrad.interop.torch.devices import peers
 
 OPERATIONS = ["add", "multiply", "subtract", "larger"]
 
@@ -34,7 +34,7 @@ def keep_for_ever(value):
 
 def trim():
     """Give all of this worker's segments back; the bytes that are left."""
-    found = placement._channels[rpc.current_worker()]
+    found = peers.CHANNELS[rpc.current_worker()]
     found.trim(time.monotonic() + 1000)
     return found.held()
 

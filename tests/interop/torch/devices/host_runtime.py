@@ -18,6 +18,7 @@ class Machine:
         self.buffers = {}
         self.events = {}
         self.handles = {}
+        self.is_reset = False
         self.opened = []
         """Memory that is mapped, once for each that has done so."""
 
@@ -78,6 +79,9 @@ class HostRuntime:
         self.machine.opened.append(memory)
         return memory
 
+    def size_of(self, memory):
+        return len(self.machine.buffers[memory])
+
     def close_memory(self, memory):
         self.machine.opened.remove(memory)
 
@@ -88,6 +92,8 @@ class HostRuntime:
         pass
 
     def copy(self, to, frm, nbytes, stream):
+        if self.machine.is_reset:
+            raise CudaFailure("cudaMemcpyAsync failed: context is destroyed (709)")
         self.log.append("copy")
         ctypes.memmove(to, frm, nbytes)
 

@@ -11,7 +11,7 @@ from tests.interop.torch.devices.host_runtime import HostRuntime, Machine
 
 from telegrad.distributed import rpc
 from telegrad.errors import DeviceError, ProtocolViolation
-from telegrad.interop.torch.devices import placement
+from telegrad.interop.torch.devices import peers, placement
 from telegrad.interop.torch.devices.channels import INTRODUCE, Channels
 from telegrad.interop.torch.devices.segments import Introduction, Span
 from telegrad.rpc.options import Options
@@ -155,6 +155,34 @@ def test_an_introduction_that_no_worker_makes_is_refused(simulation):
 
 
 @on_workers("main", "b", faults=IN_ORDER)
+def test_a_segment_that_is_said_to_be_larger_than_it_is_is_refused_and_closed(simulation):
+    sender, _ = pair(simulation)
+    sender.pack("b", [torch.ones(3)])
+    machine = sender._cuda.machine
+    honest = sender._pools[0].of("b")[0].introduction("GPU-1")
+    opened = list(machine.opened)
+    forged = msgspec.structs.replace(honest, segment=9, size=1 << 50)
+    with pytest.raises(ProtocolViolation, match=r"'main' says that its segment 9 on cuda:0 has"):
+        rpc.current_worker().ask_service("b", INTRODUCE, forged)
+    assert machine.opened == opened
+
+
+@on_workers("main", "b", faults=IN_ORDER)
+def test_a_device_that_was_reset_is_an_error_that_names_worker_and_device(simulation):
+    sender, receiver = pair(simulation)
+    spans = sender.pack("b", [torch.ones(3)])
+    sender._cuda.machine.is_reset = True
+    with pytest.raises(DeviceError, match=r"segment 1 of worker 'main' on cuda:0, got an error"):
+        receiver.unpack("main", spans, DEVICES[:1])
+    with pytest.raises(DeviceError, match=r"for worker 'b' into a segment of cuda:0, got an error"):
+        sender.pack("b", [torch.ones(3)])
+    assert not any(segment.is_taken for segment in sender._pools[0].of("b"))
+    receiver.close()
+    sender.close()
+    assert sender._cuda.machine.buffers == {}
+
+
+@on_workers("main", "b", faults=IN_ORDER)
 def test_a_device_without_room_for_what_came_is_named_and_the_segment_goes_back(simulation):
     sender, receiver = pair(simulation)
     spans = sender.pack("b", [torch.ones(3)])
@@ -208,8 +236,8 @@ class Twins:
 def test_gradients_go_together_and_one_that_is_one_number_goes_as_one(simulation):
     sender, receiver = pair(simulation)
     main, other = simulation.worker("main"), simulation.worker("b")
-    placement._channels.update({main: sender, other: receiver})
-    placement._peers[main] = {main.find("b").info: Twins()}
+    peers.CHANNELS.update({main: sender, other: receiver})
+    peers._known_peers[main] = {main.find("b").info: Twins()}
     spread, whole = torch.tensor(3.0).expand(1000, 1000), torch.arange(3.0)
     packed = placement.pack([spread, whole], main, "b")
     assert sender.held() == 2 * MB

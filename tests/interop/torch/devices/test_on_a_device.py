@@ -13,7 +13,7 @@ from tests.interop.torch.devices import device_handlers as there
 from telegrad.distributed import LocalCluster, autograd, rpc
 from telegrad.distributed.rpc import Options
 from telegrad.errors import DeviceError, WorkerLost
-from telegrad.interop.torch.devices import placement
+from telegrad.interop.torch.devices import peers
 
 pytestmark = [
     pytest.mark.gpu,
@@ -25,19 +25,24 @@ CUDA = "cuda:0"
 MB = 1 << 20
 HOST = Options(device_segments=0)
 """As if on another host."""
+TCP = Options(device_segments=0, segments=False, unix_sockets=False)
+"""As between hosts, sockets included."""
 SMALL = Options(device_segments=8 * MB)
 DTYPES = ["float64", "float32", "float16", "bfloat16", "int64", "bool", "complex64", "float8_e5m2"]
 
 
 def channels():
-    return placement._channels[rpc.current_worker()]
+    return peers.CHANNELS[rpc.current_worker()]
 
 
 def echo(value, to="b"):
     return rpc.rpc_sync(to, there.same, (value,))
 
 
-@pytest.mark.parametrize("options", [None, HOST, SMALL], ids=["segments", "host", "small pool"])
+WAYS = {"segments": None, "host": HOST, "between hosts": TCP, "small pool": SMALL}
+
+
+@pytest.mark.parametrize("options", WAYS.values(), ids=WAYS)
 def test_every_dtype_shape_and_size_arrives_as_it_left(options):
     torch.manual_seed(0)
     with LocalCluster(["b"], options=options):
@@ -54,12 +59,13 @@ def test_every_dtype_shape_and_size_arrives_as_it_left(options):
                         found.cpu().view(-1).view(torch.uint8),
                         each.contiguous().cpu().view(-1).view(torch.uint8),
                     )
-        held = channels().held() if options is not HOST else 0
+        is_staged = options in (HOST, TCP)
+        held = 0 if is_staged else channels().held()
         assert held <= (8 * MB if options is SMALL else 4 << 30)
-        assert (held > 0) == (options is not HOST)
+        assert (held > 0) == (not is_staged)
 
 
-@pytest.mark.parametrize("options", [None, HOST], ids=["segments", "host"])
+@pytest.mark.parametrize("options", [None, HOST, TCP], ids=["segments", "host", "between hosts"])
 def test_what_is_overwritten_after_the_call_arrives_with_its_old_values(options):
     with LocalCluster(["b"], options=options):
         value = torch.zeros(4 * MB, device=CUDA)

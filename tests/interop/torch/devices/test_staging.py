@@ -7,7 +7,15 @@ from tests.distributed.simulated import IN_ORDER, on_workers
 
 from telegrad.distributed import rpc
 from telegrad.errors import DeviceError, ProtocolViolation
-from telegrad.interop.torch.devices.staging import PIECE, Staging, Transfer, pieces, to_host
+from telegrad.interop.torch.devices import staging
+from telegrad.interop.torch.devices.staging import (
+    PIECE,
+    ReceiveBuffers,
+    Staging,
+    Transfer,
+    pieces,
+    to_host,
+)
 
 
 def pair(simulation):
@@ -88,3 +96,39 @@ def test_what_no_message_asked_for_goes_with_its_sender(simulation):
 def test_what_is_in_the_host_s_memory_stays_there():
     value = torch.ones(3)
     assert to_host(value).data_ptr() == value.data_ptr()
+
+
+def test_pieces_are_received_into_pinned_memory_and_few_of_it_are_lent(monkeypatch):
+    plain, pinned, empty = [], [], torch.empty
+
+    def memory(nbytes):
+        plain.append(nbytes)
+        return memoryview(bytearray(nbytes))
+
+    def pinned_memory(nbytes, dtype, pin_memory):
+        pinned.append(nbytes)
+        return empty(nbytes, dtype=dtype)
+
+    buffers = ReceiveBuffers(memory)
+    monkeypatch.setattr(staging.torch, "empty", pinned_memory)
+    sizes = [PIECE + 80] * (staging._MOST_RECEIVED + 2) + [PIECE // 2, 4 * PIECE]
+    lent = [buffers(nbytes) for nbytes in sizes]
+    assert [len(view) for view in lent] == sizes
+    assert pinned == sizes[: staging._MOST_RECEIVED]
+    assert plain == sizes[staging._MOST_RECEIVED :]
+    # A part of one keeps it.
+    part = lent[0][7:]
+    lent.clear()
+    assert len(buffers._lent) == 1
+    del part
+    assert not buffers._lent
+
+
+def test_where_there_is_no_pinned_memory_they_are_received_all_the_same(monkeypatch):
+    def refuse(*_, **__):
+        raise RuntimeError("CUDA error: out of memory")
+
+    monkeypatch.setattr(staging.torch, "empty", refuse)
+    assert (
+        len(ReceiveBuffers(lambda nbytes: memoryview(bytearray(nbytes)))(PIECE + 80)) == PIECE + 80
+    )

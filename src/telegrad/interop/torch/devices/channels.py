@@ -23,7 +23,7 @@ from typing import Final
 
 import torch
 
-from telegrad.errors import PeerError, ProtocolViolation, UsageError
+from telegrad.errors import DeviceError, PeerError, ProtocolViolation, UsageError
 from telegrad.interop.torch.devices.mark_board import MARKS, MarkBoard
 from telegrad.interop.torch.devices.runtime import CudaFailure, Runtime
 from telegrad.interop.torch.devices.segment_pool import SegmentPool
@@ -106,6 +106,11 @@ class Channels:
             return None
         try:
             return segment.fill(tensors)
+        except CudaFailure as error:
+            raise DeviceError(
+                f"expected to copy tensors for worker {to!r} into a segment of cuda:{device}, got "
+                f"an error of the device, which may have been reset: {error}"
+            ) from error
         finally:
             segment.is_taken = False
 

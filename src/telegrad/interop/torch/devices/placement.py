@@ -1,43 +1,45 @@
-"""On which device a CUDA tensor arrives, and by which way: what the two workers say of themselves.
-
-The sender decides where: by its own map for the receiver; else by the receiver's map for the
-sender, backwards, so that results return to where arguments came from; else the device of the same
-name. It asks the receiver once for its devices and its map, when the first CUDA tensor is to go
-there, so a device that is not there is an error before anything is sent.
+"""By which way a CUDA tensor goes, and what carries it: calls, results, gradients.
 
 Within one host the tensors of a message are copied, together, through a segment of their device
-(``channels.py``); else, or where that can't be, through the host's memory (``values/tensors.py``).
+(``channels.py``); else, or where that can't be, through the host's memory (``staging.py``, and
+``values/tensors.py`` for small ones). Telegrad's own tensors on a device go as PyTorch's do, over
+the same memory (``cupy_arrays.py``).
 
 Gradients need no map: they return to the device of the tensor that they belong to.
 """
 
-import os
-import threading
-import weakref
+import sys
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 import torch
 
-from telegrad.distributed.contexts.context import CURRENT
+from telegrad.arrays.cupy import is_cupy
+from telegrad.distributed.contexts.tensor_kind import arrived, history_code
 from telegrad.errors import DeviceError, ProtocolViolation
-from telegrad.interop.torch.devices.channels import Channels
-from telegrad.interop.torch.devices.runtime import CudaFailure, runtime
+from telegrad.interop.torch.devices.cupy_arrays import (
+    Own,
+    as_array,
+    as_torch,
+    can_carry,
+    let_cupy_wait,
+)
+from telegrad.interop.torch.devices.peers import CHANNELS, Peer, peer_of, staging_of
+from telegrad.interop.torch.devices.runtime import runtime
 from telegrad.interop.torch.devices.segments import Span, checked
-from telegrad.interop.torch.devices.staging import STAGED_FROM, Staging, Transfer
+from telegrad.interop.torch.devices.staging import STAGED_FROM, Transfer
 from telegrad.interop.torch.modes import run_ordinarily
 from telegrad.interop.torch.values import tensors
 from telegrad.interop.torch.values.arrays import raw
 from telegrad.interop.torch.values.levels import is_open, tangent_of
-from telegrad.rpc.current import current_worker
-from telegrad.rpc.names import WorkerInfo
+from telegrad.nn.parameter import Parameter
 from telegrad.rpc.wire import kinds
-from telegrad.rpc.wire.functions import expose
 from telegrad.rpc.worker import Worker
+from telegrad.tensors import Tensor
 
-__all__ = ["Devices", "Placed", "arrive", "carry", "pack", "register", "unpack"]
+__all__ = ["Placed", "arrive", "carry", "has_own", "pack", "register", "unpack"]
 
 
 class Load:
@@ -46,7 +48,7 @@ class Load:
     `is_shared`: whether segments lead to the receiver.
     """
 
-    __slots__ = ("_is_shared", "_spans", "_tensors", "_to", "_worker")
+    __slots__ = ("_is_shared", "_spans", "_tensors", "_to", "_worker", "has_own")
 
     def __init__(self, worker: Worker, to: str, is_shared: bool) -> None:
         self._worker = worker
@@ -54,6 +56,8 @@ class Load:
         self._is_shared = is_shared
         self._tensors: list[torch.Tensor] = []
         self._spans: list[Span] | None = None
+        self.has_own = False
+        """Whether memory of CuPy's is among it."""
 
     def add(self, tensor: torch.Tensor) -> int:
         """Enter a tensor; return its place."""
@@ -64,7 +68,10 @@ class Load:
         """Return where the tensor of that place lies; None if it must go another way."""
         if self._tensors and self._is_shared:
             given, self._tensors = self._tensors, []
-            self._spans = run_ordinarily(partial(_channels[self._worker].pack, self._to, given))
+            self._spans = run_ordinarily(partial(CHANNELS[self._worker].pack, self._to, given))
+            if self.has_own:
+                # What it frees or overwrites is enqueued behind the copy.
+                let_cupy_wait(given[0].device.index or 0)
         return None if self._spans is None else self._spans[place]
 
     def stage(self, tensor: torch.Tensor, device: str) -> Transfer | None:
@@ -77,13 +84,22 @@ class Load:
 
 
 class Placed:
-    """A CUDA tensor on its way to a device; `load` has it at `place` if the device copies it."""
+    """A CUDA tensor on its way to a device; `load` has it at `place` if the device copies it.
 
-    __slots__ = ("device", "load", "place", "tensor")
+    `own`: it carries a Tensor of telegrad's own.
+    """
+
+    __slots__ = ("device", "load", "own", "place", "tensor")
 
     def __init__(
-        self, tensor: torch.Tensor, device: str, load: Load | None = None, place: int = 0
+        self,
+        tensor: torch.Tensor,
+        device: str,
+        load: Load | None = None,
+        place: int = 0,
+        own: Own | None = None,
     ) -> None:
+        self.own = own
         self.tensor = tensor
         self.device = device
         self.load = load
@@ -98,6 +114,7 @@ class _Arriving(msgspec.Struct, array_like=True, frozen=True):
     device: str
     span: Span | None
     transfer: Transfer | None = None
+    own: Own | None = None
 
 
 class _Gradient(msgspec.Struct, array_like=True, frozen=True):
@@ -107,78 +124,7 @@ class _Gradient(msgspec.Struct, array_like=True, frozen=True):
     shape: list[Annotated[int, msgspec.Meta(ge=0)]] | None
     span: Span | None
     transfer: Transfer | None = None
-
-
-class Devices(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker says of itself: its devices, its map for the one that asks, and its host.
-
-    `host` names the machine, and what of it the process sees; empty if it takes no segments.
-    """
-
-    names: list[str]
-    map: dict[str, str]
-    host: str = ""
-    uuids: list[str] = []
-
-    def of(self, device: str, own_map: dict[str, str], whose: str, what: str) -> str:
-        """The device of this worker that takes tensors of `device`, which is the asker's.
-
-        `whose` and `what` are for the error: the worker's name, and what is to go there.
-        """
-        backwards = {there: here for here, there in self.map.items()}
-        chosen = own_map.get(device) or backwards.get(device) or device
-        if chosen not in self.names:
-            raise DeviceError(
-                f"expected a device that worker {whose!r} has ({', '.join(self.names)}), got "
-                f"{chosen!r} for {what} on {device}; name another one in "
-                f"Options.device_maps[{whose!r}], or send it as .cpu()"
-            )
-        return chosen
-
-
-class _Peer:
-    """What a worker knows of another one: where tensors go, and whether segments may be used."""
-
-    def __init__(self, worker: Worker, to: str, devices: Devices) -> None:
-        self.devices = devices
-        self._to = to
-        self._map = _named(worker.options.device_maps.get(to, {}))
-        own = _description(worker, to)
-        self._shared = set(own.uuids) & set(devices.uuids) if own.host == devices.host else set()
-        self._own = own.uuids
-        self._found: dict[torch.device, tuple[str, bool]] = {}
-
-    def way(self, tensor: torch.Tensor) -> tuple[str, bool]:
-        """Return the device there, and whether segments lead to it."""
-        here = tensor.device
-        found = self._found.get(here)
-        if found is None:
-            what = f"a torch tensor of shape {tuple(tensor.shape)}"
-            there = self.devices.of(str(here), self._map, self._to, what)
-            is_shared = bool(self._shared) and self._own[here.index or 0] in self._shared
-            found = self._found[here] = there, is_shared and there != "cpu"
-        return found
-
-    def twin(self, device: torch.device) -> str | None:
-        """Return the name there of the same device, if segments lead to it."""
-        uuid = self._own[device.index or 0] if self._shared else None
-        return f"cuda:{self.devices.uuids.index(uuid)}" if uuid in self._shared else None
-
-
-_peers: "weakref.WeakKeyDictionary[Worker, dict[WorkerInfo, _Peer]]" = weakref.WeakKeyDictionary()
-"""What each worker of this process was told, by who told it, one incarnation of a worker."""
-_making = threading.Lock()
-_channels: "weakref.WeakKeyDictionary[Worker, Channels]" = weakref.WeakKeyDictionary()
-_stagings: "weakref.WeakKeyDictionary[Worker, Staging]" = weakref.WeakKeyDictionary()
-
-
-def staging_of(worker: Worker) -> Staging:
-    """Return the worker's end of what goes through the host's memory."""
-    with _making:
-        found = _stagings.get(worker)
-        if found is None:
-            found = _stagings[worker] = Staging(worker)
-    return found
+    own: Own | None = None
 
 
 def register() -> None:
@@ -189,24 +135,44 @@ def register() -> None:
 # Calls.
 
 
-def carry(values: list[Any], worker: Worker, to: str) -> None:
-    """Replace CUDA tensors by what travels, where it is not the tensor itself."""
-    peer: _Peer | None = None
+def has_own(values: list[Any]) -> bool:
+    """Tell whether `carry` replaces Tensors of telegrad's own."""
+    return "cupy" in sys.modules and any(map(_is_own, values))
+
+
+def _is_own(value: Any) -> bool:
+    # Tangents go with their levels, through the host's memory: ``tensor_kind.CarriedDual``.
+    return isinstance(value, Tensor) and not value.tangents and can_carry(value.array)
+
+
+def carry(values: list[Any], worker: Worker, to: str, is_recorded: bool = False) -> None:
+    """Replace CUDA tensors by what travels, where it is not the tensor itself.
+
+    Where it `is_recorded` a Parameter of telegrad's own goes as a Tensor, as it does otherwise.
+    """
+    peer: Peer | None = None
     loads: dict[torch.device, Load] = {}
     for i, value in enumerate(values):
-        if not isinstance(value, torch.Tensor) or not value.is_cuda:
+        own = None
+        if _is_own(value):
+            is_parameter = isinstance(value, Parameter)
+            is_parameter = is_parameter and not (is_recorded and value.requires_grad)
+            own = Own(value.dtype.name, history_code(value), is_parameter)
+            value = as_torch(value.array)
+        elif not isinstance(value, torch.Tensor) or not value.is_cuda:
             continue
         if peer is None:
-            peer = _peer(worker, to)
+            peer = peer_of(worker, to)
         there, is_shared = peer.way(value)
         is_dual = is_open() and tangent_of(value) is not None
         if there != "cpu" and tensors.is_dense(value) and not is_dual:
             load = loads.get(value.device)
             if load is None:
                 load = loads[value.device] = Load(worker, to, is_shared)
-            values[i] = Placed(value, there, load, load.add(value))
-        elif there != str(value.device):
-            values[i] = Placed(value, there)
+            load.has_own |= own is not None
+            values[i] = Placed(value, there, load, load.add(value), own)
+        elif own is not None or there != str(value.device):
+            values[i] = Placed(value, there, own=own)
 
 
 def arrive(values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
@@ -221,8 +187,8 @@ def arrive(values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | 
     came: list[_Arriving] = [values[i] for i in places]
     made = _unpacked(worker, frm, [(each.device, each.span or each.transfer) for each in came])
     for i, arriving, tensor in zip(places, came, made):
-        values[i] = _finished(tensor, arriving)
-    return _Order(made)
+        values[i] = _finished(tensor, arriving, frm)
+    return _Order(made, any(each.own is not None for each in came))
 
 
 _external_stream: Any = torch.cuda.ExternalStream
@@ -231,7 +197,8 @@ _external_stream: Any = torch.cuda.ExternalStream
 class _Order:
     """Has the current stream of the thread that takes tensors wait for the one that made them."""
 
-    def __init__(self, made: Sequence[torch.Tensor]) -> None:
+    def __init__(self, made: Sequence[torch.Tensor], has_own: bool) -> None:
+        self._has_own = has_own
         self._made = made
         indices = {tensor.device.index or 0: None for tensor in made}
         # As the runtime knows them: torch.cuda takes twenty times as long to tell.
@@ -241,6 +208,8 @@ class _Order:
         for index, stream in self._streams.items():
             if runtime().stream(index) != stream:
                 self._wait(index, stream)
+            if self._has_own:
+                let_cupy_wait(index, stream)
 
     def _wait(self, index: int, stream: int) -> None:
         taker = torch.cuda.current_stream(index)
@@ -254,32 +223,38 @@ class _Order:
 # Gradients.
 
 
-def pack(values: Sequence[torch.Tensor], worker: Worker, to: str) -> list[Any]:
-    """Return what carries each gradient to a worker: a `_Gradient`, or an array."""
+def pack(gradients: Sequence[Any], worker: Worker, to: str) -> list[Any]:
+    """Return what carries each gradient to a worker: a `_Gradient`, or an array.
+
+    Gradients are torch tensors, or arrays of CuPy's.
+    """
     packed: list[Any] = []
-    peer = _peer(worker, to)
+    peer = peer_of(worker, to)
     loads: dict[torch.device, Load] = {}
     placed: list[tuple[torch.Tensor, Load, int]] = []
-    for value in values:
+    owns = [Own(each.dtype.name) if is_cupy(each) else None for each in gradients]
+    values = [each if own is None else as_torch(each) for each, own in zip(gradients, owns)]
+    for value, own in zip(values, owns):
         load = loads.get(value.device)
         if load is None:
             is_shared = peer.twin(value.device) is not None
             load = loads[value.device] = Load(worker, to, is_shared)
+        load.has_own |= own is not None
         # The gradient of a sum is one number, spread without memory: so it is sent.
         sent = value.as_strided((), ()) if _is_spread(value) else value
         placed.append((sent, load, load.add(sent)))
-    for value, (sent, load, place) in zip(values, placed):
+    for value, own, (sent, load, place) in zip(values, owns, placed):
         shape = None if sent is value else list(value.shape)
         span = load.span(place)
         if span is not None:
-            packed.append(_Gradient(str(peer.twin(value.device)), shape, span))
+            packed.append(_Gradient(str(peer.twin(value.device)), shape, span, None, own))
             continue
         there = _way_back(peer, value)
         transfer = None if there is None else load.stage(value, there)
         if there is None or transfer is None:
             packed.append(raw(value))
         else:
-            packed.append(_Gradient(there, None, None, transfer))
+            packed.append(_Gradient(there, None, None, transfer, own))
     return packed
 
 
@@ -288,7 +263,7 @@ def _is_spread(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and not any(tensor.stride()) and tensor.numel() > 1
 
 
-def _way_back(peer: _Peer, gradient: torch.Tensor) -> str | None:
+def _way_back(peer: Peer, gradient: torch.Tensor) -> str | None:
     """Return the device to send a gradient to; None if it goes as an array."""
     try:
         there, _ = peer.way(gradient)
@@ -298,11 +273,15 @@ def _way_back(peer: _Peer, gradient: torch.Tensor) -> str | None:
     return None if there == "cpu" else there
 
 
-def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[torch.Tensor]:
+def unpack(facts: Sequence[Any], worker: Worker, frm: str) -> list[Any]:
     """Return the gradients that came in segments, or in pieces."""
     came = checked(facts, list[_Gradient])
     made = _unpacked(worker, frm, [(each.device, each.span or each.transfer) for each in came])
-    return [_spread(tensor, each.shape, frm) for tensor, each in zip(made, came)]
+    whole = [_spread(tensor, each.shape, frm) for tensor, each in zip(made, came)]
+    return [
+        tensor if each.own is None else as_array(tensor, each.own, frm)
+        for tensor, each in zip(whole, came)
+    ]
 
 
 def _spread(tensor: torch.Tensor, shape: list[int] | None, frm: str) -> torch.Tensor:
@@ -322,7 +301,7 @@ def _unpacked(
     in_segments = [(device, what) for device, what in came if isinstance(what, Span)]
     emptied: list[torch.Tensor] = []
     if in_segments:
-        channels = _channels.get(worker)
+        channels = CHANNELS.get(worker)
         if channels is None:
             raise ProtocolViolation(f"worker {frm!r} names device segments, which it never sent")
         spans = [span for _, span in in_segments]
@@ -340,65 +319,6 @@ def _unpacked(
     return made
 
 
-# What workers know of each other.
-
-
-def _peer(worker: Worker, to: str) -> _Peer:
-    known = _peers.get(worker)
-    if known is None:
-        known = _peers[worker] = {}
-    info = worker.find(to).info
-    found = known.get(info)
-    if found is None:
-        token = CURRENT.set(None)  # Asking is not part of the program.
-        try:
-            answer = worker.rpc_sync(to, describe_devices, (worker.name,))
-        finally:
-            CURRENT.reset(token)
-        found = known[info] = _Peer(worker, to, checked(answer, Devices))
-    return found
-
-
-@expose
-def describe_devices(asker: str) -> Any:
-    """Return this worker's devices, and its map for the asker."""
-    return msgspec.to_builtins(_description(current_worker(), asker))
-
-
-def _description(worker: Worker, asker: str) -> Devices:
-    staging_of(worker)  # From now on pieces may come.
-    names = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
-    named = _named(worker.options.device_maps.get(asker, {}))
-    if not worker.options.device_segments or len(names) == 1:
-        return Devices(names, named)
-    try:
-        with _making:
-            channels = _channels.get(worker)
-            if channels is None:
-                channels = _channels[worker] = Channels(worker, runtime())
-    except (CudaFailure, OSError):
-        return Devices(names, named)
-    return Devices(names, named, _host(), channels.uuids)
-
-
-@cache
-def _host() -> str:
-    """What processes have in common that can share devices: machine, processes seen, and user."""
-    with open("/proc/sys/kernel/random/boot_id") as file:
-        machine = file.read().strip()
-    return f"{machine} {os.readlink('/proc/self/ns/pid')} {os.getuid()}"
-
-
-def _named(device_map: dict[Any, Any]) -> dict[str, str]:
-    """The same with devices by their full names: programs say 0 or 'cuda' as well."""
-    return {_name(here): _name(there) for here, there in device_map.items()}
-
-
-def _name(device: Any) -> str:
-    found = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
-    return f"cuda:{found.index or 0}" if found.type == "cuda" else str(found)
-
-
 def _to_parts(placed: Placed) -> tuple[list[Any], Any]:
     tensor = placed.tensor
     is_parameter = type(tensor) is torch.nn.Parameter
@@ -407,20 +327,28 @@ def _to_parts(placed: Placed) -> tuple[list[Any], Any]:
     if span is None and placed.load is not None:
         transfer = placed.load.stage(tensor, placed.device)
     if span is not None or transfer is not None:
-        facts = _Arriving(is_parameter, tensor.requires_grad, placed.device, span, transfer)
-        return [], facts
+        is_leaf = tensor.requires_grad
+        return [], _Arriving(is_parameter, is_leaf, placed.device, span, transfer, placed.own)
     parts, facts = tensors.to_parts(tensor, placed.device)
-    return parts, [is_parameter, facts]
+    return parts, [is_parameter, facts, placed.own]
 
 
 def _from_parts(parts: list[Any], facts: Any) -> Any:
     if not parts:
         return checked(facts, _Arriving)
-    is_parameter, inner = facts
+    is_parameter, inner, own = facts
+    if own is not None:
+        return _own(tensors.from_parts(parts, inner), checked(own, Own), "?")
     return (tensors.parameter_from_parts if is_parameter else tensors.from_parts)(parts, inner)
 
 
-def _finished(tensor: torch.Tensor, arriving: _Arriving) -> torch.Tensor:
+def _own(tensor: torch.Tensor, own: Own, frm: str) -> Tensor:
+    return arrived(as_array(tensor, own, frm), own.history, own.is_parameter)
+
+
+def _finished(tensor: torch.Tensor, arriving: _Arriving, frm: str) -> Any:
+    if arriving.own is not None:
+        return _own(tensor, arriving.own, frm)
     if arriving.is_parameter:
         requires_grad = arriving.requires_grad
         return run_ordinarily(lambda: torch.nn.Parameter(tensor, requires_grad=requires_grad))

@@ -146,6 +146,16 @@ class Runtime:
             "cudaIpcOpenMemHandle", _Handle.from_buffer_copy(handle), _LAZY_PEER_ACCESS
         )
 
+    def size_of(self, memory: int) -> int:
+        """Return how many bytes a memory has that was allocated or opened."""
+        base, size = ctypes.c_void_p(), ctypes.c_size_t()
+        code = _driver().cuMemGetAddressRange_v2(
+            ctypes.byref(base), ctypes.byref(size), ctypes.c_void_p(memory)
+        )
+        if code:
+            raise CudaFailure(f"cuMemGetAddressRange failed ({code})")
+        return size.value
+
     def _foreign(self, what: str, *arguments: Any) -> int:
         opened = self._made(what, *arguments)
         self._opened.add(opened)
@@ -205,6 +215,11 @@ class Runtime:
     def synchronize(self, event: int) -> None:
         """Return when what the event stands for has been done."""
         self._check(self._library.cudaEventSynchronize(event), "cudaEventSynchronize")
+
+
+@cache
+def _driver() -> Any:
+    return ctypes.CDLL("libcuda.so.1")
 
 
 @cache

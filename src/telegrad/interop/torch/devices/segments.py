@@ -27,7 +27,7 @@ import torch
 
 from telegrad.errors import DeviceError, ProtocolViolation
 from telegrad.interop.torch.devices.mark_board import MARKS, MarkBoard
-from telegrad.interop.torch.devices.runtime import HANDLE_BYTES, Runtime
+from telegrad.interop.torch.devices.runtime import HANDLE_BYTES, CudaFailure, Runtime
 
 __all__ = ["Export", "Import", "Introduction", "Span", "allocated", "checked", "dense", "nbytes_of"]
 
@@ -203,6 +203,12 @@ class Import:
         with cuda.on(device):
             self._memory = cuda.open_memory(introduction.memory)
             try:
+                found = cuda.size_of(self._memory)
+                if found < self._size:
+                    raise ProtocolViolation(
+                        f"worker {of!r} says that its segment {self.number} on cuda:{device} has "
+                        f"{self._size} bytes, but it has {found}"
+                    )
                 for handle in (introduction.filled, introduction.emptied):
                     self._events.append(cuda.open_event(handle))
             except BaseException:
@@ -223,6 +229,11 @@ class Import:
             self._use = use
             try:
                 return self._copied(planned, devices)
+            except CudaFailure as error:
+                raise DeviceError(
+                    f"expected to copy out of {whose}, got an error of the device, which may have "
+                    f"been reset: {error}"
+                ) from error
             finally:
                 self._board.clear(self._place)
 

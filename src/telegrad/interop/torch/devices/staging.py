@@ -2,7 +2,8 @@
 
 A large tensor goes in pieces, ahead of the message that names it, so that three things happen at
 once: one piece is copied from the device into pinned memory, the one before it is on the wire, and
-the one before that is copied to the other device. The pinned pieces are few, and used in turns.
+the one before that is copied to the other device. The pinned pieces are few, and used in turns;
+what comes over a socket is received into pinned memory, too.
 
 1. The sender gives the transfer a number, sends each piece as soon as the device has copied it, and
    waits until all have been answered: then the message may go.
@@ -33,12 +34,14 @@ from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
 
-__all__ = ["STAGED_FROM", "Staging", "Transfer", "pieces", "to_host"]
+__all__ = ["STAGED_FROM", "ReceiveBuffers", "Staging", "Transfer", "pieces", "to_host"]
 
 STAGED_FROM: Final = 1 << 20
 """Bytes: below, one frame with the message is as fast."""
-PIECE: Final = 4 << 20
-"""Bytes of a piece."""
+PIECE: Final = (4 << 20) - (4 << 10)
+"""Bytes of a piece: its message takes 4 MB, what PyTorch gives out of pinned memory at once."""
+_MOST_RECEIVED: Final = 16
+"""How many messages lie in pinned memory at most, where they were received."""
 _PINNED: Final = 4  # How many pieces of pinned memory take turns.
 _MOST_UNANSWERED: Final = 8
 _PATIENCE: Final = 120.0  # Seconds after which what no message asked for goes.
@@ -89,6 +92,49 @@ class _Partial:
         self.memory = memory
         self.missing = nbytes
         self.since = time.monotonic()
+        self.under_way: list[tuple[torch.cuda.Event, np.ndarray[Any, Any]]] = []
+        """Copies to the device, and what they copy from: it must stay until they are done."""
+
+    def copy(self, start: int, array: "np.ndarray[Any, Any]") -> None:
+        """Begin to copy a piece to its place."""
+        place = self.memory[start : start + array.nbytes]
+        place.copy_(torch.from_numpy(array), non_blocking=True)
+        if place.is_cuda:
+            event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            event.record(torch.cuda.current_stream(place.device))
+            self.under_way.append((event, array))
+
+    def finish(self) -> None:
+        """Wait until all copies are done: then it is there for every stream."""
+        for event, _ in self.under_way:
+            event.synchronize()
+        self.under_way.clear()
+
+
+class ReceiveBuffers:
+    """Memory for messages of the size of a piece: pinned, so that the device copies from there.
+
+    Few at a time: what is kept of them for long, or is none of ours, leaves the rest to plain
+    memory.
+    """
+
+    def __init__(self, plain: Callable[[int], memoryview]) -> None:
+        self._plain = plain
+        self._lent: set[object] = set()
+
+    def __call__(self, nbytes: int) -> memoryview:
+        """Return so many bytes."""
+        if not PIECE <= nbytes <= 4 << 20 or len(self._lent) >= _MOST_RECEIVED:
+            return self._plain(nbytes)
+        try:
+            memory = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy()
+        except RuntimeError:
+            # There is none left, or no device: it is for speed alone.
+            return self._plain(nbytes)
+        one = object()
+        self._lent.add(one)
+        weakref.finalize(memory, self._lent.discard, one).atexit = False
+        return memory.data
 
 
 class Staging:
@@ -104,6 +150,8 @@ class Staging:
         worker.register_service(_SERVICE, self._on_piece)
         worker.on_worker_lost(self._on_lost)
         worker.on_close(self._came.clear)
+        if torch.cuda.is_available():
+            worker.host.memory = ReceiveBuffers(worker.host.memory)
 
     def send(self, to: str, tensor: torch.Tensor, device: str) -> Transfer:
         """Send a tensor to a device of a worker; return what its message has to say of it."""
@@ -135,6 +183,7 @@ class Staging:
                 f"worker {frm!r} names the staged tensor {transfer.number}, which it never sent "
                 f"whole to {transfer.device}"
             )
+        found.finish()
         return found.memory.view(dtype).reshape(transfer.shape)
 
     def _on_piece(self, request: ServiceRequest) -> None:
@@ -154,8 +203,7 @@ class Staging:
             if found is None:
                 memory = allocated([nbytes], torch.uint8, header.device, frm)
                 found = self._came[frm, header.number] = _Partial(nbytes, memory)
-        # Waits for the copy: then it is there for every stream.
-        found.memory[start:end].copy_(torch.from_numpy(array))
+        found.copy(start, array)
         with self._lock:
             found.missing -= array.nbytes
         request.reply(None)

@@ -1,0 +1,102 @@
+"""CuPy's arrays, which telegrad's own tensors have on a device, as torch tensors and back.
+
+Both libraries see one memory, by DLPack: nothing is copied. Each has streams of its own, usually
+the device's default one; where they differ, one waits for the other on the device, and memory is
+not given to others before both are done with it.
+
+Dtypes that DLPack or PyTorch may lack go as signed integers of the same size.
+"""
+
+import sys
+from functools import cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+import torch.utils.dlpack
+
+from telegrad.arrays.cupy import is_cupy
+from telegrad.errors import ProtocolViolation
+from telegrad.interop.torch.devices.runtime import runtime
+
+__all__ = ["Own", "as_array", "as_torch", "can_carry", "let_cupy_wait"]
+
+_external_stream: Any = torch.cuda.ExternalStream
+_from_dlpack: Any = torch.utils.dlpack.from_dlpack
+
+
+class Own(msgspec.Struct, array_like=True, frozen=True):
+    """What a torch tensor on its way does not tell of the Tensor that it carries."""
+
+    dtype: str
+    history: int = 0
+    is_parameter: bool = False
+
+
+def can_carry(array: Any) -> bool:
+    """Tell whether this is an array of CuPy's, and PyTorch can use its device."""
+    return is_cupy(array) and _has_cuda()
+
+
+@cache
+def _has_cuda() -> bool:
+    return torch.cuda.is_available()
+
+
+def as_torch(array: Any) -> torch.Tensor:
+    """Return a torch tensor over the memory of an array; of a copy if it is not dense."""
+    dense = array if array.flags.c_contiguous else array.copy()
+    if dense.dtype.kind in "bu":
+        dense = dense.view(f"int{8 * dense.dtype.itemsize}")
+    if not dense.size:
+        dtype = getattr(torch, dense.dtype.name)
+        return torch.empty(dense.shape, dtype=dtype, device=f"cuda:{array.device.id}")
+    made: torch.Tensor = _from_dlpack(dense)
+    return made
+
+
+def as_array(tensor: torch.Tensor, own: Own, frm: str) -> Any:
+    """Return an array over the memory of a tensor that came: CuPy's, or NumPy's on the CPU."""
+    dtype = _checked(own.dtype, tensor, frm)
+    if not tensor.is_cuda:
+        array = tensor.numpy()
+        return array if array.dtype == dtype else array.view(dtype)
+    # Here: the other side has it, and this one may not have imported it yet.
+    import cupy
+
+    index = tensor.device.index or 0
+    with cupy.cuda.Device(index):
+        if not tensor.numel():
+            return cupy.empty(tuple(tensor.shape), dtype)
+        array = cupy.from_dlpack(tensor)
+        stream = cupy.cuda.get_current_stream().ptr
+    if stream != runtime().stream(index):
+        tensor.record_stream(_external_stream(stream, index))
+    return array if array.dtype == dtype else array.view(dtype)
+
+
+def _checked(name: str, tensor: torch.Tensor, frm: str) -> "np.dtype[Any]":
+    try:
+        dtype = np.dtype(name)
+    except TypeError:
+        dtype = np.dtype(object)
+    if dtype.kind in "biufc" and dtype.itemsize == tensor.dtype.itemsize:
+        return dtype
+    raise ProtocolViolation(
+        f"worker {frm!r} sent a tensor of {tensor.dtype} as one of {name[:40]!r}"
+    )
+
+
+def let_cupy_wait(index: int, stream: int | None = None) -> None:
+    """Have CuPy's current stream wait for one of PyTorch's, its current one, on the device."""
+    cupy = sys.modules.get("cupy")
+    if cupy is None:
+        return
+    with cupy.cuda.Device(index):
+        own = cupy.cuda.get_current_stream().ptr
+    other = runtime().stream(index) if stream is None else stream
+    if own != other:
+        there = _external_stream(other, index) if other else torch.cuda.default_stream(index)
+        mine = _external_stream(own, index) if own else torch.cuda.default_stream(index)
+        mine.wait_stream(there)

@@ -1,0 +1,167 @@
+"""What workers know of each other's devices: names, maps, and whether segments lead there.
+
+The sender decides where a tensor arrives: by its own map for the receiver; else by the receiver's
+map for the sender, backwards, so that results return to where arguments came from; else the device
+of the same name. It asks the receiver once for its devices and its map, when the first CUDA tensor
+is to go there, so a device that is not there is an error before anything is sent.
+
+Here are also a worker's ends of the two ways that tensors take, one of each.
+"""
+
+import os
+import threading
+import weakref
+from functools import cache
+from typing import Any
+
+import msgspec
+import torch
+
+from telegrad.distributed.contexts.context import CURRENT
+from telegrad.errors import DeviceError, UsageError
+from telegrad.interop.torch.devices.channels import Channels
+from telegrad.interop.torch.devices.runtime import CudaFailure, runtime
+from telegrad.interop.torch.devices.segments import checked
+from telegrad.interop.torch.devices.staging import Staging
+from telegrad.rpc.current import current_worker
+from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.wire.functions import expose
+from telegrad.rpc.worker import Worker
+
+__all__ = ["CHANNELS", "Devices", "Peer", "peer_of", "staging_of"]
+
+
+class Devices(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker says of itself: its devices, its map for the one that asks, and its host.
+
+    `host` names the machine, and what of it the process sees; empty if it takes no segments.
+    """
+
+    names: list[str]
+    map: dict[str, str]
+    host: str = ""
+    uuids: list[str] = []
+
+    def of(self, device: str, own_map: dict[str, str], whose: str, what: str) -> str:
+        """The device of this worker that takes tensors of `device`, which is the asker's.
+
+        `whose` and `what` are for the error: the worker's name, and what is to go there.
+        """
+        backwards = {there: here for here, there in self.map.items()}
+        chosen = own_map.get(device) or backwards.get(device) or device
+        if chosen not in self.names:
+            raise DeviceError(
+                f"expected a device that worker {whose!r} has ({', '.join(self.names)}), got "
+                f"{chosen!r} for {what} on {device}; name another one in "
+                f"Options.device_maps[{whose!r}], or send it as .cpu()"
+            )
+        return chosen
+
+
+class Peer:
+    """What a worker knows of another one: where tensors go, and whether segments may be used."""
+
+    def __init__(self, to: str, devices: Devices, own: Devices) -> None:
+        """`own` is what the worker says of itself, its map for `to` included."""
+        self.devices = devices
+        self._to = to
+        self._map = own.map
+        self._shared = set(own.uuids) & set(devices.uuids) if own.host == devices.host else set()
+        self._own = own.uuids
+        self._found: dict[torch.device, tuple[str, bool]] = {}
+
+    def way(self, tensor: torch.Tensor) -> tuple[str, bool]:
+        """Return the device there, and whether segments lead to it."""
+        here = tensor.device
+        found = self._found.get(here)
+        if found is None:
+            what = f"a tensor of shape {tuple(tensor.shape)}"
+            there = self.devices.of(str(here), self._map, self._to, what)
+            is_shared = bool(self._shared) and self._own[here.index or 0] in self._shared
+            found = self._found[here] = there, is_shared and there != "cpu"
+        return found
+
+    def twin(self, device: torch.device) -> str | None:
+        """Return the name there of the same device, if segments lead to it."""
+        uuid = self._own[device.index or 0] if self._shared else None
+        return f"cuda:{self.devices.uuids.index(uuid)}" if uuid in self._shared else None
+
+
+_known_peers: "weakref.WeakKeyDictionary[Worker, dict[WorkerInfo, Peer]]" = (
+    weakref.WeakKeyDictionary()
+)
+"""What each worker of this process was told, by who told it, one incarnation of a worker."""
+_making = threading.Lock()
+CHANNELS: "weakref.WeakKeyDictionary[Worker, Channels]" = weakref.WeakKeyDictionary()
+_stagings: "weakref.WeakKeyDictionary[Worker, Staging]" = weakref.WeakKeyDictionary()
+
+
+def staging_of(worker: Worker) -> Staging:
+    """Return the worker's end of what goes through the host's memory."""
+    with _making:
+        found = _stagings.get(worker)
+        if found is None:
+            found = _stagings[worker] = Staging(worker)
+    return found
+
+
+def peer_of(worker: Worker, to: str) -> Peer:
+    """Return what a worker knows of another one; asks it the first time."""
+    known = _known_peers.get(worker)
+    if known is None:
+        known = _known_peers[worker] = {}
+    info = worker.find(to).info
+    found = known.get(info)
+    if found is None:
+        token = CURRENT.set(None)  # Asking is not part of the program.
+        try:
+            answer = worker.rpc_sync(to, describe_devices, (worker.name,))
+        except UsageError as error:
+            raise DeviceError(
+                f"expected PyTorch on worker {to!r}, as here, to take tensors of a device, got an "
+                "error where it was to be imported: install it there, or send them as .cpu()"
+            ) from error
+        finally:
+            CURRENT.reset(token)
+        found = known[info] = Peer(to, checked(answer, Devices), _description(worker, to))
+    return found
+
+
+@expose
+def describe_devices(asker: str) -> Any:
+    """Return this worker's devices, and its map for the asker."""
+    return msgspec.to_builtins(_description(current_worker(), asker))
+
+
+def _description(worker: Worker, asker: str) -> Devices:
+    staging_of(worker)  # From now on pieces may come.
+    names = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+    named = _named(worker.options.device_maps.get(asker, {}))
+    if not worker.options.device_segments or len(names) == 1:
+        return Devices(names, named)
+    try:
+        with _making:
+            channels = CHANNELS.get(worker)
+            if channels is None:
+                channels = CHANNELS[worker] = Channels(worker, runtime())
+    except (CudaFailure, OSError):
+        return Devices(names, named)
+    return Devices(names, named, _host(), channels.uuids)
+
+
+@cache
+def _host() -> str:
+    """What processes have in common that can share devices: machine, processes seen, and user."""
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        machine = file.read().strip()
+    return f"{machine} {os.readlink('/proc/self/ns/pid')} {os.getuid()}"
+
+
+def _named(device_map: dict[Any, Any]) -> dict[str, str]:
+    """The same with devices by their full names: programs say 0 or 'cuda' as well."""
+    return {_name(here): _name(there) for here, there in device_map.items()}
+
+
+def _name(device: Any) -> str:
+    found = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    return f"cuda:{found.index or 0}" if found.type == "cuda" else str(found)
