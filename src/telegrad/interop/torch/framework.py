@@ -22,6 +22,7 @@ from telegrad.interop.torch.graph.accumulation import accumulate, completed
 from telegrad.interop.torch.graph.cut import cut
 from telegrad.interop.torch.graph.ends import Tap, WantedLeaf
 from telegrad.interop.torch.graph.replicas import lend, module_of
+from telegrad.interop.torch.graph.successors import note, succeed, successor_of
 from telegrad.interop.torch.modes import (
     is_ordinary,
     is_recording,
@@ -133,6 +134,10 @@ class Torch:
             return completed(leaf, gradient)
         lend(module, leaf, gradient, context, loans)
         return None
+
+    note_parameter = staticmethod(note)
+    successor = staticmethod(successor_of)
+    succeed = staticmethod(succeed)
 
     def changed(self, leaf: torch.Tensor) -> None:
         # PyTorch's fused optimisers don't tell.
