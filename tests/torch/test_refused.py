@@ -1,4 +1,4 @@
-"""What programs of ``torch.distributed.rpc`` may do and telegrad's stand-ins refuse, in clear words."""
+"""What the stand-ins refuse of programs for ``torch.distributed.rpc``, in clear words."""
 
 import pytest
 import torch

@@ -29,7 +29,7 @@ from telegrad.interop.torch.modes import (
     ordinarily,
     run_ordinarily,
 )
-from telegrad.interop.torch.values import duals, tensors
+from telegrad.interop.torch.values import duals, tensors, views
 from telegrad.interop.torch.values.arrays import CPU
 from telegrad.interop.torch.values.levels import is_open, make_dual, tangent_of
 from telegrad.rpc.membership.environment import usable_cores
@@ -48,7 +48,6 @@ class Torch:
     copied = staticmethod(torch.clone)
     pack = staticmethod(placement.pack)
     unpack = staticmethod(placement.unpack)
-    land = staticmethod(placement.arrive)
     is_recording = staticmethod(is_recording)
     run = staticmethod(run_ordinarily)
     zeros_like = staticmethod(torch.zeros_like)
@@ -79,12 +78,18 @@ class Torch:
             placement.carry(values, worker, to)
         if is_open():
             duals.carry(values, levels, to)
+        if len(values) > 1:
+            views.carry(values)
         if given is not values:
             for value, stand_in in zip(values, given):
                 if stand_in is not value and not isinstance(value, CarriedDual):
                     # Its level may have closed: tangents that are not sent do not count.
                     stand_in.tangents = None
         return given
+
+    def land(self, values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
+        views.land(values)
+        return placement.arrive(values, worker, frm)
 
     def arrive(self, values: list[Any], is_recorded: bool) -> list[Any]:
         if is_recorded:
@@ -238,3 +243,4 @@ frameworks.enlist(Torch())
 tensors.register()
 placement.register()
 duals.register()
+views.register()
