@@ -279,10 +279,22 @@ class Stubborn(torch.optim.SGD):
                 parameter.sub_(1.0)
 
 
+class Bare:
+    """An optimiser that has a step and nothing else."""
+
+    def __init__(self, params, lr):
+        self.own = list(params)
+
+    step = Stubborn.step
+
+
+@pytest.mark.parametrize("kind", [Stubborn, Bare])
 @on_workers("main", "b")
-def test_an_optimiser_that_steps_its_parameters_in_place_all_the_same_is_an_error_for_the_pass():
+def test_an_optimiser_that_steps_its_parameters_in_place_all_the_same_is_an_error_for_the_pass(
+    kind,
+):
     reference = rpc.remote("b", handlers.parameter)
-    optimizer = DistributedOptimizer(Stubborn, [reference], lr=1.0)
+    optimizer = DistributedOptimizer(kind, [reference], lr=1.0)
     with autograd.context() as context_id:
         y = rpc.rpc_sync("b", handlers.scale, (ones(),)).square()
         step_by_another(optimizer)

@@ -1,8 +1,8 @@
 """Runs PyTorch's own tests against telegrad: ``python tests/torch/pytorch_own -k backward``.
 
-``--passing`` runs all that are said to pass; ``--quick``, as every `make test`, all of these but the
-eight with process groups; no option at all runs all. ``--document`` writes what differs, and why,
-into docs/coming-from-torch.md.
+``--passing`` runs all that are said to pass; ``--quick``, as every `make test`, all of these but
+the eight with process groups; no option at all runs all. ``--document`` writes what differs, and
+why, into docs/coming-from-torch.md.
 """
 
 import argparse

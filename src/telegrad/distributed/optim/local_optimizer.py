@@ -63,7 +63,9 @@ class LocalOptimizer:
                 if is_alone:
                     self._step_foreign(gradients, {})
                     return
-            self._step_foreign(gradients, _successors(gradients))
+            # One that does not list its parameters can't be given others.
+            is_listed = hasattr(self.optimizer, "param_groups")
+            self._step_foreign(gradients, _successors(gradients) if is_listed else {})
 
     def state_dict(self) -> Any:
         """Return the optimiser's state, between two steps."""
