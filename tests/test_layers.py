@@ -40,7 +40,9 @@ USES: dict[str, str] = {
         "arrays autograd/functional errors graph nn rpc rpc/calls rpc/references rpc/wire "
         "tensors tensors/forward tensors/recording"
     ),
-    "distributed/optim": "errors nn optim pictures rpc rpc/calls rpc/references tensors",
+    "distributed/optim": (
+        "distributed/contexts errors nn optim pictures rpc rpc/calls rpc/references tensors"
+    ),
     "distributed/passes": (
         "arrays autograd distributed/contexts engine errors graph rpc rpc/calls "
         "rpc/references rpc/wire tensors tensors/recording"

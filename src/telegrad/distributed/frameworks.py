@@ -130,6 +130,15 @@ class Framework(Protocol):
         puts into `loans` what has a ``give_back``, called at the end of the pass, for the result.
         """
 
+    def note_parameter(self, leaf: Any) -> None:
+        """Note a parameter that an optimiser is made for, before anything is computed from it."""
+
+    def successor(self, leaf: Any, gradient: Any) -> Any:
+        """Return a copy of a parameter for a step to write into; None for a step in place."""
+
+    def succeed(self, leaf: Any, successor: Any) -> None:
+        """Give a parameter the value of its successor; what was saved of it keeps the old one."""
+
     def changed(self, leaf: Any) -> None:
         """Note that a leaf was changed in place: what was saved of it before is out of date."""
 

@@ -83,6 +83,10 @@ def add_to_parameter():
         parameter().add_(1)
 
 
+def hang_on_parameter():
+    parameter().register_hook(lambda gradient: gradient)
+
+
 def run_step(kind, x, y):
     """One step of a random program."""
     w = parameter()

@@ -151,10 +151,12 @@ def test_a_torch_graph_that_was_freed_on_another_worker_is_named_so():
     ],
     ids=["sgd", "adam", "fused adam", "fused sgd"],
 )
-def test_a_step_between_the_forward_and_the_backward_of_another_trainer_is_an_error(kind, options):
+def test_a_step_in_place_between_the_forward_and_the_backward_is_an_error(kind, options):
     @on_workers("main", "b")
     def program():
         one = x()
+        # What hangs on a parameter would not follow it to another value: it is stepped in place.
+        rpc.rpc_sync("b", handlers.hang_on_parameter)
         optimizer = DistributedOptimizer(
             kind, [rpc.remote("b", handlers.parameter)], lr=0.1, **options
         )

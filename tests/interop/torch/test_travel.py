@@ -8,10 +8,10 @@ import torch
 from tests.distributed.simulated import on_workers
 from tests.interop.torch import handlers as handlers
 
-from telegrad.distributed import LocalCluster, rpc
-from telegrad.errors import ProtocolViolation, Unserializable, UsageError
+from telegrad.distributed import LocalCluster, autograd, rpc
+from telegrad.errors import ProtocolViolation, SavedValueChanged, Unserializable, UsageError
 from telegrad.interop.torch import version
-from telegrad.interop.torch.values import tensors
+from telegrad.interop.torch.values import tensors, views
 from telegrad.rpc.wire import kinds
 
 DTYPES = sorted({each for each in vars(torch).values() if isinstance(each, torch.dtype)}, key=str)
@@ -39,12 +39,74 @@ def bits_of(value):
 
 
 @on_workers("main", "b")
-def test_one_tensor_twice_stays_one_and_two_views_of_one_memory_arrive_apart():
+def test_one_tensor_twice_stays_one_and_views_of_one_memory_stay_so():
     whole = torch.zeros(4)
-    one, part, again = there_and_back([whole, whole[:2], whole])
+    one, part, turned, again = there_and_back([whole, whole[:2], whole.reshape(2, 2).T, whole])
     assert one is again
-    one[0] = 5.0
-    assert part.tolist() == [0.0, 0.0]
+    one[1] = 5.0
+    assert part.tolist() == [0.0, 5.0]
+    assert turned.tolist() == [[0.0, 0.0], [5.0, 0.0]]
+    assert turned.stride() == (1, 2)
+
+
+@on_workers("main", "b")
+def test_what_lies_between_two_views_is_not_sent():
+    table = torch.zeros(3, 2)
+    for given in ((table[0], table[2]), (table[:, 0], table[0]), (table[:, 0], table[1:, 0])):
+        found = there_and_back(given)
+        for came, left in zip(found, given):
+            assert torch.equal(came, left)
+            assert came.untyped_storage().nbytes() == left.numel() * 4
+
+
+@on_workers("main", "b")
+def test_parameters_and_leaves_of_one_memory_keep_their_types():
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    leaf = parameter.detach()[:1].requires_grad_()
+    there, view, plain = there_and_back((parameter, leaf, parameter.detach()))
+    assert type(there) is torch.nn.Parameter
+    assert (there.requires_grad, view.requires_grad, plain.requires_grad) == (True, True, False)
+    plain[0] = 7.0
+    assert there[0] == view[0] == 7.0
+
+
+def change_one_of_two(first, second):
+    product = first * first
+    second.add_(1)
+    return product
+
+
+@on_workers("main", "b")
+def test_a_change_of_one_view_does_not_go_unseen_in_a_pass_that_saved_the_other():
+    x = torch.ones(4, dtype=torch.float64, requires_grad=True)
+    whole = x * 2
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", change_one_of_two, (whole, whole.detach()[1:]))
+        with pytest.raises(SavedValueChanged):
+            autograd.backward(context_id, [y.sum()])
+
+
+@on_workers("main", "b")
+def test_views_of_one_memory_each_get_their_gradient():
+    x = torch.arange(4.0, dtype=torch.float64, requires_grad=True)
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", torch.dot, (x[:3], x[1:]))
+        autograd.backward(context_id, [y])
+        assert autograd.get_gradients(context_id)[x].tolist() == [1, 2, 4, 2]
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ([3, False, False, [2], [1], 0], "slot 3 of its message"),
+        ([0, False, False, [9], [1], 0], "inside of the memory"),
+        ([0, False, False, [2], [1], -1], "inside of the memory"),
+    ],
+)
+def test_a_view_that_lies_outside_of_its_memory_is_refused(facts, said):
+    values = [views._from_parts([np.zeros(2)], [*facts, False])]
+    with pytest.raises(ProtocolViolation, match=said):
+        views.land(values)
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
@@ -66,6 +128,37 @@ def test_views_arrive_with_their_values():
         assert torch.equal(there_and_back(view), view)
     turned = torch.tensor([1 + 2j, 3 - 1j]).conj()
     assert torch.equal(there_and_back(turned), turned)
+
+
+def strides_of(value):
+    return value.stride()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@on_workers("main", "b")
+def test_a_tensor_without_gaps_keeps_the_order_of_its_axes_in_memory(dtype):
+    value = torch.arange(24.0).to(dtype).reshape(2, 3, 4, 1)
+    images = torch.ones(2, 3, 4, 5, dtype=dtype).to(memory_format=torch.channels_last)
+    for laid in (value[0, :, :, 0].T, value.permute(2, 0, 3, 1), images, value.transpose(0, 1)):
+        assert rpc.rpc_sync("b", strides_of, (laid,)) == laid.stride()
+        found = there_and_back(laid)
+        assert torch.equal(found, laid)
+        assert found.stride() == laid.stride()
+    # One with gaps, or with elements that are one in memory, arrives contiguous.
+    for other in (value[:, ::2], value[0, 0, 0].expand(3, 1)):
+        assert there_and_back(other).is_contiguous()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+@on_workers("main", "b")
+def test_a_transposed_tensor_is_recorded_and_changed_in_place_as_any_other(dtype):
+    x = torch.arange(6.0, dtype=dtype).reshape(2, 3).requires_grad_()
+    with autograd.context() as context_id:
+        y = rpc.rpc_sync("b", handlers.same, (x.T,))
+        assert y.stride() == (1, 3)
+        changed = y.mul_(2)
+        autograd.backward(context_id, [(changed * changed).sum()])
+        assert torch.equal(autograd.get_gradients(context_id)[x], 8 * x.detach())
 
 
 @on_workers("main", "b")

@@ -38,19 +38,10 @@ CLASSES = {
 """The classes whose tests can be run here, and the modules they are in."""
 _SIZES = {"DdpUnderDistAutogradTest": 6}
 """How many workers a class needs, if not as many as the others."""
-CALLS = {
-    "RpcTest",
-    "TensorPipeAgentRpcTest",
-    "ParameterServerTest",
-    "ReinforcementLearningRpcTest",
-    "DdpUnderDistAutogradTest",
-    "DdpComparisonTest",
-}
-"""Those about remote calls, of which ``--quick`` runs a few, and those with process groups.
-
-Of the latter it runs none: where a replicated module is the last to hold a group, PyTorch's
-ProcessGroupGloo waits for its threads without giving the interpreter up, which they may need to
-end. That is seen in one of twenty runs.
+WITH_GROUPS = {"DdpUnderDistAutogradTest", "DdpComparisonTest"}
+"""Those with process groups, which ``--quick`` leaves out: where a replicated module is the last to
+hold a group, PyTorch's ProcessGroupGloo waits for its threads without giving the interpreter up,
+which they may need to end. That is seen in one of twenty runs.
 """
 
 

@@ -30,11 +30,12 @@ def failures(outcomes: list[dict[str, Any]]) -> str:
     return "\n\n".join(f"{o['test']}\n{o['reason']}" for o in outcomes if o["result"] == "failed")
 
 
-def test_distributed_autograd_and_the_optimiser_pass_and_the_page_says_what_does(tmp_path):
+@pytest.mark.timeout(900)
+def test_what_the_page_says_passes_passes(tmp_path):
     # Only a hang takes so long; on a busy machine one of a thousand passes may take a minute.
     found = run(tmp_path, "--quick", "--deadline", "200")
     assert failures(found["outcomes"]) == ""
-    assert len(found["outcomes"]) > 110
+    assert len(found["outcomes"]) > 300
     assert {o["result"] for o in found["outcomes"]} == {"passed"}
     assert found["document"] in PAGE.read_text(), "run: python tests/torch/pytorch_own --document"
 
@@ -45,4 +46,5 @@ def test_the_tests_that_pass_are_those_that_the_page_lists(tmp_path):
     passed = [o["test"] for o in found["outcomes"] if o["result"] == "passed"]
     missing = set(found["passing"]) - set(passed)
     assert failures([o for o in found["outcomes"] if o["test"] in missing]) == ""
-    assert set(passed) - set(found["passing"]) == set(), "these pass now: take them off the list"
+    gained = set(passed) - set(found["passing"]) - set(found["unsteady"])
+    assert gained == set(), "these pass now: take them off the list"

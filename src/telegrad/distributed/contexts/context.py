@@ -10,8 +10,8 @@ in the program: the ordinals of the calls that led here. It follows a call into 
 """
 
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ BACKWARD_PHASE: Final = 1 << 62
 ordinal of any call."""
 
 _REMEMBERED = 4096  # How many released ids a worker remembers.
+_PATIENCE = 10.0  # Seconds that a new context waits for a step in place.
 
 
 class Context(msgspec.Struct, eq=False):
@@ -143,6 +144,8 @@ class Contexts:
         self.take_over = take_over
         """Run a pass that met one of these contexts: see ``PassCoordinator.take_over``."""
         self._lock = threading.RLock()
+        self._gate = threading.RLock()
+        """Held where no new context is to come: see `hold_back`."""
         self._by_id: dict[int, Context] = {}
         self.find = self._by_id.get
         """The context of that id, or None."""
@@ -155,18 +158,37 @@ class Contexts:
 
     def open(self, context_id: int, introduced_by: WorkerInfo | None) -> Context:
         """Return the context of that id, made if this worker has not met it yet."""
-        with self._lock:
-            found = self._by_id.get(context_id)
-            if found is None:
-                if context_id in self._released:
-                    raise self._unknown(context_id)
-                name = None if introduced_by is None else introduced_by.name
-                made = Context(self, context_id, maker_of(context_id), name)
-                # A finalizer may have opened it as this one was made.
-                found = self._by_id.setdefault(context_id, made)
+        found = self._by_id.get(context_id)
+        if found is None:
+            # Not for ever: what holds the gate may wait, by code of a user, for what would come.
+            is_held = self._gate.acquire(timeout=_PATIENCE)
+            try:
+                found = self._make(context_id, introduced_by)
+            finally:
+                if is_held:
+                    self._gate.release()
         if introduced_by is not None:
             found.meet(introduced_by)
         return found
+
+    def _make(self, context_id: int, introduced_by: WorkerInfo | None) -> Context:
+        with self._lock:
+            if context_id in self._released:
+                raise self._unknown(context_id)
+            name = None if introduced_by is None else introduced_by.name
+            made = Context(self, context_id, maker_of(context_id), name)
+            # Another thread, or a finalizer as this one was made, may have opened it.
+            return self._by_id.setdefault(context_id, made)
+
+    @contextmanager
+    def hold_back(self, context_id: int) -> Iterator[bool]:
+        """Let no new context come inside of the block.
+
+        Gives whether no graph here is still to be run: there is no other context, whose handlers
+        may be recording one, and this one has no sends that a pass has not run.
+        """
+        with self._gate:
+            yield all(each.id == context_id and not each.sends for each in self.all())
 
     def get(self, context_id: int) -> Context:
         """Return the context of that id; raise if it is unknown or released."""

@@ -3,16 +3,20 @@
 Invariants. Updates to one parameter are serialised by a lock of its own, so those of several
 trainers never mix. An update makes the new value aside and binds the parameter to it when it is
 complete: nobody reads a half of it, and a pass between its forward and backward keeps the old one.
+Another framework's optimiser writes into its parameters. Where a graph may have saved them it is
+given copies to write into, which the framework puts in their place (``Framework.succeed``).
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from telegrad.distributed import frameworks
 from telegrad.distributed.autograd import get_gradients
+from telegrad.distributed.contexts.context import Contexts
 from telegrad.distributed.current import autograd_of
 from telegrad.distributed.optim.parameter_lock import alone_with
 from telegrad.errors import DTypeError, UsageError
@@ -49,13 +53,19 @@ class LocalOptimizer:
         else:
             _check_step(self.optimizer)
 
-    def step(self, gradients: Mapping[Any, Any]) -> None:
-        """Update the parameters that have a gradient here, whatever their ``.grad``."""
+    def step(self, gradients: Mapping[Any, Any], contexts: Contexts, context_id: int) -> None:
+        """Update the parameters that have a gradient in a context, whatever their ``.grad``."""
         with alone_with(self.params):
             if isinstance(self.optimizer, Optimizer):
                 self.optimizer.step(gradients=gradients)
-            else:
-                self._step_foreign(gradients)
+                return
+            with contexts.hold_back(context_id) as is_alone:
+                if is_alone:
+                    self._step_foreign(gradients, {})
+                    return
+            # One that does not list its parameters can't be given others.
+            is_listed = hasattr(self.optimizer, "param_groups")
+            self._step_foreign(gradients, _successors(gradients) if is_listed else {})
 
     def state_dict(self) -> Any:
         """Return the optimiser's state, between two steps."""
@@ -67,16 +77,21 @@ class LocalOptimizer:
         with alone_with(self.params):
             self.optimizer.load_state_dict(state)
 
-    def _step_foreign(self, gradients: Mapping[Any, Any]) -> None:
+    def _step_foreign(self, gradients: Mapping[Any, Any], successors: Mapping[Any, Any]) -> None:
         """Step an optimiser that knows ``.grad`` alone: lend it the gradients there."""
         before = [parameter.grad for parameter in self.params]
         try:
             for parameter in self.params:
-                parameter.grad = gradients.get(parameter)
-            self.optimizer.step()
+                successors.get(parameter, parameter).grad = gradients.get(parameter)
+            with _standing_in(self.optimizer, successors):
+                self.optimizer.step()
             for parameter in gradients:
                 framework = frameworks.framework_of(parameter)
-                if framework is not None:
+                if framework is None:
+                    continue
+                if parameter in successors:
+                    framework.succeed(parameter, successors[parameter])
+                else:
                     framework.changed(parameter)
         finally:
             for parameter, gradient in zip(self.params, before):
@@ -88,6 +103,40 @@ class LocalOptimizer:
             return {}
         found = get_gradients(context_id)
         return {p: found[p] for p in self.params if p in found}
+
+
+def _successors(gradients: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return a copy of each parameter that a step is not to write into."""
+    found: dict[Any, Any] = {}
+    for parameter, gradient in gradients.items():
+        framework = frameworks.framework_of(parameter)
+        made = None if framework is None else framework.successor(parameter, gradient)
+        if made is not None:
+            found[parameter] = made
+    return found
+
+
+@contextmanager
+def _standing_in(optimizer: Any, successors: Mapping[Any, Any]) -> Iterator[None]:
+    """Have an optimiser take successors for its parameters, with the states of those."""
+    if not successors:
+        yield
+        return
+    listed = [(group, group["params"]) for group in optimizer.param_groups]
+    state = optimizer.state
+    try:
+        for group, parameters in listed:
+            group["params"] = [successors.get(p, p) for p in parameters]
+        for parameter, successor in successors.items():
+            if parameter in state:
+                state[successor] = state.pop(parameter)
+        yield
+    finally:
+        for group, parameters in listed:
+            group["params"] = parameters
+        for parameter, successor in successors.items():
+            if successor in state:
+                state[parameter] = state.pop(successor)
 
 
 def make(optimizer_class: Callable[..., Any], given: Sequence[Any], args: Any, kwargs: Any) -> RRef:
@@ -123,7 +172,9 @@ def _listed(parameter_or_group: Any) -> list[Any]:
 
 def _parameter(reference: RRef) -> Any:
     parameter = reference.local_value()
-    if frameworks.framework_of(parameter) is not None:
+    framework = frameworks.framework_of(parameter)
+    if framework is not None:
+        framework.note_parameter(parameter)
         # Its optimiser has rules of its own, e.g. that a constant is never stepped.
         return parameter
     # A Parameter that is frozen has no gradient, and so is never stepped.
@@ -140,7 +191,8 @@ def _parameter(reference: RRef) -> Any:
 def step(reference: RRef, context_id: int) -> None:
     """Step with the gradients of a context."""
     local: LocalOptimizer = reference.local_value()
-    local.step(local.gradients(context_id))
+    contexts = autograd_of(current_worker()).contexts
+    local.step(local.gradients(context_id), contexts, context_id)
 
 
 def sum_of_squares(reference: RRef, context_id: int) -> float:

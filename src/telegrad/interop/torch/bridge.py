@@ -312,8 +312,10 @@ def _pull_crossing(
     if any(node.is_boundary and not isinstance(node, Entry) for node in reached):
         raise GradientError(
             "expected a graph of this process alone, but the backward pass of PyTorch reached a "
-            "tensor that came from another worker; call "
-            "telegrad.distributed.autograd.backward(context_id, [loss]) instead of loss.backward()"
+            "tensor that came from another worker; write dist_autograd.backward(context_id, "
+            "[loss]) instead of loss.backward(), inside of `with dist_autograd.context() as "
+            "context_id`, with dist_autograd = telegrad.distributed.autograd or "
+            "telegrad.torch.autograd"
         )
     recorded = torch.is_grad_enabled()
     targets: dict[Any, None] = dict.fromkeys(crossing.entries)

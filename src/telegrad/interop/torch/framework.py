@@ -23,13 +23,14 @@ from telegrad.interop.torch.graph.accumulation import accumulate, completed
 from telegrad.interop.torch.graph.cut import cut
 from telegrad.interop.torch.graph.ends import Tap, WantedLeaf
 from telegrad.interop.torch.graph.replicas import lend, module_of
+from telegrad.interop.torch.graph.successors import note, succeed, successor_of
 from telegrad.interop.torch.modes import (
     is_ordinary,
     is_recording,
     ordinarily,
     run_ordinarily,
 )
-from telegrad.interop.torch.values import duals, tensors
+from telegrad.interop.torch.values import duals, tensors, views
 from telegrad.interop.torch.values.arrays import CPU
 from telegrad.interop.torch.values.levels import is_open, make_dual, tangent_of
 from telegrad.rpc.membership.environment import usable_cores
@@ -49,7 +50,6 @@ class Torch:
     copied = staticmethod(torch.clone)
     pack = staticmethod(placement.pack)
     unpack = staticmethod(placement.unpack)
-    land = staticmethod(placement.arrive)
     is_recording = staticmethod(is_recording)
     run = staticmethod(run_ordinarily)
     zeros_like = staticmethod(torch.zeros_like)
@@ -83,6 +83,8 @@ class Torch:
             placement.carry(values, worker, to, is_recorded)
         if is_open():
             duals.carry(values, levels, to)
+        if len(values) > 1:
+            views.carry(values)
         if given is not values:
             for value, stand_in in zip(values, given):
                 is_stand_in = stand_in is not value and stand_in.array is None
@@ -90,6 +92,10 @@ class Torch:
                     # Its level may have closed: tangents that are not sent do not count.
                     stand_in.tangents = None
         return given
+
+    def land(self, values: list[Any], worker: Worker, frm: str) -> Callable[[], None] | None:
+        views.land(values)
+        return placement.arrive(values, worker, frm)
 
     def arrive(self, values: list[Any], is_recorded: bool) -> list[Any]:
         if is_recorded:
@@ -139,6 +145,10 @@ class Torch:
             return completed(leaf, gradient)
         lend(module, leaf, gradient, context, loans)
         return None
+
+    note_parameter = staticmethod(note)
+    successor = staticmethod(successor_of)
+    succeed = staticmethod(succeed)
 
     def changed(self, leaf: torch.Tensor) -> None:
         # PyTorch's fused optimisers don't tell.
@@ -239,3 +249,4 @@ frameworks.enlist(Torch())
 tensors.register()
 placement.register()
 duals.register()
+views.register()

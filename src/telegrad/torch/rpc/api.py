@@ -21,7 +21,7 @@ from telegrad.torch.rpc.calls import (
 )
 from telegrad.torch.rpc.constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT
 from telegrad.torch.rpc.gather import all_gather as _all_gather
-from telegrad.torch.rpc.internal import _internal_rpc_pickler
+from telegrad.torch.rpc.internal import OTHER_PICKLERS, _internal_rpc_pickler
 from telegrad.torch.rpc.rref import RRef
 
 __all__ = [
@@ -50,13 +50,17 @@ _ignore_rref_leak = True
 
 @contextlib.contextmanager
 def _use_rpc_pickler(rpc_pickler: Any) -> Iterator[None]:
-    """Name another pickler; telegrad's calls don't ask for one."""
+    """Name another pickler, and refuse the calls inside of the block: they would not use it."""
     global _default_pickler
     _default_pickler = rpc_pickler
+    others = [] if rpc_pickler is _internal_rpc_pickler else [rpc_pickler]
+    OTHER_PICKLERS.extend(others)
     try:
         yield
     finally:
         _default_pickler = _internal_rpc_pickler
+        for each in others:
+            OTHER_PICKLERS.remove(each)
 
 
 def _require_initialized(function: Callable[..., Any]) -> Callable[..., Any]:

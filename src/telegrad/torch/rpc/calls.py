@@ -7,7 +7,7 @@ the worker's own. What they do is telegrad's.
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -18,7 +18,7 @@ from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.worker import Worker
 from telegrad.torch.rpc import constants
 from telegrad.torch.rpc.agent import TensorPipeAgent
-from telegrad.torch.rpc.failures import TRANSLATED, as_torch_raises, raise_as_torch
+from telegrad.torch.rpc.failures import TRANSLATED, RpcMisused, as_torch_raises, raise_as_torch
 from telegrad.torch.rpc.future import CallFuture, failed
 from telegrad.torch.rpc.handlers import prepared
 from telegrad.torch.rpc.options import TensorPipeRpcBackendOptions
@@ -163,6 +163,20 @@ def remote(
     reference = cast("RRef", made)
     reference._patience = timeout
     return reference
+
+
+def _refuse_script() -> NoReturn:
+    raise RpcMisused(
+        "expected a call of telegrad.torch.rpc in plain Python, got one in a function that "
+        "torch.jit.script compiles: TorchScript knows PyTorch's own remote calls alone; leave the "
+        "decorator off this function, and call scripted functions by name: "
+        'rpc_async("worker", scripted_function, args)'
+    )
+
+
+for _call in (rpc_sync, rpc_async, remote):
+    # TorchScript asks for what is to be compiled in a function's place.
+    cast(Any, _call).__prepare_scriptable__ = _refuse_script
 
 
 @contextlib.contextmanager

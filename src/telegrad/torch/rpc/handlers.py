@@ -16,8 +16,10 @@ from telegrad.rpc.calls.incoming import async_execution
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.wire.functions import expose
+from telegrad.torch.rpc.failures import RpcMisused
 from telegrad.torch.rpc.functions import is_async
 from telegrad.torch.rpc.future import outcome_of
+from telegrad.torch.rpc.internal import OTHER_PICKLERS
 
 __all__ = [
     "call_method",
@@ -38,6 +40,12 @@ def prepared(function: Any, args: Any, kwargs: Any) -> _Prepared:
     """Return what is called over there for a function of the user's, and what errors call it."""
     if not callable(function):
         raise TypeError(f"function should be callable, got {type(function).__name__}")
+    if OTHER_PICKLERS:
+        raise RpcMisused(
+            f"expected calls with telegrad's own pickler, got {OTHER_PICKLERS[-1]!r} by "
+            "_use_rpc_pickler, which telegrad does not ask; leave the block before you call, and "
+            "give a class that can't be pickled a __reduce__ of its own"
+        )
     args, kwargs = tuple(args or ()), dict(kwargs or {})
     if is_async(function):
         said = str(getattr(function, "__qualname__", function))

@@ -8,7 +8,7 @@ from telegrad.errors import NotInitialized
 from telegrad.rpc.references.rref import RRef
 from telegrad.rpc.wire import pickler
 
-__all__ = ["PythonUDF", "RPCExecMode", "deserialize", "serialize"]
+__all__ = ["OTHER_PICKLERS", "PythonUDF", "RPCExecMode", "deserialize", "serialize"]
 
 PythonUDF = namedtuple("PythonUDF", ["func", "args", "kwargs"])
 """A function and what it is called with."""
@@ -48,6 +48,8 @@ class _InternalRPCPickler:
 
 
 _internal_rpc_pickler = _InternalRPCPickler()
+OTHER_PICKLERS: list[Any] = []
+"""Those that ``_use_rpc_pickler`` names: calls are refused as long as there are any."""
 
 
 def _build_rpc_profiling_key(

@@ -23,7 +23,7 @@ from telegrad.distributed.optim.parameter_lock import alone_with
 from telegrad.graph import added
 from telegrad.interop.torch.bridge import accumulator_of
 
-__all__ = ["accumulate", "completed", "hang"]
+__all__ = ["accumulate", "completed", "hang", "has_node_hooks"]
 
 
 def accumulate(leaf: torch.Tensor, gradient: torch.Tensor) -> None:
@@ -62,6 +62,11 @@ def _laid_out(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
 def hang(hooks: Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
     """Hangs hooks of telegrad's on nodes that are no leaf's: what registers each, and the hook."""
     return _NODE_HOOKS.hang(hooks)
+
+
+def has_node_hooks(leaf: torch.Tensor) -> bool:
+    """Whether users hung hooks on the node that accumulates a leaf's gradient."""
+    return _NODE_HOOKS.of(leaf) is not None
 
 
 def _lent(leaf: torch.Tensor, gradient: torch.Tensor, hooks: list[Any]) -> torch.Tensor | None:

@@ -1,8 +1,9 @@
 """Where PyTorch's graph ends for a pass of telegrad's engine: leaves, landings, taps.
 
-A *leaf* takes its gradient. A *landing* is the end of a crossing, where the cotangent goes on in
-telegrad's graph (and perhaps to another worker). A *tap* hangs beside a place inside of the graph
-whose gradient was asked for. To the engine each is a node.
+A *leaf* takes its gradient, also that of a *former* value of it (``successors.py``). A *landing* is
+the end of a crossing, where the cotangent goes on in telegrad's graph (and perhaps to another
+worker). A *tap* hangs beside a place inside of the graph whose gradient was asked for. To the
+engine each is a node.
 
 The hooks of a tensor are applied once to its whole cotangent. Where one region alone leads to an
 end, PyTorch has applied them when it comes; where several do (`is_shared`), the end applies them to
@@ -25,7 +26,18 @@ from telegrad.tensors.forward.levels import Tangents
 from telegrad.tensors.recording.hooked import Hooked
 from telegrad.tensors.recording.op_node import OutputNode
 
-__all__ = ["ENGINE", "End", "Landing", "Leaf", "Slot", "Tap", "TorchEdge", "WantedLeaf", "over"]
+__all__ = [
+    "ENGINE",
+    "End",
+    "Former",
+    "Landing",
+    "Leaf",
+    "Slot",
+    "Tap",
+    "TorchEdge",
+    "WantedLeaf",
+    "over",
+]
 
 ENGINE: Any = torch.autograd.Variable._execution_engine
 """PyTorch's own."""
@@ -150,6 +162,39 @@ class WantedLeaf(Leaf, eq=False):
 
     def __hash__(self) -> int:
         return id(self.value)
+
+
+class Former(End, Hooked, eq=False):
+    """A value that a leaf had when the graph was recorded: its cotangent is the leaf's."""
+
+    key: int
+    leaf: Leaf
+
+    freed: ClassVar[bool] = False
+    hooks: ClassVar[None] = None
+    has_hooks: ClassVar[bool] = False
+
+    @property
+    def edges(self) -> tuple[Node, ...]:
+        return (self.leaf,)
+
+    def name(self) -> str:
+        return "FormerValue"
+
+    def slot(self, place: TorchEdge) -> Slot:
+        return self, 0, 1
+
+    def reached_from(self, source: Any) -> None:
+        End.reached_from(self, source)
+        # The hooks are the leaf's, and nobody has run them.
+        self.leaf.is_shared = True
+
+    def pull(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        # A copy: a leaf's gradient has memory of its own.
+        return (cotangent.clone(),)
+
+    def pull_recorded(self, cotangent: Cotangent) -> Sequence[Cotangent | None]:
+        return (cotangent,)
 
 
 class Tap(End, LeafNode, eq=False):

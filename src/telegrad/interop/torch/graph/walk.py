@@ -15,8 +15,9 @@ import torch
 
 from telegrad.graph import next_key
 from telegrad.interop.torch.bridge import Entry, ToTorch, accumulator_of
-from telegrad.interop.torch.graph.ends import Landing, Leaf, Tap, TorchEdge, WantedLeaf
+from telegrad.interop.torch.graph.ends import Former, Landing, Leaf, Tap, TorchEdge, WantedLeaf
 from telegrad.interop.torch.graph.region import Region
+from telegrad.interop.torch.graph.successors import parameter_of
 from telegrad.interop.torch.modes import run_ordinarily
 
 __all__ = ["CROSSING", "Walk", "grouped"]
@@ -54,7 +55,7 @@ class Walk(msgspec.Struct, eq=False):
     """For each inner node of PyTorch's, where its edges lead; None for a node: nowhere."""
     region_of: dict[Any, Region] = {}
     """For each inner node, the region of the group that reached it first."""
-    ends: dict[Any, Leaf | Landing] = {}
+    ends: dict[Any, Leaf | Landing | Former] = {}
     leaves: dict[int, Leaf] = {}
     """By the identity of the tensor: a leaf may be reached by its node and be sent as it is."""
     values: dict[Any, torch.Tensor] = {}
@@ -141,7 +142,7 @@ class Walk(msgspec.Struct, eq=False):
             if inner:
                 stack.extend(reversed(inner))
 
-    def _end_at(self, node: Any, source: Any) -> Leaf | Landing:
+    def _end_at(self, node: Any, source: Any) -> Leaf | Landing | Former:
         """What ends PyTorch's graph at a node that does; `source` leads there."""
         found = self.ends.get(node)
         if found is not None:
@@ -154,7 +155,13 @@ class Walk(msgspec.Struct, eq=False):
             if crossing.entries:
                 self.comes_back = True
         else:
-            found = self.ends[node] = self._leaf(node.variable, source)
+            leaf = node.variable
+            parameter = parameter_of(leaf)
+            if parameter is None:
+                found = self.ends[node] = self._leaf(leaf, source)
+            else:
+                found = self.ends[node] = Former(key=next_key(), leaf=self._leaf(parameter, node))
+                found.reached_from(source)
         return found
 
     def _leaf(self, tensor: Any, source: Any) -> Leaf:

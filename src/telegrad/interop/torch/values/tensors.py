@@ -6,6 +6,9 @@ the same name; a device map, and device memory on one host, change that in ``dev
 stays one; ``requires_grad`` arrives as it left, on a new leaf: what a context adds to that is in
 ``framework.py``.
 
+A tensor whose memory has no gaps (transposed, or in the format channels_last) keeps the order of
+its axes in memory; any other arrives contiguous.
+
 Invariant: what arrives has the values, shape, dtype and class of what left, or nothing was sent.
 """
 
@@ -58,7 +61,11 @@ def to_parts(
     if type(tensor) in _TYPES and not is_transformed(tensor):
         try:
             plain = tensor.detach() if requires_grad else tensor
-            return [plain.numpy()], requires_grad
+            if tensor.is_contiguous():
+                return [plain.numpy()], requires_grad
+            order, ordered = _in_memory_order(plain)
+            facts: list[Any] = [_DENSE, requires_grad, None, None, list(ordered.shape), order]
+            return [ordered.numpy()], facts if order else requires_grad
         except (TypeError, RuntimeError):
             pass  # Not a dense one of the CPU of a dtype that NumPy has: found out by trying.
     check(tensor)
@@ -73,8 +80,20 @@ def to_parts(
         name, array = _raw(values)
         facts = [_SPARSE, requires_grad, there, name, list(values.shape)]
         return [indices.numpy(), array], [*facts, list(plain.shape), plain.is_coalesced()]
-    name, array = _raw(plain)
-    return [array], [_DENSE, requires_grad, there, name, list(plain.shape)]
+    order, ordered = _in_memory_order(plain)
+    name, array = _raw(ordered)
+    return [array], [_DENSE, requires_grad, there, name, list(ordered.shape), order]
+
+
+def _in_memory_order(tensor: torch.Tensor) -> tuple[list[int], torch.Tensor]:
+    """The axes as they lie in memory, and the tensor with them; none, and itself, if not dense."""
+    if not tensor.is_contiguous():
+        strides = tensor.stride()
+        order = sorted(range(tensor.ndim), key=lambda axis: -strides[axis])
+        ordered = tensor.permute(order)
+        if ordered.is_contiguous():
+            return order, ordered
+    return [], tensor
 
 
 def from_parts(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
@@ -92,6 +111,11 @@ def _built(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
     kind, requires_grad, device, name, shape, *rest = facts
     if kind == _DENSE:
         made = _tensor_over(parts[0], name, shape)
+        if rest[0]:
+            made = made.permute([rest[0].index(axis) for axis in range(made.ndim)])
+        if made._is_view():
+            # As a result of a node of ours, PyTorch would let nobody change a view in place.
+            made = made.detach()
     else:
         size, is_coalesced = rest
         made = torch.sparse_coo_tensor(

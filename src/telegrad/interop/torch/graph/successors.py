@@ -1,0 +1,99 @@
+"""The next value of a parameter, made aside for the graphs that saved the present one.
+
+PyTorch saves a leaf by reference, so an optimiser that writes into a parameter spoils every pass
+whose forward has used it. A step that would do so writes into a copy, the *successor*. When that is
+complete, parameter and successor exchange what they stand for: the parameter, the object that
+modules, optimisers and users hold, has the new value from then on; graphs keep the old one, also
+those that a handler is just recording, and a reader sees one or the other, never a half. Such a
+graph ends at a *former* value of the parameter, which says whose it was (``parameter_of``).
+
+What holds a parameter in C++ (a scripted module, the reducer of replicas), hangs on it (hooks), or
+shares its memory would be left with the old value. So a parameter is replaced only if nothing but
+its object was there when its first optimiser was made, and none of these is found later. Those of a
+GPU aren't: kernels that are still queued on other streams may read memory that the allocator would
+give to somebody else.
+
+Invariant: whatever is not led to the parameter raises. A pass of PyTorch's own that arrives at a
+former value, where no gradient would be looked for, is an error.
+"""
+
+import weakref
+from typing import Any, NoReturn
+
+import torch
+
+from telegrad.errors import SavedValueChanged
+from telegrad.interop.torch.graph.accumulation import hang, has_node_hooks
+from telegrad.interop.torch.graph.replicas import module_of
+from telegrad.interop.torch.values.tensors import is_dense
+
+__all__ = ["note", "parameter_of", "succeed", "successor_of"]
+
+_swap: Any = torch._C._swap_tensor_impl
+_count_holders: Any = torch._C._storage_Use_Count
+_ALONE: dict[int, "weakref.ref[torch.Tensor]"] = {}
+"""The parameters that nothing but their object held when an optimiser was made, by identity."""
+
+
+def note(parameter: torch.Tensor) -> None:
+    """Note whether a parameter that an optimiser is made for may be replaced in its steps."""
+    key = id(parameter)
+    if key not in _ALONE and is_dense(parameter) and _is_alone(parameter):
+        _ALONE[key] = weakref.ref(parameter, lambda _: _ALONE.pop(key, None))
+
+
+def _is_alone(parameter: torch.Tensor) -> bool:
+    # Its memory is held by the tensor and, to be asked, by an object for the memory itself.
+    asked: Any = parameter
+    return bool(asked._use_count() == 1 and _count_holders(asked.untyped_storage()._cdata) <= 2)
+
+
+def successor_of(parameter: Any, gradient: torch.Tensor) -> Any:
+    """Return a copy of a parameter for a step to write into; None if it is to be stepped in place.
+
+    A sparse gradient touches some rows of what may be a large table, which no graph saves: in place
+    it stays cheap.
+    """
+    is_replaced = (
+        id(parameter) in _ALONE
+        and parameter.is_cpu
+        and gradient.layout is torch.strided
+        and not parameter.is_shared()
+        and not parameter._backward_hooks
+        and not parameter._post_accumulate_grad_hooks
+        and not has_node_hooks(parameter)
+        and module_of(parameter) is None
+    )
+    if not is_replaced:
+        return None
+    made = parameter.detach().clone().requires_grad_()
+    made._telegrad_version = parameter._version
+    return made
+
+
+def succeed(parameter: torch.Tensor, successor: torch.Tensor) -> None:
+    """Give a parameter the value of its successor; what was saved of it before stays as it was."""
+    former: Any = successor
+    if parameter._version != former._telegrad_version:
+        # An optimiser with a list of its own has stepped the parameter itself.
+        return
+    _swap(parameter, former)
+    former.grad = None
+    former._telegrad_parameter = parameter
+    hang([(former.register_post_accumulate_grad_hook, _refuse)])
+
+
+def parameter_of(leaf: torch.Tensor) -> torch.Tensor | None:
+    """Return the parameter that a leaf of an older graph is a former value of, if it is one."""
+    return getattr(leaf, "_telegrad_parameter", None)
+
+
+def _refuse(former: torch.Tensor) -> NoReturn:
+    former.grad = None
+    raise SavedValueChanged(
+        f"expected the parameter of shape {tuple(former.shape)} to be as it was in the forward "
+        "pass, but a DistributedOptimizer stepped it aside since then, and a backward pass of "
+        "PyTorch alone would leave its gradient with the old value; call "
+        "telegrad.distributed.autograd.backward(context_id, [loss]), or loss.backward() before "
+        "anybody steps"
+    )
