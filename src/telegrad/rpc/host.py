@@ -20,7 +20,7 @@ class Host(Protocol):
     """Whether a path delivers all that was sent, or is lost: then nothing need be repeated."""
 
     def begin(self, worker: "Worker") -> str:
-        """Carry the worker; return the address at which others reach it."""
+        """Carry the worker; return the address at which others reach it, "" if it listens nowhere."""
 
     def now(self) -> float:
         """Return the time in seconds."""

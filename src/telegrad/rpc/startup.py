@@ -8,7 +8,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable
 
-from telegrad.errors import WorkerLost
+from telegrad.errors import UsageError, WorkerLost
 from telegrad.rpc.driver.host import SocketHost
 from telegrad.rpc.membership.card import Card
 from telegrad.rpc.names import WorkerInfo
@@ -40,7 +40,13 @@ def begin_worker(
     own, or on loopback. `on_start` gets the worker before any other can call it.
     """
     directory = None
-    if address:
+    if not options.listen:
+        if address:
+            raise UsageError(
+                f"expected rpc.Options(listen=True) for {name!r}, which others dial at {address}: "
+                "only a worker that joins by init_rpc may listen nowhere"
+            )
+    elif address:
         pass
     elif credentials is not None:
         host = options.host or own_host(

@@ -238,6 +238,9 @@ class Worker:
             session = self.peers.enter(info)
             finish = self._begin(session, session.named(info, address))
         finish()
+        if not self.options.listen:
+            # It can't be dialled: a path to the new one has to stand.
+            self.host.rouse(self.host.now())
 
     def drop_peer(self, session: Session, cause: BaseException) -> None:
         """Know a worker no more, and end what is open with it."""

@@ -79,11 +79,12 @@ class SocketHost:
         """Carry the worker from now on; return the address at which it can be reached."""
         self.worker = worker
         self.room = Room(worker.budget, self.options.lost_after / 2)
-        self._listener = listen(
-            self._wanted_address, identity=self.identity, on_connection=self._accept
-        )
+        if self.options.listen:
+            self._listener = listen(
+                self._wanted_address, identity=self.identity, on_connection=self._accept
+            )
         self.monitor.start()
-        return self._listener.address
+        return self._listener.address if self._listener is not None else ""
 
     def start(self, task: Callable[[], object]) -> bool:
         """Run the task on another thread; False if this worker's have ended."""
@@ -121,7 +122,13 @@ class SocketHost:
         except ProtocolViolation as error:
             raise WorkerLost(f"worker {peer.name!r} was lost: {error}") from error
         info = WorkerInfo(peer.name, peer.id, connection.peer_incarnation)
-        return self._adopt(Link(self, connection, info))
+        if self.options.listen:
+            return self._adopt(Link(self, connection, info))
+        link = ServedLink(self, connection, info)
+        self._adopt(link)
+        # The peer can't dial this worker: its requests come over the same connection.
+        self.lead.add(link)
+        return link
 
     def _accept(self, connection: Connection) -> None:
         info = WorkerInfo(connection.peer_name, UNKNOWN_ID, connection.peer_incarnation)

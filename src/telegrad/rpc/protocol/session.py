@@ -169,6 +169,11 @@ class Session:
         return incarnation in self.past
 
     @property
+    def greeted_path(self) -> "Endpoint | None":
+        """The connection on which the peer has said who it is, and where it may be asked, too."""
+        return self.incoming if self._greeted else None
+
+    @property
     def is_stranger(self) -> bool:
         """Whether it came by itself and went before it said who it is."""
         return self.info.id == UNKNOWN_ID and not self.address and not self.connections()
@@ -302,7 +307,7 @@ class Session:
             while len(self.past) > _MOST_PAST:
                 del self.past[next(iter(self.past))]
             self.given_up = 0
-            self.last_words = self.reason = None
+            self.last_words = self.reason = self.lost = None
         if info.id == UNKNOWN_ID:
             info = WorkerInfo(info.name, self.info.id, info.incarnation)
         self.info = info
