@@ -20,7 +20,7 @@ class Host(Protocol):
     """Whether a path delivers all that was sent, or is lost: then nothing need be repeated."""
 
     def begin(self, worker: "Worker") -> str:
-        """Carry the worker; return the address at which others reach it, "" if it listens nowhere."""
+        """Carry the worker; return the address at which others reach it, "" if there is none."""
 
     def now(self) -> float:
         """Return the time in seconds."""

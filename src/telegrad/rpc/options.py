@@ -36,9 +36,9 @@ class Options:
             (1 GiB); what was not used for ten seconds goes back to the system anyway.
         unix_sockets: Whether workers on one host may use them, else TCP on loopback (True).
         host: The address of this machine that others reach, where it has several.
-        listen: Whether others may dial this worker (True). One that does not listen, behind a firewall
-            say, dials every worker that does; they call it over the connections that it opened. Two
-            that don't listen can't call each other.
+        listen: Whether others may dial this worker (True). One that does not listen, behind a
+            firewall say, dials every worker that does; they call it over the connections that it
+            opened. Two that don't listen can't call each other.
         strict: No pickle, exposed functions only (False).
         join_timeout: Seconds for all workers to come together (60).
         in_flight_bytes: How many bytes of requests this worker holds at once, in all (16 GiB).
