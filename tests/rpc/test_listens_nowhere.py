@@ -136,13 +136,15 @@ def test_one_that_ends_is_lost_at_once_and_its_call_fails():
 
 def test_one_that_never_dials_is_lost_after_a_while():
     key = ClusterKey.fresh()
-    with contextlib.closing(start_worker("a", 0, "tcp://127.0.0.1:0", key, QUICK)) as a:
-        with contextlib.closing(start_worker("b", 1, "", key, Options(listen=False))) as b:
-            a.add_peer(b.info, b.address)
-            with pytest.raises(WorkerLost, match=r"it did not dial within 0\.5 s; it listens now"):
-                a.rpc_sync("b", simulated.who)
-            with pytest.raises(CallTimeout, match="it listens nowhere, and has not dialled yet"):
-                a.rpc_sync("b", simulated.who, timeout=0.05)
+    with (
+        contextlib.closing(start_worker("a", 0, "tcp://127.0.0.1:0", key, QUICK)) as a,
+        contextlib.closing(start_worker("b", 1, "", key, Options(listen=False))) as b,
+    ):
+        a.add_peer(b.info, b.address)
+        with pytest.raises(WorkerLost, match=r"it did not dial within 0\.5 s; it listens nowhere"):
+            a.rpc_sync("b", simulated.who)
+        with pytest.raises(CallTimeout, match="it listens nowhere, and has not dialled yet"):
+            a.rpc_sync("b", simulated.who, timeout=0.05)
 
 
 def test_a_connection_that_broke_is_opened_again_without_a_call():

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Iterable
 
 from telegrad.errors import UsageError, WorkerLost
+from telegrad.rpc.debugger import hook as breakpoint_hook
 from telegrad.rpc.driver.host import SocketHost
 from telegrad.rpc.membership.card import Card
 from telegrad.rpc.names import WorkerInfo
@@ -118,6 +119,7 @@ def start_worker(
         credentials=credentials,
     )
     host = SocketHost(identity, address, options)
+    breakpoint_hook.install()
     return Worker(WorkerInfo(name, id, incarnation), host, options)
 
 

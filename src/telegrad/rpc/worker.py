@@ -30,6 +30,7 @@ from telegrad.rpc.calls.interceptor import Interceptor
 from telegrad.rpc.calls.observer import Observer
 from telegrad.rpc.calls.outgoing import Outgoing
 from telegrad.rpc.calls.service import Service, ServiceRequest
+from telegrad.rpc.debugger.rest import Rest
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.host import Host
 from telegrad.rpc.ids import id_source
@@ -101,6 +102,7 @@ class Worker:
             Callable[[WorkerInfo, BaseException], Callable[[], object] | None]
         ] = []
         self._close_callbacks: list[Callable[[], object]] = []
+        self.rest = Rest(self)
         timers = Timers(self)
         self.next_timer = timers.next_timer
         """Return when `run_timers` has something to do."""

@@ -174,9 +174,11 @@ def test_a_worker_that_listens_nowhere_comes_back_in_its_place():
 
 
 def test_of_two_that_listen_nowhere_and_live_the_second_is_refused():
-    with members("a", "b", quiet=["b"]) as (threads, a, _):
-        with pytest.raises(UsageError, match="a worker named 'b' already .* and it lives"):
-            start_again(threads, a, Options(listen=False))
+    with (
+        members("a", "b", quiet=["b"]) as (threads, a, _),
+        pytest.raises(UsageError, match=r"a worker named 'b' already .* and it lives"),
+    ):
+        start_again(threads, a, Options(listen=False))
 
 
 @pytest.mark.parametrize(("rank", "board"), [(0, False), (1, True)])

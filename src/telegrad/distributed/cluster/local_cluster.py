@@ -22,6 +22,7 @@ from typing import Any, Final, Self
 from telegrad.distributed.cluster.child import Child, spawn
 from telegrad.distributed.cluster.child_output import logging_levels, prefixer
 from telegrad.distributed.cluster.cluster import Cluster, ClusterChange
+from telegrad.distributed.cluster.terminal import Terminal
 from telegrad.distributed.cluster.worker_process import INTRODUCE, Introduction, WorkerSpec
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import PeerError, TelegradError, UnknownWorker, UsageError, WorkerLost
@@ -174,6 +175,7 @@ class LocalCluster(Cluster):
             on_start=attach_autograd,
         )
         self._worker = worker
+        Terminal(worker)
         worker.losses.explain = self._explain
         me = worker.info
         self._cards = {self._me: Card(me.name, 0, OPEN, worker.address, me.incarnation)}
