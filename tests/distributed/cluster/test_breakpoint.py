@@ -17,6 +17,9 @@ from tests.test_docs import ROOT, blocks
 pytestmark = pytest.mark.processes
 
 PATIENCE = 60.0
+SHORT = 3.0
+"""Seconds of a timeout that a handler at the prompt outlasts, and a busy machine does not."""
+OUTLAST = f"import time; time.sleep({SHORT + 1})"
 PROGRAM = """
 import threading
 from telegrad.distributed import LocalCluster, rpc
@@ -33,13 +36,14 @@ def step(x):
     return z
 
 def through(to, x):
-    return rpc.rpc_sync(to, step, (x,), timeout=0.3)
+    return rpc.rpc_sync(to, step, (x,), timeout={SHORT})
 
 if __name__ == "__main__":
     with LocalCluster(["ps", "trainer"]):
         {main}
 """
-ONE_CALL = 'print("answer", rpc.rpc_sync("ps", step, (20,), timeout=0.3))'
+ONE_CALL = 'print("answer", rpc.rpc_sync("ps", step, (20,)))'
+SHORT_CALL = f'print("answer", rpc.rpc_sync("ps", step, (20,), timeout={SHORT}))'
 
 
 class Program:
@@ -112,7 +116,7 @@ def piped(*arguments: str) -> Iterator[Program]:
 def program(tmp_path: Path):
     def write(main: str) -> Path:
         path = tmp_path / "program.py"
-        path.write_text(PROGRAM.format(main=main))
+        path.write_text(PROGRAM.format(main=main, SHORT=SHORT))
         return path
 
     return write
@@ -128,18 +132,18 @@ def test_a_handler_has_the_terminal_of_the_process_that_started_its_worker(progr
 
 
 def test_the_deadline_of_a_call_rests_while_its_handler_is_at_the_prompt(program):
-    with at_a_terminal(program(ONE_CALL)) as told:
+    with at_a_terminal(program(SHORT_CALL)) as told:
         told.hear("(Pdb) ")
-        told.ask("import time; time.sleep(1.5)")
+        told.ask(OUTLAST)
         told.type("c")
         told.hear("answer 42")
 
 
 def test_the_deadlines_of_those_who_wait_by_way_of_others_rest_too(program):
-    main = 'print("answer", rpc.rpc_sync("trainer", through, ("ps", 20), timeout=0.5))'
+    main = f'print("answer", rpc.rpc_sync("trainer", through, ("ps", 20), timeout={SHORT}))'
     with at_a_terminal(program(main)) as told:
         told.hear("(Pdb) ")
-        told.ask("import time; time.sleep(1.5)")
+        told.ask(OUTLAST)
         told.type("c")
         told.hear("answer 42")
 
@@ -147,7 +151,7 @@ def test_the_deadlines_of_those_who_wait_by_way_of_others_rest_too(program):
 def test_a_deadline_passes_again_once_the_handler_goes_on(program):
     main = """
         try:
-            rpc.rpc_sync("ps", step, (1000,), timeout=0.3)
+            rpc.rpc_sync("ps", step, (1000,), timeout=2)
         except TimeoutError:
             print("too late")
 """
@@ -185,7 +189,7 @@ def test_who_quits_fails_the_call(program):
 
 def test_two_handlers_have_the_terminal_one_after_the_other(program):
     main = """
-        calls = [rpc.rpc_async(to, step, (20,), timeout=0.3) for to in ("ps", "trainer")]
+        calls = [rpc.rpc_async(to, step, (20,)) for to in ("ps", "trainer")]
         print("answers", [call.wait() for call in calls])
 """
     with at_a_terminal(program(main)) as told:
@@ -200,7 +204,7 @@ def test_two_handlers_have_the_terminal_one_after_the_other(program):
 
 
 def test_without_a_terminal_it_is_said_how_to_attach(program):
-    with piped(str(program(ONE_CALL))) as told:
+    with piped(str(program(SHORT_CALL))) as told:
         told.hear("worker 'ps' is at a breakpoint, ")
         where = told.hear("\n")
         found = re.search(r"program\.py:\d+; attach with: telegrad debug (\S+)", where)
@@ -210,7 +214,7 @@ def test_without_a_terminal_it_is_said_how_to_attach(program):
         with piped("-m", "telegrad", "debug", found[1]) as debugger:
             debugger.hear("(Pdb) ")
             assert "21" in debugger.ask("p y")
-            debugger.ask("import time; time.sleep(1)")
+            debugger.ask(OUTLAST)
             debugger.type("c")
             told.hear("answer 42")
         assert not os.path.exists(directory)
@@ -276,6 +280,9 @@ def test_what_the_page_shows_is_what_the_terminal_shows(tmp_path):
         for typed in re.findall(r"\(Pdb\) (.*)", shown):
             told.type(typed)
             seen += told.hear("42" if typed == "c" else "(Pdb) ")
+    if sys.version_info >= (3, 13):
+        # It stops at the breakpoint itself, not behind it.
+        shown = shown.replace("(7)step", "(6)step").replace("-> return y * 2", "-> breakpoint()")
     lines = [line.strip() for line in seen.splitlines()]
     for line in shown.replace("/home/me", str(tmp_path)).splitlines():
         assert any(each.endswith(line) for each in lines), (line, lines)
@@ -290,7 +297,7 @@ def test_under_telegrad_run_it_is_said_how_to_attach(tmp_path):
         "    return x + 1\n"
         "rpc.init_rpc()\n"
         "if rpc.get_worker_info().id == 0:\n"
-        "    print('answer', rpc.rpc_sync(1, step, (41,), timeout=0.3))\n"
+        "    print('answer', rpc.rpc_sync(1, step, (41,), timeout=3))\n"
         "rpc.shutdown()\n"
     )
     with piped("-m", "telegrad", "run", "--workers", "2", str(path)) as told:
@@ -299,6 +306,6 @@ def test_under_telegrad_run_it_is_said_how_to_attach(tmp_path):
         with piped("-m", "telegrad", "debug", told.hear("\n").strip()) as debugger:
             debugger.hear("(Pdb) ")
             assert "41" in debugger.ask("p x")
-            debugger.ask("import time; time.sleep(1)")
+            debugger.ask(OUTLAST)
             debugger.type("c")
             told.hear("answer 42")
