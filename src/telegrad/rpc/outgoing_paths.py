@@ -97,12 +97,13 @@ class OutgoingPaths:
                     f"worker {name!r} could not be reached before the deadline: it listens "
                     "nowhere, and has not dialled yet"
                 )
-            if session.lost is not None or now >= end:
+            if session.is_gone or now >= end:
                 break
             # Looked at again when it may have come: all meet at one time, and once.
             pause: Future[None] = Future()
             worker.host.wait(pause, 0.01)
-        reason = session.lost or f"it did not dial within {worker.options.lost_after:g} s"
+        silence = f"it did not dial within {worker.options.lost_after:g} s"
+        reason = session.lost if session.is_gone else silence
         raise WorkerLost(
             f"worker {name!r} was lost: {reason}; it listens nowhere, and is called over a "
             "connection that it opens"

@@ -107,6 +107,7 @@ def from_jax(
     return call
 
 
+_CONFIG: Any = jax.config
 _CALLERS: Final["weakref.WeakKeyDictionary[Any, _Caller]"] = weakref.WeakKeyDictionary()
 
 
@@ -120,7 +121,7 @@ def caller_of(
             # A process whose first use of JAX is to serve another worker: what it computes is
             # waited for at once, so another thread of JAX's is but a detour. It has no effect once
             # JAX has begun, with the user's own choice.
-            jax.config.update("jax_cpu_enable_async_dispatch", False)
+            _CONFIG.update("jax_cpu_enable_async_dispatch", False)
         found = _CALLERS.setdefault(function, _Caller(f, Statics(f, numbers, names)))
     return found
 

@@ -25,7 +25,7 @@ from telegrad.rpc.names import WorkerInfo
 
 if TYPE_CHECKING:
     from telegrad.rpc.endpoint import Endpoint
-    from telegrad.rpc.peers import Peer
+    from telegrad.rpc.protocol.session import Session
     from telegrad.rpc.worker import Worker
 
 __all__ = ["Rest"]
@@ -89,7 +89,7 @@ class Rest:
                 # On threads of their own: one that can't be reached must not keep the others.
                 worker.host.start(partial(self._tell_one, peer, news))
 
-    def _tell_one(self, peer: "Peer", news: _News) -> None:
+    def _tell_one(self, peer: "Session", news: _News) -> None:
         with suppress(TelegradError):
             self._worker.outgoing.notify(peer, _REST, news)
 

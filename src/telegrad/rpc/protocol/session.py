@@ -116,6 +116,7 @@ class Session:
 
     __slots__ = (
         "_greeted",
+        "_lost_life",
         "address",
         "attempt",
         "generation",
@@ -159,6 +160,7 @@ class Session:
         """Of the connections that this incarnation opened, all up to this one have ended here."""
         # Which one `incoming` is of those; 0 until the peer has greeted on it.
         self._greeted = 0
+        self._lost_life = 0
 
     def connections(self) -> "list[Endpoint]":
         """Return those that are current, the outgoing first."""
@@ -172,6 +174,11 @@ class Session:
     def greeted_path(self) -> "Endpoint | None":
         """The connection on which the peer has said who it is, and where it may be asked, too."""
         return self.incoming if self._greeted else None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the incarnation that is known now was lost, not one before it."""
+        return self.lost is not None and self._lost_life == self.info.incarnation
 
     @property
     def is_stranger(self) -> bool:
@@ -294,7 +301,7 @@ class Session:
         if stays is None:
             self.given_up = max(self.given_up, self._greeted)
             self._greeted = 0
-            self.lost = cause
+            self.lost, self._lost_life = cause, self.info.incarnation
         self.outgoing, self.incoming = None, stays
         return [lost]
 
@@ -307,7 +314,7 @@ class Session:
             while len(self.past) > _MOST_PAST:
                 del self.past[next(iter(self.past))]
             self.given_up = 0
-            self.last_words = self.reason = self.lost = None
+            self.last_words = self.reason = None
         if info.id == UNKNOWN_ID:
             info = WorkerInfo(info.name, self.info.id, info.incarnation)
         self.info = info
