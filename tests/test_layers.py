@@ -32,8 +32,8 @@ USES: dict[str, str] = {
     "data": "",
     "distributed": "autograd errors nn rpc rpc/calls rpc/references rpc/wire tensors",
     "distributed/cluster": (
-        "distributed/survival errors rpc rpc/calls rpc/debugger rpc/membership rpc/security "
-        "rpc/transport rpc/wire"
+        "distributed/survival errors pictures rpc rpc/calls rpc/debugger rpc/membership "
+        "rpc/security rpc/transport rpc/wire"
     ),
     "distributed/contexts": (
         "autograd/functional errors graph nn rpc rpc/calls rpc/references rpc/wire "

@@ -146,6 +146,11 @@ class LocalCluster(Cluster):
             )
         return child.process
 
+    def _process_number(self, name: str) -> str:
+        if name == self._me:
+            return str(os.getpid())
+        return str(self._children[name].process.pid) if name in self._children else ""
+
     def start(self) -> Self:
         """Start the workers; return when all are up."""
         if self._worker is not None:
