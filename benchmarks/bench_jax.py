@@ -2,7 +2,9 @@
 
 A call and its backward pass for all arguments: on another worker, in this process, and as JAX does
 it, compiled as one function. The bytes that JAX's own program never has to move, and the context
-that keeps the gradients, are part of it. The goal is a bound on what the remote step takes.
+that keeps the gradients, are part of it. The goal is a bound on what the remote step takes. Where
+Tesseract is installed, the same function in its local mode, which stays in this process, is beside
+it; it has first order only.
 """
 
 from collections.abc import Callable
@@ -15,12 +17,14 @@ import telegrad as tg
 from benchmarks.goals import Goal
 from benchmarks.jax_work import ARGUMENTS, FUNCTIONS
 from benchmarks.tables import Table
+from benchmarks.tesseract_work import MISSING, tesseract_of
 from telegrad.autograd import functional
 from telegrad.distributed import LocalCluster, autograd, rpc
 
 __all__ = ["measure"]
 
 REMOTE, HERE, PEER = "telegrad, another worker", "telegrad, here", "JAX"
+TESSERACT = "Tesseract, here"
 GOAL = 500.0
 """Microseconds for a remote call and its backward pass."""
 
@@ -38,11 +42,16 @@ def first_order(f: Callable[..., Any], arrays: Any) -> dict[str, Callable[[], An
             found = autograd.get_gradients(context_id)
             return [found[x] for x in tensors]
 
-    return {
+    sides: dict[str, Callable[[], Any]] = {
         REMOTE: remote,
         HERE: lambda: tg.autograd.grad(f(*tensors), tensors),
         PEER: lambda: jax.block_until_ready(compiled(*given))[1],
     }
+    if not MISSING:
+        served = tesseract_of(f.__wrapped__, arrays)
+        pulled = jax.jit(jax.value_and_grad(served, argnums=tuple(range(len(arrays)))))
+        sides[TESSERACT] = lambda: jax.block_until_ready(pulled(*given))[1]
+    return sides
 
 
 def second_order(f: Callable[..., Any], arrays: Any) -> dict[str, Callable[[], Any]]:
@@ -81,7 +90,9 @@ def refuse_other_numbers(sides: dict[str, Callable[[], Any]]) -> None:
 
 def measure(quick: bool) -> list[Table]:
     """All of it, as one table."""
-    table = Table("jax", (REMOTE, HERE), (PEER,))
+    if MISSING:
+        print(MISSING, flush=True)
+    table = Table("jax", (REMOTE, HERE), (PEER,) if MISSING else (PEER, TESSERACT))
     print(table.header(), flush=True)
     rounds, repeat = (3, 5) if quick else (60, 20)
     with LocalCluster(["worker"]):

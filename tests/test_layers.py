@@ -32,8 +32,8 @@ USES: dict[str, str] = {
     "data": "",
     "distributed": "autograd errors nn rpc rpc/calls rpc/references rpc/wire tensors",
     "distributed/cluster": (
-        "distributed/survival errors rpc rpc/calls rpc/membership rpc/security "
-        "rpc/transport rpc/wire"
+        "distributed/survival errors pictures rpc rpc/calls rpc/debugger rpc/membership "
+        "rpc/security rpc/transport rpc/wire"
     ),
     "distributed/cluster/on_ray": "errors rpc rpc/membership rpc/security",
     "distributed/contexts": (
@@ -58,7 +58,7 @@ USES: dict[str, str] = {
     "graph": "",
     "interop": "",
     "interop/jax": (
-        "arrays autograd autograd/function distributed errors graph interop/torch rpc "
+        "arrays autograd autograd/function distributed errors graph interop/torch rpc rpc/calls "
         "tensors tensors/recording"
     ),
     "interop/torch": (
@@ -89,6 +89,7 @@ USES: dict[str, str] = {
     "profiler": "distributed distributed/tools errors pictures rpc",
     "rpc": "errors",
     "rpc/calls": "errors rpc/references rpc/wire tracebacks",
+    "rpc/debugger": "errors rpc/calls rpc/transport",
     "rpc/driver": "errors rpc/calls rpc/protocol rpc/transport rpc/wire",
     "rpc/membership": "_version errors rpc/calls rpc/driver rpc/security rpc/transport rpc/wire",
     "rpc/protocol": "errors",

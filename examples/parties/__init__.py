@@ -1,7 +1,7 @@
-"""What the two parties of `split_learning.py` let each other call, and nothing else.
+"""What the party with the images lets the one with the labels call, and nothing else.
 
-Each imports this module; `@rpc.expose` marks what the other may call in strict mode. Arguments come
-from a party that is not trusted, so they are checked.
+`split_learning.py` is the program of both; `@rpc.expose` marks what may be called in strict mode.
+Arguments come from a party that is not trusted, so they are checked.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from telegrad import nn
 from telegrad.data import digits
 from telegrad.distributed import autograd, rpc
 
-__all__ = ["HIDDEN", "RATE", "TRAINING", "Body", "Head", "descend", "judge", "loss", "serve"]
+__all__ = ["HIDDEN", "RATE", "TRAINING", "Body", "Head", "descend", "hidden", "serve"]
 
 HIDDEN, RATE = 24, 0.5
 TRAINING = 1400
@@ -40,21 +40,20 @@ class Head(nn.Module):
         return self.layer(hidden)
 
 
-class _LabelsParty:
+class _ImagesParty:
     def __init__(self):
-        tg.manual_seed(2)
-        self.head = Head()
-        self.labels = digits()[1].astype(np.int64)
+        tg.manual_seed(1)
+        self.body = Body()
+        self.images = tg.tensor(digits()[0].reshape(-1, 64).astype(np.float64))
 
 
 _party = []
-"""What this process serves as the party with the labels; empty on the other one."""
+"""What this process serves as the party with the images; empty on the other one."""
 
 
-@rpc.expose
 def serve():
-    """Begin to be the party with the labels."""
-    _party[:] = [_LabelsParty()]
+    """Begin to be the party with the images."""
+    _party[:] = [_ImagesParty()]
 
 
 def _rows(rows):
@@ -65,11 +64,10 @@ def _rows(rows):
 
 
 @rpc.expose
-def loss(hidden, rows):
-    """Give the loss of a batch; neither labels nor predictions leave this party."""
+def hidden(rows):
+    """Give what the lower layers make of some images; the images don't leave this party."""
     (party,) = _party
-    labels = tg.tensor(party.labels[_rows(rows)])
-    return nn.functional.cross_entropy(party.head(hidden), labels)
+    return party.body(party.images[_rows(rows)])
 
 
 @rpc.expose
@@ -78,14 +76,5 @@ def descend(context_id):
     (party,) = _party
     found = autograd.get_gradients(context_id)
     with tg.no_grad():
-        for parameter in party.head.parameters():
+        for parameter in party.body.parameters():
             parameter -= RATE * found[parameter]
-
-
-@rpc.expose
-def judge(hidden, rows):
-    """Say how many of a batch are named rightly."""
-    (party,) = _party
-    with tg.no_grad():
-        named = np.argmax(party.head(hidden).numpy(), axis=1)
-    return int((named == party.labels[_rows(rows)]).sum())

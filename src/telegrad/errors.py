@@ -20,6 +20,7 @@ The tree::
     │   └── Refused                   (also PermissionError) the other side serves no such call
     ├── PeerError                     the other side failed or broke the protocol
     │   ├── WorkerLost                (also ConnectionError) its name, since when
+    │   │   └── Unreachable           neither it nor the worker that calls it listens
     │   ├── CallTimeout               (also TimeoutError) no answer before the deadline
     │   ├── AuthenticationFailed      (also ConnectionError) the key was not proved
     │   ├── ProtocolViolation         (also ConnectionError) a frame that no peer of ours sends
@@ -48,6 +49,7 @@ __all__ = [
     "ShapeError",
     "TelegradError",
     "UnknownWorker",
+    "Unreachable",
     "Unserializable",
     "UsageError",
     "WorkerLost",
@@ -124,6 +126,10 @@ class PeerError(TelegradError):
 
 class WorkerLost(PeerError, ConnectionError):
     """A worker died, stopped or can't be reached."""
+
+
+class Unreachable(WorkerLost):
+    """A worker that can't be dialled and won't dial: neither it nor its caller listens."""
 
 
 class CallTimeout(PeerError, TimeoutError):

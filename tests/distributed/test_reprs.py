@@ -3,9 +3,11 @@
 import concurrent.futures
 import logging
 import operator
+import os
 import time
 
 import pytest
+from tests.rpc.neighbours import eventually
 
 from telegrad import nn, optim, profiler
 from telegrad.distributed import LocalCluster, RemoteModule, autograd, rpc
@@ -135,3 +137,21 @@ def test_all_that_wait_all_waited_for_are_known(caplog):
         rpc.wait_all(calls)
     del calls
     assert not caplog.records
+
+
+def test_a_cluster_is_a_table_in_a_notebook(cluster):
+    shown = cluster._repr_html_()
+    assert "LocalCluster, running" in shown
+    assert "<th>worker</th><th>id</th><th>process</th><th>state</th>" in shown
+    assert f"<td>main</td><td>0</td><td>{os.getpid()}</td><td>up</td>" in shown
+    assert f"<td>ps</td><td>1</td><td>{cluster.process('ps').pid}</td><td>up</td>" in shown
+    idle = LocalCluster(["a"])
+    assert "LocalCluster, not running" in idle._repr_html_()
+    assert "<td>a</td><td></td><td></td><td>not up</td>" in idle._repr_html_()
+
+
+def test_a_worker_that_was_lost_says_why_in_the_clusters_table(caplog):
+    with LocalCluster(["gone"], me="starter") as cluster:
+        cluster.process("gone").kill()
+        assert eventually(lambda: "lost: " in cluster._repr_html_())
+        assert "SIGKILL" in cluster._repr_html_()

@@ -3,7 +3,9 @@
 python -m tests.rpc.namespaced_worker DIRECTORY listen ADDRESS    echoes whatever comes
 python -m tests.rpc.namespaced_worker DIRECTORY dial ADDRESS      obeys `dial SECONDS`,
                                                                   `echo TEXT`, `send TEXT`, `read`
-python -m tests.rpc.namespaced_worker DIRECTORY join RANK         a worker of two; obeys `call`
+python -m tests.rpc.namespaced_worker DIRECTORY join RANK         a worker of two, which is called
+python -m tests.rpc.namespaced_worker DIRECTORY join-quietly RANK when the other obeys `call`; one
+                                                                  that joins quietly never listens
 python -m tests.rpc.namespaced_worker KEY_FILE trio NAME          a worker of three, by a key alone;
                                                                   obeys `echo NAME`
 """
@@ -68,14 +70,15 @@ def obey(identity: Identity, address: str) -> None:
         print(reply, flush=True)
 
 
-def join(directory: str, name: str, rank: int) -> None:
+def join(directory: str, name: str, rank: int, listens: bool) -> None:
     """Be a worker of a cluster of two, found by MASTER_ADDR and MASTER_PORT."""
     os.environ["TELEGRAD_CREDENTIALS"] = directory
-    rpc.init_rpc(name, rank=rank, world_size=2, options=rpc.Options(lost_after=1.0))
+    options = rpc.Options(lost_after=1.0, listen=listens)
+    rpc.init_rpc(name, rank=rank, world_size=2, options=options)
     print("joined", flush=True)
     for _ in sys.stdin:
         try:
-            reply = str(rpc.rpc_sync("ps", operator.add, args=(40, 2)))
+            reply = str(rpc.rpc_sync(1 - rank, operator.add, args=(40, 2)))
         except TelegradError as error:
             reply = f"{type(error).__name__}: {error}"
         print(reply, flush=True)
@@ -113,8 +116,8 @@ if __name__ == "__main__":
         sys.exit()
     credentials = Credentials(directory)
     name = credentials.directory.name
-    if task == "join":
-        join(directory, name, int(where))
+    if task in ("join", "join-quietly"):
+        join(directory, name, int(where), task == "join")
     else:
         me = Identity(name, 1, credentials.load_key(), credentials=credentials)
         (serve if task == "listen" else obey)(me, where)

@@ -2,7 +2,8 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from telegrad.rpc.options import Options
 from telegrad.rpc.security.keys import ClusterKey
@@ -14,15 +15,21 @@ __all__ = ["eventually", "neighbours"]
 
 
 @contextlib.contextmanager
-def neighbours(*names: str, options: Options | None = None, tcp: bool = False) -> Iterator[list]:
-    """Yield workers that know each other."""
+def neighbours(
+    *names: str,
+    options: Options | None = None,
+    tcp: bool = False,
+    quiet: Sequence[str] = (),
+) -> Iterator[list]:
+    """Yield workers that know each other; those that are `quiet` listen nowhere."""
     key = ClusterKey.fresh()
     workers: list[Worker] = []
     with PrivateDirectory.make() as directory:
         try:
             for number, name in enumerate(names):
                 address = "tcp://127.0.0.1:0" if tcp else directory.socket_address(name)
-                workers.append(start_worker(name, number, address, key, options))
+                chosen = replace(options or Options(), listen=name not in quiet)
+                workers.append(start_worker(name, number, address, key, chosen))
             for worker in workers:
                 for other in workers:
                     if other is not worker:

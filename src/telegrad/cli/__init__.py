@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from telegrad._version import __version__
 from telegrad.cli.command import Command
+from telegrad.cli.debug import DEBUG
 from telegrad.cli.demo import DEMO
 from telegrad.cli.keygen import KEYGEN
 from telegrad.cli.run import RUN
@@ -15,7 +16,7 @@ from telegrad.errors import TelegradError
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS: tuple[Command, ...] = (RUN, KEYGEN, DEMO)
+COMMANDS: tuple[Command, ...] = (RUN, KEYGEN, DEBUG, DEMO)
 
 # The exit code of a command that was misused, as argparse gives it.
 _MISUSED = 2

@@ -20,7 +20,7 @@ class Host(Protocol):
     """Gives what large messages are received into; others may put their own in its place."""
 
     def begin(self, worker: "Worker") -> str:
-        """Carry the worker; return the address at which others reach it."""
+        """Carry the worker; return the address at which others reach it, "" if there is none."""
 
     def now(self) -> float:
         """Return the time in seconds."""

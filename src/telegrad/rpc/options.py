@@ -39,6 +39,9 @@ class Options:
         tls: Whether workers speak TLS with those of other machines: True, False, or None where they
             meet beyond this one (None). Without certificates of ``telegrad keygen`` each mints its
             own by the cluster's key. Workers of one machine use Unix sockets all the same.
+        listen: Whether others may dial this worker (True). One that does not listen, behind a
+            firewall say, dials every worker that does; they call it over the connections that it
+            opened. Two that don't listen can't call each other.
         strict: No pickle, exposed functions only (False).
         join_timeout: Seconds for all workers to come together (60).
         in_flight_bytes: How many bytes of requests this worker holds at once, in all (16 GiB).
@@ -70,6 +73,7 @@ class Options:
     unix_sockets: bool = True
     host: str | None = None
     tls: bool | None = None
+    listen: bool = True
     strict: bool = False
     join_timeout: float = 60.0
     in_flight_bytes: int = 16 << 30

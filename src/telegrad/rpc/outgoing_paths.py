@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from telegrad.errors import CallTimeout, TelegradError, WorkerLost
+from telegrad.errors import CallTimeout, TelegradError, Unreachable, WorkerLost
+from telegrad.rpc.calls.future import Future
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.interruption import refusal
 from telegrad.rpc.protocol.session import Session
@@ -44,6 +45,8 @@ class OutgoingPaths:
         worker = self._worker
         if session.info.name == worker.name:
             return worker.loopback
+        if not session.address:
+            return self._path_it_opened(session, deadline)
         attempt = Attempt()
         try:
             while True:
@@ -74,6 +77,39 @@ class OutgoingPaths:
         worker.host.rouse(endpoint.next_tick)
         return endpoint
 
+    def _path_it_opened(self, session: Session, deadline: float) -> Endpoint:
+        """Return the path that a peer which listens nowhere has opened; it may be about to."""
+        worker, name = self._worker, session.info.name
+        if not worker.address:
+            raise Unreachable(
+                f"worker {name!r} can't be called from {worker.name!r}: neither of them listens; "
+                "of two that call each other one has to, leave out rpc.Options(listen=False) there"
+            )
+        end = worker.host.now() + worker.options.lost_after
+        while True:
+            path = session.greeted_path
+            if path is not None and not path.closed:
+                return path
+            # Raises if it was this worker that went, or the peer was forgotten.
+            worker.find(session.info)
+            now = worker.host.now()
+            if now >= deadline:
+                raise CallTimeout(
+                    f"worker {name!r} could not be reached before the deadline: it listens "
+                    "nowhere, and has not dialled yet"
+                )
+            if session.is_gone or now >= end:
+                break
+            # Looked at again when it may have come: all meet at one time, and once.
+            pause: Future[None] = Future()
+            worker.host.wait(pause, 0.01)
+        silence = f"it did not dial within {worker.options.lost_after:g} s"
+        reason = session.lost if session.is_gone else silence
+        raise WorkerLost(
+            f"worker {name!r} was lost: {reason}; it listens nowhere, and is called over a "
+            "connection that it opens"
+        )
+
     def _wait_for(self, other: Attempt, session: Session, deadline: float) -> None:
         """Wait until another thread has dialled; WorkerLost if it could not."""
         name = session.info.name
@@ -91,8 +127,6 @@ class OutgoingPaths:
     def _dial(self, session: Session, deadline: float) -> Endpoint:
         """Open the path for requests to a peer, and greet it."""
         worker = self._worker
-        if not session.address:
-            raise WorkerLost(f"it is not known where worker {session.info.name!r} listens")
         timeout = min(max(0.01, deadline - worker.host.now()), _LONGEST_DIAL)
         try:
             endpoint = self._dial_by_host(session, timeout)
@@ -115,13 +149,14 @@ class OutgoingPaths:
                 f"worker {session.info.name!r} was lost: at {session.address} is still the one in "
                 "whose place another has come"
             )
+        # First: the peer may ask something over this path once it was greeted.
+        endpoint.accept = worker.references.acceptor(endpoint)
         hello = _encode_hello((worker.id, worker.address, greeting.place, greeting.given_up))
         try:
             endpoint.send(Frame(HELLO, header=hello))
         except (OSError, EOFError) as error:
             worker.host.ended(endpoint)
             raise worker.loss(session.info, error, error) from error
-        endpoint.accept = worker.references.acceptor(endpoint)
         worker.greeted_on(session, endpoint)
         return endpoint
 

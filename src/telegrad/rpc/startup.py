@@ -8,7 +8,8 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable
 
-from telegrad.errors import WorkerLost
+from telegrad.errors import UsageError, WorkerLost
+from telegrad.rpc.debugger import hook as breakpoint_hook
 from telegrad.rpc.driver.host import SocketHost
 from telegrad.rpc.membership.card import Card
 from telegrad.rpc.names import WorkerInfo
@@ -42,7 +43,13 @@ def begin_worker(
     worker before any other can call it.
     """
     directory = None
-    if not address:
+    if not options.listen:
+        if address:
+            raise UsageError(
+                f"expected rpc.Options(listen=True) for {name!r}, which others dial at {address}: "
+                "only a worker that joins by init_rpc may listen nowhere"
+            )
+    elif not address:
         far = "" if credentials is None else _far_address(options, towards)
         machine = this_machine() if far else ""
         if options.unix_sockets and (machine or not far):
@@ -115,6 +122,7 @@ def start_worker(
         credentials=credentials,
     )
     host = SocketHost(identity, address, options)
+    breakpoint_hook.install()
     return Worker(WorkerInfo(name, id, incarnation), host, options)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from telegrad.rpc.endpoint import RETRY_AFTER, Endpoint
 from telegrad.rpc.protocol.liveness import Verdict
+from telegrad.rpc.standing_paths import StandingPaths
 from telegrad.rpc.wire.frames import NOTICE, Frame
 
 if TYPE_CHECKING:
@@ -22,12 +23,13 @@ class Timers:
 
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
+        self._standing = StandingPaths(worker)
 
     def next_timer(self) -> float:
         """Return when run_timers has something to do."""
         if self._worker.references.needs_flush:
             return -math.inf
-        due = self._worker.loopback.calls.next_deadline()
+        due = min(self._worker.loopback.calls.next_deadline(), self._standing.next_due())
         for path in self._worker.peers.endpoints():
             due = min(due, path.calls.next_deadline(), path.retry_at, path.next_tick)
         return due
@@ -38,6 +40,7 @@ class Timers:
         self._worker.outgoing.expire(self._worker.loopback, now)
         for endpoint in self._worker.peers.endpoints():
             self._look_after(endpoint, now)
+        self._standing.open(now)
         self._worker.host.tidy()
 
     def _look_after(self, endpoint: Endpoint, now: float) -> None:

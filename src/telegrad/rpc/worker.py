@@ -30,6 +30,7 @@ from telegrad.rpc.calls.interceptor import Interceptor
 from telegrad.rpc.calls.observer import Observer
 from telegrad.rpc.calls.outgoing import Outgoing
 from telegrad.rpc.calls.service import Service, ServiceRequest
+from telegrad.rpc.debugger.rest import Rest
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.host import Host
 from telegrad.rpc.ids import id_source
@@ -101,6 +102,7 @@ class Worker:
             Callable[[WorkerInfo, BaseException], Callable[[], object] | None]
         ] = []
         self._close_callbacks: list[Callable[[], object]] = []
+        self.rest = Rest(self)
         timers = Timers(self)
         self.next_timer = timers.next_timer
         """Return when `run_timers` has something to do."""
@@ -238,6 +240,9 @@ class Worker:
             session = self.peers.enter(info)
             finish = self._begin(session, session.named(info, address))
         finish()
+        if not self.options.listen:
+            # It can't be dialled: a path to the new one has to stand.
+            self.host.rouse(self.host.now())
 
     def drop_peer(self, session: Session, cause: BaseException) -> None:
         """Know a worker no more, and end what is open with it."""

@@ -1,6 +1,7 @@
 """Bad networks and dying workers: the exact result or a typed error, never a hang."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from tests.distributed import programs
@@ -18,12 +19,16 @@ DEADLINE = 200.0
 """Virtual seconds within which everything must have ended."""
 
 
-def run_badly(seed, schedule, faults, disturb=None, placement=None):
+def run_badly(seed, schedule, faults, disturb=None, placement=None, quiet=()):
     """Runs a program under faults; the gradients or the error, once nothing is left."""
     placement = placement or programs.random_placement(random.Random(schedule), WORKERS)
     run = programs.Run(f"bad {seed} {schedule}", placement, seed)
     simulation = Simulation(
-        WORKERS, seed=schedule, faults=faults, options=OPTIONS, on_start=attach_autograd
+        WORKERS,
+        seed=schedule,
+        faults=faults,
+        options={name: replace(OPTIONS, listen=name not in quiet) for name in WORKERS},
+        on_start=attach_autograd,
     )
     try:
         with simulation:
@@ -45,11 +50,12 @@ def run_badly(seed, schedule, faults, disturb=None, placement=None):
         del programs.RUNS[run.name]
 
 
+@pytest.mark.parametrize("quiet", [(), ("w1",), ("w1", "w2")], ids=str)
 @pytest.mark.parametrize("block", range(amount(4, 200)))
-def test_over_bad_networks_a_pass_is_exact_or_fails_with_a_typed_error(block):
+def test_over_bad_networks_a_pass_is_exact_or_fails_with_a_typed_error(block, quiet):
     exact = 0
     for seed in range(25 * block, 25 * block + 25):
-        outcome = run_badly(seed, seed, BAD)
+        outcome = run_badly(seed, seed, BAD, quiet=quiet)
         if isinstance(outcome, Exception):
             continue
         same_bits(outcome, alone(seed))

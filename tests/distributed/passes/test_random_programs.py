@@ -11,17 +11,23 @@ from tests.distributed.soak import amount
 from telegrad.distributed.passes import local_pass
 from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
 from telegrad.engine import OrderedTask
+from telegrad.rpc.options import Options
 from telegrad.testing.simulation import Faults, Simulation
 
 WORKERS = ("w0", "w1", "w2", "w3")
 SLOW = Faults(shortest=0.0001, longest=0.05, lag=0.05)
 
 
-def run_once(seed, placement, schedule, faults=SLOW, **options):
+def run_once(seed, placement, schedule, faults=SLOW, quiet=(), **options):
+    """Run a program; workers that are `quiet` listen nowhere."""
     run = programs.Run(f"{seed} {schedule}", placement, seed)
     try:
         with Simulation(
-            WORKERS, seed=schedule, faults=faults, on_start=attach_autograd
+            WORKERS,
+            seed=schedule,
+            faults=faults,
+            options={name: Options(listen=name not in quiet) for name in WORKERS},
+            on_start=attach_autograd,
         ) as simulation:
             program = programs.program_of(seed)
             found = programs.distributed_gradients(simulation, "w0", run, seed, program, **options)
@@ -54,6 +60,15 @@ def test_any_placement_and_schedule_gives_the_bits_of_one_process(block):
         for _ in range(3):
             placement = programs.random_placement(rng, WORKERS)
             same_bits(run_once(seed, placement, rng.randrange(10**6)), reference)
+
+
+@pytest.mark.parametrize("quiet", ["w0", "w2"])
+def test_a_worker_that_listens_nowhere_changes_no_bit(quiet):
+    rng = random.Random(quiet)
+    for seed in range(amount(60, 3000)):
+        placement = programs.random_placement(rng, WORKERS)
+        schedule = rng.randrange(10**6)
+        same_bits(run_once(seed, placement, schedule, quiet=[quiet]), alone(seed))
 
 
 def test_a_value_that_is_left_on_the_caller_itself_is_fetched_over_a_boundary_too():

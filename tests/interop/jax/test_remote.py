@@ -48,6 +48,18 @@ def test_gradients_are_those_of_one_process_bit_for_bit(cluster):
             assert np.array_equal(mine.grad.numpy(), found[theirs].numpy())
 
 
+def dispatches_at_once():
+    return not jax.config.read("jax_cpu_enable_async_dispatch")
+
+
+def test_a_worker_that_serves_functions_of_jax_runs_them_on_the_thread_that_waits(cluster):
+    before = dispatches_at_once()
+    assert rpc.rpc_sync("sim", simulators.mix, (tg.tensor(X), tg.tensor(W))).shape == X.shape
+    assert rpc.rpc_sync("sim", dispatches_at_once)
+    simulators.mix(tg.tensor(X), tg.tensor(W))
+    assert dispatches_at_once() == before, "here it is the user's to choose"
+
+
 def test_residuals_stay_there_and_go_with_the_pass(cluster):
     x = leaf(np.ones(100_000))
     before, empty = rpc.rpc_sync("sim", simulators.runs), rpc.rpc_sync("sim", simulators.live_bytes)

@@ -11,6 +11,7 @@ from tests.rpc.neighbours import eventually
 
 from telegrad.errors import UsageError
 from telegrad.rpc.current import current_worker
+from telegrad.rpc.membership.directory_board import DirectoryBoard
 from telegrad.rpc.membership.membership import Membership
 from telegrad.rpc.membership.rendezvous import Meeting
 from telegrad.rpc.membership.served_roster import ServedRoster
@@ -25,12 +26,23 @@ def incarnation():
 
 
 @contextlib.contextmanager
-def members(*names):
-    """Yield the memberships of a cluster in one process, rank 0's first, and threads to use."""
+def members(*names, quiet=()):
+    """Yield the memberships of a cluster in one process, rank 0's first, and threads to use.
+
+    Those that are `quiet` listen nowhere.
+    """
     with PrivateDirectory.make() as directory, ThreadPoolExecutor() as threads:
         meeting = Meeting(directory.socket_address("meeting"), ClusterKey.fresh())
         joining = [
-            threads.submit(Membership, name, rank, len(names), Options(), meeting, lambda _: None)
+            threads.submit(
+                Membership,
+                name,
+                rank,
+                len(names),
+                Options(listen=name not in quiet),
+                meeting,
+                lambda _: None,
+            )
             for rank, name in enumerate(names)
         ]
         with contextlib.ExitStack() as stack:
@@ -40,10 +52,10 @@ def members(*names):
             yield threads, *joined
 
 
-def start_again(threads, rank_0):
+def start_again(threads, rank_0, options=None):
     """Return the membership of another worker named b, in the place of the one before."""
     meeting = Meeting(rank_0.roster._rendezvous.address, rank_0.worker.host.identity.key)
-    joining = threads.submit(Membership, "b", 1, 2, Options(), meeting, lambda _: None)
+    joining = threads.submit(Membership, "b", 1, 2, options or Options(), meeting, lambda _: None)
     return joining.result(PATIENCE)
 
 
@@ -136,3 +148,45 @@ def test_another_at_the_address_of_one_that_ended_is_not_taken_for_it():
         assert not roster._is_alive(msgspec.structs.replace(joined, incarnation=1))
         b.close()
         assert not roster._is_alive(joined)
+
+
+def test_a_worker_that_listens_nowhere_joins_is_called_and_leaves_with_the_others():
+    with members("a", "b", "c", quiet=["c"]) as (threads, a, b, c):
+        for each in (a, b):
+            assert each.worker.rpc_sync("c", simulated.who) == "c"
+        leaving = [threads.submit(each.leave, PATIENCE) for each in (a, b)]
+        assert c.worker.rpc_sync("b", simulated.who) == "b"
+        assert not any(each.done() for each in leaving), "c still works"
+        c.leave(PATIENCE)
+        for each in leaving:
+            each.result(PATIENCE)
+
+
+def test_a_worker_that_listens_nowhere_comes_back_in_its_place():
+    with members("a", "b", quiet=["b"]) as (threads, a, b):
+        assert a.worker.rpc_sync("b", incarnation) == b.worker.info.incarnation
+        b.close()
+        after = start_again(threads, a, Options(listen=False))
+        try:
+            assert a.worker.rpc_sync("b", incarnation) == after.worker.info.incarnation
+        finally:
+            after.close()
+
+
+def test_of_two_that_listen_nowhere_and_live_the_second_is_refused():
+    with (
+        members("a", "b", quiet=["b"]) as (threads, a, _),
+        pytest.raises(UsageError, match=r"a worker named 'b' already .* and it lives"),
+    ):
+        start_again(threads, a, Options(listen=False))
+
+
+@pytest.mark.parametrize(("rank", "board"), [(0, False), (1, True)])
+def test_rank_0_and_those_who_meet_on_a_board_have_to_listen(tmp_path, rank, board):
+    meeting = Meeting(
+        "" if board else "tcp://127.0.0.1:0",
+        ClusterKey.fresh(),
+        board=DirectoryBoard(tmp_path / "board") if board else None,
+    )
+    with pytest.raises(UsageError, match=r"expected 'b' to join at another worker's address.*rank"):
+        Membership("b", rank, 2, Options(listen=False), meeting, lambda _: None)

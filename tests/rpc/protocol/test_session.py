@@ -418,3 +418,20 @@ def test_a_connection_that_is_opened_after_a_loss_is_not_lost_by_what_is_heard_l
             assert world.sessions[side].outgoing is new, way
             assert world.agree(), way
     assert count > 100
+
+
+def test_a_life_that_was_only_heard_of_is_not_gone_though_the_one_before_was_lost():
+    session = Session(WorkerInfo("b", 1, 7), "there")
+    session.left(ConnectionError("it has left"))
+    assert not session.is_gone, "it was never met"
+    session = Session(WorkerInfo("b", 1, 7))
+    connection = Connection(7)
+    session.accepted(connection)
+    assert session.greeted_path is None
+    session.greeted(connection, "", 1, 0)
+    assert session.greeted_path is connection
+    session.broken(connection, ConnectionError("cut"))
+    assert session.is_gone
+    assert session.greeted_path is None
+    session.named(WorkerInfo("b", 1, 8), "")
+    assert not session.is_gone

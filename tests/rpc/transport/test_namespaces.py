@@ -121,10 +121,10 @@ def test_a_tls_connection_survives_a_link_that_is_cut_and_healed(
         assert trainer.ask("dial 20") == "connected to ps"
 
 
-def until_it_works(trainer: Talker) -> None:
+def until_it_works(worker: Talker) -> None:
     """Call until the answer comes: a busy machine may take a second, and then each is lost."""
     deadline = time.monotonic() + PATIENCE
-    while (answer := trainer.ask("call")) != "42":
+    while (answer := worker.ask("call")) != "42":
         assert time.monotonic() < deadline, answer
 
 
@@ -176,6 +176,40 @@ def test_a_key_alone_gives_tls_between_machines_and_shared_memory_on_one(
         assert trio["ps"].ask("echo trainer") == "SecureConnection, no shared memory"
         assert trio["neighbour"].ask("echo ps") == "PlainConnection, shared memory"
         assert trio["neighbour"].ask("echo trainer").startswith("SecureConnection")
+
+
+def listeners_in(namespace: str) -> list[str]:
+    """Return the local addresses at which something listens there."""
+    table = subprocess.run(
+        ["ip", "netns", "exec", namespace, "cat", "/proc/net/tcp"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    rows = [row.split() for row in table.splitlines()[1:]]
+    return [row[1] for row in rows if row[3] == "0A"]
+
+
+def test_a_party_that_only_dials_out_is_called_over_its_own_connection_also_after_a_cut(
+    link: None, tmp_path: Path
+) -> None:
+    mint_cluster(tmp_path / "cluster", "ps", "trainer")
+    with (
+        contextlib.closing(Talker(PS, tmp_path / "cluster/ps", "join", "0")) as ps,
+        contextlib.closing(
+            Talker(TRAINER, tmp_path / "cluster/trainer", "join-quietly", "1")
+        ) as trainer,
+    ):
+        assert (ps.hear(), trainer.hear()) == ("joined", "joined")
+        assert listeners_in(TRAINER) == []
+        until_it_works(ps)
+        until_it_works(trainer)
+        ip("-n", PS, "link", "set", "cable", "down")
+        failure = ps.ask("call")
+        assert failure.startswith("WorkerLost")
+        assert "trainer" in failure
+        ip("-n", PS, "link", "set", "cable", "up")
+        until_it_works(ps)
 
 
 def test_plain_tcp_is_refused_on_an_address_that_others_can_reach(link: None) -> None:

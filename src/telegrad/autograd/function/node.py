@@ -4,7 +4,6 @@ Users see Tensors, the engine may carry raw arrays: what comes in is wrapped, wh
 raw again unless the pass is recorded or carries tangents.
 """
 
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,30 +14,17 @@ from telegrad.graph import Bundle, Cotangent, Node, NodeHooks, next_key
 from telegrad.tensors import Tensor, wrap
 from telegrad.tensors.describe import kind_of, way_in
 from telegrad.tensors.late_bound import late_bound
+from telegrad.tensors.recording.call_node import CallNode
 from telegrad.tensors.recording.hooked import Hooked
-from telegrad.tensors.recording.op_node import OutputNode
 from telegrad.tensors.shared import unshared
 
 __all__ = ["FunctionNode", "RefusingNode", "describe"]
 
 
-class FunctionNode(Hooked):
-    """One recorded call of a Function."""
+class FunctionNode(CallNode):
+    """One recorded call of a Function; its `outputs` are (shape, dtype, backend)."""
 
-    __slots__ = (
-        "__weakref__",
-        "arguments",
-        "context",
-        "edges",
-        "freed",
-        "function",
-        "hooks",
-        "key",
-        "known",
-        "metadata",
-        "outputs",
-        "wanted",
-    )
+    __slots__ = ("arguments", "context", "function")
 
     def __init__(
         self,
@@ -48,20 +34,11 @@ class FunctionNode(Hooked):
         wanted: tuple[int, ...],
         arguments: tuple[Any, ...],
     ) -> None:
+        super().__init__(edges, wanted)
         self.function = function
         self.context = context
-        self.edges = edges
-        self.wanted = wanted
-        """Which argument each edge stands for."""
         self.arguments = arguments
         """For each argument (shape, dtype), or None where it was no Tensor."""
-        self.outputs: tuple[Any, ...] = ()
-        """For each result (shape, dtype, backend), or None where it was no Tensor."""
-        self.known: list[weakref.ref[OutputNode]] | None = None
-        self.key = next_key()
-        self.hooks: NodeHooks | None = None
-        self.freed = False
-        self.metadata: dict[str, Any] | None = None
 
     def name(self) -> str:
         return f"{self.function.__name__}Backward"
@@ -73,15 +50,6 @@ class FunctionNode(Hooked):
     def saved_tensors(self) -> tuple[Any, ...]:
         """What the call saved for its backward."""
         return self.context.saved_tensors
-
-    def output_count(self) -> int:
-        return len(self.outputs)
-
-    def of_output(self, index: int) -> Node:
-        """Return the node of one result: this one where it is the only one."""
-        if len(self.outputs) == 1:
-            return self
-        return OutputNode.of(self, index)
 
     def release(self) -> None:
         savings = savings_of(self.context)

@@ -14,6 +14,7 @@ import msgspec
 
 from telegrad.distributed.survival.training import Training
 from telegrad.errors import CallTimeout, UnknownWorker, UsageError
+from telegrad.pictures.table import html_table
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.timeouts import seconds
 from telegrad.rpc.worker import Worker
@@ -63,6 +64,22 @@ class Cluster(ABC):
     def __repr__(self) -> str:
         state = "running" if self.is_running else "not running"
         return f"<{type(self).__name__} of {', '.join(self.names)}: {state}>"
+
+    def _repr_html_(self) -> str:
+        state = "running" if self.is_running else "not running"
+        rows = [self._row(name) for name in self.names]
+        titles = ("worker", "id", "process", "state")
+        return html_table([titles, *rows], f"{type(self).__name__}, {state}")
+
+    def _row(self, name: str) -> tuple[str, ...]:
+        worker, failed = self._up.get(name), self._failed.get(name)
+        if worker is not None:
+            return name, str(worker.id), self._process_number(name), "up"
+        return name, "", "", "not up" if failed is None else f"lost: {failed}"
+
+    def _process_number(self, name: str) -> str:
+        """Return the number of a worker's process, where that is known."""
+        return ""
 
     @property
     @abstractmethod

@@ -21,6 +21,7 @@ from telegrad.distributed.cluster.child import Child, spawn
 from telegrad.distributed.cluster.child_output import logging_levels, prefixer
 from telegrad.distributed.cluster.child_watch import ChildWatch
 from telegrad.distributed.cluster.cluster import Cluster, ClusterChange
+from telegrad.distributed.cluster.terminal import Terminal
 from telegrad.distributed.cluster.worker_process import (
     INTRODUCE,
     Ended,
@@ -149,6 +150,11 @@ class LocalCluster(Cluster):
             )
         return child.process
 
+    def _process_number(self, name: str) -> str:
+        if name == self._me:
+            return str(os.getpid())
+        return str(self._children[name].process.pid) if name in self._children else ""
+
     def start(self) -> Self:
         """Start the workers; return when all are up."""
         if self._worker is not None:
@@ -178,6 +184,7 @@ class LocalCluster(Cluster):
             on_start=attach_autograd,
         )
         self._worker = worker
+        Terminal(worker)
         worker.losses.explain = self._explain
         me = worker.info
         self._cards = {self._me: Card(me.name, 0, OPEN, worker.address, me.incarnation)}

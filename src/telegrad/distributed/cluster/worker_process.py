@@ -24,6 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from telegrad.distributed.cluster.child_output import LogPipe
+from telegrad.distributed.cluster.terminal import borrow_terminal
 from telegrad.distributed.worker_autograd import attach_autograd
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.calls.service import ServiceRequest
@@ -178,6 +179,7 @@ def main(fd: int) -> None:
             on_start=attach_autograd,
         )
         worker.register_service(INTRODUCE, introducer(worker), inline=True)
+        borrow_terminal(worker)
         set_default_worker(worker)
         line.send((worker.address, worker.info.incarnation))
         everyone: list[Card] = line.receive(list[Card])

@@ -24,6 +24,7 @@ from telegrad.interop.jax.arrays import is_array, to_jax_value
 from telegrad.interop.jax.operation import run
 from telegrad.interop.jax.program import Program
 from telegrad.interop.jax.statics import Statics, as_names, as_numbers
+from telegrad.rpc.calls.request import current_request
 from telegrad.tensors import Tensor
 from telegrad.tensors.describe import kind_of
 
@@ -106,6 +107,7 @@ def from_jax(
     return call
 
 
+_CONFIG: Any = jax.config
 _CALLERS: Final["weakref.WeakKeyDictionary[Any, _Caller]"] = weakref.WeakKeyDictionary()
 
 
@@ -115,6 +117,11 @@ def caller_of(
     """Return what this process compiled for a function that ``from_jax`` made."""
     found = _CALLERS.get(function)
     if found is None:
+        if current_request.get() is not None:
+            # A process whose first use of JAX is to serve another worker: what it computes is
+            # waited for at once, so another thread of JAX's is but a detour. It has no effect once
+            # JAX has begun, with the user's own choice.
+            _CONFIG.update("jax_cpu_enable_async_dispatch", False)
         found = _CALLERS.setdefault(function, _Caller(f, Statics(f, numbers, names)))
     return found
 

@@ -4,7 +4,6 @@ It does what ``operation.py`` does by a Function, in a third of the time: the no
 arrays and the residuals, and a pass that is not recorded takes them as they are.
 """
 
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,13 +11,12 @@ import numpy as np
 from jax import tree_util
 
 from telegrad.errors import GraphFreedError
-from telegrad.graph import Bundle, Cotangent, NodeHooks, next_key
+from telegrad.graph import Bundle, Cotangent
 from telegrad.interop.jax.arrays import from_jax_array, refuse_narrowing
 from telegrad.interop.jax.program import Places, Program
 from telegrad.tensors import Tensor, history_of, wrap
-from telegrad.tensors.recording.hooked import Hooked
+from telegrad.tensors.recording.call_node import CallNode
 from telegrad.tensors.recording.modes import Mode
-from telegrad.tensors.recording.op_node import OutputNode
 
 __all__ = ["ProgramNode", "is_plain", "run_plainly"]
 
@@ -57,25 +55,10 @@ def run_plainly(
     return tree_util.tree_unflatten(structure, made)
 
 
-class ProgramNode(Hooked):
-    """One recorded call of a program."""
+class ProgramNode(CallNode):
+    """One recorded call of a program; its `outputs` are (shape, dtype)."""
 
-    __slots__ = (
-        "__weakref__",
-        "_arrays",
-        "_general",
-        "_others",
-        "_program",
-        "_residuals",
-        "edges",
-        "freed",
-        "hooks",
-        "key",
-        "known",
-        "metadata",
-        "outputs",
-        "wanted",
-    )
+    __slots__ = ("_arrays", "_general", "_others", "_program", "_residuals")
 
     def __init__(
         self,
@@ -87,33 +70,18 @@ class ProgramNode(Hooked):
         residuals: Any,
         general: Any,
     ) -> None:
+        super().__init__(edges, wanted)
         self._program = program
-        self.wanted = wanted
         self._others = others
         self._arrays: Sequence[Any] | None = arrays
         self._residuals = residuals
         self._general = general
-        self.edges = edges
-        self.outputs: tuple[Any, ...] = ()
-        """For each result (shape, dtype), None for one without derivative."""
-        self.known: list[weakref.ref[OutputNode]] | None = None
-        self.key = next_key()
-        self.hooks: NodeHooks | None = None
-        self.freed = False
-        self.metadata: dict[str, Any] | None = None
 
     def name(self) -> str:
         return f"{self._program.name}Backward"
 
     def inputs_shown(self) -> Sequence[int]:
         return range(self._program.count)
-
-    def output_count(self) -> int:
-        return len(self.outputs)
-
-    def of_output(self, index: int) -> Any:
-        """The node of one result: this one where it is the only one."""
-        return self if len(self.outputs) == 1 else OutputNode.of(self, index)
 
     def release(self) -> None:
         self.freed = True  # First: a pass of another thread may be reading them.
@@ -141,7 +109,8 @@ class ProgramNode(Hooked):
         if arrays is None:
             raise self._freed()
         values = [wrap(array) for array in arrays]
-        for place, edge in zip(self.wanted, self.edges, strict=True):
+        edges: Sequence[Any] = self.edges
+        for place, edge in zip(self.wanted, edges, strict=True):
             is_leaf_itself = edge.is_leaf and edge.array is arrays[place]
             values[place] = edge if is_leaf_itself else wrap(arrays[place], edge)
         count = 0

@@ -326,12 +326,17 @@ class Outgoing:
 
     def expire(self, endpoint: Endpoint, now: float) -> None:
         """Fail the calls whose deadline has passed, on another thread: that may take its time."""
+        if self._worker.rest.is_on:
+            self._worker.rest.put_off(endpoint, now)
+            return
         for call in endpoint.calls.expired(now):
             self._worker.host.start(partial(self._give_up, call))
 
     def expire_call(self, call: Call) -> None:
         """Fail one call whose deadline has passed, unless it was settled meanwhile."""
-        if call.endpoint.calls.finish(call.number) is not None:
+        if self._worker.rest.is_on:
+            self._worker.rest.put_off_call(call, self._worker.host.now())
+        elif call.endpoint.calls.finish(call.number) is not None:
             self._give_up(call)
 
     def _give_up(self, call: Call) -> None:

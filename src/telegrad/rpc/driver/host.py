@@ -85,7 +85,7 @@ class SocketHost:
         self.worker = worker
         self.room = Room(worker.budget, self.options.lost_after / 2)
         try:
-            for each in parse_addresses(self._wanted_address):
+            for each in parse_addresses(self._wanted_address) if self.options.listen else ():
                 self._listeners.append(
                     listen(each.text, identity=self.identity, on_connection=self._accept)
                 )
@@ -135,7 +135,13 @@ class SocketHost:
         except ProtocolViolation as error:
             raise WorkerLost(f"worker {peer.name!r} was lost: {error}") from error
         info = WorkerInfo(peer.name, peer.id, connection.peer_incarnation)
-        return self._adopt(Link(self, connection, info))
+        if self.options.listen:
+            return self._adopt(Link(self, connection, info))
+        link = ServedLink(self, connection, info)
+        self._adopt(link)
+        # The peer can't dial this worker: its requests come over the same connection.
+        self.lead.add(link)
+        return link
 
     def _accept(self, connection: Connection) -> None:
         info = WorkerInfo(connection.peer_name, UNKNOWN_ID, connection.peer_incarnation)

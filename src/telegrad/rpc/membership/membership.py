@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from telegrad.errors import PeerError, TelegradError
+from telegrad.errors import PeerError, TelegradError, UsageError
 from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.driver.host import SocketHost
@@ -67,6 +67,13 @@ class Membership:
             else BoardRoster(meeting.board, meeting.key, meeting.credentials)
         )
         try:
+            if not options.listen and (rank == 0 or meeting.board is not None):
+                raise UsageError(
+                    f"expected {name!r} to join at another worker's address, since it listens "
+                    "nowhere: rank 0 is where the others meet, and on a board each has to be "
+                    "reached by who comes later; leave out rpc.Options(listen=False), or give it "
+                    "another rank and MASTER_ADDR"
+                )
             if rank is None:
                 rank = self.roster.choose_rank(name)
             self.worker, self._directory = begin_worker(

@@ -142,6 +142,7 @@ class Session:
         """Of the connections that this incarnation opened, all up to this one have ended here."""
         # Which one `incoming` is of those; 0 until the peer has greeted on it.
         self._greeted = 0
+        self._lost_life = 0
 
     def connections(self) -> "list[Endpoint]":
         """Return those that are current, the outgoing first."""
@@ -150,6 +151,16 @@ class Session:
     def is_past(self, incarnation: int) -> bool:
         """Say whether another has come in the place of that incarnation."""
         return incarnation in self.past
+
+    @property
+    def greeted_path(self) -> "Endpoint | None":
+        """The connection on which the peer has said who it is, and where it may be asked, too."""
+        return self.incoming if self._greeted else None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the incarnation that is known now was lost, not one before it."""
+        return self.lost is not None and self._lost_life == self.info.incarnation
 
     @property
     def is_stranger(self) -> bool:
@@ -261,7 +272,7 @@ class Session:
         if stays is None:
             self.given_up = max(self.given_up, self._greeted)
             self._greeted = 0
-            self.lost = cause
+            self.lost, self._lost_life = cause, self.info.incarnation
         self.outgoing, self.incoming = None, stays
         return [lost]
 

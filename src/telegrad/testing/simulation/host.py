@@ -39,7 +39,7 @@ class SimulatedHost:
         """Carry the worker."""
         self.worker = worker
         worker.budget.on_release = self._make_room
-        return f"simulated://{worker.name}"
+        return f"simulated://{worker.name}" if worker.options.listen else ""
 
     def now(self) -> float:
         """Return the virtual time."""

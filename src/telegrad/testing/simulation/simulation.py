@@ -10,7 +10,7 @@ the order in which they were entered. Same seed, same trace.
 
 import heapq
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -37,7 +37,7 @@ class Simulation:
         names: The workers; their ids are in this order.
         seed: Of everything that chance decides.
         faults: How bad the network is.
-        options: Those of every worker.
+        options: Those of every worker, or of each by its name.
         on_start: Called with each worker; ``attach_autograd`` of
             ``telegrad.distributed.worker_autograd`` gives it distributed autograd.
 
@@ -54,7 +54,7 @@ class Simulation:
         *,
         seed: int,
         faults: Faults | None = None,
-        options: Options | None = None,
+        options: Options | Mapping[str, Options] | None = None,
         on_start: Callable[[Worker], object] | None = None,
     ) -> None:
         """Make workers with ids in the order of the names; `on_start` is called for each.
@@ -75,7 +75,7 @@ class Simulation:
         self._cuts: dict[frozenset[str], list[tuple[SimulatedHost, Callable[[], object]]]] = {}
         self._dead: list[SimulatedHost] = []
         self._lives = 0
-        self._options = options or Options()
+        self._options = options if isinstance(options, Mapping) else dict.fromkeys(names, options)
         self._on_start = on_start
         self._ids = {name: number for number, name in enumerate(names)}
         for name in names:
@@ -85,7 +85,7 @@ class Simulation:
         self._lives += 1
         host = SimulatedHost(self)
         info = WorkerInfo(name, self._ids[name], self._lives)
-        worker = Worker(info, host, self._options)
+        worker = Worker(info, host, self._options.get(name))
         for other in self.hosts.values():
             if other.worker.name != name:
                 worker.add_peer(other.worker.info, other.worker.address)

@@ -1,0 +1,111 @@
+"""Where the prompt of a handler at a breakpoint is, and who may be there.
+
+1. This process's terminal, if it has one.
+2. The terminal of the process that started this one, lent to one worker at a time: see `Lender`.
+3. Else a Unix socket in a directory that only this user can enter. A line on standard error says
+   how to attach, and the handler waits for somebody who does; other users are turned away.
+
+One handler of a process has a prompt at a time; others wait for their turn.
+"""
+
+import os
+import socket
+import sys
+import threading
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Final, Protocol
+
+from telegrad.errors import AuthenticationFailed
+from telegrad.rpc.transport import PrivateDirectory
+from telegrad.rpc.transport.user import check_same_user
+
+if TYPE_CHECKING:
+    from telegrad.rpc.worker import Worker
+
+__all__ = ["LENDER", "Console", "Lender"]
+
+LENDER: Final = "terminal"
+"""What a worker's `attached` has a Lender under."""
+_turn: Final = threading.Lock()
+
+
+class Lender(Protocol):
+    """Lends the terminal of another process."""
+
+    def take(self) -> str | None:
+        """Return the terminal's path when it is free; None where there is none."""
+
+    def give(self) -> None:
+        """Let the next one have it."""
+
+
+class Console:
+    """The two streams of a prompt, open until `close`."""
+
+    def __init__(self, worker: "Worker", where: str) -> None:
+        self.is_own = False
+        """Whether it is this process's own, so that lines can be edited."""
+        self._lender: Lender | None = None
+        _turn.acquire()
+        try:
+            self.stdin, self.stdout = self._open(worker, where)
+        except BaseException:
+            self._end()
+            raise
+
+    def _open(self, worker: "Worker", where: str) -> tuple[IO[str], IO[str]]:
+        if _is_terminal(sys.stdin) and _is_terminal(sys.stdout):
+            self.is_own = True
+            return sys.stdin, sys.stdout
+        self._lender = worker.attached.get(LENDER)
+        path = None if self._lender is None else self._lender.take()
+        if path is None:
+            return _visited(worker, where)
+        # It must not become this process's controlling terminal: Ctrl-C there is for the starter.
+        stdin = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOCTTY), "r")
+        stdout = os.fdopen(os.open(path, os.O_WRONLY | os.O_NOCTTY), "w")
+        print(f"worker {worker.name!r} is at a breakpoint", file=stdout, flush=True)
+        return stdin, stdout
+
+    def close(self) -> None:
+        """Hand the prompt on."""
+        if not self.is_own:
+            for stream in (self.stdin, self.stdout):
+                with suppress(OSError):
+                    stream.close()
+        self._end()
+
+    def _end(self) -> None:
+        try:
+            if self._lender is not None:
+                self._lender.give()
+        finally:
+            _turn.release()
+
+
+def _is_terminal(stream: IO[str] | None) -> bool:
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:
+        # It is closed.
+        return False
+
+
+def _visited(worker: "Worker", where: str) -> tuple[IO[str], IO[str]]:
+    """Say how to attach, and return the streams of who does."""
+    with PrivateDirectory.make() as directory:
+        path = directory.socket_address("debug").removeprefix("unix://")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(path)
+            listener.listen(1)
+            print(
+                f"worker {worker.name!r} is at a breakpoint, {where}; attach with: "
+                f"telegrad debug {path}",
+                file=sys.stderr,
+                flush=True,
+            )
+            while True:
+                visitor, _ = listener.accept()
+                with visitor, suppress(AuthenticationFailed):
+                    check_same_user(visitor)
+                    return visitor.makefile("r"), visitor.makefile("w")

@@ -1,0 +1,31 @@
+"""What ``breakpoint()`` calls in a process that has a worker.
+
+In a handler it opens a session; elsewhere Python's own debugger, as before. Whoever has a hook of
+its own (pytest, a notebook) keeps it, and so does who set PYTHONBREAKPOINT.
+"""
+
+import os
+import pdb
+import sys
+from typing import Any
+
+from telegrad.rpc.calls.request import current_request
+from telegrad.rpc.debugger.session import Session
+
+__all__ = ["install"]
+
+
+def install() -> None:
+    """Serve ``breakpoint()`` of this process, unless something else does."""
+    if sys.breakpointhook is sys.__breakpointhook__ and not os.environ.get("PYTHONBREAKPOINT"):
+        sys.breakpointhook = _stop
+
+
+def _stop(*arguments: Any, **options: Any) -> None:
+    frame = sys._getframe().f_back
+    assert frame is not None, "somebody called breakpoint()"
+    request = current_request.get()
+    if request is None:
+        pdb.Pdb().set_trace(frame)
+    else:
+        Session(request.worker, frame).set_trace(frame)

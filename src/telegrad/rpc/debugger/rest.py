@@ -1,0 +1,146 @@
+"""Deadlines rest while a handler of some worker is at a breakpoint: a person is slower than a call.
+
+1. The worker whose handler stops tells all that it knows, and tells them when it goes on.
+2. For so long no call fails for its deadline, on any of them: a call may wait for the handler by
+   way of others. Then each has as long as it had left.
+3. Who stopped and was lost rests no more. That workers are heard of is looked after as ever.
+
+A strict worker goes by its own breakpoints alone: others, which it does not trust, could rest for
+ever.
+"""
+
+import itertools
+import math
+import threading
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from telegrad.errors import TelegradError
+from telegrad.rpc.calls.call import Call
+from telegrad.rpc.calls.service import ServiceRequest
+from telegrad.rpc.names import WorkerInfo
+
+if TYPE_CHECKING:
+    from telegrad.rpc.endpoint import Endpoint
+    from telegrad.rpc.protocol.session import Session
+    from telegrad.rpc.worker import Worker
+
+__all__ = ["Rest"]
+
+_REST: Final = "telegrad.rest"
+# Seconds after which a call that is late looks again whether the deadlines still rest.
+_PAUSE: Final = 0.5
+
+
+class _News(msgspec.Struct, array_like=True):
+    """A worker's deadlines begin to rest, or go on; news that came late have a lower number."""
+
+    number: int
+    rests: bool
+
+
+class Rest:
+    """Whether the deadlines of one worker's calls rest, and what they had left."""
+
+    def __init__(self, worker: "Worker") -> None:
+        self._worker = worker
+        # Reentrant: a finalizer that interrupts its holder may make a call.
+        self._lock = threading.RLock()
+        self._numbers = itertools.count(1)
+        self._own = 0
+        self._heard: dict[tuple[str, int], int] = {}
+        self._resting: dict[tuple[str, int], None] = {}
+        """The lives of workers that are at a breakpoint."""
+        self._since = math.inf
+        self._left: dict[Call, float] = {}
+        """What calls had left when the rest began."""
+        worker.register_service(_REST, self._on_news, inline=True)
+        worker.on_worker_lost(lambda who, _: partial(self._take, who, False))
+
+    @property
+    def is_on(self) -> bool:
+        """Whether no call may fail for its deadline now."""
+        return self._since < math.inf
+
+    # At a breakpoint of this worker.
+
+    def begin(self) -> None:
+        """A handler has stopped."""
+        with self._lock:
+            self._own += 1
+            if self._own == 1:
+                self._tell(True)
+
+    def end(self) -> None:
+        """It goes on."""
+        with self._lock:
+            self._own -= 1
+            if self._own == 0:
+                self._tell(False)
+
+    def _tell(self, rests: bool) -> None:
+        worker, news = self._worker, _News(next(self._numbers), rests)
+        self._take(worker.info, rests)
+        for peer in worker.peers.all():
+            if peer.info.name != worker.name and peer.lost is None:
+                # On threads of their own: one that can't be reached must not keep the others.
+                worker.host.start(partial(self._tell_one, peer, news))
+
+    def _tell_one(self, peer: "Session", news: _News) -> None:
+        with suppress(TelegradError):
+            self._worker.outgoing.notify(peer, _REST, news)
+
+    # Of any worker.
+
+    def _on_news(self, request: ServiceRequest) -> None:
+        news, life = msgspec.convert(request.header, _News), _life(request.frm)
+        with self._lock:
+            if self._worker.options.strict or news.number <= self._heard.get(life, 0):
+                return
+            self._heard[life] = news.number
+            self._take(request.frm, news.rests)
+
+    def _take(self, who: WorkerInfo, rests: bool) -> None:
+        now = self._worker.host.now()
+        with self._lock:
+            if rests:
+                self._resting[_life(who)] = None
+            else:
+                self._resting.pop(_life(who), None)
+            if self._resting and not self.is_on:
+                self._since = now
+                for path in self._paths():
+                    for call in list(path.calls.open.values()):
+                        self._left[call] = call.deadline - now
+            elif not self._resting and self.is_on:
+                self._since = math.inf
+                left, self._left = self._left, {}
+                for call, seconds in left.items():
+                    call.deadline = now + seconds
+                if left:
+                    self._worker.host.rouse(now + min(left.values()))
+
+    def _paths(self) -> "list[Endpoint]":
+        return [self._worker.loopback, *self._worker.peers.endpoints()]
+
+    def put_off(self, path: "Endpoint", now: float) -> None:
+        """Leave the calls of a path open, though they are late."""
+        for call in list(path.calls.open.values()):
+            if call.deadline <= now:
+                self.put_off_call(call, now)
+
+    def put_off_call(self, call: Call, now: float) -> None:
+        """Leave a call open, though it is late."""
+        with self._lock:
+            if not self.is_on:
+                return
+            # One that was made since then can't have had more than that.
+            self._left.setdefault(call, now - self._since)
+            call.deadline = now + _PAUSE
+
+
+def _life(who: WorkerInfo) -> tuple[str, int]:
+    return who.name, who.incarnation

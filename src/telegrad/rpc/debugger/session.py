@@ -1,0 +1,89 @@
+"""Python's debugger on the stack of one handler, from a breakpoint to the handler's end.
+
+It has a prompt, and the deadlines rest, from a stop until the program is let go on: `continue`,
+`quit`, or the end of the handler, behind which telegrad's own frames are. Those are never stepped
+into.
+"""
+
+import pdb
+import sys
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+from telegrad.rpc.debugger.console import Console
+
+if TYPE_CHECKING:
+    from telegrad.rpc.worker import Worker
+
+__all__ = ["Session"]
+
+_MACHINERY: Final = ("telegrad", "asyncio", "threading", "contextvars")
+"""Packages whose frames are below that of a handler."""
+
+
+class Session(pdb.Pdb):
+    """A debugger that talks over a console."""
+
+    def __init__(self, worker: "Worker", frame: FrameType) -> None:
+        # Ctrl-C goes to the main thread, which is not the handler's.
+        super().__init__(skip=["telegrad.*"], nosigint=True)
+        self._worker = worker
+        self._handler = _outermost(frame)
+        self._where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        self._console: Console | None = None
+
+    def _take(self) -> None:
+        if self._console is None:
+            self._worker.rest.begin()
+            try:
+                self._console = console = Console(self._worker, self._where)
+            except BaseException:
+                self._worker.rest.end()
+                raise
+            self.stdin, self.stdout = console.stdin, console.stdout
+            self.use_rawinput = console.is_own
+
+    def _give(self) -> None:
+        console, self._console = self._console, None
+        if console is not None:
+            try:
+                console.close()
+            finally:
+                self._worker.rest.end()
+
+    def interaction(self, *arguments: Any, **options: Any) -> Any:
+        """Show the prompt."""
+        self._take()
+        return super().interaction(*arguments, **options)
+
+    def set_continue(self) -> None:
+        """Let the program run, to the next breakpoint if there is one."""
+        super().set_continue()
+        self._give()
+
+    def set_quit(self) -> None:
+        """End the handler, with an exception that its caller gets."""
+        super().set_quit()
+        self._give()
+
+    def dispatch_return(self, frame: FrameType, arg: Any) -> Any:
+        """Stop no more once the handler has returned."""
+        found = super().dispatch_return(frame, arg)
+        if frame is self._handler:
+            self._handler = None
+            # Python 3.14 has another way to trace, and a name for its end.
+            getattr(self, "stop_trace", partial(sys.settrace, None))()
+            self._give()
+            return None
+        return found
+
+
+def _outermost(frame: FrameType) -> FrameType | None:
+    """Return the frame of the handler: the last of the user's, seen from a breakpoint in it."""
+    found, here = frame, frame.f_back
+    while here is not None:
+        if here.f_globals.get("__name__", "").partition(".")[0] not in _MACHINERY:
+            found = here
+        here = here.f_back
+    return found
