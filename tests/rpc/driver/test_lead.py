@@ -61,7 +61,7 @@ def test_one_thread_serves_all_peers(patient):
 def test_whoever_leads_looks_as_long_for_requests_as_it_is_told_to_on_a_link():
     with neighbours("a", "b", options=Options(spin=1e-4)) as (a, b):
         b.rpc_sync("a", simulated.who)
-        for endpoint in a.peers.get("b").endpoints():
+        for endpoint in a.peers.get("b").connections():
             endpoint.spin_at_least(2e-3)
         assert a.host.lead._spinning.seconds == 2e-3
         assert b.rpc_sync("a", simulated.who) == "a"
