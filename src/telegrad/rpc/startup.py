@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from telegrad.errors import WorkerLost
 from telegrad.rpc.driver.host import SocketHost
+from telegrad.rpc.losses import Farewell
 from telegrad.rpc.membership.card import Card
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
@@ -85,7 +86,7 @@ def forget(worker: Worker, name: str, incarnation: int | None = None) -> None:
     if known is None or name == worker.name:
         return
     if incarnation in (None, known.info.incarnation):
-        worker.drop_peer(known, ConnectionResetError("it has left"))
+        worker.drop_peer(known, Farewell("it has left"))
 
 
 def start_worker(

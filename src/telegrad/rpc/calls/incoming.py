@@ -23,6 +23,7 @@ from telegrad.rpc.calls.service import Service, ServiceRequest, open_message
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.forked_process import end_copy
 from telegrad.rpc.losses import Farewell
+from telegrad.rpc.security.audit import audit
 from telegrad.rpc.wire.codec import Sealed, refuse_by_place
 from telegrad.rpc.wire.failures import as_exception, dump_failure
 from telegrad.rpc.wire.frames import (
@@ -271,9 +272,7 @@ class Incoming:
     ) -> Frame | None:
         """Return the answer, ready to be sent; None if it comes later."""
         worker = self._worker
-        function, args, kwargs = worker.codec.open_call(
-            sealed, slots, frame.buffers, endpoint.received_code
-        )
+        function, args, kwargs = self._open(endpoint, frame, sealed, slots)
         try:
             if worker.observer is None:
                 result = function(*args, **kwargs)
@@ -294,6 +293,13 @@ class Incoming:
             return self._seal_answer(endpoint, frame.ident, result)
         self._answer_later(endpoint, frame.ident, result)
         return None
+
+    def _open(self, endpoint: Endpoint, frame: Frame, sealed: Sealed, slots: list[Any]) -> Any:
+        worker = self._worker
+        opened = worker.codec.open_call(sealed, slots, frame.buffers, endpoint.received_code)
+        if worker.codec.strict:
+            audit("called", worker.name, peer=endpoint.peer.name, function=sealed.function)
+        return opened
 
     def _call(self, endpoint: Endpoint, frame: Frame, function: Any, args: Any, kwargs: Any) -> Any:
         observer = self._worker.observer
@@ -317,9 +323,7 @@ class Incoming:
                 if interceptor is None
                 else interceptor.incoming_call(endpoint.peer, sealed.extra, slots)
             ):
-                function, args, kwargs = worker.codec.open_call(
-                    sealed, slots, frame.buffers, endpoint.received_code
-                )
+                function, args, kwargs = self._open(endpoint, frame, sealed, slots)
                 try:
                     result = self._call(endpoint, frame, function, args, kwargs)
                 finally:
@@ -394,6 +398,9 @@ class Incoming:
         if not endpoint.is_wanted(number):
             return
         worker, codec = self._worker, self._worker.codec
+        if codec.strict and isinstance(error, Refused):
+            name, said = endpoint.peer.name, str(error)
+            worker.refusals.note(name, worker.host.now(), f"refused {name!r}: {said}", reason=said)
         header = dump_failure(error, worker.name, strict=codec.strict, script=codec.script)
         self._send(endpoint, Frame(FAILURE, 0, number, 0, header))
 

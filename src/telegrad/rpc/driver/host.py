@@ -29,6 +29,7 @@ from telegrad.rpc.driver.served_link import ServedLink
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
+from telegrad.rpc.security.audit import audit
 from telegrad.rpc.transport import Connection, Identity, Listener, connect, listen
 from telegrad.rpc.transport.segments import SEGMENTS, SegmentMap, SegmentPool
 
@@ -119,7 +120,9 @@ class SocketHost:
         except ProtocolViolation as error:
             raise WorkerLost(f"worker {peer.name!r} was lost: {error}") from error
         info = WorkerInfo(peer.name, peer.id, connection.peer_incarnation)
-        return self._adopt(Link(self, connection, info))
+        link = self._adopt(Link(self, connection, info))
+        self._tell_joined(connection, "dialled")
+        return link
 
     def _accept(self, connection: Connection) -> None:
         info = WorkerInfo(connection.peer_name, UNKNOWN_ID, connection.peer_incarnation)
@@ -131,7 +134,18 @@ class SocketHost:
             return
         self.worker.accepted(link)
         if not link.closed:
+            self._tell_joined(connection, "accepted")
             self.lead.add(link)
+
+    def _tell_joined(self, connection: Connection, side: str) -> None:
+        audit(
+            "joined",
+            self.identity.name,
+            peer=connection.peer_name,
+            incarnation=connection.peer_incarnation,
+            source=connection.address,
+            side=side,
+        )
 
     def _adopt(self, link: Link) -> Link:
         with self._lock:
@@ -217,7 +231,8 @@ class SocketHost:
         # Logged: of what this process lacks, the peer only sees that the connection ends.
         own = isinstance(error, OSError) and error.errno in _LACKING
         if (own or isinstance(error, PeerError)) and not link.closed:
-            _log.warning("closed the connection to %s: %s", link.connection, error)
+            said = f"closed the connection to {link.connection}: {error}"
+            self.worker.refusals.note(link.peer.name, self.now(), said, reason=str(error))
         self.worker.endpoint_lost(link, error)
 
     def ended(self, endpoint: Endpoint) -> None:
