@@ -161,6 +161,7 @@ class LocalCluster(Cluster):
         self._secret = secrets.token_bytes(KEY_BYTES)
         if self._options.unix_sockets:
             self._directory = PrivateDirectory.make()
+            self._directory.keep()
         for name in self._names:
             self._spawn(name)
         for name in self._names:
