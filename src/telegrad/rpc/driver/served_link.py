@@ -96,6 +96,11 @@ class ServedLink(Link):
                         reads = False
                         if self._followers:
                             self.offer_read()
+                        if more and serving.turn not in turn:
+                            # The lead was taken while this was read: whoever has it now does not
+                            # know of the rest.
+                            self.uncork()
+                            host.lead.push(self)
                         began = time.perf_counter()
                         task()
                         now = time.perf_counter()
