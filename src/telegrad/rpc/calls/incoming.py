@@ -19,6 +19,7 @@ from telegrad.errors import CallTimeout, ProtocolViolation, Refused, Unserializa
 from telegrad.rpc.calls.coroutines import Coroutines
 from telegrad.rpc.calls.future import Future, Quick
 from telegrad.rpc.calls.request import Request, current_request
+from telegrad.rpc.calls.room import Waiting, run_and_release
 from telegrad.rpc.calls.service import Service, ServiceRequest, open_message
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.forked_process import end_copy
@@ -38,7 +39,6 @@ from telegrad.rpc.wire.frames import (
     PONG,
     REFUSED,
     SERVICE,
-    UNOPENED,
     WAITING,
     Frame,
 )
@@ -79,6 +79,7 @@ class Incoming:
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
         self._services: dict[str, Service] = {}
+        self.waiting = Waiting(worker, self)
         self.coroutines = Coroutines(worker)
         self.takes_requests = True
         """Whether those that come are run: until this process ends."""
@@ -97,6 +98,8 @@ class Incoming:
             worker.outgoing.answered(endpoint, frame)
         elif frame.cost:
             return self._receive_counted(endpoint, frame)
+        elif frame.waits is not None:
+            self.waiting.receive(endpoint, frame, frame.waits)
         elif kind == CALL:
             if self.takes_requests:
                 endpoint.serving.add(frame.ident)
@@ -106,7 +109,7 @@ class Incoming:
                     value = worker.references.create_for(frame.parent, endpoint)
                     # Answered at once, but served until the value is there.
                     value.add_done_callback(Quick(partial(_served, endpoint, frame.ident)))
-                    self._send(endpoint, Frame(ANSWER, 0, frame.ident, 0, worker.codec.nothing))
+                    self.send(endpoint, Frame(ANSWER, 0, frame.ident, 0, worker.codec.nothing))
                     run = contextvars.Context().run
                     task = partial(run, self._run_creation, endpoint, frame, value)
                 else:
@@ -123,13 +126,13 @@ class Incoming:
             # Not if it had to wait: whatever is being sent is a sign of life itself, and this
             # thread reads for others.
             if endpoint.can_send():
-                self._send(endpoint, Frame(PONG))
+                self.send(endpoint, Frame(PONG))
         elif kind == HELLO:
             worker.greeted(endpoint, frame.header)
         elif kind == BYE:
             worker.endpoint_lost(endpoint, Farewell("it has shut down"))
         elif kind == REFUSED:
-            self._refuse(endpoint, frame)
+            self.waiting.refuse(endpoint, frame)
         return None
 
     def _receive_counted(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
@@ -143,23 +146,10 @@ class Incoming:
         finally:
             if task is None:
                 release()
-        return None if task is None else partial(_run_and_release, task, release)
+        return None if task is None else partial(run_and_release, task, release)
 
-    def _refuse(self, endpoint: Endpoint, frame: Frame) -> None:
-        """Answer a request for which there was no room."""
-        if not self.takes_requests:
-            return
-        worker, budget = self._worker, self._worker.budget
-        why = frame.header[1:].decode() or (
-            f"is full: requests of {budget.held} bytes are being served, of at most {budget.most} "
-            f"({budget.most_of_peer} of one peer), and none of them ended in time. Send less at "
-            "once, or give it larger Options.in_flight_bytes"
-        )
-        error = Refused(f"worker {worker.name!r} {why}")
-        header = dump_failure(error, worker.name, strict=worker.codec.strict)
-        self._send(endpoint, Frame(FAILURE, UNOPENED, frame.ident, 0, header))
-
-    def _send(self, endpoint: Endpoint, frame: Frame) -> None:
+    def send(self, endpoint: Endpoint, frame: Frame) -> None:
+        """Send a frame; if it can't be, the peer is lost."""
         try:
             endpoint.send(frame)
         except (OSError, EOFError) as error:
@@ -385,7 +375,7 @@ class Incoming:
             try:
                 sealed = context.run(self._seal_answer, endpoint, number, done.value())
                 if sealed is not None and endpoint.is_wanted(number):
-                    self._send(endpoint, sealed)
+                    self.send(endpoint, sealed)
                 elif sealed is not None:
                     self._worker.references.take_back(sealed)
             except BaseException as error:
@@ -402,14 +392,7 @@ class Incoming:
             name, said = endpoint.peer.name, str(error)
             worker.refusals.note(name, worker.host.now(), f"refused {name!r}: {said}", reason=said)
         header = dump_failure(error, worker.name, strict=codec.strict, script=codec.script)
-        self._send(endpoint, Frame(FAILURE, 0, number, 0, header))
-
-
-def _run_and_release(task: Callable[[], object], release: Callable[[], object]) -> None:
-    try:
-        task()
-    finally:
-        release()
+        self.send(endpoint, Frame(FAILURE, 0, number, 0, header))
 
 
 def _check_future(result: Any) -> Future[Any]:

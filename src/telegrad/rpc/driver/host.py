@@ -77,7 +77,8 @@ class SocketHost:
     def begin(self, worker: "Worker") -> str:
         """Carry the worker from now on; return the address at which it can be reached."""
         self.worker = worker
-        self.room = Room(worker.budget, self.options.lost_after / 2)
+        patience = self.options.lost_after / 2
+        self.room = Room(worker.budget, patience, self.start, self.options.strict)
         self._listener = listen(
             self._wanted_address, identity=self.identity, on_connection=self._accept
         )
