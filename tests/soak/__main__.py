@@ -1,10 +1,10 @@
 """Chaos on real processes for as long as it is told: ``make soak MINUTES=10``.
 
 Four workers over Unix sockets, TCP, in an open world and, as root, over TLS between network
-namespaces run operations while they are killed, stopped, started again, cut off. Every operation must end in its time with
-the bits of one process or a typed error; after each minute, at rest, everyone must be there and
-nothing left behind. What was done is in build/soak/SEED/journal.jsonl; the command fails on any
-violation.
+namespaces run operations while they are killed, stopped, started again, cut off. Every operation
+must end in its time with the bits of one process or a typed error; after each minute, at rest,
+everyone must be there and nothing left behind. What was done is in build/soak/SEED/journal.jsonl;
+the command fails on any violation.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """The processes of a stage: this one, and others that are started, killed and started again.
 
-`telegrad.rpc` over Unix sockets, over TCP on loopback, or over TLS between network namespaces, where
-all meet at this process, rank 0; or over Unix sockets in an open world that meets in a directory:
-there another is rank 0, and is killed like the rest.
+`telegrad.rpc` over Unix sockets, over TCP on loopback, or over TLS between network namespaces,
+where all meet at this process, rank 0; or over Unix sockets in an open world that meets in a
+directory: there another is rank 0, and is killed like the rest.
 """
 
 import datetime

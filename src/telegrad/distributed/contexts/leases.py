@@ -10,8 +10,8 @@ others, who live. A worker that holds a context in doubt (another had brought it
 brought it was lost, and with it the way that the home's notice would come) makes itself known to
 the home, and drops the context if the home can't be reached or has released it.
 
-A loss is that of a connection: what came over a later one stays. So a home that was frozen may still
-have a context that others have dropped: before it shows gradients it asks them.
+A loss is that of a connection: what came over a later one stays. So a home that was frozen may
+still have a context that others have dropped: before it shows gradients it asks them.
 """
 
 from collections.abc import Callable, Iterable
