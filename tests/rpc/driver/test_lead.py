@@ -200,7 +200,7 @@ def test_what_was_read_by_a_thread_that_lost_the_lead_meanwhile_is_served(patien
     # So that no ping brings it to light.
     with neighbours("a", "b", options=Options(lost_after=600)) as (a, b):
         assert a.rpc_sync("b", simulated.who) == "b"
-        (served,) = b.peers.get("a").incoming
+        served = b.peers.get("a").incoming
         reader, lead = served._reader, b.host.lead
         read, is_first = reader.read, [True]
 

@@ -85,7 +85,7 @@ def test_who_left_and_who_was_lost_are_told_apart(lines):
         assert b.rpc_sync("a", abs, (-2,)) == c.rpc_sync("a", abs, (-2,)) == 2
         b.close()
         assert eventually(lambda: bool(lines("a", "left")))
-        (path,) = a.peers.find("c").incoming
+        path = a.peers.find("c").incoming
         a.endpoint_lost(path, ConnectionError("its cable was cut"))
         (left,), (lost,) = lines("a", "left"), lines("a", "lost")
         assert (left["peer"], left["reason"]) == ("b", "it has shut down")

@@ -179,7 +179,7 @@ class Leases:
         peer = self._worker.peers.get(name)
         since = self._worker.host.now() - self._worker.options.lost_after / 2
         slept = False
-        for path in [] if peer is None else peer.endpoints():
+        for path in [] if peer is None else peer.connections():
             slept = slept or path.liveness.slept or path.liveness.ticked < since
             # It is asked now.
             path.liveness.slept = False
