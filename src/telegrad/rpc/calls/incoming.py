@@ -80,6 +80,7 @@ class Incoming:
         self._worker = worker
         self._services: dict[str, Service] = {}
         self.waiting = Waiting(worker, self)
+        self._most_calls = worker.options.calls_of_peer
         self.coroutines = Coroutines(worker)
         self.takes_requests = True
         """Whether those that come are run: until this process ends."""
@@ -102,6 +103,9 @@ class Incoming:
             self.waiting.receive(endpoint, frame, frame.waits)
         elif kind == CALL:
             if self.takes_requests:
+                if len(endpoint.serving) >= self._most_calls:
+                    self.waiting.refuse_one_more(endpoint, frame.ident)
+                    return None
                 endpoint.serving.add(frame.ident)
                 self.served += 1
                 if frame.flags & CREATES:

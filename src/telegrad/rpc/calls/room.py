@@ -60,6 +60,15 @@ class Waiting:
             why = frame.header[1:].decode()
             self._answer(endpoint, frame.ident, self._refused(why) if why else self._full())
 
+    def refuse_one_more(self, endpoint: Endpoint, number: int) -> None:
+        """Answer a call of a peer that has as many here as it may."""
+        most = self._worker.options.calls_of_peer
+        why = f"serves {len(endpoint.serving)} calls of {endpoint.peer.name!r} at once, of {most} "
+        why += (
+            "that a peer may have: wait for some of them, or give it larger Options.calls_of_peer"
+        )
+        self._answer(endpoint, number, self._refused(why))
+
     def _answer(self, endpoint: Endpoint, number: int, error: Refused) -> None:
         worker = self._worker
         header = dump_failure(error, worker.name, strict=worker.codec.strict)

@@ -84,6 +84,8 @@ class FrameReader:
         self._end = 0
         # How many pieces of large frames have come: a frame may take longer than a peer's silence.
         self.pieces = 0
+        self.received = 0
+        """How many bytes have come, those in shared memory among them."""
         # Whether bytes were taken from the stream that are neither kept here nor in the hands of
         # the caller, who sets this to False when it has the frame: an interrupt would lose them.
         self.is_torn = False
@@ -294,7 +296,9 @@ class FrameReader:
     def _map(self, buffers: Sequence[Buffer | Placement]) -> tuple[list[Buffer], int]:
         if self._sharing is None:
             raise ProtocolViolation("the peer names shared memory, which was not agreed on")
-        return self._sharing.fetch(buffers)
+        fetched, nbytes = self._sharing.fetch(buffers)
+        self.received += nbytes
+        return fetched, nbytes
 
     def _ask_for_placed(
         self, admission: Admission, frame: Frame, nbytes: int, deadline: float | None
@@ -343,6 +347,7 @@ class FrameReader:
                 self.spinning.waited(time.monotonic() - began)
         if not count:
             raise EOFError("the connection was closed")
+        self.received += count
         return count
 
     def _readable(self, timeout: float) -> bool:

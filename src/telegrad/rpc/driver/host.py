@@ -68,7 +68,9 @@ class SocketHost:
         self._is_crowded = False
         self._pool = Pool(identity.name)
         self.lead = Lead(self)
-        self.handlers = Handlers(self.start, options.handlers, lambda: self.lead.turn)
+        self.handlers = Handlers(
+            self.start, options.handlers, lambda: self.lead.turn, options.handlers_of_peer
+        )
         self.monitor = Monitor(self)
         pooled = SEGMENTS and options.segments
         self.segment_pool = SegmentPool(options.segment_pool) if pooled else None
