@@ -1,4 +1,4 @@
-"""A directory of snapshots on a disk that is full: an error that says so, and the last one stays."""
+"""Snapshots on a disk that is full: an error that says so, and the last one stays."""
 
 import errno
 import os
