@@ -409,3 +409,9 @@ def test_workers_share_the_cores_unless_a_number_of_threads_was_chosen(chosen, m
         monkeypatch.setenv(THREADS, chosen)
     with LocalCluster(["ps"]):
         assert rpc.rpc_sync("ps", os.getenv, (THREADS,)) == (chosen or threads_each(2))
+
+
+def test_many_workers_have_longer_to_come_up_unless_it_is_said():
+    assert LocalCluster(2)._start_timeout == 62
+    assert LocalCluster(200)._start_timeout == 260
+    assert LocalCluster(200, start_timeout=5)._start_timeout == 5

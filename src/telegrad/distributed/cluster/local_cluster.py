@@ -40,7 +40,7 @@ from telegrad.rpc.worker import Worker
 __all__ = ["LocalCluster"]
 
 _log = logging.getLogger("telegrad.cluster")
-_START_TIMEOUT: Final = 60.0  # Seconds.
+_START_TIMEOUT: Final = 60.0  # Seconds, and one for each worker.
 _GRACE: Final = 3.0  # Seconds that children have to end by themselves; longer than their own.
 _running: "set[LocalCluster]" = set()
 """Those entered and not left yet. Kept here: a cluster that nothing refers to would be collected,
@@ -55,7 +55,8 @@ class LocalCluster(Cluster):
         me: what the calling process is called; its id is 0, and while the cluster runs the
             module-level functions speak for it, from any thread.
         options: those of every worker.
-        start_timeout: the seconds that the processes have to come up.
+        start_timeout: the seconds that the processes have to come up (60, and one for each: a
+            process takes 0.3 s of a processor, most of it for imports, and they share the cores).
         initializer: a function that each started worker runs before it is used, also when it was
             started again.
         restart: whether a worker whose process ended, or that was lost, is started again, under its
@@ -80,7 +81,7 @@ class LocalCluster(Cluster):
         *,
         me: str = "main",
         options: Options | None = None,
-        start_timeout: float = _START_TIMEOUT,
+        start_timeout: float | None = None,
         initializer: Callable[[], object] | None = None,
         restart: bool = False,
         prefix_output: bool = True,
@@ -103,6 +104,8 @@ class LocalCluster(Cluster):
         self._names = chosen
         self._me = me
         self._options = given_options(options)
+        if start_timeout is None:
+            start_timeout = _START_TIMEOUT + len(chosen)
         self._start_timeout = seconds(start_timeout, "start_timeout")
         self._initializer = initializer
         self._restart = restart
