@@ -41,6 +41,7 @@ __all__ = ["LocalCluster"]
 
 _log = logging.getLogger("telegrad.cluster")
 _START_TIMEOUT: Final = 60.0  # Seconds, and one for each worker.
+_AT_ONCE: Final = 8 * (os.cpu_count() or 1)  # Processes that are on their way up.
 _GRACE: Final = 3.0  # Seconds that children have to end by themselves; longer than their own.
 _running: "set[LocalCluster]" = set()
 """Those entered and not left yet. Kept here: a cluster that nothing refers to would be collected,
@@ -165,10 +166,6 @@ class LocalCluster(Cluster):
         if self._options.unix_sockets:
             self._directory = PrivateDirectory.make()
             self._directory.keep()
-        for name in self._names:
-            self._spawn(name)
-        for name in self._names:
-            self._plan(name)
         worker, _ = begin_worker(
             self._me,
             0,
@@ -181,7 +178,7 @@ class LocalCluster(Cluster):
         worker.losses.explain = self._explain
         me = worker.info
         self._cards = {self._me: Card(me.name, 0, OPEN, worker.address, me.incarnation)}
-        cards = [self._card(name, end) for name in self._names]
+        cards = self._bring_up_all(end)
         meet(worker, cards)
         self._cards.update({card.name: card for card in cards})
         for name in self._names:
@@ -198,6 +195,16 @@ class LocalCluster(Cluster):
         if self._restart:
             worker.on_worker_lost(self._condemn)
         self._initialize(self._names)
+
+    def _bring_up_all(self, end: float) -> list[Card]:
+        """Start all processes, few at a time: this one has to run, too; return the cards."""
+        cards: list[Card] = []
+        for started, name in enumerate(self._names):
+            if started >= _AT_ONCE:
+                cards.append(self._card(self._names[started - _AT_ONCE], end))
+            self._spawn(name)
+            self._plan(name)
+        return cards + [self._card(name, end) for name in self._names[len(cards) :]]
 
     def _plan(self, name: str) -> None:
         """Tell a process what it is to be."""
