@@ -10,8 +10,9 @@ from pathlib import Path
 from tests.soak.journal import Journal, read_journal, tally
 from tests.soak.network import sweep, why_no_network
 
-__all__ = ["Campaign"]
+__all__ = ["TRANSPORTS", "Campaign"]
 
+TRANSPORTS = ("unix", "tcp", "board", "tls")
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "build" / "soak"
 _LONGEST = 300.0
@@ -26,7 +27,7 @@ class Campaign:
     Arguments:
         minutes: How long workers are under attack, without the checks.
         seed: Of all that is drawn.
-        transports: Which of unix, tcp and tls have their turn.
+        transports: Which of unix, tcp, board and tls have their turn.
     """
 
     def __init__(self, minutes: float, seed: int, transports: list[str]) -> None:

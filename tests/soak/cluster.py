@@ -1,6 +1,8 @@
-"""The processes of a stage: rank 0 is this one, the others are started, killed and started again.
+"""The processes of a stage: this one, and others that are started, killed and started again.
 
-`telegrad.rpc` over Unix sockets, over TCP on loopback, or over TLS between network namespaces.
+`telegrad.rpc` over Unix sockets, over TCP on loopback, or over TLS between network namespaces,
+where all meet at this process, rank 0; or over Unix sockets in an open world that meets in a
+directory: there another is rank 0, and is killed like the rest.
 """
 
 import datetime
@@ -17,7 +19,7 @@ from tests.soak.network import Network
 from tests.soak.worker import join, prepare
 
 from telegrad.distributed import rpc
-from telegrad.errors import PeerError
+from telegrad.errors import PeerError, UnknownWorker
 from telegrad.rpc.security.certificates import mint
 from telegrad.rpc.security.keys import ClusterKey
 
@@ -36,6 +38,7 @@ class Cluster:
     def __init__(self, transport: str, directory: Path) -> None:
         self.network = Network(list(WORKERS)) if transport == "tls" else None
         self._log = (directory / "workers.log").open("a")
+        self.is_open = transport == "board"
         self._environment = self._settings(transport, directory)
         os.environ.update(self._environment | self._own(ME, directory))
         self._directory = directory
@@ -44,8 +47,22 @@ class Cluster:
         self.processes = {name: self._launch(name) for name in OTHERS}
         prepare()
         join()
+        # Nobody waits for the others in an open world.
+        missing = [name for name in OTHERS if self.is_open and not self.wait_for(name)]
+        assert not missing, f"{missing} never came"
+
+    def rank(self, name: str) -> int:
+        """Return a worker's rank; in an open world this process has the last."""
+        return (WORKERS.index(name) - self.is_open) % len(WORKERS)
 
     def _settings(self, transport: str, directory: Path) -> dict[str, str]:
+        is_unix = str(int(transport in ("unix", "board")))
+        if self.is_open:
+            ClusterKey.fresh().save(directory / "key")
+            return {
+                "TELEGRAD_MEETING": str(directory / "meeting"),
+                "TELEGRAD_SOAK_UNIX": is_unix,
+            }
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -59,11 +76,11 @@ class Cluster:
             "MASTER_ADDR": host,
             "MASTER_PORT": str(port),
             "WORLD_SIZE": str(len(WORKERS)),
-            "TELEGRAD_SOAK_UNIX": str(int(transport == "unix")),
+            "TELEGRAD_SOAK_UNIX": is_unix,
         }
 
     def _own(self, name: str, directory: Path) -> dict[str, str]:
-        own = {"RANK": str(WORKERS.index(name)), "TELEGRAD_WORKER_NAME": name}
+        own = {"RANK": str(self.rank(name)), "TELEGRAD_WORKER_NAME": name}
         if self.network is None:
             return own | {"TELEGRAD_KEY_FILE": str(directory / "key")}
         return own | {"TELEGRAD_CREDENTIALS": str(directory / "cluster" / name)}
@@ -103,7 +120,7 @@ class Cluster:
             try:
                 if rpc.rpc_sync(name, os.getpid, timeout=5) == process.pid:
                     return True
-            except PeerError:
+            except (PeerError, UnknownWorker):
                 time.sleep(0.1)
         return False
 

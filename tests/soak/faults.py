@@ -19,7 +19,7 @@ from telegrad.errors import PeerError
 __all__ = ["Faults"]
 
 SURVIVOR = OTHERS[-1]
-"""Never killed: what it would leak while others come and go is seen in it, and in rank 0."""
+"""Never killed: what it would leak while others come and go is seen in it, and in this process."""
 
 
 class Faults:
@@ -39,7 +39,7 @@ class Faults:
             "kill of a home": (2, partial(self._kill_aimed, strike_home)),
             "stop": (3, self._stop),
             "long stop": (2, self._stop_for_long),
-            "freeze of rank 0": (1, self._freeze_me),
+            "freeze of this process": (1, self._freeze_me),
             "closed connections": (3, self._close_connections),
         }
         if cluster.network is not None:
@@ -56,7 +56,7 @@ class Faults:
         """Do something to a worker to which nothing is being done, and undo it."""
         kinds = list(self._kinds)
         kind = self._rng.choices(kinds, [self._kinds[each][0] for each in kinds])[0]
-        candidates = [ME] if kind == "freeze of rank 0" else list(OTHERS)
+        candidates = [ME] if kind == "freeze of this process" else list(OTHERS)
         if "cut" in kind or "bad" in kind or "closed" in kind:
             candidates = [ME, *OTHERS]
         elif "kill" in kind:
@@ -92,6 +92,8 @@ class Faults:
         self._kill(victim)
 
     def _kill(self, victim: str) -> None:
+        if self._cluster.rank(victim) == 0:
+            self._journal.write("fault", kind="kill of rank 0", worker=victim)
         self._cluster.kill(victim)
         time.sleep(self._rng.uniform(0.0, 1.5))
         self._journal.write("fault", kind="restart", worker=victim)

@@ -1,4 +1,4 @@
-"""One cluster under attack: ``python -m tests.soak.stage`` is its rank 0.
+"""One cluster under attack: ``python -m tests.soak.stage`` is one of its workers.
 
 Threads make operations and others faults, for a minute at a time; then both pause, and what must
 hold at rest is checked.
@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from tests.distributed.passes.test_random_programs import WORKERS
+from tests.soak.campaign import TRANSPORTS
 from tests.soak.checks import Checks, no_other_bits, same_bits
 from tests.soak.cluster import ME, Cluster
 from tests.soak.faults import Faults
@@ -26,7 +27,7 @@ __all__ = ["Stage"]
 
 LIMIT = 120.0
 """Seconds in which an operation must have ended. One that is not stuck takes less even if each of
-its calls runs into its deadline, or rank 0 is frozen for a while."""
+its calls runs into its deadline, or this process is frozen for a while."""
 _ROUND = 60.0
 _OPERATORS, _STRIKERS = 4, 2
 
@@ -168,7 +169,7 @@ class Stage:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak.stage", description=__doc__)
-    parser.add_argument("--transport", choices=("unix", "tcp", "tls"), required=True)
+    parser.add_argument("--transport", choices=TRANSPORTS, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--seed", required=True)
     parser.add_argument("--directory", type=Path, required=True)

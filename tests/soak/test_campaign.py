@@ -14,10 +14,11 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.processes
-def test_some_seconds_of_chaos_end_without_a_violation():
+@pytest.mark.parametrize("transport", ["unix", "board"])
+def test_some_seconds_of_chaos_end_without_a_violation(transport):
     done = subprocess.run(
         [sys.executable, "-m", "tests.soak", "--minutes", "0.3", "--seed", "7"]
-        + ["--transport", "unix"],
+        + ["--transport", transport],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -26,7 +27,7 @@ def test_some_seconds_of_chaos_end_without_a_violation():
     assert done.returncode == 0, done.stdout + done.stderr
     counts = tally(read_journal(ROOT / "build/soak/7/journal.jsonl"))
     assert counts["violations"] == {}
-    assert counts["checks"] == {"unix": 1}
+    assert counts["checks"] == {transport: 1}
     assert counts["outcomes"]["exact"] > 0
     assert sum(counts["faults"].values()) > 0
     assert f"operations: {sum(counts['operations'].values()):,}" in done.stdout

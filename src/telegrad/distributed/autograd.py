@@ -152,6 +152,11 @@ def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
 
     Those of another worker's leaves are had there. The KeyError of a tensor that has none says why.
 
+    Raises:
+        ContextError: If there is no such context.
+        WorkerLost: If this worker was frozen or cut off for so long that others gave it up, and
+            have dropped their gradients.
+
     Examples:
         >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
         >>> with dist_autograd.context() as context_id:
@@ -159,9 +164,12 @@ def get_gradients(context_id: int) -> Mapping[Tensor, Tensor]:
         ...     print(dist_autograd.get_gradients(context_id)[x])
         tensor([1., 1.])
     """
-    gradients = _live(context_id).committed_gradients()
+    here = _here()
+    found = _live(context_id, here)
+    gradients = found.committed_gradients()
+    here.leases.check(found)
     # Checked again: the context, with its gradients, may have been released during the wait.
-    _live(context_id)
+    _live(context_id, here)
     return gradients
 
 

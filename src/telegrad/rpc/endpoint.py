@@ -8,20 +8,33 @@ was addressed to an old incarnation reaches a new one.
 import abc
 import collections
 import math
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.protocol.calls import Calls
 from telegrad.rpc.protocol.liveness import Liveness
 from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire.codes import RECEIVED_CODES, SENT_CODES, CodeCache
-from telegrad.rpc.wire.frames import PING, Frame
+from telegrad.rpc.wire.frames import PING, Buffer, Frame
 
-__all__ = ["RETRY_AFTER", "Endpoint"]
+__all__ = ["RETRY_AFTER", "Anteroom", "Endpoint"]
 
 RETRY_AFTER: Final = 0.25
 """Seconds after which a notice that found no room is tried again."""
+
+
+class Anteroom(Protocol):
+    """Where requests of a path wait for room; each `then` is told whether there was in time."""
+
+    def when_room(self, waits: tuple[int, int], then: Callable[[bool], object]) -> None:
+        """Find room for a request that came; `waits` is that of its frame."""
+
+    def announced(self, header: int, body: int, then: Callable[[bool], object]) -> None:
+        """Find room for a request that is to come, whose header and body have these sizes."""
+
+    def given_up(self, header: int, body: int) -> None:
+        """One that was announced does not come."""
 
 
 class Endpoint(abc.ABC):
@@ -38,6 +51,7 @@ class Endpoint(abc.ABC):
         self.outbox: collections.deque[bytes] = collections.deque()
         self.retry_at = math.inf
         self.liveness = Liveness(now, lost_after)
+        self.anteroom: Anteroom | None = None
         self.next_tick = now + self.liveness.interval
         # How many frames have come.
         self.frames = 0
@@ -95,6 +109,12 @@ class Endpoint(abc.ABC):
     def ping(self) -> None:
         """Ask the peer for a sign of life."""
         self.send(Frame(PING))
+
+    def announced(
+        self, header: bytes | bytearray, buffers: Sequence[Buffer]
+    ) -> tuple[int, int] | None:
+        """Return the sizes of a request's header and body, if it is to be announced."""
+        return None
 
     def check(self) -> None:  # noqa: B027 (nothing to be done, unless there is a process to ask)
         """Raise OSError if the peer turns out to be gone."""

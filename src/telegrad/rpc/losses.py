@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.security.audit import audit
 
 if TYPE_CHECKING:
     from telegrad.rpc.calls.service import ServiceRequest
@@ -60,3 +61,8 @@ class Losses:
             elif not self._worker.closed and isinstance(cause, EOFError | ConnectionError):
                 session.reason = session.last_words or self.explain(who)
         return session.reason or said
+
+    def tell(self, who: WorkerInfo, reason: str, cause: BaseException) -> None:
+        """Log that a worker has gone, and why."""
+        event = "left" if isinstance(cause, Farewell) else "lost"
+        audit(event, self._worker.name, peer=who.name, incarnation=who.incarnation, reason=reason)

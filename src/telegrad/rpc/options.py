@@ -47,7 +47,12 @@ class Options:
         in_flight_bytes: How many bytes of requests this worker holds at once, in all (16 GiB).
         in_flight_bytes_of_peer: And of each peer, which also bounds a single message (8 GiB).
         handlers: How many requests of others this worker runs side by side, not counting those that
-            wait for a Future; a single peer may have three quarters of them (256).
+            wait for a Future (256).
+        handlers_of_peer: And of each peer (three quarters of them).
+        calls_of_peer: How many calls of each peer this worker has at once, running or waiting; more
+            are refused (100,000).
+        bytes_per_second_of_peer: How fast each peer may send requests, shared memory included; a
+            faster one waits (as fast as it can).
         device_maps: By the name of a worker, which device there takes the tensors of each device
             here, as ``{"b": {"cuda:0": "cuda:1"}}``; where it says nothing, the device of the same
             name.
@@ -79,6 +84,9 @@ class Options:
     in_flight_bytes: int = 16 << 30
     in_flight_bytes_of_peer: int = 8 << 30
     handlers: int = 256
+    handlers_of_peer: int | None = None
+    calls_of_peer: int = 100_000
+    bytes_per_second_of_peer: float | None = None
     device_maps: dict[str, dict[str, str]] = field(default_factory=dict)
     profiled_by: Sequence[str] = ()
     device_segments: int = 4 << 30
@@ -95,8 +103,8 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("rpc_timeout", "spin", "lost_after", "join_timeout"):
             object.__setattr__(self, name, seconds(getattr(self, name), name))
-        for name in ("in_flight_bytes", "in_flight_bytes_of_peer"):
-            if getattr(self, name) < _FEWEST_BYTES:
+        for name in ("in_flight_bytes", "in_flight_bytes_of_peer", "bytes_per_second_of_peer"):
+            if (given := getattr(self, name)) is not None and given < _FEWEST_BYTES:
                 raise UsageError(
                     f"expected {name} of at least {_FEWEST_BYTES}, got {getattr(self, name)}"
                 )
@@ -112,8 +120,13 @@ class Options:
             given = getattr(self, name)
             if not isinstance(given, int) or given < 0:
                 raise UsageError(f"expected {name} of 0 bytes or more, got {given!r}")
-        if type(self.handlers) is not int or self.handlers < 1:
-            raise UsageError(f"expected handlers of at least 1, got {self.handlers!r}")
+        for name in ("handlers", "handlers_of_peer", "calls_of_peer"):
+            given = getattr(self, name)
+            if (type(given) is not int or given < 1) and (given, name) != (
+                None,
+                "handlers_of_peer",
+            ):
+                raise UsageError(f"expected {name} of at least 1, got {given!r}")
         for name in ("lost_after", "join_timeout"):
             if not getattr(self, name):
                 raise UsageError(

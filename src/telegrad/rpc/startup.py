@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from telegrad.errors import UsageError, WorkerLost
 from telegrad.rpc.debugger import hook as breakpoint_hook
 from telegrad.rpc.driver.host import SocketHost
+from telegrad.rpc.losses import Farewell
 from telegrad.rpc.membership.card import Card
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.options import Options
@@ -95,7 +96,7 @@ def forget(worker: Worker, name: str, incarnation: int | None = None) -> None:
     if known is None or name == worker.name:
         return
     if incarnation in (None, known.info.incarnation):
-        worker.drop_peer(known, ConnectionResetError("it has left"))
+        worker.drop_peer(known, Farewell("it has left"))
 
 
 def start_worker(

@@ -8,7 +8,6 @@ Invariant: each call that was opened is settled exactly once, by its answer, its
 of its worker, or shutdown.
 """
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -44,13 +43,13 @@ from telegrad.rpc.protocol.budget import Budget
 from telegrad.rpc.protocol.session import Close, Effect, Lost, Session
 from telegrad.rpc.references.references import References, forget_frames
 from telegrad.rpc.references.rref import RRef
+from telegrad.rpc.security.refusals import Refusals
 from telegrad.rpc.timers import Timers
 from telegrad.rpc.wire.codec import Codec
 from telegrad.rpc.wire.frames import BYE, Frame
 
 __all__ = ["Worker"]
 
-_log = logging.getLogger("telegrad.rpc")
 _decode_hello = msgspec.msgpack.Decoder(tuple[int, str, int, int]).decode
 
 
@@ -89,6 +88,7 @@ class Worker:
         self.receive = self.incoming.receive
         self.references = References(self)
         self.losses = Losses(self)
+        self.refusals = Refusals(self.name)
         self.closed = False
         self.is_copy = False
         """Whether this process was forked from the worker's own; see forked_process.py."""
@@ -268,7 +268,8 @@ class Worker:
             return
         finish()
         if endpoint.closed:
-            _log.warning("refused worker %r, in whose place another has come since", name)
+            said = f"refused worker {name!r}, in whose place another has come since"
+            self.refusals.note(name, self.host.now(), said, reason="another has come in its place")
             return
         self.host.rouse(endpoint.next_tick)
 
@@ -332,6 +333,7 @@ class Worker:
             rest += [partial(self._abandon, each, why, effect.cause) for each in effect.ended]
             rest += [partial(self.host.ended, each) for each in effect.ended]
             if isinstance(effect, Lost) and not self.closed:
+                self.losses.tell(effect.who, why, effect.cause)
                 error = self.loss(effect.who, why, effect.cause)
                 rest.append(self.references.peer_lost(effect.who, error))
                 rest += [each(effect.who, error) for each in list(self._gone_callbacks)]

@@ -17,6 +17,7 @@ WALL = {"time", "time_ns", "now", "utcnow", "today", "localtime", "gmtime"}
 DAY = 86_400.0
 MAY = {
     "rpc/membership/user_directory.py": "the age of files that dead processes left",
+    "rpc/security/audit.py": "when what the audit tells of happened",
 }
 """What reads it, and for what: nothing of that waits or is waited for."""
 

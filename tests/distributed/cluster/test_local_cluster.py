@@ -1,6 +1,7 @@
 """LocalCluster with real processes: how it starts, what it runs, how each end of it ends."""
 
 import gc
+import glob
 import os
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from telegrad.distributed import LocalCluster, rpc
 from telegrad.errors import CallTimeout, NotInitialized, UnknownWorker, UsageError, WorkerLost
 from telegrad.rpc.membership.environment import THREADS, threads_each
 from telegrad.rpc.options import Options
+from telegrad.rpc.transport import PrivateDirectory
 from telegrad.rpc.wire import functions as wire_functions
 
 pytestmark = pytest.mark.processes
@@ -226,7 +228,14 @@ def test_children_have_the_options_of_the_interpreter_and_need_no_output():
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_children_end_when_their_parent_is_killed(tmp_path):
+def test_children_and_sockets_go_when_their_parent_is_killed(tmp_path, monkeypatch):
+    with PrivateDirectory.make() as directory:
+        # Short, as the paths of sockets must be.
+        monkeypatch.setenv("XDG_RUNTIME_DIR", directory.path)
+        check_that_nothing_is_left(tmp_path, directory.path)
+
+
+def check_that_nothing_is_left(tmp_path, runtime):
     script = tmp_path / "parent.py"
     script.write_text(
         textwrap.dedent(
@@ -247,9 +256,11 @@ def test_children_end_when_their_parent_is_killed(tmp_path):
         assert parent.stdout.readline() == "started\n"
         pids = [int(word) for word in parent.stdout.readline().split()]
         assert len(pids) == 2, "the script ran once, without a __main__ guard"
+        (sockets,) = glob.glob(f"{runtime}/telegrad-*/")
         parent.send_signal(signal.SIGKILL)
         parent.wait(10)
         assert eventually(lambda: not any(_runs(pid) for pid in pids))
+        assert eventually(lambda: not os.path.exists(sockets))
     finally:
         parent.kill()
         parent.stdout.close()
@@ -398,3 +409,9 @@ def test_workers_share_the_cores_unless_a_number_of_threads_was_chosen(chosen, m
         monkeypatch.setenv(THREADS, chosen)
     with LocalCluster(["ps"]):
         assert rpc.rpc_sync("ps", os.getenv, (THREADS,)) == (chosen or threads_each(2))
+
+
+def test_many_workers_have_longer_to_come_up_unless_it_is_said():
+    assert LocalCluster(2)._start_timeout == 62
+    assert LocalCluster(200)._start_timeout == 260
+    assert LocalCluster(200, start_timeout=5)._start_timeout == 5

@@ -42,7 +42,9 @@ def fake(monkeypatch):
 
 def test_those_of_a_group_are_packed_together_and_take_their_places_again(fake):
     codec = GradientCodec("me", None, None)
-    local_pass = SimpleNamespace(plan=SimpleNamespace(recorded=False))
+    local_pass = SimpleNamespace(
+        plan=SimpleNamespace(recorded=False), size_of={1: 4, 2: 1}.__getitem__
+    )
     group = [
         (SimpleNamespace(message_id=1), [Elsewhere(1.0), None, np.ones(2), Elsewhere(-3.0)]),
         (SimpleNamespace(message_id=2), [Elsewhere(2.0)]),

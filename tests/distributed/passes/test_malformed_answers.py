@@ -5,7 +5,7 @@ from tests.rpc.neighbours import neighbours
 
 import telegrad as tg
 from telegrad.distributed import autograd
-from telegrad.distributed.worker_autograd import attach_autograd
+from telegrad.distributed.worker_autograd import attach_autograd, autograd_of
 from telegrad.errors import ProtocolViolation
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.current import set_default_worker
@@ -59,3 +59,23 @@ def test_a_malformed_answer_of_a_pass_ends_it_and_the_connection(pair, monkeypat
     with autograd.context() as context_id:
         autograd.backward(context_id, [a.rpc_sync("b", double, (x,)).sum()])
         assert autograd.get_gradients(context_id)[x].numpy().tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("size", [10**12, -1, 0, 2, "x", None, True])
+def test_the_size_of_a_gradients_entry_is_compared_before_it_is_allocated(pair, monkeypatch, size):
+    a, b = pair
+    honest = ServiceRequest.reply
+
+    def forge(request, header=None, content=()):
+        if request._worker is b:
+            (message_id,) = autograd_of(a).contexts.get(context_id).sends
+            header = [{}, ["b"], [[message_id, size, [], None, None, None]]]
+        honest(request, header, content)
+
+    with autograd.context() as context_id:
+        x = tg.tensor([1.0, 2.0], requires_grad=True)
+        y = a.rpc_sync("b", double, (x,))
+        monkeypatch.setattr(ServiceRequest, "reply", forge)
+        with pytest.raises(ProtocolViolation, match=r"as no worker does|expected gradients for 1"):
+            autograd.backward(context_id, [y.sum()])
+        monkeypatch.undo()

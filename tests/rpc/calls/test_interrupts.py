@@ -77,7 +77,7 @@ def test_a_call_that_was_interrupted_while_it_was_sent_does_not_spoil_the_next()
         os.kill(process, signal.SIGSTOP)
         try:
             with interrupted_when(link._write.locked):
-                rpc.rpc_sync("victim", len, (np.ones(4 << 20),))
+                rpc.rpc_sync("victim", len, (np.ones(125_000),))
         finally:
             os.kill(process, signal.SIGCONT)
         for i in range(3):

@@ -21,6 +21,7 @@ from telegrad.rpc.transport.connection import Unsent
 from telegrad.rpc.wire.frames import NOTICE, PING, Frame
 
 LARGE = 32 << 20
+UNANNOUNCED = 1_000_000  # Bytes; more than a Unix socket takes at once.
 
 
 def soon(seconds=0.2):
@@ -88,7 +89,7 @@ def test_descriptors_that_found_no_room_leave_no_trace(unix):
 def test_calls_to_a_stopped_worker_time_out_although_its_socket_is_full():
     # So long that nothing but the calls' own timeouts can end them in time for this test.
     options = Options(lost_after=300.0, segments=False)
-    large = np.ones(LARGE // 8)
+    large = np.ones(UNANNOUNCED // 8)
     with LocalCluster(["victim"], options=options) as cluster:
         assert rpc.rpc_sync("victim", simulated.who) == "victim"
         process = cluster.process("victim").pid
@@ -106,7 +107,7 @@ def test_calls_to_a_stopped_worker_time_out_although_its_socket_is_full():
             os.kill(process, signal.SIGCONT)
         # Frames that were begun have been finished: the stream still makes sense.
         assert rpc.rpc_sync("victim", simulated.who) == "victim"
-        assert rpc.rpc_sync("victim", len, (large,)) == LARGE // 8
+        assert rpc.rpc_sync("victim", len, (large,)) == UNANNOUNCED // 8
 
 
 @pytest.mark.processes
@@ -119,7 +120,7 @@ def test_references_in_a_call_that_never_left_are_taken_back():
         os.kill(process, signal.SIGSTOP)
         try:
             with pytest.raises(CallTimeout):
-                rpc.rpc_sync("victim", len, (np.ones(LARGE // 8),), timeout=0.2)
+                rpc.rpc_sync("victim", len, (np.ones(UNANNOUNCED // 8),), timeout=0.2)
             with pytest.raises(CallTimeout, match="did not take"):
                 rpc.rpc_sync("victim", simulated.fetch, (rpc.RRef(3),), timeout=0.1)
             assert worker.references.counts()["given"] == 0
@@ -180,7 +181,7 @@ def test_the_end_of_a_pass_and_of_a_context_do_not_wait_for_a_stopped_worker():
             os.kill(process, signal.SIGSTOP)
             try:
                 with pytest.raises(CallTimeout):
-                    rpc.rpc_sync("victim", len, (np.ones(LARGE // 8),), timeout=0.2)
+                    rpc.rpc_sync("victim", len, (np.ones(UNANNOUNCED // 8),), timeout=0.2)
                 # The victim is told of the failure, which it has no room for.
                 with pytest.raises(handlers.Unlucky):
                     autograd.backward(context_id, [loss])

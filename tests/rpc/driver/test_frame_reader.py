@@ -86,17 +86,31 @@ def test_frames_come_out_as_they_went_in(described, cuts):
     assert got == content
 
 
+def admission_of(budget, patience, has_anteroom=False):
+    """Return that of a peer whose anteroom is full, unless it is to be empty."""
+    admission = Admission(Room(budget, patience), "peer")
+    assert has_anteroom or admission.park(1 << 20)
+    return admission
+
+
 @settings(deadline=None, max_examples=60)
-@given(described=frames, cuts=pieces, most=st.integers(1 << 16, 1 << 20))
-def test_requests_without_room_are_skipped_and_all_others_come(described, cuts, most):
+@given(
+    described=frames, cuts=pieces, most=st.integers(1 << 16, 1 << 20), has_anteroom=st.booleans()
+)
+def test_requests_without_room_are_skipped_or_wait_and_all_others_come(
+    described, cuts, most, has_anteroom
+):
     data, content = encode(described)
     budget = Budget(most, most)
     source = Source(data, cuts)
     try:
-        came = read_all(source, len(content), Admission(Room(budget, 0.0), "peer"))
+        came = read_all(source, len(content), admission_of(budget, 0.0, has_anteroom))
     finally:
         source.close()
     assert budget.held == sum(frame.cost for frame in came)
+    waiting = [frame.waits for frame in came if frame.waits is not None]
+    assert has_anteroom or not waiting
+    assert sum(parked for _, parked in waiting) <= 1 << 20
     for frame, (kind, number, head, buffers) in zip(came, content):
         assert frame.ident == number
         if frame.kind == REFUSED:
@@ -115,7 +129,7 @@ def test_a_read_that_ran_out_of_time_goes_on_where_it_was():
     assert budget.admit("other", 1 << 20)
     source = Source(data, [])
     try:
-        reader = FrameReader(source, Spinning(0.0), None, Admission(Room(budget, 60.0), "peer"))
+        reader = FrameReader(source, Spinning(0.0), None, admission_of(budget, 60.0))
         assert reader.read(0.0) is None
         assert reader.read(0.0) is None
         budget.release("other", 1 << 20)
@@ -167,7 +181,7 @@ def test_each_piece_of_a_large_request_is_a_sign_of_life_also_where_it_is_skippe
         budget.admit("another", 1 << 20)
     data, _ = encode([(CALL, 0, [300_000])])
     source = Source(data, [100_000] * 3)
-    reader = FrameReader(source, Spinning(0.0), None, Admission(Room(budget, 0.0), "peer"))
+    reader = FrameReader(source, Spinning(0.0), None, admission_of(budget, 0.0))
     try:
         assert reader.read(None).kind == kind
     finally:
@@ -188,6 +202,22 @@ def test_a_request_there_is_no_memory_for_is_skipped_and_the_next_frame_is_found
     assert (refused.kind, refused.ident, answer.kind) == (REFUSED, 1, ANSWER)
     assert b"no memory for a request of 200" in refused.header
     assert refused.cost == budget.held > 0
+
+
+def test_a_request_there_is_no_memory_for_takes_no_place_in_the_anteroom(monkeypatch):
+    monkeypatch.setattr("telegrad.rpc.driver.frame_reader.np", NoMemory)
+    data, _ = encode([(CALL, 10, [200_000])] * 50)
+    budget = Budget(1 << 20, 1 << 20)
+    assert budget.admit("other", 1 << 20)
+    source = Source(data, [])
+    admission = admission_of(budget, 0.0, has_anteroom=True)
+    try:
+        came = read_all(source, 50, admission)
+    finally:
+        source.close()
+    assert {frame.kind for frame in came} == {REFUSED}
+    assert admission.park(1 << 20)
+    assert budget.held == 1 << 20
 
 
 def test_an_answer_there_is_no_memory_for_ends_the_link(monkeypatch):

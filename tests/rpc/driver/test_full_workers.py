@@ -11,11 +11,14 @@ from tests.rpc import simulated
 from tests.rpc.neighbours import eventually, neighbours
 
 from telegrad.errors import Refused, UsageError, WorkerLost
+from telegrad.rpc.calls.future import Future
 from telegrad.rpc.calls.future_group import wait_all
+from telegrad.rpc.calls.incoming import async_execution
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.options import Options
 from telegrad.rpc.transport.segments import SEGMENTS
 from telegrad.rpc.wire.frames import CALL, PING, pack
+from telegrad.rpc.wire.functions import expose
 from telegrad.testing.simulation import Faults, Simulation
 
 MB = 1 << 20
@@ -272,3 +275,26 @@ def test_a_worker_that_can_map_no_more_says_so_before_the_link_ends(monkeypatch,
             a.rpc_sync("b", np.sum, (ONE,))
         said = "closed the connection to <PlainConnection to a .*Cannot allocate memory"
         assert eventually(lambda: re.search(said, caplog.text) is not None)
+
+
+HOLD = []
+
+
+@expose
+@async_execution
+def keep_waiting(numbers):
+    HOLD.append(Future())
+    return HOLD[-1]
+
+
+def test_a_strict_worker_counts_what_a_header_becomes_and_not_its_bytes_alone():
+    options = Options(strict=True, in_flight_bytes=64 * MB, in_flight_bytes_of_peer=64 * MB)
+    with neighbours("a", "b", options=options) as (a, b):
+        # Empty lists: a byte each on the wire, and 56 once they are there.
+        many = [[] for _ in range(200_000)]
+        call = a.rpc_async("b", keep_waiting, (many,))
+        assert eventually(lambda: bool(HOLD))
+        assert b.budget.held >= 200_000 * 56
+        HOLD.pop().set_result(None)
+        assert call.wait() is None
+        assert eventually(lambda: b.budget.held == 0)

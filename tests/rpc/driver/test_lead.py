@@ -202,3 +202,35 @@ def test_a_worker_is_heard_though_none_of_its_threads_has_time(monkeypatch):
         b.notify_service("a", "nothing")
         assert eventually(lambda: len(pings) > 3)
         assert b.peers.get("a").lost is None
+
+
+def test_what_was_read_by_a_thread_that_lost_the_lead_meanwhile_is_served(patient):
+    """Reading something large takes long: the lead was taken, and nobody knew of the rest."""
+    # So that no ping brings it to light.
+    with neighbours("a", "b", options=Options(lost_after=600)) as (a, b):
+        assert a.rpc_sync("b", simulated.who) == "b"
+        served = b.peers.get("a").incoming
+        reader, lead = served._reader, b.host.lead
+        read, is_first = reader.read, [True]
+
+        def read_slowly(deadline):
+            frame = read(deadline)
+            if is_first:
+                is_first.clear()
+                # As in the midst of a large frame: of what comes after it nothing is seen yet.
+                served.has_frame = lambda: False
+                lead.take(next(iter(lead.turn)))
+                del served.has_frame
+            return frame
+
+        reader.read = read_slowly
+        path = a.peers.get("b").outgoing
+        sent = []
+        send_small = path.connection.send_small
+        path.connection.send_small = lambda data, deadline: sent.append(data)
+        calls = [a.rpc_async("b", block), a.rpc_async("b", simulated.who)]
+        path.connection.send_small = send_small
+        path.connection.send([b"".join(sent)])
+        assert calls[1].wait(10) == "b"
+        GATE.set()
+        assert calls[0].wait(10) is None

@@ -45,7 +45,8 @@ from telegrad.rpc.worker import Worker
 __all__ = ["LocalCluster"]
 
 _log = logging.getLogger("telegrad.cluster")
-_START_TIMEOUT: Final = 60.0  # Seconds.
+_START_TIMEOUT: Final = 60.0  # Seconds, and one for each worker.
+_AT_ONCE: Final = 8 * (os.cpu_count() or 1)  # Processes that are on their way up.
 _GRACE: Final = 3.0  # Seconds that children have to end by themselves; longer than their own.
 _running: "set[LocalCluster]" = set()
 """Those entered and not left yet. Kept here: a cluster that nothing refers to would be collected,
@@ -60,7 +61,8 @@ class LocalCluster(Cluster):
         me: what the calling process is called; its id is 0, and while the cluster runs the
             module-level functions speak for it, from any thread.
         options: those of every worker.
-        start_timeout: the seconds that the processes have to come up.
+        start_timeout: the seconds that the processes have to come up (60, and one for each: a
+            process takes 0.3 s of a processor, most of it for imports, and they share the cores).
         initializer: a function that each started worker runs before it is used, also when it was
             started again.
         restart: whether a worker whose process ended, or that was lost, is started again, under its
@@ -85,7 +87,7 @@ class LocalCluster(Cluster):
         *,
         me: str = "main",
         options: Options | None = None,
-        start_timeout: float = _START_TIMEOUT,
+        start_timeout: float | None = None,
         initializer: Callable[[], object] | None = None,
         restart: bool = False,
         prefix_output: bool = True,
@@ -108,6 +110,8 @@ class LocalCluster(Cluster):
         self._names = chosen
         self._me = me
         self._options = given_options(options)
+        if start_timeout is None:
+            start_timeout = _START_TIMEOUT + len(chosen)
         self._start_timeout = seconds(start_timeout, "start_timeout")
         self._initializer = initializer
         self._restart = restart
@@ -171,10 +175,7 @@ class LocalCluster(Cluster):
         self._secret = secrets.token_bytes(KEY_BYTES)
         if self._options.unix_sockets:
             self._directory = PrivateDirectory.make()
-        for name in self._names:
-            self._spawn(name)
-        for name in self._names:
-            self._plan(name)
+            self._directory.keep()
         worker, _ = begin_worker(
             self._me,
             0,
@@ -188,7 +189,7 @@ class LocalCluster(Cluster):
         worker.losses.explain = self._explain
         me = worker.info
         self._cards = {self._me: Card(me.name, 0, OPEN, worker.address, me.incarnation)}
-        cards = [self._card(name, end) for name in self._names]
+        cards = self._bring_up_all(end)
         meet(worker, cards)
         self._cards.update({card.name: card for card in cards})
         for name in self._names:
@@ -205,6 +206,16 @@ class LocalCluster(Cluster):
         if self._restart:
             worker.on_worker_lost(self._condemn)
         self._initialize(self._names)
+
+    def _bring_up_all(self, end: float) -> list[Card]:
+        """Start all processes, few at a time: this one has to run, too; return the cards."""
+        cards: list[Card] = []
+        for started, name in enumerate(self._names):
+            if started >= _AT_ONCE:
+                cards.append(self._card(self._names[started - _AT_ONCE], end))
+            self._spawn(name)
+            self._plan(name)
+        return cards + [self._card(name, end) for name in self._names[len(cards) :]]
 
     def _plan(self, name: str) -> None:
         """Tell a process what it is to be."""

@@ -24,7 +24,15 @@ from telegrad.graph import added
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.tensors import Tensor
 
-__all__ = ["BACKWARD_PHASE", "CURRENT", "ENCLOSING_PASSES", "Context", "Contexts", "ProgramPoint"]
+__all__ = [
+    "BACKWARD_PHASE",
+    "CURRENT",
+    "ENCLOSING_PASSES",
+    "Context",
+    "Contexts",
+    "ProgramPoint",
+    "gone_on",
+]
 
 BACKWARD_PHASE: Final = 1 << 62
 """Begins the paths that come after the whole forward program, those of a pass: larger than the
@@ -53,6 +61,8 @@ class Context(msgspec.Struct, eq=False):
     recvs: dict[int, RecvNode] = {}
     known: dict[str, WorkerInfo] = {}
     """The workers that messages of this context went to or came from."""
+    doubtful: dict[str, None] = {}
+    """At home: those of them that were lost since, and may have dropped the context."""
     gradients: dict[Tensor, Tensor] = {}
     passes: dict[int, Any] = {}
     """The local passes that have neither committed nor aborted, by pass id."""
@@ -237,15 +247,24 @@ class Contexts:
         with self._lock:
             return list(self._by_id.values())
 
+    def loss_of(self, context_id: int) -> str | None:
+        """Return which loss took a context, if one did."""
+        return self._released.get(context_id)
+
     def _unknown(self, context_id: int) -> ContextError | WorkerLost:
-        lost = self._released.get(context_id)
+        lost = self.loss_of(context_id)
         if lost is not None:
-            return WorkerLost(
-                f"context {context_id} is gone on worker {self._worker_name!r} since {lost}; run "
-                "the step again, in a new context"
-            )
+            return gone_on(self._worker_name, context_id, lost)
         return ContextError(
             f"expected the id of a live context on worker {self._worker_name!r}, got {context_id}; "
             "it was never used here or is released: call this inside of `with context() as "
             "context_id`"
         )
+
+
+def gone_on(name: str, context_id: int, lost: str) -> WorkerLost:
+    """Return the error for a context that a loss took on a worker."""
+    return WorkerLost(
+        f"context {context_id} is gone on worker {name!r} since {lost}; run the step again, in a "
+        "new context"
+    )

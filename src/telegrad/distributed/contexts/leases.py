@@ -10,18 +10,21 @@ others, who live. A worker that holds a context in doubt (another had brought it
 brought it was lost, and with it the way that the home's notice would come) makes itself known to
 the home, and drops the context if the home can't be reached or has released it.
 
-A loss is that of a connection: what came over a later one stays.
+A loss is that of a connection: what came over a later one stays. So a home that was frozen may
+still have a context that others have dropped: before it shows gradients it asks them.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import convert
 
-from telegrad.distributed.contexts.context import Context, Contexts
+from telegrad.distributed.contexts.context import Context, Contexts, gone_on
 from telegrad.distributed.notices import forward, notify, reachable
+from telegrad.errors import PeerError, UnknownWorker
 from telegrad.rpc.calls.service import ServiceRequest
 from telegrad.rpc.names import WorkerInfo, maker_of
 from telegrad.rpc.worker import Worker
@@ -31,6 +34,7 @@ __all__ = ["Leases"]
 RELEASE: Final = "autograd.release"
 HELD: Final = "autograd.lease_held"
 HOME_LOST: Final = "autograd.home_lost"
+FORSAKEN: Final = "autograd.forsaken"
 RELEASED: Final = (
     "was under way when the context was released: leave the `with context()` block after the "
     "backward pass"
@@ -52,6 +56,7 @@ class Leases:
         worker.register_service(RELEASE, self._on_release, inline=True)
         worker.register_service(HELD, self._on_held, inline=True)
         worker.register_service(HOME_LOST, self._on_home_lost, inline=True)
+        worker.register_service(FORSAKEN, self._on_forsaken, inline=True)
         worker.on_worker_lost(self._on_lost)
 
     def release(
@@ -100,7 +105,8 @@ class Leases:
         gone: list[int] = []
         in_doubt: list[int] = []
         for context in self._contexts.all():
-            context.known.pop(who.name, None)
+            if context.known.pop(who.name, None) and context.home_id == self._worker.id:
+                context.doubtful[who.name] = None
             if context.introduced_by == who.name:
                 (gone if context.home_id == who.id else in_doubt).append(context.id)
             elif context.home_id == who.id:
@@ -144,3 +150,40 @@ class Leases:
             forward(self._worker, request.frm.name, RELEASE, [request.header, [name]])
         else:
             context.meet(request.frm)
+
+    def check(self, context: Context) -> None:
+        """Raise if others gave this worker, the home of the context, up, and dropped it."""
+        worker = self._worker
+        if context.home_id != worker.id:
+            return
+        for name in [*context.doubtful, *filter(self._was_left_alone, list(context.known))]:
+            # Again if the first finds out that the old connection has ended.
+            why = self._ask_forsaken(name, context.id) or self._ask_forsaken(name, context.id)
+            if why is not None and why[0] is not None:
+                raise gone_on(name, context.id, str(why[0]))
+            # If it did not answer it is gone, or cut off, and what it had with it.
+            context.doubtful.pop(name, None)
+
+    def _ask_forsaken(self, name: str, context_id: int) -> tuple[Any, Any] | None:
+        """Ask a worker which loss took a context there, if one did; None if it does not answer."""
+        patience = self._worker.options.lost_after
+        with suppress(PeerError, UnknownWorker):
+            answer: tuple[Any, Any] = self._worker.ask_service(
+                name, FORSAKEN, context_id, timeout=patience
+            )
+            return answer
+        return None
+
+    def _was_left_alone(self, name: str) -> bool:
+        """Say whether this process did not run for so long that a worker may have given it up."""
+        peer = self._worker.peers.get(name)
+        since = self._worker.host.now() - self._worker.options.lost_after / 2
+        slept = False
+        for path in [] if peer is None else peer.connections():
+            slept = slept or path.liveness.slept or path.liveness.ticked < since
+            # It is asked now.
+            path.liveness.slept = False
+        return slept
+
+    def _on_forsaken(self, request: ServiceRequest) -> None:
+        request.reply(self._contexts.loss_of(convert(request.header, int)))

@@ -152,8 +152,8 @@ class PassCommit:
         if context is None:
             request.reply()
             return
-        for to in outcome.missed:
-            forward(self._worker, to, OUTCOME, [context_id, pass_id, committed, []])
+        for name in self._known_among(outcome.missed):
+            forward(self._worker, name, OUTCOME, [context_id, pass_id, committed, []])
         try:
             is_news = self._end_here(context, pass_id, committed)
         except BaseException:
@@ -171,6 +171,12 @@ class PassCommit:
             # The root, which could not reach the home, died as it notified others of the commit,
             # and the home aborted before it heard of that: some have the gradients, so nobody may.
             self._leases.release(context.id)
+
+    def _known_among(self, missed: Iterable[str | int]) -> list[str]:
+        """Return the workers of a list that came, each once: there are as many as there are."""
+        peers = self._worker.peers
+        names = (peers.holder_of(to) if isinstance(to, int) else to for to in missed)
+        return [name for name in dict.fromkeys(names) if name is not None and peers.get(name)]
 
     def _forward(
         self, context: Context, pass_id: int, committed: bool, heard_from: str | None = None

@@ -24,6 +24,7 @@ from telegrad.distributed.contexts.dual_levels import LevelRegistry
 from telegrad.distributed.contexts.recorder import Recorder
 from telegrad.distributed.contexts.tensor_kind import CarriedDual, snapshot
 from telegrad.distributed.passes.local_pass import Departure, Feed, LocalPass
+from telegrad.errors import ProtocolViolation
 from telegrad.rpc.worker import Worker
 from telegrad.tensors import Tensor, wrap
 
@@ -92,6 +93,16 @@ class GradientCodec:
         for message_id, size, places, facts, extra, elsewhere in entries:
             if type(message_id) is not int:
                 raise TypeError(f"expected the id of a message, got {message_id!r:.100}")
+            expected = local_pass.size_of(message_id)
+            if expected is None:
+                # The local pass says why there is no such message; nothing comes after it.
+                feeds.append((message_id, ()))
+                break
+            if type(size) is not int or size != expected:
+                raise ProtocolViolation(
+                    f"expected gradients for {expected} tensors of message {message_id}, got "
+                    f"{size!r:.100}"
+                )
             parts: list[Any] = [None] * size
             duals: dict[int, CarriedDual] = {}
             for i, place in enumerate(places):

@@ -262,6 +262,11 @@ class LocalPass(msgspec.Struct, eq=False):
             return True
         return self._region_pool is not None and self._region_pool.under_way > 0
 
+    def size_of(self, message_id: int) -> int | None:
+        """Return how many tensors a message from here had; None if it is not known here."""
+        send = self.context.sends.get(message_id)
+        return None if send is None else len(send.edges)
+
     def _send_of(self, message_id: int) -> SendNode:
         send = self.context.sends.get(message_id)
         if send is None:

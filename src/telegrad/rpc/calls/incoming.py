@@ -19,10 +19,12 @@ from telegrad.errors import CallTimeout, ProtocolViolation, Refused, Unserializa
 from telegrad.rpc.calls.coroutines import Coroutines
 from telegrad.rpc.calls.future import Future, Quick
 from telegrad.rpc.calls.request import Request, current_request
+from telegrad.rpc.calls.room import Waiting, run_and_release
 from telegrad.rpc.calls.service import Service, ServiceRequest, open_message
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.forked_process import end_copy
 from telegrad.rpc.losses import Farewell
+from telegrad.rpc.security.audit import audit
 from telegrad.rpc.wire.codec import Sealed, refuse_by_place
 from telegrad.rpc.wire.failures import as_exception, dump_failure
 from telegrad.rpc.wire.frames import (
@@ -37,7 +39,6 @@ from telegrad.rpc.wire.frames import (
     PONG,
     REFUSED,
     SERVICE,
-    UNOPENED,
     WAITING,
     Frame,
 )
@@ -78,6 +79,8 @@ class Incoming:
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
         self._services: dict[str, Service] = {}
+        self.waiting = Waiting(worker, self)
+        self._most_calls = worker.options.calls_of_peer
         self.coroutines = Coroutines(worker)
         self.takes_requests = True
         """Whether those that come are run: until this process ends."""
@@ -96,8 +99,13 @@ class Incoming:
             worker.outgoing.answered(endpoint, frame)
         elif frame.cost:
             return self._receive_counted(endpoint, frame)
+        elif frame.waits is not None:
+            self.waiting.receive(endpoint, frame, frame.waits)
         elif kind == CALL:
             if self.takes_requests:
+                if len(endpoint.serving) >= self._most_calls:
+                    self.waiting.refuse_one_more(endpoint, frame.ident)
+                    return None
                 endpoint.serving.add(frame.ident)
                 self.served += 1
                 if frame.flags & CREATES:
@@ -105,7 +113,7 @@ class Incoming:
                     value = worker.references.create_for(frame.parent, endpoint)
                     # Answered at once, but served until the value is there.
                     value.add_done_callback(Quick(partial(_served, endpoint, frame.ident)))
-                    self._send(endpoint, Frame(ANSWER, 0, frame.ident, 0, worker.codec.nothing))
+                    self.send(endpoint, Frame(ANSWER, 0, frame.ident, 0, worker.codec.nothing))
                     run = contextvars.Context().run
                     task = partial(run, self._run_creation, endpoint, frame, value)
                 else:
@@ -122,13 +130,13 @@ class Incoming:
             # Not if it had to wait: whatever is being sent is a sign of life itself, and this
             # thread reads for others.
             if endpoint.can_send():
-                self._send(endpoint, Frame(PONG))
+                self.send(endpoint, Frame(PONG))
         elif kind == HELLO:
             worker.greeted(endpoint, frame.header)
         elif kind == BYE:
             worker.endpoint_lost(endpoint, Farewell("it has shut down"))
         elif kind == REFUSED:
-            self._refuse(endpoint, frame)
+            self.waiting.refuse(endpoint, frame)
         return None
 
     def _receive_counted(self, endpoint: Endpoint, frame: Frame) -> Callable[[], object] | None:
@@ -142,23 +150,10 @@ class Incoming:
         finally:
             if task is None:
                 release()
-        return None if task is None else partial(_run_and_release, task, release)
+        return None if task is None else partial(run_and_release, task, release)
 
-    def _refuse(self, endpoint: Endpoint, frame: Frame) -> None:
-        """Answer a request for which there was no room."""
-        if not self.takes_requests:
-            return
-        worker, budget = self._worker, self._worker.budget
-        why = frame.header[1:].decode() or (
-            f"is full: requests of {budget.held} bytes are being served, of at most {budget.most} "
-            f"({budget.most_of_peer} of one peer), and none of them ended in time. Send less at "
-            "once, or give it larger Options.in_flight_bytes"
-        )
-        error = Refused(f"worker {worker.name!r} {why}")
-        header = dump_failure(error, worker.name, strict=worker.codec.strict)
-        self._send(endpoint, Frame(FAILURE, UNOPENED, frame.ident, 0, header))
-
-    def _send(self, endpoint: Endpoint, frame: Frame) -> None:
+    def send(self, endpoint: Endpoint, frame: Frame) -> None:
+        """Send a frame; if it can't be, the peer is lost."""
         try:
             endpoint.send(frame)
         except (OSError, EOFError) as error:
@@ -271,9 +266,7 @@ class Incoming:
     ) -> Frame | None:
         """Return the answer, ready to be sent; None if it comes later."""
         worker = self._worker
-        function, args, kwargs = worker.codec.open_call(
-            sealed, slots, frame.buffers, endpoint.received_code
-        )
+        function, args, kwargs = self._open(endpoint, frame, sealed, slots)
         try:
             if worker.observer is None:
                 result = function(*args, **kwargs)
@@ -294,6 +287,13 @@ class Incoming:
             return self._seal_answer(endpoint, frame.ident, result)
         self._answer_later(endpoint, frame.ident, result)
         return None
+
+    def _open(self, endpoint: Endpoint, frame: Frame, sealed: Sealed, slots: list[Any]) -> Any:
+        worker = self._worker
+        opened = worker.codec.open_call(sealed, slots, frame.buffers, endpoint.received_code)
+        if worker.codec.strict:
+            audit("called", worker.name, peer=endpoint.peer.name, function=sealed.function)
+        return opened
 
     def _call(self, endpoint: Endpoint, frame: Frame, function: Any, args: Any, kwargs: Any) -> Any:
         observer = self._worker.observer
@@ -317,9 +317,7 @@ class Incoming:
                 if interceptor is None
                 else interceptor.incoming_call(endpoint.peer, sealed.extra, slots)
             ):
-                function, args, kwargs = worker.codec.open_call(
-                    sealed, slots, frame.buffers, endpoint.received_code
-                )
+                function, args, kwargs = self._open(endpoint, frame, sealed, slots)
                 try:
                     result = self._call(endpoint, frame, function, args, kwargs)
                 finally:
@@ -381,7 +379,7 @@ class Incoming:
             try:
                 sealed = context.run(self._seal_answer, endpoint, number, done.value())
                 if sealed is not None and endpoint.is_wanted(number):
-                    self._send(endpoint, sealed)
+                    self.send(endpoint, sealed)
                 elif sealed is not None:
                     self._worker.references.take_back(sealed)
             except BaseException as error:
@@ -394,15 +392,11 @@ class Incoming:
         if not endpoint.is_wanted(number):
             return
         worker, codec = self._worker, self._worker.codec
+        if codec.strict and isinstance(error, Refused):
+            name, said = endpoint.peer.name, str(error)
+            worker.refusals.note(name, worker.host.now(), f"refused {name!r}: {said}", reason=said)
         header = dump_failure(error, worker.name, strict=codec.strict, script=codec.script)
-        self._send(endpoint, Frame(FAILURE, 0, number, 0, header))
-
-
-def _run_and_release(task: Callable[[], object], release: Callable[[], object]) -> None:
-    try:
-        task()
-    finally:
-        release()
+        self.send(endpoint, Frame(FAILURE, 0, number, 0, header))
 
 
 def _check_future(result: Any) -> Future[Any]:

@@ -16,6 +16,7 @@ from telegrad.errors import (
     NotInitialized,
     PeerError,
     ProtocolViolation,
+    Refused,
     Unserializable,
 )
 from telegrad.rpc.calls.call import Call
@@ -33,6 +34,7 @@ from telegrad.rpc.wire.frames import (
     CARRIES,
     CREATES,
     FAILURE,
+    GRANTED,
     NOTICE,
     SERVICE,
     UNOPENED,
@@ -170,6 +172,17 @@ class Outgoing:
     def _begin(self, call: Call, frame: Frame) -> None:
         endpoint = call.endpoint
         deadline = call.deadline
+        is_large = endpoint.may_block and frame.buffers
+        announced = endpoint.announced(frame.header, frame.buffers) if is_large else None
+        if announced is not None:
+            try:
+                self._worker.incoming.waiting.ask(endpoint, announced, deadline)
+            except (PeerError, Refused) as error:
+                self._worker.references.take_back(call)
+                late = isinstance(error, CallTimeout)
+                self._failed(call, self._too_late(call, "did not take") if late else error)
+                return
+            frame.flags |= GRANTED
         if endpoint.may_block:
             # Until it is sent, not the timers but its sender, who alone knows whether anything
             # went, fails it at the deadline.
@@ -187,12 +200,18 @@ class Outgoing:
             return
         except BaseException:
             endpoint.calls.withdraw(call)
+            self._give_room_back(endpoint, announced)
             raise
         if not went:
+            self._give_room_back(endpoint, announced)
             self._not_sent(call)
         elif not frame.flags & WAITING and not call._done:
             endpoint.expect()
             self._worker.host.rouse(deadline)
+
+    def _give_room_back(self, endpoint: Endpoint, announced: tuple[int, int] | None) -> None:
+        if announced is not None:
+            self._worker.incoming.waiting.give_back(endpoint, announced)
 
     def _not_sent(self, call: Call) -> None:
         """Fail a call of which nothing went before its deadline: it has certainly not run."""
@@ -220,6 +239,14 @@ class Outgoing:
         call = Call(worker, endpoint, deadline, name)
         call.is_service = True
         self._begin(call, Frame(SERVICE, WAITING if waits else 0, 0, 0, data, buffers))
+        return call
+
+    def service_on(self, endpoint: Endpoint, name: str, header: Any, deadline: float) -> Call:
+        """Send a service's message on a certain path, because it is about that path."""
+        call = Call(self._worker, endpoint, deadline, name)
+        call.is_service = True
+        data, _ = seal_message(name, header, ())
+        self._begin(call, Frame(SERVICE, WAITING, 0, 0, data))
         return call
 
     def notify(self, peer: "Session", name: str, header: Any) -> None:

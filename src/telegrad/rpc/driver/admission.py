@@ -1,26 +1,67 @@
-"""Whether a link may read a request on: the budget of its worker, and the patience to wait for it.
+"""Whether a link may receive a request: the budget of its worker, and the patience to wait for it.
 
-The thread that reads the link waits here, so nothing more of that peer is read meanwhile, and its
-own sends wait once the socket is full. It waits for half the time after which a silent peer is
-lost, so that a peer whose frames are held up here is not taken for a lost one.
+A request that there is no room for waits, and nothing else of its peer does:
+
+1. One that would go over the stream and is large is announced first, and sent when there is room
+   (announcement.py): the room is granted.
+2. One that lies in shared memory, or is small enough for the anteroom, is received, and what it
+   asks for waits here.
+3. Only where the anteroom is full, too, the stream is read no further: then the peer's own sends
+   wait once the socket is full.
+
+Those of one link have their turns in the order in which they came. The first one's turn lasts half
+the time after which a silent peer is lost: the room may depend on what waits, as between two full
+workers that call each other.
 """
 
+import math
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
 
 from telegrad.rpc.protocol.budget import Budget
+from telegrad.rpc.wire.header_check import most_decoded
 
 __all__ = ["Admission", "Room"]
 
+# Of one link: bytes of requests that were received and have no room yet, and how many there are.
+_ANTEROOM: Final = 1 << 20
+_MOST_PARKED: Final = 256
+
+
+class _Asking(msgspec.Struct, eq=False):
+    """One that waits for room."""
+
+    admission: "Admission"
+    nbytes: int
+    then: Callable[[bool], object]
+    is_announced: bool
+    until: float | None = None
+    """When its turn is over, once it is the first of its link."""
+
 
 class Room:
-    """A worker's budget and those who wait for room in it."""
+    """A worker's budget and those who wait for room in it; `start` runs a task on a thread."""
 
-    def __init__(self, budget: Budget, patience: float) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        patience: float,
+        start: Callable[[Callable[[], object]], object] = lambda task: task(),
+        strict: bool = False,
+    ) -> None:
         self.budget = budget
+        self.strict = strict
         self.patience = min(patience, threading.TIMEOUT_MAX)
         self.changed = threading.Condition()
         self.waiting = 0
+        self._start = start
+        self._asking: list[_Asking] = []
+        self._is_attended = False
         budget.on_release = self.tell
 
     def tell(self) -> None:
@@ -32,9 +73,80 @@ class Room:
             with self.changed:
                 self.changed.notify_all()
 
+    def ask(
+        self,
+        admission: "Admission",
+        nbytes: int,
+        then: Callable[[bool], object],
+        is_announced: bool = False,
+    ) -> None:
+        """Have `then` called, on another thread, with whether room was granted in time."""
+        with self.changed:
+            admission.waiting += 1
+            self._asking.append(_Asking(admission, nbytes, then, is_announced))
+            if self._is_attended:
+                self.changed.notify_all()
+                return
+            self._is_attended = True
+            self.waiting += 1
+        self._start(self._attend)
+
+    def ask_no_more(self, admission: "Admission", nbytes: int) -> bool:
+        """Forget an announcement that waits; say whether there was one."""
+        with self.changed:
+            for asking in self._asking:
+                is_it = asking.admission is admission and asking.nbytes == nbytes
+                if is_it and asking.is_announced:
+                    self._asking.remove(asking)
+                    admission.waiting -= 1
+                    self.changed.notify_all()
+                    return True
+        return False
+
+    def _attend(self) -> None:
+        """Answer all who ask, on one thread; those who are answered go on on others."""
+        while True:
+            with self.changed:
+                answered = self._answered()
+                while not answered and self._asking:
+                    soonest = min(each.until for each in self._asking if each.until is not None)
+                    self.changed.wait(max(0.0, soonest - time.monotonic()))
+                    answered = self._answered()
+                if not answered:
+                    self._is_attended = False
+                    self.waiting -= 1
+                    return
+                # One that waits in a stream may be the next of its link.
+                self.changed.notify_all()
+            for asking, is_admitted in answered:
+                self._start(partial(asking.then, is_admitted))
+
+    def _answered(self) -> list[tuple[_Asking, bool]]:
+        now = time.monotonic()
+        answered: list[tuple[_Asking, bool]] = []
+        left: list[_Asking] = []
+        behind: set[Admission] = set()
+        for asking in self._asking:
+            if asking.admission in behind:
+                left.append(asking)
+                continue
+            if asking.until is None:
+                asking.until = now + self.patience
+            if asking.admission.grant(asking.nbytes):
+                answered.append((asking, True))
+            elif asking.admission.is_closed or asking.until <= now:
+                answered.append((asking, False))
+            else:
+                behind.add(asking.admission)
+                left.append(asking)
+        self._asking = left
+        for asking, _ in answered:
+            asking.admission.waiting -= 1
+        return answered
+
 
 class Admission:
-    """One link's requests, one at a time.
+    """The requests of one link.
 
     What was admitted belongs to the link until the request has come as a whole; then it is taken,
     and released by whoever serves it. If the link ends before, it releases it itself.
@@ -44,21 +156,94 @@ class Admission:
         self._room = room
         self._peer = peer
         self._until: float | None = None
-        self._closed = False
+        self.is_closed = False
         self._lock = threading.RLock()
+        # Of the request that is being received.
         self._admitted = 0
+        # Room that was granted to what is yet to come, or to be served.
+        self._granted: list[int] = []
+        self._parked = 0
+        self._parked_count = 0
+        self.waiting = 0
+        """How many wait for room, whose turn comes before that of any other."""
 
-    def admit(self, nbytes: int) -> bool:
+    def weigh(self, header: int, body: int) -> int:
+        """Return how much a request counts: what its header may become, and its body."""
+        return (most_decoded(header) if self._room.strict else header) + body
+
+    def admit(self, nbytes: int, is_granted: bool = False) -> bool:
         """Say whether there is room now for the request that comes, and keep it."""
         with self._lock:
-            if self._closed or not self._room.budget.admit(self._peer, nbytes):
+            if is_granted and self.take_grant(nbytes):
+                self._admitted += nbytes
+                return True
+            if self.is_closed or self.waiting or not self._room.budget.admit(self._peer, nbytes):
                 return False
             self._admitted += nbytes
-            if not self._closed:
+            if not self.is_closed:
                 return True
         # By a finalizer that interrupted this.
         self.close()
         return False
+
+    def park(self, nbytes: int) -> bool:
+        """Say whether the request that comes, of so many bytes here, may wait in the anteroom."""
+        with self._lock:
+            is_full = self._parked_count >= _MOST_PARKED or self._parked + nbytes > _ANTEROOM
+            if is_full or self._admitted or self.is_closed:
+                return False
+            self._parked += nbytes
+            self._parked_count += 1
+            return True
+
+    def when_room(self, waits: tuple[int, int], then: Callable[[bool], object]) -> None:
+        """Call `then` with whether there was room in time for a request in the anteroom."""
+        nbytes, parked = waits
+
+        def answer(is_granted: bool) -> None:
+            with self._lock:
+                self._parked -= parked
+                self._parked_count -= 1
+            # Whoever serves it releases it.
+            then(is_granted and self.take_grant(nbytes))
+
+        self._room.ask(self, nbytes, answer)
+
+    def announced(self, header: int, body: int, then: Callable[[bool], object]) -> None:
+        """Call `then` with whether there was room in time for a request that is to come."""
+        nbytes = self.weigh(header, body)
+        if not self.waiting and self.grant(nbytes):
+            then(True)
+        else:
+            self._room.ask(self, nbytes, then, is_announced=True)
+
+    def given_up(self, header: int, body: int) -> None:
+        """A request that was announced does not come."""
+        nbytes = self.weigh(header, body)
+        if not self._room.ask_no_more(self, nbytes) and self.take_grant(nbytes):
+            self._room.budget.release(self._peer, nbytes)
+
+    def grant(self, nbytes: int) -> bool:
+        """Say whether there is room now, and keep it for what comes later."""
+        with self._lock:
+            if self.is_closed or not self._room.budget.admit(self._peer, nbytes):
+                return False
+            self._granted.append(nbytes)
+            return True
+
+    def take_grant(self, nbytes: int) -> bool:
+        """Use room that was granted; say whether there was any: the link may have ended."""
+        with self._lock:
+            if nbytes not in self._granted:
+                return False
+            self._granted.remove(nbytes)
+            return True
+
+    def unpark(self, nbytes: int) -> None:
+        """There was no memory for what was to wait in the anteroom."""
+        with self._lock:
+            self._parked -= nbytes
+            self._parked_count -= 1
 
     def take(self) -> int:
         """The request has come: return how much is to be released when it was served."""
@@ -68,32 +253,31 @@ class Admission:
 
     def decide(self, nbytes: int, deadline: float | None) -> bool | None:
         """Return whether the request is admitted; None if the deadline passed before that."""
-        if self._until is None:
-            self._until = time.monotonic() + self._room.patience
-        until = self._until if deadline is None else min(deadline, self._until)
-        admitted = False
-
-        def has_ended() -> bool:
-            nonlocal admitted
-            admitted = self.admit(nbytes)
-            return admitted or self._closed
-
         with self._room.changed:
             self._room.waiting += 1
             try:
-                self._room.changed.wait_for(has_ended, max(0.0, until - time.monotonic()))
+                while True:
+                    admitted = self.admit(nbytes)
+                    now = time.monotonic()
+                    if self._until is None or self.waiting:
+                        # Its turn begins when all that came before it have had theirs.
+                        self._until = now + self._room.patience
+                    if admitted or self.is_closed or now >= self._until:
+                        self._until = None
+                        return admitted
+                    left = min(self._until, math.inf if deadline is None else deadline) - now
+                    if left <= 0:
+                        return None
+                    self._room.changed.wait(left)
             finally:
                 self._room.waiting -= 1
-        if not admitted and not self._closed and time.monotonic() < self._until:
-            return None
-        self._until = None
-        return admitted
 
     def close(self) -> None:
         """The link has ended: what did not come as a whole never will."""
         with self._lock:
-            self._closed = True
-            nbytes, self._admitted = self._admitted, 0
+            self.is_closed = True
+            nbytes, self._admitted = self._admitted + sum(self._granted), 0
+            self._granted.clear()
         if nbytes:
             self._room.budget.release(self._peer, nbytes)
         self._room.tell()

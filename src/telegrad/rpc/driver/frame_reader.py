@@ -2,9 +2,9 @@
 
 Small frames come many at a time with one system call; a large body is received straight into
 memory of its own. A read that ran out of time keeps what came and goes on the next time. Before
-a request of more than a little is received, the worker's budget is asked: it may have to wait,
-and what is refused is skipped and comes out as a frame of the kind REFUSED; so does a request that
-there is no memory for.
+a request of more than a little is received, the worker's budget is asked. Where it has no room the
+request goes to the anteroom (admission.py), or waits in the stream; what is refused there is
+skipped and comes out as a frame of the kind REFUSED; so does a request that there is no memory for.
 Invariant: one thread at a time (link.py sees to it), and nothing larger than the connection's
 limits is allocated.
 """
@@ -28,6 +28,8 @@ from telegrad.rpc.protocol.budget import COUNTED_FROM
 from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.wire.frames import (
     CALL,
+    CREATES,
+    GRANTED,
     KINDS,
     PLACED,
     PLACED_ENTRY,
@@ -90,11 +92,15 @@ class FrameReader:
         self._end = 0
         # How many pieces of large frames have come: a frame may take longer than a peer's silence.
         self.pieces = 0
+        self.received = 0
+        """How many bytes have come, those in shared memory among them."""
         # Whether bytes were taken from the stream that are neither kept here nor in the hands of
         # the caller, who sets this to False when it has the frame: an interrupt would lose them.
         self.is_torn = False
         # Whether a request waits for room: whoever has others to serve lets another thread wait.
         self.awaits_room = False
+        # Of a request that goes to the anteroom, how much it waits for, and takes there.
+        self._parking: tuple[int, int] | None = None
         # How to go on with a frame that is under way: it is large, waits for room or is skipped.
         self._go_on: Callable[[float | None], Frame | None] | None = None
         self._poll = None if not hasattr(select, "poll") else select.poll()
@@ -133,10 +139,7 @@ class FrameReader:
         total = _PREFIX_BYTES + header + body
         if total >= COUNTED_FROM:
             if self._admission is not None and kind in (CALL, SERVICE):
-                if self._admission.admit(header + body):
-                    return self._begin_large(fields, deadline)
-                self._go_on = partial(self._ask, self._admission, fields)
-                return self._go_on(deadline)
+                return self._begin_counted(self._admission, fields, deadline)
             if total > _ROOM or body > _BODY_BYTES_IN_ROOM:
                 return self._begin_large(fields, deadline)
         while self._end - start < total:
@@ -156,6 +159,20 @@ class FrameReader:
         return self._fetch(frame, deadline) if flags & PLACED else frame
 
     # Large frames.
+
+    def _begin_counted(
+        self, admission: Admission, fields: Fields, deadline: float | None
+    ) -> Frame | None:
+        _, flags, _, header, body, _, _ = fields
+        nbytes = admission.weigh(header, body)
+        if admission.admit(nbytes, bool(flags & GRANTED)):
+            return self._begin_large(fields, deadline)
+        # A creation is there before what comes after it, which may mention it.
+        if not flags & (PLACED | CREATES) and admission.park(header + body):
+            self._parking = (nbytes, header + body)
+            return self._begin_large(fields, deadline)
+        self._go_on = partial(self._ask, admission, fields)
+        return self._go_on(deadline)
 
     def _begin_large(self, fields: Fields, deadline: float | None) -> Frame | None:
         _, _, _, header, body, _, _ = fields
@@ -196,7 +213,9 @@ class FrameReader:
         split = split_body(body, buffers, flags) if buffers else []
         # What lies in shared memory is still to be found, and to be counted with the rest.
         cost = 0 if flags & PLACED else self._take()
+        waits, self._parking = self._parking, None
         frame = Frame(kind, flags, ident, parent, bytes(memory[:header]), split, cost)
+        frame.waits = waits
         return self._fetch(frame, deadline) if flags & PLACED else frame
 
     def _take(self) -> int:
@@ -211,6 +230,9 @@ class FrameReader:
         kind, _, _, header, body, _, _ = fields
         if self._admission is None or kind not in (CALL, SERVICE):
             raise OSError(errno.ENOMEM, f"no memory for a message of {header + body} bytes")
+        if self._parking is not None:
+            self._admission.unpark(self._parking[1])
+            self._parking = None
         self._start += _PREFIX_BYTES
         refused = bytes((kind,)) + b"has no memory for a request of %d bytes" % (header + body)
         self._go_on = partial(self._skip, fields, [header + body], bytearray(), refused)
@@ -219,15 +241,15 @@ class FrameReader:
     # Requests that need room.
 
     def _ask(self, admission: Admission, fields: Fields, deadline: float | None) -> Frame | None:
-        nbytes = fields[3] + fields[4]
-        verdict = admission.decide(nbytes, deadline)
+        verdict = admission.decide(admission.weigh(fields[3], fields[4]), deadline)
         self.awaits_room = verdict is None
         if verdict is None:
             return None
         if verdict:
             return self._begin_large(fields, deadline)
         self._start += _PREFIX_BYTES
-        self._go_on = partial(self._skip, fields, [nbytes], bytearray(), bytes((fields[0],)))
+        left = [fields[3] + fields[4]]
+        self._go_on = partial(self._skip, fields, left, bytearray(), bytes((fields[0],)))
         return self._go_on(deadline)
 
     def _skip(
@@ -272,13 +294,18 @@ class FrameReader:
         if self._admission.admit(nbytes):
             frame.cost = self._take()
             return frame
+        if not frame.flags & CREATES and self._admission.park(0):
+            frame.waits = (nbytes, 0)
+            return frame
         self._go_on = partial(self._ask_for_placed, self._admission, frame, nbytes)
         return self._go_on(deadline)
 
     def _map(self, buffers: Sequence[Buffer | Placement]) -> tuple[list[Buffer], int]:
         if self._sharing is None:
             raise ProtocolViolation("the peer names shared memory, which was not agreed on")
-        return self._sharing.fetch(buffers)
+        fetched, nbytes = self._sharing.fetch(buffers)
+        self.received += nbytes
+        return fetched, nbytes
 
     def _ask_for_placed(
         self, admission: Admission, frame: Frame, nbytes: int, deadline: float | None
@@ -327,6 +354,7 @@ class FrameReader:
                 self.spinning.waited(time.monotonic() - began)
         if not count:
             raise EOFError("the connection was closed")
+        self.received += count
         return count
 
     def _readable(self, timeout: float) -> bool:

@@ -26,6 +26,7 @@ from telegrad.rpc.driver.shared_buffers import SharedBuffers
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.interruption import refusal
 from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.protocol.budget import ANNOUNCED_FROM
 from telegrad.rpc.transport.connection import Connection, Unsent
 from telegrad.rpc.transport.readiness import is_ready
 from telegrad.rpc.transport.segments import SMALLEST_SEGMENT, TURNS_UP_TO, Segment
@@ -38,6 +39,7 @@ from telegrad.rpc.wire.frames import (
     PREFIX,
     Buffer,
     Frame,
+    body_bytes,
     pack,
 )
 
@@ -138,6 +140,15 @@ class FrameWriter(Endpoint):
         if self._kept:
             self._flush()
         return True
+
+    def announced(
+        self, header: bytes | bytearray, buffers: Sequence[Buffer]
+    ) -> tuple[int, int] | None:
+        """Return the sizes of a request's header and body, if it is to be announced."""
+        nbytes = sum(map(len, buffers))
+        if nbytes + len(header) < ANNOUNCED_FROM or self.sharing.places(buffers):
+            return None
+        return len(header), body_bytes(buffers)
 
     def _send_on(self, unsent: Unsent, deadline: float) -> Unsent | None:
         """Wait for a peer that does not read, as long as others need not wait for this thread."""

@@ -41,12 +41,18 @@ serving = _Serving()
 class Handlers:
     """The requests of one worker; `is_led` says whether the leading thread runs one."""
 
-    def __init__(self, start: Callable[[Task], bool], most: int, is_led: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        start: Callable[[Task], bool],
+        most: int,
+        is_led: Callable[[], Any],
+        most_of_peer: int | None = None,
+    ) -> None:
         self._start = start
         self._is_led = is_led
         self.most = most
         # Of one peer, so that one that does not read its answers leaves some to others.
-        self._most_of_peer = most - most // 4
+        self._most_of_peer = most_of_peer or most - most // 4
         self._lock = threading.RLock()
         self.running = 0
         self._of_paths: dict[Endpoint, int] = {}

@@ -30,6 +30,7 @@ from telegrad.rpc.driver.served_link import ServedLink
 from telegrad.rpc.endpoint import Endpoint
 from telegrad.rpc.names import UNKNOWN_ID, WorkerInfo
 from telegrad.rpc.options import Options
+from telegrad.rpc.security.audit import audit
 from telegrad.rpc.transport import Connection, Identity, Listener, connect, listen
 from telegrad.rpc.transport.address import is_near, parse_addresses
 from telegrad.rpc.transport.segments import SEGMENTS, SegmentMap, SegmentPool
@@ -74,7 +75,9 @@ class SocketHost:
         self.memory: Callable[[int], memoryview] = plain_memory
         self._pool = Pool(identity.name)
         self.lead = Lead(self)
-        self.handlers = Handlers(self.start, options.handlers, lambda: self.lead.turn)
+        self.handlers = Handlers(
+            self.start, options.handlers, lambda: self.lead.turn, options.handlers_of_peer
+        )
         self.monitor = Monitor(self)
         pooled = SEGMENTS and options.segments
         self.segment_pool = SegmentPool(options.segment_pool) if pooled else None
@@ -83,7 +86,8 @@ class SocketHost:
     def begin(self, worker: "Worker") -> str:
         """Carry the worker from now on; return the address at which it can be reached."""
         self.worker = worker
-        self.room = Room(worker.budget, self.options.lost_after / 2)
+        patience = self.options.lost_after / 2
+        self.room = Room(worker.budget, patience, self.start, self.options.strict)
         try:
             for each in parse_addresses(self._wanted_address) if self.options.listen else ():
                 self._listeners.append(
@@ -136,11 +140,13 @@ class SocketHost:
             raise WorkerLost(f"worker {peer.name!r} was lost: {error}") from error
         info = WorkerInfo(peer.name, peer.id, connection.peer_incarnation)
         if self.options.listen:
-            return self._adopt(Link(self, connection, info))
-        link = ServedLink(self, connection, info)
-        self._adopt(link)
-        # The peer can't dial this worker: its requests come over the same connection.
-        self.lead.add(link)
+            link = self._adopt(Link(self, connection, info))
+        else:
+            # The peer can't dial this worker: its requests come over the same connection.
+            link = ServedLink(self, connection, info)
+            self._adopt(link)
+            self.lead.add(link)
+        self._tell_joined(connection, "dialled")
         return link
 
     def _accept(self, connection: Connection) -> None:
@@ -153,7 +159,18 @@ class SocketHost:
             return
         self.worker.accepted(link)
         if not link.closed:
+            self._tell_joined(connection, "accepted")
             self.lead.add(link)
+
+    def _tell_joined(self, connection: Connection, side: str) -> None:
+        audit(
+            "joined",
+            self.identity.name,
+            peer=connection.peer_name,
+            incarnation=connection.peer_incarnation,
+            source=connection.address,
+            side=side,
+        )
 
     def _adopt(self, link: Link) -> Link:
         with self._lock:
@@ -239,7 +256,8 @@ class SocketHost:
         # Logged: of what this process lacks, the peer only sees that the connection ends.
         own = isinstance(error, OSError) and error.errno in _LACKING
         if (own or isinstance(error, PeerError)) and not link.closed:
-            _log.warning("closed the connection to %s: %s", link.connection, error)
+            said = f"closed the connection to {link.connection}: {error}"
+            self.worker.refusals.note(link.peer.name, self.now(), said, reason=str(error))
         self.worker.endpoint_lost(link, error)
 
     def ended(self, endpoint: Endpoint) -> None:

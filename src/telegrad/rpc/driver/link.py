@@ -80,7 +80,7 @@ class Link(FrameWriter):
         """Whether an answer is expected that no thread waits for: the monitor looks in a while."""
         # Whether somebody has to be told of an answer at once: see `attend`.
         self._is_prompt = False
-        self._admission = Admission(host.room, peer.name)
+        self.anteroom = self._admission = Admission(host.room, peer.name)
         self._reader = FrameReader(
             connection,
             Spinning(host.options.spin, host.is_crowded),

@@ -6,7 +6,9 @@ Requests of a link whose last ones were slow get threads of their own, and one t
 the worker does not have is waited for by another thread.
 """
 
+import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from telegrad.errors import ProtocolViolation, WorkerLost
@@ -14,6 +16,7 @@ from telegrad.rpc.driver.frame_reader import NOW
 from telegrad.rpc.driver.handlers import serving
 from telegrad.rpc.driver.link import Link
 from telegrad.rpc.names import WorkerInfo
+from telegrad.rpc.protocol.pace import Pace
 from telegrad.rpc.transport.connection import Connection
 
 if TYPE_CHECKING:
@@ -45,6 +48,11 @@ class ServedLink(Link):
         # How many requests in a row were slow, and how many are still to get their own threads.
         self._slow = 0
         self._apart = 0
+        rate = host.options.bytes_per_second_of_peer
+        self._pace = None if rate is None else Pace(rate, time.monotonic())
+        # While it rests, because its peer was too fast, until it is woken.
+        self._rests = False
+        self._ends = threading.Event()
 
     def seize(self) -> bool:
         """Claim the right to read, so that whoever leads sees nothing; say whether it is ours."""
@@ -78,6 +86,8 @@ class ServedLink(Link):
         end = kept_until = 0.0
         try:
             while not self.closed:
+                if self._pace is not None and self._is_too_fast(self._pace):
+                    break
                 frame = reader.read(NOW)
                 if frame is None:
                     if reader.awaits_room:
@@ -101,6 +111,11 @@ class ServedLink(Link):
                         reads = False
                         if self._followers:
                             self.offer_read()
+                        if more and serving.turn not in turn:
+                            # The lead was taken while this was read: whoever has it now does not
+                            # know of the rest.
+                            self.uncork()
+                            host.lead.push(self)
                         began = time.perf_counter()
                         task()
                         now = time.perf_counter()
@@ -128,6 +143,31 @@ class ServedLink(Link):
                 self.uncork()
             if self.watched and reader.has_frame():
                 host.lead.push(self)
+
+    def _is_too_fast(self, pace: Pace) -> bool:
+        """Say whether nothing is to be read for a while, and see to it that it is afterwards."""
+        seconds = pace.rest(self._reader.received, time.monotonic())
+        if seconds and not self._rests:
+            self._rests = True
+            self._host.start(partial(self._rest, seconds))
+        if self._rests:
+            self._host.lead.disarm(self)
+        return self._rests
+
+    def _rest(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not self.closed:
+            self._ends.wait(min(left, self.liveness.interval))
+            # The peer is not heard because it is not listened to.
+            self._reader.pieces += 1
+        self._rests = False
+        if not self.closed:
+            self.start_attending()
+
+    def close(self) -> None:
+        """Wake whoever reads, writes or rests."""
+        super().close()
+        self._ends.set()
 
     def _note(self, seconds: float) -> None:
         """Learn how long a request took here."""

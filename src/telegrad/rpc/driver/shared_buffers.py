@@ -31,12 +31,16 @@ class SharedBuffers:
         # What errors about segments call the peer.
         return f"worker {self._connection.peer_name!r}"
 
+    def places(self, buffers: Sequence[Buffer]) -> bool:
+        """Say whether some of them go into shared memory, if there is any to be had."""
+        return self._pool is not None and max(map(len, buffers)) >= SMALLEST_SEGMENT
+
     def place(
         self, buffers: Sequence[Buffer]
     ) -> tuple[Sequence[Buffer | Placement], list[Segment]]:
         """Copy large buffers into segments; return what goes into the frame, and the segments."""
         pool = self._pool
-        if pool is None or max(map(len, buffers)) < SMALLEST_SEGMENT:
+        if pool is None or not self.places(buffers):
             return buffers, []
         content: list[Buffer | Placement] = []
         placed: list[Segment] = []

@@ -23,6 +23,7 @@ from telegrad.rpc.membership.roster import WorldMismatch
 from telegrad.rpc.names import UNKNOWN_ID
 from telegrad.rpc.security.introduction import Limits, Purpose
 from telegrad.rpc.security.key_file import KeySource
+from telegrad.rpc.security.refusals import Refusals
 from telegrad.rpc.security.tls import CredentialSource
 from telegrad.rpc.transport import Connection, Identity, connect, listen
 from telegrad.rpc.transport.readiness import is_ready
@@ -75,6 +76,7 @@ class Rendezvous:
         self._waiting: dict[str, Connection] = {}
         self._complete = me.world_size in (1, OPEN)
         self._closed = False
+        self._refusals = Refusals(me.name)
         identity = msgspec.structs.replace(identity, limits=_LIMITS)
         self._listener = listen(
             address, identity=identity, on_connection=self._accept, purpose=Purpose.MEETING
@@ -113,6 +115,8 @@ class Rendezvous:
                     "and key? One that is to be replaced must end first"
                 )
             if reason is not None:
+                said = f"refused {joining.name!r}, which came to {self.address}: {reason}"
+                self._refusals.note(joining.name, time.monotonic(), said, reason=reason)
                 _reply(connection, FAILURE, reason)
                 return
             gone = known

@@ -1,9 +1,8 @@
 """How many bytes of others' requests a worker holds at once: in all, and of each peer.
 
-A request that does not fit waits where it is, in the peer's socket, so that whoever sends too much
-is slowed down and nobody else. Waiting has an end: the room may depend on the very answers that
-stand behind the request, so after a while it is refused, its bytes are skipped, and what comes
-after it gets through. Answers and notices need no room: they are what makes it.
+A request that does not fit waits, so that whoever sends too much is slowed down and nobody else;
+its small ones overtake it. Waiting has an end: the room may depend on who waits, so after a while
+it is refused. Answers and notices need no room: they are what makes it.
 
 Invariant: what is held never exceeds the bounds, but for one request alone, whose size the
 connection's limits bound. Knows no clock and no threads: whoever has several gives it a lock.
@@ -13,10 +12,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
-__all__ = ["COUNTED_FROM", "Budget"]
+__all__ = ["ANNOUNCED_FROM", "COUNTED_FROM", "Budget"]
 
 COUNTED_FROM: Final = 16 << 10
 """Requests of fewer bytes are not counted: the thread that serves one weighs more."""
+
+ANNOUNCED_FROM: Final = 1 << 20
+"""Requests of so many bytes are announced where they go over a stream, and sent when there is
+room: the way there and back takes a hundredth of the time."""
 
 
 class Budget:

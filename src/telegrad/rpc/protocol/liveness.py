@@ -24,7 +24,7 @@ class Verdict(enum.Enum):
 class Liveness:
     """One connection's view of its peer."""
 
-    __slots__ = ("_count", "_ticked", "heard", "interval", "lost_after")
+    __slots__ = ("_count", "heard", "interval", "lost_after", "slept", "ticked")
 
     def __init__(self, now: float, lost_after: float) -> None:
         self.lost_after = lost_after
@@ -33,15 +33,18 @@ class Liveness:
         self._count = -1
         self.heard = now
         """When something was last known to have come."""
-        self._ticked = now
+        self.ticked = now
+        self.slept = False
+        """Whether this side was not running for so long that the other may have given it up."""
 
     def tick(self, count: int, now: float) -> Verdict:
         """Judge the peer, of which `count` signs of life have come in all."""
-        overslept = now - self._ticked - self.interval
+        overslept = now - self.ticked - self.interval
         if overslept > self.interval:
             # We were not running: what the peer sent meanwhile may still lie unread.
             self.heard += overslept
-        self._ticked = now
+            self.slept = self.slept or overslept > self.lost_after / 2
+        self.ticked = now
         if count != self._count:
             self._count = count
             self.heard = now

@@ -15,9 +15,11 @@ from telegrad.errors import CallTimeout, TelegradError, Unserializable, UsageErr
 from telegrad.rpc.calls.call import Call
 from telegrad.rpc.calls.future import Future, Quick
 from telegrad.rpc.calls.incoming import async_execution, is_async_execution
+from telegrad.rpc.calls.request import current_request
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.names import WorkerInfo
 from telegrad.rpc.protocol.reference_table import ReferenceState
+from telegrad.rpc.security.audit import audit
 from telegrad.rpc.wire.functions import check_exposed_method, expose
 from telegrad.rpc.wire.slots import Reference
 
@@ -352,6 +354,10 @@ def call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Future[An
     value = reference.local_value()
     if current_worker().codec.strict:
         check_exposed_method(value, name)
+        request = current_request.get()
+        peer = None if request is None or request.endpoint is None else request.endpoint.peer.name
+        said = f"{type(value).__module__}:{type(value).__qualname__}.{name}"
+        audit("called", current_worker().name, peer=peer, function=said)
     method = getattr(value, name)
     result = method(*args, **kwargs)
     future: Future[Any]

@@ -2,7 +2,8 @@
 
 A directory is kept alive by a lock that its maker holds; the kernel drops the lock with the
 process, however it ended. So a directory whose lock is free was abandoned, and the next one to make
-a directory removes it. Invariant: a directory in use is never removed.
+a directory removes it; one that is `kept` is removed by a shell that waits for its maker's end.
+Invariant: a directory in use is never removed.
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import os
 import shutil
 import socket
 import stat
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -24,6 +26,8 @@ _LOCK = "telegrad.lock"
 # Bytes of a Unix socket's path, on Linux 107; 103 on other systems.
 _LONGEST_PATH = 103
 _DIGEST = 16
+# Seconds for the shell that keeps a directory to end; it takes a millisecond.
+_LONGEST_END = 2.0
 _LONGEST_PARENT = _LONGEST_PATH - len(f"/{_PREFIX}12345678/.sock") - _DIGEST
 
 
@@ -33,6 +37,7 @@ class PrivateDirectory:
     def __init__(self, path: str, lock: int) -> None:
         self.path = path
         self._lock: int | None = lock
+        self._keeper: subprocess.Popen[bytes] | None = None
 
     @classmethod
     def make(cls, parent: str | None = None) -> "PrivateDirectory":
@@ -55,6 +60,21 @@ class PrivateDirectory:
             path = f"{os.path.join(self.path, digest)}.sock"
         return f"unix://{path}"
 
+    def keep(self) -> None:
+        """Have the directory removed at once also if this process is killed."""
+        # A line is written to it in the end; what ends without one was killed.
+        command = ["/bin/sh", "-c", 'read -r _ || exec rm -rf -- "$0"', self.path]
+        with contextlib.suppress(OSError):
+            # In a session of its own: a Ctrl-C, or what kills a group, is not for it.
+            self._keeper = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+            )
+
     def close(self) -> None:
         """Remove the directory; may be called again."""
         lock, self._lock = self._lock, None
@@ -62,6 +82,9 @@ class PrivateDirectory:
             return
         try:
             shutil.rmtree(self.path, ignore_errors=True)
+            if self._keeper is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._keeper.communicate(b"\n", _LONGEST_END)
         finally:
             os.close(lock)
 

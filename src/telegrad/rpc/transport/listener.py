@@ -3,13 +3,14 @@
 All connections that have not yet proved the key share this thread, without waiting for any of
 them; a slow or silent stranger costs a descriptor until its deadline, and when too many of them
 are open the oldest is dropped (a worker's handshake takes a millisecond). Invariant: whatever a
-stranger sends, its connection is closed, one line is logged with its address, and nothing else is
+stranger sends, its connection is closed, logged with its address (refusals.py) and nothing else is
 disturbed.
 """
 
 import contextlib
 import errno
 import logging
+import math
 import os
 import selectors
 import socket
@@ -19,6 +20,7 @@ from collections.abc import Callable
 
 from telegrad.errors import PeerError, UsageError
 from telegrad.rpc.security.introduction import Purpose, Side
+from telegrad.rpc.security.refusals import Refusals
 from telegrad.rpc.transport.address import Address, parse_address
 from telegrad.rpc.transport.connection import Connection
 from telegrad.rpc.transport.directory import check_private_directory, remove_abandoned_socket
@@ -82,6 +84,7 @@ class Listener:
         self._most_unproved = most_unproved
         # In order of arrival, which is also that of the deadlines.
         self._openings: dict[socket.socket, Opening] = {}
+        self._refusals = Refusals(identity.name)
         self._accepts_again = 0.0
         self._selector = selectors.DefaultSelector()
         self._waker, self._wakes = socket.socketpair()
@@ -128,9 +131,10 @@ class Listener:
     def _patience(self) -> float | None:
         """Return the seconds until something is due, None if nothing is."""
         due = [opening.deadline for opening in self._openings.values()][:1]
-        if self._accepts_again:
-            due.append(self._accepts_again)
-        return max(0.0, min(due) - time.monotonic()) if due else None
+        due.append(self._accepts_again or math.inf)
+        due.append(self._refusals.due)
+        soonest = min(due)
+        return None if soonest == math.inf else max(0.0, soonest - time.monotonic())
 
     def _accept(self) -> None:
         try:
@@ -189,11 +193,15 @@ class Listener:
             if opening.deadline > now:
                 break
             self._step(opening)
+        self._refusals.catch_up(now)
 
     def _reject(self, opening: Opening, reason: str) -> None:
         self._forget(opening)
         opening.close()
-        _log.warning("refused a connection to %s from %s", self.address, reason)
+        # Without the port, or the process: a stranger comes from another one each time.
+        source = opening.address.partition(" port ")[0].rpartition(" of ")[2]
+        said = f"refused a connection to {self.address} from {reason}"
+        self._refusals.note(source, time.monotonic(), said, reason=reason)
 
     def _forget(self, opening: Opening) -> None:
         del self._openings[opening.socket]
@@ -202,6 +210,7 @@ class Listener:
     def _free(self) -> None:
         for opening in self._openings.values():
             opening.close()
+        self._refusals.catch_up(math.inf)
         self._selector.close()
         self._socket.close()
         self._wakes.close()

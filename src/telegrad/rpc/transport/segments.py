@@ -24,6 +24,7 @@ can make a read fault. A receiver that clears a mark too early harms its own arr
 import _thread
 import collections
 import ctypes
+import errno
 import fcntl
 import itertools
 import mmap
@@ -51,8 +52,9 @@ TURNS_UP_TO = 4 << 20
 """Up to this many bytes two segments take turns: what the peer has just read is slow to write."""
 
 _MOST_SEGMENTS = 1024
-# Of Linux; Python has no constant for it.
+# Of Linux; Python has no constants for them.
 _MAP_FIXED = 0x10
+_MADV_POPULATE_WRITE = 23
 # Where the mark lies: on a page of its own behind the data.
 _MARK_BYTES = mmap.PAGESIZE
 
@@ -102,6 +104,19 @@ class Segment:
         """Say whether neither side uses it."""
         return not self.is_taken and not self._memory[self.size]
 
+    def populate(self, nbytes: int) -> bool:
+        """Have the first `nbytes` backed by pages; False if the system has none to give.
+
+        Else the write that finds none would end the process.
+        """
+        try:
+            self._memory.madvise(_MADV_POPULATE_WRITE, 0, nbytes)
+            self._memory.madvise(_MADV_POPULATE_WRITE, self.size, _MARK_BYTES)
+        except OSError as error:
+            # A kernel before 5.14 does not know it.
+            return error.errno == errno.EINVAL
+        return True
+
     def occupy(self, nbytes: int) -> None:
         """Make `view` the first `nbytes`, and set the mark."""
         self.is_taken = True
@@ -121,8 +136,11 @@ class Segment:
         self.is_taken = False
 
     def empty(self) -> None:
-        """Give the pages back to the system; they come again, as zeros, when they are touched."""
-        self._memory.madvise(mmap.MADV_REMOVE)
+        """Give the pages back to the system; they come again, as zeros, when they are touched.
+
+        All but that of the mark, which is looked at also when there is no memory left.
+        """
+        self._memory.madvise(mmap.MADV_REMOVE, 0, self.size)
         self.resident = 0
 
     def close_fd(self) -> None:
@@ -174,14 +192,23 @@ class SegmentPool:
             self._is_busy = True
             try:
                 segment = self._find(peer, size)
-                if segment is not None:
-                    self._occupy(segment, nbytes)
+                if segment is not None and not self._occupy(peer, segment, nbytes):
+                    segment = None
                 self._drop_gone()
             finally:
                 self._is_busy = False
         return segment
 
-    def _occupy(self, segment: Segment, nbytes: int) -> None:
+    def _occupy(self, peer: Hashable, segment: Segment, nbytes: int) -> bool:
+        """Make a segment ready to be filled; say whether the system had the pages."""
+        if nbytes > segment.resident and not segment.populate(nbytes):
+            self._resident -= segment.resident
+            segment.empty()
+            if segment.is_new:
+                self._shelves[peer, segment.size].remove(segment)
+                segment.close_fd()
+                self._count -= 1
+            return False
         segment.occupy(nbytes)
         segment.used = self._clock()
         if nbytes > segment.resident:
@@ -189,6 +216,7 @@ class SegmentPool:
             segment.resident = nbytes
             if self._resident > self._most_pooled:
                 self._trim()
+        return True
 
     def _find(self, peer: Hashable, size: int) -> Segment | None:
         """Return a free segment, or a new one, as the last on its shelf."""

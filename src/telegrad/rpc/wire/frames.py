@@ -29,6 +29,7 @@ __all__ = [
     "CARRIES",
     "CREATES",
     "FAILURE",
+    "GRANTED",
     "HELLO",
     "KINDS",
     "NOTICE",
@@ -44,6 +45,7 @@ __all__ = [
     "Buffer",
     "Frame",
     "Placement",
+    "body_bytes",
     "check_prefix",
     "pack",
     "parse_prefix",
@@ -72,6 +74,7 @@ WAITING: Final = 2  # a thread of the caller waits for the answer and can run ne
 CARRIES: Final = 4  # references are in the answer: it is opened though its call was given up
 CREATES: Final = 8  # the call's result stays there, as the reference numbered `parent`
 UNOPENED: Final = 16  # with FAILURE: nothing of the request was looked at
+GRANTED: Final = 32  # the request was announced, and there is room for it
 
 PREFIX: Final = struct.Struct("<BBHIQQQ")
 PLACED_ENTRY: Final = 24
@@ -89,7 +92,8 @@ class Frame(msgspec.Struct, gc=False):
     """One message, as it goes or as it came: then `buffers` are views of memory of its own.
 
     Between reading and fetching, those in shared memory are Placements. `cost`: how many bytes of
-    the worker's budget it takes until it was served. `forks`: the references in an answer.
+    the worker's budget it takes until it was served. `waits`: how many it is to take before it is,
+    and how many it takes of the anteroom meanwhile. `forks`: the references in an answer.
     """
 
     kind: int
@@ -100,6 +104,7 @@ class Frame(msgspec.Struct, gc=False):
     buffers: Sequence[Any] = ()
     cost: int = 0
     forks: list[int] | None = None
+    waits: tuple[int, int] | None = None
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):
@@ -155,6 +160,14 @@ def pack(
     if size + len(header) < _JOIN_BELOW:
         return [b"".join(parts)]
     return parts
+
+
+def body_bytes(buffers: Sequence[Buffer]) -> int:
+    """Return the size of a frame's body with these buffers, none of them in shared memory."""
+    size = 8 * len(buffers)
+    for buffer in buffers:
+        size += -size % _ALIGN + len(buffer)
+    return size
 
 
 def parse_prefix(

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from telegrad.errors import ProtocolViolation
 
-__all__ = ["MOST_DECODED", "check_header", "check_keys"]
+__all__ = ["MOST_DECODED", "check_header", "check_keys", "most_decoded"]
 
 MOST_DECODED: Final = 256 << 20
 """Bytes that a decoded header may take."""
@@ -65,6 +65,11 @@ _CONTAINERS: Final = {
     0xDE: (_SHORT, 2),
     0xDF: (_LONG, 2),
 }
+
+
+def most_decoded(size: int) -> int:
+    """Return how many bytes a header of that size that passes may take once it is decoded."""
+    return min(MOST_DECODED, size * (_OF_CONTAINER + _OF_BYTE))
 
 
 def check_header(header: bytes | bytearray) -> None:

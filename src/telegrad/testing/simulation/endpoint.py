@@ -22,7 +22,7 @@ class SimulatedEndpoint(Endpoint):
         super().__init__(peer, Limits(), host.now(), lost_after)
         self.host = host
         self.other: SimulatedEndpoint
-        self.inbox = Inbox(self)
+        self.anteroom = self.inbox = Inbox(self)
         self.last_arrival = 0.0
         self.is_broken = False
 

@@ -1,15 +1,19 @@
 """What has arrived at one end of a simulated connection and was not read yet.
 
-A worker whose budget is used up stops reading from a peer that sends more, as over sockets
-(`telegrad.rpc.driver.admission`): frames stay here, in their order, until there is room or the
-request at their head has waited too long and is refused.
+A request that the worker has no room for waits, as over sockets (`telegrad.rpc.driver.admission`):
+it is read, and what it asks for waits in the anteroom until there is room, or its turn has taken
+too long and it is refused. A creation without room stays where it is, and so does what comes after
+it, which may mention it.
 """
 
 import collections
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from telegrad.rpc.protocol.budget import COUNTED_FROM
-from telegrad.rpc.wire.frames import CALL, REFUSED, SERVICE, Frame
+from telegrad.rpc.wire.frames import CALL, CREATES, REFUSED, SERVICE, Frame
 
 if TYPE_CHECKING:
     from telegrad.testing.simulation.endpoint import SimulatedEndpoint
@@ -17,12 +21,19 @@ if TYPE_CHECKING:
 __all__ = ["Inbox"]
 
 
+class _Waiting(msgspec.Struct, eq=False):
+    nbytes: int
+    then: Callable[[bool], object]
+
+
 class Inbox:
-    """The frames of one endpoint."""
+    """The frames of one endpoint, and its anteroom."""
 
     def __init__(self, endpoint: "SimulatedEndpoint") -> None:
         self._endpoint = endpoint
         self._frames: collections.deque[Frame] = collections.deque()
+        self._waiting: collections.deque[_Waiting] = collections.deque()
+        # When the turn of the first that waits is over.
         self._until: float | None = None
 
     def arrive(self, frame: Frame) -> None:
@@ -32,30 +43,64 @@ class Inbox:
             self.read()
 
     def read(self) -> None:
-        """Read what there is room for."""
+        """Read what may be read, and answer who waits for room."""
         host = self._endpoint.host
+        self._answer()
         while self._frames and not self._endpoint.closed and host.is_alive:
-            frame = self._frames[0]
-            if not self._admit(frame):
+            if not self._take(self._frames[0]):
                 return
-            self._frames.popleft()
-            self._until = None
-            host.simulation.handle(self._endpoint, frame)
+            host.simulation.handle(self._endpoint, self._frames.popleft())
 
-    def _admit(self, frame: Frame) -> bool:
-        """Say whether the frame may be read; one that waited too long is read as refused."""
+    def _take(self, frame: Frame) -> bool:
+        """Say whether a frame may be read; a creation that waited too long is read as refused."""
         nbytes = len(frame.header) + sum(map(len, frame.buffers))
         if frame.kind not in (CALL, SERVICE) or nbytes < COUNTED_FROM:
             return True
-        host = self._endpoint.host
-        if host.worker.budget.admit(self._endpoint.peer.name, nbytes):
+        if not self._waiting and self._admit(nbytes):
             frame.cost = nbytes
             return True
-        now = host.now()
-        if self._until is None:
-            self._until = now + host.worker.options.lost_after / 2
-            host.simulation.at(self._until, host, "too full", self.read)
-        if now < self._until:
+        if not frame.flags & CREATES:
+            frame.waits = (nbytes, 0)
+            return True
+        if self._waiting or not self._is_late():
             return False
         frame.kind, frame.header, frame.buffers = REFUSED, bytes((frame.kind,)), ()
         return True
+
+    def _admit(self, nbytes: int) -> bool:
+        if self._endpoint.host.worker.budget.admit(self._endpoint.peer.name, nbytes):
+            self._until = None
+            return True
+        return False
+
+    def _is_late(self) -> bool:
+        """Say whether the first that waits has had its turn."""
+        host = self._endpoint.host
+        if self._until is None:
+            self._until = host.now() + host.worker.options.lost_after / 2
+            host.simulation.at(self._until, host, "too full", self.read)
+        if host.now() < self._until:
+            return False
+        self._until = None
+        return True
+
+    # The anteroom.
+
+    def when_room(self, waits: tuple[int, int], then: Callable[[bool], object]) -> None:
+        """Find room for a request that came."""
+        self._waiting.append(_Waiting(waits[0], then))
+        self._answer()
+
+    def announced(self, header: int, body: int, then: Callable[[bool], object]) -> None:
+        """Find room for a request that is to come: nobody announces one here."""
+        then(True)
+
+    def given_up(self, header: int, body: int) -> None:
+        """One that was announced does not come."""
+
+    def _answer(self) -> None:
+        while self._waiting and not self._endpoint.closed and self._endpoint.host.is_alive:
+            is_admitted = self._admit(self._waiting[0].nbytes)
+            if not is_admitted and not self._is_late():
+                return
+            self._waiting.popleft().then(is_admitted)
