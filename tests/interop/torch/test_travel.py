@@ -95,6 +95,13 @@ def test_views_of_one_memory_each_get_their_gradient():
         assert autograd.get_gradients(context_id)[x].tolist() == [1, 2, 4, 2]
 
 
+@pytest.mark.parametrize("order", [[0, 0], [1], [0, 2], [0, 1, 2]])
+def test_an_order_of_axes_that_is_none_is_refused(order):
+    facts = [tensors._DENSE, False, None, None, [2, 2], order]
+    with pytest.raises(ProtocolViolation, match="the axes of a torch tensor of 2"):
+        tensors.from_parts([np.zeros((2, 2))], facts)
+
+
 @pytest.mark.parametrize(
     ("facts", "said"),
     [

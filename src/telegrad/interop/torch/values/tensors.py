@@ -111,8 +111,8 @@ def _built(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
     kind, requires_grad, device, name, shape, *rest = facts
     if kind == _DENSE:
         made = _tensor_over(parts[0], name, shape)
-        if rest[0]:
-            made = made.permute([rest[0].index(axis) for axis in range(made.ndim)])
+        if rest and rest[0]:
+            made = _reordered(made, rest[0])
         if made._is_view():
             # As a result of a node of ours, PyTorch would let nobody change a view in place.
             made = made.detach()
@@ -127,6 +127,17 @@ def _built(parts: list["np.ndarray[Any, Any]"], facts: Any) -> torch.Tensor:
             check_invariants=True,
         )
     return (made if device is None else _placed(made, device)).requires_grad_(requires_grad)
+
+
+def _reordered(tensor: torch.Tensor, order: Any) -> torch.Tensor:
+    """The tensor whose axes lie in memory in this order."""
+    axes = list(range(tensor.ndim))
+    if sorted(order) != axes:
+        raise ProtocolViolation(
+            f"expected the axes of a torch tensor of {tensor.ndim} in some order, got "
+            f"{order!r:.200}"
+        )
+    return tensor.permute([order.index(axis) for axis in axes])
 
 
 def _placed(tensor: torch.Tensor, device: str) -> torch.Tensor:
