@@ -172,7 +172,7 @@ def test_a_peer_that_does_not_read_its_answers_keeps_nobody_else():
         finally:
             link._write.release()
             # As whoever sends does after that.
-            link._flush()
+            link.flush()
         wait_all(small)
         assert {each.shape for each in wait_all(big)} == {(1 << 20,)}
 

@@ -7,6 +7,7 @@ to run it, and nothing of the handler before it, shows.
 
 import contextvars
 import logging
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
@@ -154,6 +155,8 @@ class Incoming:
 
     def send(self, endpoint: Endpoint, frame: Frame) -> None:
         """Send a frame; if it can't be, the peer is lost."""
+        if self._worker.outgoing.rides_until != math.inf:
+            self._worker.outgoing.end_rides(endpoint)
         try:
             endpoint.send(frame)
         except (OSError, EOFError) as error:
@@ -245,6 +248,8 @@ class Incoming:
                 # What came in shared memory goes back with the answer, if nobody kept it.
                 frame.buffers = ()
                 del sealed, slots
+                if worker.outgoing.rides_until != math.inf:
+                    worker.outgoing.end_rides(endpoint)
                 if endpoint.is_wanted(number):
                     try:
                         endpoint.send(answer)
