@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ServedLink"]
 
-# Seconds after which a request counts as slow. After two in a row (one may just have been put off
-# by the scheduler) so many get threads of their own; then one more is tried here. (Those on threads
-# of their own tell nothing: they wait for each other and for the interpreter.)
+# Seconds after which a request counts as slow. After three in a row (some may just have been put
+# off by the scheduler) so many get threads of their own; then one more is tried here. (Those on
+# threads of their own tell nothing: they wait for each other and for the interpreter.)
 _SLOW: Final = 0.001
-_SLOW_IN_A_ROW: Final = 2
+_SLOW_IN_A_ROW: Final = 3
 _APART: Final = 16
 # Seconds that a peer's turn takes at most, but for the last request of it, and for which an answer
 # is kept until the next one is there.
