@@ -41,7 +41,7 @@ class Timers:
     def run_timers(self, now: float) -> None:
         """Fail late calls, send late notices, look after peers."""
         self._worker.references.flush_soon()
-        self._worker.outgoing.end_rides()
+        self._worker.outgoing.end_late_rides(now)
         self._worker.outgoing.expire(self._worker.loopback, now)
         for endpoint in self._worker.peers.endpoints():
             self._look_after(endpoint, now)

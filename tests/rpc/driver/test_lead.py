@@ -1,5 +1,6 @@
 """One thread serves all peers, fairly, and nobody who is slow or stuck keeps the others."""
 
+import itertools
 import threading
 import time
 
@@ -234,3 +235,25 @@ def test_what_was_read_by_a_thread_that_lost_the_lead_meanwhile_is_served(patien
         assert calls[1].wait(10) == "b"
         GATE.set()
         assert calls[0].wait(10) is None
+
+
+@pytest.mark.parametrize(
+    ("used", "put_off", "apart"),
+    [(0.0, 0, True), (0.0, 1, False), (1.0, 1, True)],
+    ids=["it waited", "others had the processor", "it computed"],
+)
+def test_requests_that_others_put_off_do_not_count_as_slow(monkeypatch, used, put_off, apart):
+    # Each counts as slow, and has used and been put off so much more than the one before.
+    monkeypatch.setattr(served_link, "_SLOW", 0.0)
+    usage = itertools.count()
+    monkeypatch.setattr(
+        served_link, "_usage", lambda: ((number := next(usage)) * used, number * put_off)
+    )
+    with neighbours("a", "b") as (a, b):
+        links = []
+        for _ in range(10):
+            b.rpc_sync("a", simulated.who)
+            links = a.peers.get("b").incoming
+            if links[0]._apart:
+                break
+        assert bool(links[0]._apart) is apart

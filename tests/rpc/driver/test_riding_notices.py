@@ -82,7 +82,8 @@ def test_it_goes_by_itself_where_nothing_follows(workers, monkeypatch):
     for number in range(5):
         ride(a, number)
         assert eventually(lambda seen=number + 1: len(notes) == seen)
-    assert a.outgoing.rides_until == math.inf
+    # And nobody is roused for it any more.
+    assert eventually(lambda: a.outgoing.rides_until == math.inf)
 
 
 def test_it_stays_where_the_next_frame_finds_no_room(workers):

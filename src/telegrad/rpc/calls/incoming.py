@@ -7,7 +7,6 @@ to run it, and nothing of the handler before it, shows.
 
 import contextvars
 import logging
-import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
@@ -155,7 +154,7 @@ class Incoming:
 
     def send(self, endpoint: Endpoint, frame: Frame) -> None:
         """Send a frame; if it can't be, the peer is lost."""
-        if self._worker.outgoing.rides_until != math.inf:
+        if self._worker.outgoing.rides:
             self._worker.outgoing.end_rides(endpoint)
         try:
             endpoint.send(frame)
@@ -248,7 +247,7 @@ class Incoming:
                 # What came in shared memory goes back with the answer, if nobody kept it.
                 frame.buffers = ()
                 del sealed, slots
-                if worker.outgoing.rides_until != math.inf:
+                if worker.outgoing.rides:
                     worker.outgoing.end_rides(endpoint)
                 if endpoint.is_wanted(number):
                     try:

@@ -60,10 +60,12 @@ class Outgoing:
 
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
-        # The paths on which notices wait for the next frame.
-        self._rides: dict[Endpoint, None] = {}
+        self.rides: dict[Endpoint, None] = {}
+        """The paths on which notices wait for the next frame."""
+        # Whether there was one since `rides_until` was set.
+        self._has_ridden = False
         self.rides_until = math.inf
-        """When `end_rides` is to be called."""
+        """When `end_late_rides` is to be called."""
 
     def deadline(self, timeout: float | None) -> float:
         """Return when a call that is made now fails; a timeout of 0 means never."""
@@ -198,7 +200,7 @@ class Outgoing:
             observer = self._worker.observer
             if observer is not None:
                 observer.sent(call, len(frame.header) + sum(map(len, frame.buffers)))
-            if self._rides:
+            if self.rides:
                 self.end_rides(endpoint)
             went = endpoint.send(frame, deadline)
             call.deadline = deadline
@@ -271,8 +273,9 @@ class Outgoing:
                 return
             endpoint = self._worker.path_to(peer, self.deadline(None))
         if rides and endpoint.send_with_next(seal_message(name, header, ())[0]):
-            # In this order: `end_rides` goes the other way round, so no path is forgotten.
-            self._rides[endpoint] = None
+            # In this order: `end_late_rides` goes the other way round, so no path is forgotten.
+            self._has_ridden = True
+            self.rides[endpoint] = None
             if self.rides_until == math.inf:
                 self.rides_until = self._worker.host.now() + _LONGEST_RIDE
                 self._worker.host.rouse(self.rides_until)
@@ -281,15 +284,25 @@ class Outgoing:
 
     def end_rides(self, but: Endpoint | None = None) -> None:
         """Send the notices that wait for the next frame, which goes on one path just now."""
-        self.rides_until = math.inf
-        while self._rides:
+        while self.rides:
             try:
-                endpoint, _ = self._rides.popitem()
+                endpoint, _ = self.rides.popitem()
             except KeyError:
                 # Another thread was quicker.
                 return
             if endpoint is not but:
                 endpoint.flush()
+
+    def end_late_rides(self, now: float) -> None:
+        """Send the notices that no frame came for, and look again where there are new ones."""
+        if self.rides_until > now:
+            return
+        self.rides_until = math.inf
+        if self._has_ridden:
+            # Not roused for each: where there was one, the next will soon be there.
+            self._has_ridden = False
+            self.rides_until = now + _LONGEST_RIDE
+            self.end_rides()
 
     def _notify_later(self, peer: "Session", name: str, header: Any) -> None:
         # One that can't be reached has lost what it had, and so has this one if it has shut down.
