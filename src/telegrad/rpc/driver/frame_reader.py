@@ -40,7 +40,6 @@ from telegrad.rpc.wire.frames import (
     Frame,
     Placement,
     check_prefix,
-    parse_prefix,
     split_body,
     split_table,
 )
@@ -117,10 +116,11 @@ class FrameReader:
         size = self._end - self._start
         if self._go_on is None and size >= _PREFIX_BYTES:
             try:
-                fields = parse_prefix(self._room, self._start, self._limits)
+                fields = PREFIX.unpack_from(self._room, self._start)
+                if size >= _PREFIX_BYTES + fields[3] + fields[4]:
+                    return True
+                check_prefix(fields, self._limits)
             except (ProtocolViolation, struct.error):
-                return True
-            if size >= _PREFIX_BYTES + fields[3] + fields[4]:
                 return True
         # What the connection has taken from the descriptor, no poll would tell.
         return self._pending is not None and self._pending() > 0
