@@ -8,7 +8,7 @@ Nothing here knows a framework. `known` is the process's, as types are, and empt
 one is met or the program has imported one and makes a call, so a program without pays little.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple, Protocol

@@ -4,7 +4,7 @@ Loaded when a worker first meets a value of PyTorch's (``distributed/worker_auto
 process has one: types are the process's.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Final, cast

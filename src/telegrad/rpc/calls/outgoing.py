@@ -298,7 +298,7 @@ class Outgoing:
         if self.rides_until > now:
             return
         self.rides_until = math.inf
-        if self._has_ridden:
+        if self._has_ridden or self.rides:
             # Not roused for each: where there was one, the next will soon be there.
             self._has_ridden = False
             self.rides_until = now + _LONGEST_RIDE

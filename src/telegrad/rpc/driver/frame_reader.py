@@ -361,7 +361,7 @@ class FrameReader:
         if self._pending is not None and self._pending():
             return True
         look = self._look
-        if look is not None and (look(0) or deadline and self.spinning.spin(look)):
+        if look is not None and (look(0) or (deadline and self.spinning.spin(look))):
             return True
         began = time.monotonic()
         left = math.inf if deadline is None else max(0.0, deadline - began)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ServedLink"]
 
-# Seconds after which a request counts as slow. After so many in a row, but for those in which others
-# had the processor, so many get threads of their own; then one more is tried here. (Those on threads
-# of their own tell nothing: they wait for each other and for the interpreter.)
+# Seconds after which a request counts as slow. After so many in a row, but for those in which
+# others had the processor, so many get threads of their own; then one more is tried here. (Those on
+# threads of their own tell nothing: they wait for each other and for the interpreter.)
 _SLOW: Final = 0.001
 _SLOW_IN_A_ROW: Final = 3
 _APART: Final = 16
