@@ -55,8 +55,11 @@ def accumulate(leaf: Tensor, gradient: Any, is_alone: bool) -> None:
         while True:
             old = meta.grad
             if old is None:
-                owned = own(gradient, is_alone)
-                new = owned if isinstance(owned, Tensor) else wrap(owned)
+                if is_alone and type(gradient) is np.ndarray and gradient.base is None:
+                    new = wrap(gradient)
+                else:
+                    owned = own(gradient, is_alone)
+                    new = owned if isinstance(owned, Tensor) else wrap(owned)
             elif old.node is not None:
                 new = _added_to_recorded(old, gradient)
             elif isinstance(gradient, Tensor):
