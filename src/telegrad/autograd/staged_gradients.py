@@ -34,8 +34,9 @@ class Staging:
             return
         if (meta is None or meta.grad is None) and type(gradient) is np.ndarray:
             # Now, while the engine's word holds that nothing else refers to it.
-            gradient = own(gradient, is_alone)
-            is_alone = True
+            if not is_alone or gradient.base is not None:
+                gradient = own(gradient, is_alone)
+                is_alone = True
         else:
             # What is added to an older gradient need not be copied first.
             is_alone = False

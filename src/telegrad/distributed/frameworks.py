@@ -8,7 +8,7 @@ Nothing here knows a framework. `known` is the process's, as types are, and empt
 one is met or the program has imported one and makes a call, so a program without pays little.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -51,7 +51,8 @@ class Cut(NamedTuple):
     edges: dict[Any, Sequence[Any]]
     """The nodes that lead into them, each with its edges in this pass."""
     leaves: dict[Any, Any]
-    """The framework's own tensor for each node that stands for a leaf or another input."""
+    """The framework's own tensor for each node that stands for a leaf or another input; a list of
+    them for one that stands for several leaves, and takes a list of gradients."""
     pieces: Sequence[Any] = ()
     """Each can leave a part of itself out, with ``leave_out(skipped)``, and tells whether it
     ``is_apart``: it may run while others of them do."""
@@ -115,8 +116,17 @@ class Framework(Protocol):
     def node(self, value: Any, name: str) -> Any:
         """Return the node to ask for a tensor's gradient."""
 
-    def cut(self, entries: Iterable[Any], keep_graph: bool, targets: Collection[Any]) -> Cut:
-        """Cut the framework's graph as these entries reach it; `targets` are asked for."""
+    def cut(
+        self,
+        entries: Collection[Any],
+        keep_graph: bool,
+        targets: Collection[Any],
+        is_plain: bool,
+    ) -> Cut:
+        """Cut the framework's graph as these entries reach it; `targets` are asked for.
+
+        `is_plain`: all leaves are to have their gradients, and nobody looks at these on their way.
+        """
 
     def accumulate(self, leaf: Any, gradient: Any) -> None:
         """Add to what the framework keeps at a leaf."""
@@ -138,6 +148,15 @@ class Framework(Protocol):
 
     def succeed(self, leaf: Any, successor: Any) -> None:
         """Give a parameter the value of its successor; what was saved of it keeps the old one."""
+
+    def completed_all(
+        self,
+        leaves: Sequence[Any],
+        gradients: Sequence[Any],
+        context: Mapping[Any, Any],
+        loans: dict[Any, Any],
+    ) -> dict[Any, Any]:
+        """Return what ``completed`` does, by leaf, for several; None as a gradient: it has none."""
 
     def changed(self, leaf: Any) -> None:
         """Note that a leaf was changed in place: what was saved of it before is out of date."""
@@ -309,16 +328,18 @@ def run(function: Callable[[], None]) -> None:
     function()
 
 
-def cut(entries: list[Any], keep_graph: bool, targets: Collection[Any] = ()) -> Cut:
+def cut(
+    entries: list[Any], keep_graph: bool, targets: Collection[Any] = (), is_plain: bool = False
+) -> Cut:
     """Cut the graphs of all frameworks as the entries of a pass reach them."""
     if len(known) == 1:
-        return known[0].cut(entries, keep_graph, targets)
+        return known[0].cut(entries, keep_graph, targets, is_plain)
     edges: dict[Any, Sequence[Any]] = {}
     leaves: dict[Any, Any] = {}
     pieces: list[Any] = []
     at_once = 1
     for framework in known:
-        found = framework.cut(entries, keep_graph, targets)
+        found = framework.cut(entries, keep_graph, targets, is_plain)
         edges.update(found.edges)
         leaves.update(found.leaves)
         pieces.extend(found.pieces)

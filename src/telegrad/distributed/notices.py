@@ -13,17 +13,24 @@ __all__ = ["forward", "notify", "reachable"]
 
 
 def notify(
-    worker: Worker, to: str | int, service: str, header: Any, *, dials_lost: bool = False
+    worker: Worker,
+    to: str | int,
+    service: str,
+    header: Any,
+    *,
+    dials_lost: bool = False,
+    rides: bool = False,
 ) -> bool:
     """Send a notice, which arrives unless `to` is lost; return whether `to` can be reached.
 
     With `dials_lost` one that was lost is dialled again: it may live, and be asked for what it has.
+    One that `rides` has time, and goes with what is sent next.
     """
     try:
         peer = worker.find(to)
         if peer.lost is not None and not dials_lost:
             return False
-        worker.outgoing.notify(peer, service, header)
+        worker.outgoing.notify(peer, service, header, rides)
     except Exception:
         return False
     return True
@@ -35,9 +42,11 @@ def reachable(worker: Worker, name: str) -> Session | None:
     return None if peer is None or peer.outgoing is None or peer.outgoing.closed else peer
 
 
-def forward(worker: Worker, to: str | int, service: str, header: Any) -> None:
+def forward(
+    worker: Worker, to: str | int, service: str, header: Any, *, rides: bool = False
+) -> None:
     """Notify one of several, on a thread of its own if it must be dialled: that may take long."""
     if isinstance(to, int) or reachable(worker, to) is None:
         worker.host.start(partial(notify, worker, to, service, header))
     else:
-        notify(worker, to, service, header)
+        notify(worker, to, service, header, rides=rides)

@@ -12,18 +12,33 @@ for this task (``BoundaryReached``).
 
 Sums have a fixed order. All that contribute to a node are newer than it, so when nodes run by
 falling key each cotangent is complete in its turn, and contributions are added by falling key, too.
+
+Note COUNTS. Whether anybody else refers to a value, its reference count tells. Interpreters differ
+in what they count for a local variable, and compiled code (Cython, mypyc) counts one less, since it
+lends a function its arguments. So each module that looks at a count measures once what it sees
+itself of a value that is its own. Measured elsewhere, a value that somebody else has could be taken
+for one's own, and two leaves would share a gradient's memory.
 """
 
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from sys import getrefcount
+from typing import Any, Final
 
 from telegrad.arrays import silent
-from telegrad.arrays.ownership import ALONE
 from telegrad.engine.task import Task, freed_error
 from telegrad.graph import Contributions, Cotangent, Node, reachable
 
 __all__ = ["GraphTask"]
+
+
+def _count_alone(held: list[Any]) -> int:
+    value = held.pop()
+    return getrefcount(value)
+
+
+_ALONE: Final = _count_alone([object()])
+"""References to a value that a local variable here alone knows: note COUNTS in engine/local.py."""
 
 _by_key = attrgetter("key")
 
@@ -119,7 +134,7 @@ class GraphTask(Task, eq=False):
                             raise freed_error(node) from error
                         raise
                     # A node that nobody else refers to can't run again, and goes by itself.
-                    if keep or getrefcount(node) > ALONE:
+                    if keep or getrefcount(node) > _ALONE:
                         if node.freed:
                             # Another pass freed it in between: the results may be wrong.
                             raise freed_error(node)
@@ -183,7 +198,7 @@ class GraphTask(Task, eq=False):
         gradient = self.buffers.pop(leaf, None)
         if gradient is None:
             return
-        is_alone = getrefcount(gradient) <= ALONE
+        is_alone = getrefcount(gradient) <= _ALONE
         if leaf.hooks is None:
             self.deliver(leaf, gradient, is_alone)
         else:

@@ -24,15 +24,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import inf
 from sys import getrefcount, maxsize
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from telegrad.arrays import silent
-from telegrad.arrays.ownership import ALONE
 from telegrad.engine.task import Task, freed_error
 from telegrad.errors import InternalError
 from telegrad.graph import Contributions, Cotangent, Node, added
 
 __all__ = ["OrderedTask"]
+
+
+def _count_alone(held: list[Any]) -> int:
+    value = held.pop()
+    return getrefcount(value)
+
+
+_ALONE: Final = _count_alone([object()])
+"""References to a value that a local variable here alone knows: note COUNTS in engine/local.py."""
 
 Clock: TypeAlias = Callable[[], float]
 
@@ -218,7 +226,7 @@ class OrderedTask(Task, eq=False, kw_only=True):
                     done.add(node)
                     if node.key < 0:
                         if cotangent is not None:
-                            is_alone = getrefcount(cotangent) <= ALONE
+                            is_alone = getrefcount(cotangent) <= _ALONE
                             self.finish_leaf(node, cotangent, is_alone)
                         continue
                     edges = node.edges if not joined else joined.get(node, node.edges)

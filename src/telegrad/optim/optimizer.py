@@ -9,7 +9,7 @@ before, and none is ever seen half done.
 import numbers
 from collections.abc import Callable, Collection, Iterable, Mapping
 from sys import getrefcount
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from telegrad.arrays import backend_of
 from telegrad.arrays.cupy import is_cupy
 from telegrad.arrays.devices import placed
 from telegrad.arrays.host import in_host_memory
-from telegrad.arrays.ownership import HELD
 from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.ops.filled import zeros_like
 from telegrad.optim.kernels import add_scaled, flat, scratch
@@ -27,6 +26,15 @@ from telegrad.tensors.describe import kind_of
 from telegrad.tensors.recording.modes import enable_grad
 
 __all__ = ["Optimizer", "ParamGroup"]
+
+
+def _count_held(holder: list[Any]) -> int:
+    value = holder[0]
+    return getrefcount(value)
+
+
+_HELD: Final = _count_held([object()])
+"""References to a value that a local and one holder know: note COUNTS in engine/local.py."""
 
 ParamGroup = dict[str, Any]
 
@@ -175,7 +183,7 @@ class Optimizer:
         in_place = (
             (is_device or type(array) is np.ndarray)
             and array.base is None
-            and getrefcount(array) <= HELD
+            and getrefcount(array) <= _HELD
             and array.flags.c_contiguous
             and not self.always_aside
         )

@@ -88,7 +88,14 @@ class Endpoint(abc.ABC):
         False if it had to wait, and the deadline passed before anything of it went.
         """
 
+    def send_with_next(self, header: bytes) -> bool:
+        """Let a notice wait for the next frame; False if it can't, and is to be sent at once."""
+        return False
+
     # Nothing to do where frames come by themselves.
+
+    def flush(self) -> None:  # noqa: B027
+        """Send what waits for the next frame, unless that goes just now. Never waits."""
 
     def expect(self) -> None:  # noqa: B027
         """An answer will come for which nobody waits yet: it is to be read all the same, soon."""

@@ -29,7 +29,11 @@ class Timers:
         """Return when run_timers has something to do."""
         if self._worker.references.needs_flush:
             return -math.inf
-        due = min(self._worker.loopback.calls.next_deadline(), self._standing.next_due())
+        due = min(
+            self._worker.loopback.calls.next_deadline(),
+            self._worker.outgoing.rides_until,
+            self._standing.next_due(),
+        )
         for path in self._worker.peers.endpoints():
             due = min(due, path.calls.next_deadline(), path.retry_at, path.next_tick)
         return due
@@ -37,6 +41,7 @@ class Timers:
     def run_timers(self, now: float) -> None:
         """Fail late calls, send late notices, look after peers."""
         self._worker.references.flush_soon()
+        self._worker.outgoing.end_late_rides(now)
         self._worker.outgoing.expire(self._worker.loopback, now)
         for endpoint in self._worker.peers.endpoints():
             self._look_after(endpoint, now)

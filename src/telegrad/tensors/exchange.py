@@ -6,17 +6,25 @@ since not every consumer keeps to the flag that calls it read-only.
 """
 
 import sys
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from telegrad.arrays import backend_of
 from telegrad.arrays.host import in_host_memory
-from telegrad.arrays.ownership import HELD
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.tensors.shared import SharedArray, share
 
 __all__ = ["Exchange"]
+
+
+def _count_held(holder: list[Any]) -> int:
+    value = holder[0]
+    return sys.getrefcount(value)
+
+
+_HELD: Final = _count_held([object()])
+"""References to a value that a local and one holder know: note COUNTS in engine/local.py."""
 
 _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 _READ_ONLY_SINCE = (1, 0)
@@ -103,7 +111,7 @@ class Exchange:
         array = self.array
         # Of other arrays than NumPy's a later change could not be found.
         may_share = isinstance(array, np.ndarray) and (
-            type(array) is SharedArray or (array.base is None and sys.getrefcount(array) <= HELD)
+            type(array) is SharedArray or (array.base is None and sys.getrefcount(array) <= _HELD)
         )
         # PyTorch ends the process when it is given negative strides.
         may_share = may_share and min(array.strides, default=0) >= 0

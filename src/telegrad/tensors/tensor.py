@@ -13,7 +13,7 @@ import math
 import sys
 import weakref
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from telegrad.arrays import backend_of
 from telegrad.arrays.cupy import is_cupy
 from telegrad.arrays.devices import device_of, placed
 from telegrad.arrays.host import in_host_memory
-from telegrad.arrays.ownership import HELD
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.graph import LEAF, Handle, LeafNode, Node, NodeHooks, hooks_of
 from telegrad.tensors import text
@@ -35,6 +34,15 @@ from telegrad.tensors.recording.accumulate_grad import AccumulateGrad
 from telegrad.tensors.recording.modes import MODE
 
 __all__ = ["LEAF", "Tensor", "history_of", "wrap"]
+
+
+def _count_held(holder: list[Any]) -> int:
+    value = holder[0]
+    return sys.getrefcount(value)
+
+
+_HELD: Final = _count_held([object()])
+"""References to a value that a local and one holder know: note COUNTS in engine/local.py."""
 
 
 class AutogradMeta:
@@ -325,7 +333,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
         if source.dtype != self.dtype or source.shape != self.shape:
             source = xp.broadcast_to(xp.astype(source, self.dtype, copy=False), self.shape)
         # Held by this tensor, and by nobody else.
-        if array.base is None and sys.getrefcount(array) <= HELD:
+        if array.base is None and sys.getrefcount(array) <= _HELD:
             np.copyto(array, source.array)
         else:
             # Filled first: the source may be this tensor, and another thread may read it.

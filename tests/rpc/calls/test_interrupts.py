@@ -142,14 +142,14 @@ def test_an_answer_whose_reader_was_interrupted_is_read_on_by_the_next():
     with neighbours("a", "b", options=Options(segments=False, spin=0.0)) as (a, _):
         a.rpc_sync("b", simulated.who)
         reader = a.peers.get("b").outgoing._reader
-        readable = reader._readable
+        await_bytes = reader._await_bytes
 
         def nothing_is_there():
-            reader._readable = interrupted
+            reader._await_bytes = interrupted
             raise BlockingIOError
 
         def interrupted(_):
-            reader._readable = readable
+            reader._await_bytes = await_bytes
             raise KeyboardInterrupt
 
         receiving_in_parts(reader, nothing_is_there)

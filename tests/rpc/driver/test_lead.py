@@ -1,5 +1,6 @@
 """One thread serves all peers, fairly, and nobody who is slow or stuck keeps the others."""
 
+import itertools
 import threading
 import time
 
@@ -172,7 +173,7 @@ def test_a_peer_that_does_not_read_its_answers_keeps_nobody_else():
         finally:
             link._write.release()
             # As whoever sends does after that.
-            link._flush()
+            link.flush()
         wait_all(small)
         assert {each.shape for each in wait_all(big)} == {(1 << 20,)}
 
@@ -234,3 +235,24 @@ def test_what_was_read_by_a_thread_that_lost_the_lead_meanwhile_is_served(patien
         assert calls[1].wait(10) == "b"
         GATE.set()
         assert calls[0].wait(10) is None
+
+
+@pytest.mark.parametrize(
+    ("used", "put_off", "apart"),
+    [(0.0, 0, True), (0.0, 1, False), (1.0, 1, True)],
+    ids=["it waited", "others had the processor", "it computed"],
+)
+def test_requests_that_others_put_off_do_not_count_as_slow(monkeypatch, used, put_off, apart):
+    # Each counts as slow, and has used and been put off so much more than the one before.
+    monkeypatch.setattr(served_link, "_SLOW", 0.0)
+    usage = itertools.count()
+    monkeypatch.setattr(
+        served_link, "_usage", lambda: ((number := next(usage)) * used, number * put_off)
+    )
+    with neighbours("a", "b") as (a, b):
+        for _ in range(10):
+            b.rpc_sync("a", simulated.who)
+            link = a.peers.get("b").incoming
+            if link._apart:
+                break
+        assert bool(link._apart) is apart

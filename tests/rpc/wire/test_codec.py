@@ -152,6 +152,37 @@ def test_very_many_arrays_are_pickled_and_not_compared_each_with_all_others():
     assert [array.item() for array in travel(many)] == list(range(1000))
 
 
+def test_lists_of_atoms_are_not_pickled():
+    x = np.ones(3)
+    parcel = Codec().pack_call(total, ([], x, [1, "two", 3.0, None, b"5", True]), None)
+    assert parcel.stream is None
+    _, args, _ = travel_call(total, ([], x, [1, "two", 3.0, None, b"5", True]))
+    assert args[0] == []
+    assert args[2] == [1, "two", 3.0, None, b"5", True]
+    assert [type(each) for each in args[2]] == [int, str, float, type(None), bytes, bool]
+
+
+def test_one_list_twice_stays_one_list_and_two_equal_ones_stay_two():
+    one = [1, 2]
+    _, args, _ = travel_call(total, (one, one, [1, 2]))
+    assert args[0] is args[1]
+    assert args[2] is not args[0]
+
+
+@pytest.mark.parametrize(
+    "value", [[[1], 2], [(1, 2)], ["a" * 5000], list(range(300)), [1, 1 << 70], [np.float64(1.0)]]
+)
+def test_other_lists_arrive_as_they_were(value):
+    _, (came,), _ = travel_call(total, (value,))
+    assert came == value
+    assert [type(each) for each in came] == [type(each) for each in value]
+
+
+def test_many_lists_are_pickled_since_the_size_of_the_header_is_bounded():
+    parcel = Codec().pack_call(total, tuple(["a" * 4000] * 100 for _ in range(3)), None)
+    assert parcel.stream is not None
+
+
 def test_one_array_twice_stays_one_array():
     a = np.ones(2)
     _, (x, y), _ = travel_call(total, (a, a))

@@ -78,7 +78,7 @@ class Leases:
             # The worker that released it may have died before it notified the home.
             forward(worker, context.home_id, RELEASE, [context_id, []])
         for name in others:
-            forward(worker, name, RELEASE, [context_id, notified])
+            forward(worker, name, RELEASE, [context_id, notified], rides=True)
 
     def _drop(self, context_id: int, lost: str | None = None) -> Context | None:
         """Forget a context here; `lost` says which loss took it, for those who ask for it later."""

@@ -110,8 +110,10 @@ class PassCommit:
         return False
 
     def _notify_each(self, others: Sequence[str | int], notice: list[Any]) -> None:
-        missed = [to for to in others if not notify(self._worker, to, OUTCOME, notice)]
         context_id, pass_id, committed, _ = notice
+        # Whoever asks for the gradients of a commit is asked for after it: the notice rides.
+        worker = self._worker
+        missed = [to for to in others if not notify(worker, to, OUTCOME, notice, rides=committed)]
         if missed and committed:
             # They took part, so another who did can reach them, or has lost them.
             for to in others:

@@ -166,7 +166,8 @@ class LocalPass(msgspec.Struct, eq=False):
         pieces: Sequence[Any] = ()
         at_once = 1
         if frameworks.known:
-            found = frameworks.cut(entries, self.plan.keep_graph, self.targets)
+            is_plain = self.plan.targets is None and not self.plan.check_nan
+            found = frameworks.cut(entries, self.plan.keep_graph, self.targets, is_plain)
             self._task.joined, self._foreign_leaves, pieces, at_once = found
         if self.plan.targets is not None and roots and not self.plan.targets:
             # Leaves, and inputs in another framework's graph, have no age: -1 is before everything.
@@ -315,12 +316,20 @@ class LocalPass(msgspec.Struct, eq=False):
         name = self.targets.get(node) if self.targets else None
         if node in self._foreign_leaves:
             node = self._foreign_leaves[node]
+            if type(node) is list:
+                self._stage_all(node, gradient)
+                return
         elif not isinstance(gradient, Tensor):
             gradient = wrap(own(gradient, is_alone))
         if name is not None:
             self.captured[name] = gradient
         else:
             self.stage(node, gradient)
+
+    def _stage_all(self, leaves: list[Any], gradients: Sequence[Any]) -> None:
+        owner = frameworks.framework_of(leaves[0])
+        assert owner is not None
+        self.staged |= owner.completed_all(leaves, gradients, self.context.gradients, self._loans)
 
     def stage(self, leaf: Any, gradient: Any) -> None:
         """Stage a leaf's complete gradient until the pass is committed or aborted."""

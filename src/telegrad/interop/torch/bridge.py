@@ -13,7 +13,7 @@ Those of sparse tensors go as dense arrays, and are sparse again where they ente
 import weakref
 from collections.abc import Sequence
 from sys import getrefcount
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -22,7 +22,6 @@ import torch.utils.dlpack
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from telegrad.arrays.ownership import HELD
 from telegrad.autograd.anomaly import refuse_nan
 from telegrad.engine import GraphTask, keep_retained
 from telegrad.errors import DeviceError, DTypeError, GradientError, LevelError
@@ -50,6 +49,15 @@ __all__ = [
     "join",
     "to_torch",
 ]
+
+
+def _count_held(holder: list[Any]) -> int:
+    value = holder[0]
+    return getrefcount(value)
+
+
+_HELD: Final = _count_held([object()])
+"""References to a value that a local and one holder know: note COUNTS in engine/local.py."""
 
 version.check(torch.__version__)
 
@@ -281,7 +289,7 @@ def to_torch(tensor: Any) -> Any:
     array = tensor.array
     if type(array) is np.ndarray:
         # What is saved of shared memory from now on is checked for changes, and nothing was before.
-        if array.base is None and getrefcount(array) <= HELD:
+        if array.base is None and getrefcount(array) <= _HELD:
             tensor.array = array = share(array)
         else:
             array = array.copy()

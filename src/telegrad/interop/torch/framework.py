@@ -4,7 +4,7 @@ Loaded when a worker first meets a value of PyTorch's (``distributed/worker_auto
 process has one: types are the process's.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Final, cast
@@ -19,10 +19,10 @@ from telegrad.errors import DTypeError, GradientError
 from telegrad.interop.torch.bridge import Crossing, entry_of, from_torch, join
 from telegrad.interop.torch.devices import placement
 from telegrad.interop.torch.devices.cupy_arrays import can_carry
-from telegrad.interop.torch.graph.accumulation import accumulate, completed
+from telegrad.interop.torch.graph.accumulation import accumulate, completed, plainness
 from telegrad.interop.torch.graph.cut import cut
 from telegrad.interop.torch.graph.ends import Tap, WantedLeaf
-from telegrad.interop.torch.graph.replicas import lend, module_of
+from telegrad.interop.torch.graph.replicas import has_replicas, lend, module_of
 from telegrad.interop.torch.graph.successors import note, succeed, successor_of
 from telegrad.interop.torch.modes import (
     is_ordinary,
@@ -120,9 +120,13 @@ class Torch:
         return WantedLeaf(value) if value.is_leaf else Tap(value, (value.grad_fn, value.output_nr))
 
     def cut(
-        self, entries: Iterable[Any], keep_graph: bool, targets: Collection[Any] = ()
+        self,
+        entries: Collection[Any],
+        keep_graph: bool,
+        targets: Collection[Any] = (),
+        is_plain: bool = False,
     ) -> frameworks.Cut:
-        found = cut(entries, keep_graph, targets)
+        found = cut(entries, keep_graph, targets, is_plain)
         return found._replace(at_once=self.at_once()) if len(found.pieces) > 1 else found
 
     def at_once(self) -> int:
@@ -145,6 +149,25 @@ class Torch:
             return completed(leaf, gradient)
         lend(module, leaf, gradient, context, loans)
         return None
+
+    def completed_all(
+        self,
+        leaves: Sequence[torch.Tensor],
+        gradients: Sequence[torch.Tensor | None],
+        context: Mapping[Any, Any],
+        loans: dict[Any, Any],
+    ) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        is_plain = plainness()
+        may_be_replicated = has_replicas()
+        for leaf, gradient in zip(leaves, gradients):
+            if gradient is None:
+                continue
+            if may_be_replicated or not is_plain(leaf, gradient):
+                gradient = self.completed(leaf, gradient, context, loans)
+            if gradient is not None:
+                found[leaf] = gradient
+        return found
 
     note_parameter = staticmethod(note)
     successor = staticmethod(successor_of)

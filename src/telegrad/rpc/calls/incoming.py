@@ -154,6 +154,8 @@ class Incoming:
 
     def send(self, endpoint: Endpoint, frame: Frame) -> None:
         """Send a frame; if it can't be, the peer is lost."""
+        if self._worker.outgoing.rides:
+            self._worker.outgoing.end_rides(endpoint)
         try:
             endpoint.send(frame)
         except (OSError, EOFError) as error:
@@ -245,6 +247,8 @@ class Incoming:
                 # What came in shared memory goes back with the answer, if nobody kept it.
                 frame.buffers = ()
                 del sealed, slots
+                if worker.outgoing.rides:
+                    worker.outgoing.end_rides(endpoint)
                 if endpoint.is_wanted(number):
                     try:
                         endpoint.send(answer)

@@ -51,6 +51,8 @@ __all__ = ["Outgoing"]
 
 # Seconds that a peer that does not read may keep the sender of a notice.
 _LONGEST_NOTICE: Final = 1.0
+# Seconds that a notice waits at most for the next frame.
+_LONGEST_RIDE: Final = 0.01
 
 
 class Outgoing:
@@ -58,6 +60,12 @@ class Outgoing:
 
     def __init__(self, worker: "Worker") -> None:
         self._worker = worker
+        self.rides: dict[Endpoint, None] = {}
+        """The paths on which notices wait for the next frame."""
+        # Whether there was one since `rides_until` was set.
+        self._has_ridden = False
+        self.rides_until = math.inf
+        """When `end_late_rides` is to be called."""
 
     def deadline(self, timeout: float | None) -> float:
         """Return when a call that is made now fails; a timeout of 0 means never."""
@@ -192,6 +200,8 @@ class Outgoing:
             observer = self._worker.observer
             if observer is not None:
                 observer.sent(call, len(frame.header) + sum(map(len, frame.buffers)))
+            if self.rides:
+                self.end_rides(endpoint)
             went = endpoint.send(frame, deadline)
             call.deadline = deadline
         except (OSError, EOFError) as error:
@@ -249,8 +259,12 @@ class Outgoing:
         self._begin(call, Frame(SERVICE, WAITING, 0, 0, data))
         return call
 
-    def notify(self, peer: "Session", name: str, header: Any) -> None:
-        """Send a service's message that is not answered."""
+    def notify(self, peer: "Session", name: str, header: Any, rides: bool = False) -> None:
+        """Send a service's message that is not answered.
+
+        One that `rides` has time: it goes with the next frame to that worker, before this one asks
+        or answers any other, and 10 ms later at the latest.
+        """
         endpoint = peer.outgoing
         if endpoint is None or endpoint.closed:
             if isinstance(peer.attempt, Attempt) and peer.attempt.thread == threading.get_ident():
@@ -258,7 +272,37 @@ class Outgoing:
                 self._worker.host.start(partial(self._notify_later, peer, name, header))
                 return
             endpoint = self._worker.path_to(peer, self.deadline(None))
+        if rides and endpoint.send_with_next(seal_message(name, header, ())[0]):
+            # In this order: `end_late_rides` goes the other way round, so no path is forgotten.
+            self._has_ridden = True
+            self.rides[endpoint] = None
+            if self.rides_until == math.inf:
+                self.rides_until = self._worker.host.now() + _LONGEST_RIDE
+                self._worker.host.rouse(self.rides_until)
+            return
         self.notify_on(endpoint, name, header)
+
+    def end_rides(self, but: Endpoint | None = None) -> None:
+        """Send the notices that wait for the next frame, which goes on one path just now."""
+        while self.rides:
+            try:
+                endpoint, _ = self.rides.popitem()
+            except KeyError:
+                # Another thread was quicker.
+                return
+            if endpoint is not but:
+                endpoint.flush()
+
+    def end_late_rides(self, now: float) -> None:
+        """Send the notices that no frame came for, and look again where there are new ones."""
+        if self.rides_until > now:
+            return
+        self.rides_until = math.inf
+        if self._has_ridden or self.rides:
+            # Not roused for each: where there was one, the next will soon be there.
+            self._has_ridden = False
+            self.rides_until = now + _LONGEST_RIDE
+            self.end_rides()
 
     def _notify_later(self, peer: "Session", name: str, header: Any) -> None:
         # One that can't be reached has lost what it had, and so has this one if it has shut down.

@@ -40,7 +40,6 @@ from telegrad.rpc.wire.frames import (
     Frame,
     Placement,
     check_prefix,
-    parse_prefix,
     split_body,
     split_table,
 )
@@ -103,9 +102,11 @@ class FrameReader:
         self._parking: tuple[int, int] | None = None
         # How to go on with a frame that is under way: it is large, waits for room or is skipped.
         self._go_on: Callable[[float | None], Frame | None] | None = None
-        self._poll = None if not hasattr(select, "poll") else select.poll()
-        if self._poll is not None:
-            self._poll.register(connection.fileno(), select.POLLIN)
+        self._look: Callable[[float | None], object] | None = None
+        if hasattr(select, "poll"):
+            poll = select.poll()
+            poll.register(connection.fileno(), select.POLLIN)
+            self._look = poll.poll
 
     def has_frame(self) -> bool:
         """Say whether a read would return, fail or go on with what has been received already.
@@ -115,10 +116,11 @@ class FrameReader:
         size = self._end - self._start
         if self._go_on is None and size >= _PREFIX_BYTES:
             try:
-                fields = parse_prefix(self._room, self._start, self._limits)
+                fields = PREFIX.unpack_from(self._room, self._start)
+                if size >= _PREFIX_BYTES + fields[3] + fields[4]:
+                    return True
+                check_prefix(fields, self._limits)
             except (ProtocolViolation, struct.error):
-                return True
-            if size >= _PREFIX_BYTES + fields[3] + fields[4]:
                 return True
         # What the connection has taken from the descriptor, no poll would tell.
         return self._pending is not None and self._pending() > 0
@@ -335,33 +337,40 @@ class FrameReader:
 
     def _receive(self, view: memoryview, deadline: float | None) -> int:
         """Return how many bytes came, 0 if the deadline passed."""
-        count: int | None
-        self.is_torn = True
-        try:
-            count = self._connection.recv_into_nowait(view)
-        except BlockingIOError:
-            if deadline == NOW:
+        while True:
+            # Here it may wait for long, and nothing is lost.
+            self.is_torn = False
+            # Asked first: a read that finds nothing raises, which takes five times as long.
+            if deadline != NOW and not self._await_bytes(deadline):
                 return 0
-            count = self.spinning.receive(self._connection, self._poll, view)
-            if count is None:
-                began = time.monotonic()
-                # Here it may wait for long, and nothing is lost.
-                self.is_torn = False
-                if deadline is not None and not self._readable(deadline - began):
+            self.is_torn = True
+            try:
+                count = self._connection.recv_into_nowait(view)
+            except BlockingIOError:
+                if deadline == NOW:
                     return 0
-                self.is_torn = True
-                count = self._connection.recv_into(view)
-                self.spinning.waited(time.monotonic() - began)
-        if not count:
-            raise EOFError("the connection was closed")
-        self.received += count
-        return count
+                # TLS: not yet a whole record.
+                continue
+            if not count:
+                raise EOFError("the connection was closed")
+            self.received += count
+            return count
 
-    def _readable(self, timeout: float) -> bool:
-        timeout = max(0.0, timeout)
+    def _await_bytes(self, deadline: float | None) -> bool:
+        """Wait until there is something to read; say whether that was before the deadline."""
         if self._pending is not None and self._pending():
             return True
-        if self._poll is None:
-            return bool(select.select([self._connection.fileno()], [], [], timeout)[0])
-        # Rounded up: a poll of 0 ms in the last millisecond would spin.
-        return bool(self._poll.poll(-(-timeout * 1000 // 1) if timeout < 1e6 else None))
+        look = self._look
+        if look is not None and (look(0) or (deadline and self.spinning.spin(look))):
+            return True
+        began = time.monotonic()
+        left = math.inf if deadline is None else max(0.0, deadline - began)
+        if look is None:
+            timeout = left if left < 1e6 else None
+            found = bool(select.select([self._connection.fileno()], [], [], timeout)[0])
+        else:
+            # Rounded up: a poll of 0 ms in the last millisecond would spin.
+            found = bool(look(-(-left * 1000 // 1) if left < 1e6 else None))
+        if found:
+            self.spinning.waited(time.monotonic() - began)
+        return found

@@ -7,7 +7,7 @@ over, together with the lock, to a thread that waits for nothing else.
 
 Small answers keep nobody: while requests of the same peer are served one after the other (`cork`)
 they are kept and leave together, with one system call; and those that find somebody else writing
-are sent by that thread when it is done.
+are sent by that thread when it is done. Notices that have time are kept, too, until the next frame.
 
 Invariant: between the first byte of a frame and its last, nobody else writes.
 """
@@ -52,7 +52,7 @@ __all__ = ["FrameWriter"]
 _SMALL_HEADER: Final = 32 << 10
 # Seconds after which a thread that waits for its turn looks whether the path has ended.
 _LONGEST_TURN: Final = 1.0
-# Answers that are kept at most; whoever has more waits until some have gone.
+# Frames that are kept at most; whoever has more waits until some have gone.
 _MOST_KEPT: Final = 1000
 _NOW: Final = -math.inf
 
@@ -70,7 +70,7 @@ class FrameWriter(Endpoint):
         self._write = _thread.allocate_lock()
         # The thread that holds it; 0 for none, or for one that sends the rest of a frame.
         self._writer = 0
-        # Answers whose turn has not come, each a whole frame; and whether they are to be kept.
+        # Whole frames whose turn has not come; and whether answers are to be kept.
         self._kept: collections.deque[bytes] = collections.deque()
         self._is_corked = False
         self._small = min(_SMALL_HEADER, connection.limits.header_bytes)
@@ -83,7 +83,8 @@ class FrameWriter(Endpoint):
         False if the deadline passed before anything of it went.
         """
         size = len(frame.header)
-        data = b""
+        data = ahead = b""
+        parts: Sequence[Buffer] = ()
         placed: Sequence[Segment] = ()
         if frame.buffers or size > self._small:
             parts, placed = self._pack(frame)
@@ -99,7 +100,7 @@ class FrameWriter(Endpoint):
             if not is_ours:
                 if data and frame.kind in (ANSWER, FAILURE) and len(self._kept) < _MOST_KEPT:
                     self._kept.append(data)
-                    self._flush()
+                    self.flush()
                     return True
                 if not self._wait_for_turn(frame.kind, deadline, placed):
                     return False
@@ -107,6 +108,9 @@ class FrameWriter(Endpoint):
             self._writer = _thread.get_ident()
             if self.closed:
                 raise ConnectionError(f"the connection to {self.peer.name} is closed")
+            if self._kept and not placed:
+                ahead = self._take_kept()
+                data, parts = data and ahead + data, [ahead, *parts]
             if data:
                 unsent = self.connection.send_small(data, _NOW)
             elif placed:
@@ -116,6 +120,8 @@ class FrameWriter(Endpoint):
             if unsent is not None and not placed:
                 unsent = self._send_on(unsent, deadline)
             if unsent is not None:
+                if ahead and not unsent.is_begun:
+                    self._kept.appendleft(ahead)
                 return self._put_off(unsent)
         except (OSError, EOFError):
             if is_ours:
@@ -138,7 +144,7 @@ class FrameWriter(Endpoint):
         self._writer = 0
         self._write.release()
         if self._kept:
-            self._flush()
+            self.flush()
         return True
 
     def announced(
@@ -158,7 +164,20 @@ class FrameWriter(Endpoint):
         rest = self.connection.send(unsent.rest, (), deadline)
         return rest if rest is None else Unsent(rest.rest, rest.is_begun or unsent.is_begun)
 
-    # Answers that leave together.
+    # Frames that leave together.
+
+    def send_with_next(self, header: bytes) -> bool:
+        """Keep a notice until the next frame goes, or `flush` is called."""
+        if len(header) > self._small or len(self._kept) >= _MOST_KEPT or self.outbox:
+            # Where one waits for room already, the next waits behind it.
+            return False
+        self._kept.append(PREFIX.pack(NOTICE, 0, 0, len(header), 0, 0, 0) + header)
+        return True
+
+    def _take_kept(self) -> bytes:
+        """Return what was kept, in one piece; whoever writes may."""
+        kept = self._kept
+        return b"".join([kept.popleft() for _ in range(len(kept))])
 
     def cork(self) -> None:
         """Keep small answers: the next request of this peer is here already."""
@@ -168,19 +187,18 @@ class FrameWriter(Endpoint):
         """Send what was kept, and keep nothing more."""
         self._is_corked = False
         if self._kept:
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
-        """Send the answers that were kept, unless somebody writes: they do it when they are done.
+    def flush(self) -> None:
+        """Send the frames that were kept, unless somebody writes: they do it when they are done.
 
         Never waits.
         """
-        kept = self._kept
-        while kept and not self._is_corked and self._write.acquire(False):
+        while self._kept and not self._is_corked and self._write.acquire(False):
             self._writer = _thread.get_ident()
             try:
-                frames = [kept.popleft() for _ in range(len(kept))]
-                unsent = None if self.closed else self.connection.send_small(b"".join(frames), _NOW)
+                kept = self._take_kept()
+                unsent = None if self.closed else self.connection.send_small(kept, _NOW)
                 if unsent is not None:
                     self._put_off(Unsent(unsent.rest, True))
                     return
@@ -277,7 +295,7 @@ class FrameWriter(Endpoint):
             # We may be the last to leave: what was ended while we wrote can be freed now.
             self._host.tidy()
         elif self._kept:
-            self._flush()
+            self.flush()
 
     def ping(self) -> None:
         """Ask the peer for a sign of life."""

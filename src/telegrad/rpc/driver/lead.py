@@ -62,6 +62,8 @@ class Lead:
         """Whether the monitor starts a leader when something comes."""
         self.begun = 0
         """How many turns were begun."""
+        self.began_at = 0.0
+        """When the last one was, by the monotonic clock."""
         self.turn: dict[int, ServedLink] = {}
         """The number of the turn that the leading thread is at, and its link.
 
@@ -164,6 +166,7 @@ class Lead:
             return False
         if not self._claim():
             return False
+        self.began_at = time.monotonic()
         serving.turn = self.begun = self.begun + 1
         self.turn[serving.turn] = link  # type: ignore[assignment]
         return True
@@ -247,6 +250,8 @@ class Lead:
         """Let the link read and run its requests here; say whether this thread still leads."""
         host = self._host
         link.has_turn = False
+        # First: whoever sees the turn sees no older time.
+        self.began_at = time.monotonic()
         serving.turn = self.begun = self.begun + 1
         serving.path = self.turn[serving.turn] = link
         if host.monitor.dozes:

@@ -6,8 +6,9 @@ worker's timers run: deadlines, heartbeats, late notices. It runs no user code a
 on a peer, so all this works while every user thread is busy or blocked.
 
 It ticks only while requests are being served or answers have no reader, and the less often the
-longer it finds nothing: where many workers share a processor, their ticks add up. `dozes` tells
-whoever begins either that it has to be roused, so that a call costs nothing here.
+longer it finds nothing: where many workers share a processor, their ticks add up, and each tick
+takes the interpreter's lock from the thread that leads. `dozes` tells whoever begins either that it
+has to be roused, so that a call costs nothing here.
 """
 
 import logging
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["Monitor"]
 
 _log = logging.getLogger("telegrad.rpc")
-_TICK: Final = 0.002  # Seconds.
-# Each tick that finds nothing doubles the time to the next, this many times at most.
+# Seconds: the shortest tick, and how long a turn of the leading thread may take.
+_TICK: Final = 0.002
+# Each tick that finds nothing doubles the time to the next, this many times at most; or this many
+# while requests are being served, and none of them takes long.
 _DOUBLINGS: Final = 3
+_DOUBLINGS_SERVING: Final = 2
 # After this many ticks in a row that find nothing, it dozes.
 _IDLE_TICKS: Final = 6
 _LONGEST: Final = 2.0  # Seconds that it sleeps at most, dozing or not.
@@ -43,9 +47,7 @@ class Monitor:
         self._host = host
         self._lock = threading.RLock()
         self._links: dict[int, Link | Lead] = {}
-        # The turn that the leading thread was at at the last tick, how many had begun by then, and
-        # since when links are unattended.
-        self._turn = 0
+        # How many turns had begun at the last tick, and since when links are unattended.
         self._begun = 0
         self._unattended: dict[Link, float] = {}
         # How many ticks in a row have found nothing.
@@ -173,11 +175,14 @@ class Monitor:
         self._unattended = unattended
         lead = self._host.lead
         turn = next(iter([*lead.turn]), 0)
-        if turn and turn == self._turn:
-            # It has taken at least one tick: another thread serves who waits behind it.
+        if turn and now - lead.began_at >= _TICK:
+            # Another thread serves who waits behind it; and the next one may be as slow.
             lead.take(turn)
-        # While requests come at all, the next one may be slow.
-        self._idle = 0 if turn else 1 if lead.begun != self._begun else self._idle + 1
-        self._turn, self._begun = turn, lead.begun
+            self._idle = 0
+        elif turn or lead.begun != self._begun:
+            self._idle = min(self._idle + 1, _DOUBLINGS_SERVING)
+        else:
+            self._idle += 1
+        self._begun = lead.begun
         if self._timers_at <= now:
             self._host.worker.run_timers(now)

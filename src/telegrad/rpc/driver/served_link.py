@@ -6,6 +6,7 @@ Requests of a link whose last ones were slow get threads of their own, and one t
 the worker does not have is waited for by another thread.
 """
 
+import resource
 import threading
 import time
 from functools import partial
@@ -24,16 +25,26 @@ if TYPE_CHECKING:
 
 __all__ = ["ServedLink"]
 
-# Seconds after which a request counts as slow. After two in a row (one may just have been put off
-# by the scheduler) so many get threads of their own; then one more is tried here. (Those on threads
-# of their own tell nothing: they wait for each other and for the interpreter.)
+# Seconds after which a request counts as slow. After so many in a row, but for those in which
+# others had the processor, so many get threads of their own; then one more is tried here. (Those on
+# threads of their own tell nothing: they wait for each other and for the interpreter.)
 _SLOW: Final = 0.001
-_SLOW_IN_A_ROW: Final = 2
+_SLOW_IN_A_ROW: Final = 3
 _APART: Final = 16
 # Seconds that a peer's turn takes at most, but for the last request of it, and for which an answer
 # is kept until the next one is there.
 _TURN: Final = 0.001
 _KEPT_FOR: Final = 0.0002
+# Not all systems tell of one thread.
+_THREAD: Final[int | None] = getattr(resource, "RUSAGE_THREAD", None)
+
+
+def _usage() -> tuple[float, int]:
+    """Return the processor's seconds that this thread used, and how often it was put off."""
+    if _THREAD is None:
+        return 0.0, 0
+    found = resource.getrusage(_THREAD)
+    return found.ru_utime + found.ru_stime, found.ru_nivcsw
 
 
 class ServedLink(Link):
@@ -116,10 +127,11 @@ class ServedLink(Link):
                             # know of the rest.
                             self.uncork()
                             host.lead.push(self)
+                        used = _usage() if self._slow else None
                         began = time.perf_counter()
                         task()
                         now = time.perf_counter()
-                        self._note(now - began)
+                        self._note(now - began, used)
                         if not more:
                             break
                         if not end:
@@ -169,11 +181,16 @@ class ServedLink(Link):
         super().close()
         self._ends.set()
 
-    def _note(self, seconds: float) -> None:
-        """Learn how long a request took here."""
+    def _note(self, seconds: float, before: tuple[float, int] | None) -> None:
+        """Learn how long a request took here; `before`: what this thread had used before it."""
         if seconds <= _SLOW:
             self._slow = 0
             return
+        if before is not None:
+            used, put_off = _usage()
+            if put_off > before[1] and used - before[0] <= _SLOW:
+                # It was another process that took long.
+                return
         self._slow += 1
         if self._slow >= _SLOW_IN_A_ROW:
             self._apart = _APART

@@ -1,12 +1,9 @@
 """Looking for bytes for a moment before sleeping: waking a thread costs more than a round trip."""
 
 import os
-import select
 import time
 from collections.abc import Callable
 from typing import Any, Final
-
-from telegrad.rpc.transport.connection import Connection
 
 __all__ = ["Spinning"]
 
@@ -55,18 +52,6 @@ class Spinning:
             self._most_taken = round(self._most_taken * seconds / self.seconds)
             self.seconds = seconds
             self._long = self._rest = 0
-
-    def receive(
-        self, connection: Connection, poll: "select.poll | None", view: memoryview
-    ) -> int | None:
-        """Return how many bytes came while spinning, None if none did."""
-        while poll is not None and self.spin(poll.poll):
-            try:
-                return connection.recv_into_nowait(view)
-            except BlockingIOError:
-                # TLS: not yet a whole record.
-                continue
-        return None
 
     def spin(self, look: Callable[[int], Any]) -> Any:
         """Return what a look finds within the time, something false if nothing came."""

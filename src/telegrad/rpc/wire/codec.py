@@ -2,8 +2,8 @@
 
 Three forms, the cheapest that fits:
 
-- FLAT: every argument is an atom or has a slot; no pickling at all (FLAT_TUPLE: a result that is
-  a tuple of such);
+- FLAT: every argument is an atom, a list of atoms or has a slot; no pickling at all (FLAT_TUPLE: a
+  result that is a tuple of such);
 - PICKLE: anything else, pickled with holes;
 - PLAIN: in strict mode, nested containers without pickle.
 
@@ -81,6 +81,7 @@ def _flat(
     rest = list(items)
     where: list[int] = []
     slots: list[Any] = []
+    lists: list[list[Any]] = []
     for index, item in enumerate(rest):
         type_ = type(item)
         if type_ in _ATOMS:
@@ -90,6 +91,9 @@ def _flat(
         if type_ is np.ndarray:
             if not arrays.is_raw(item):
                 return None
+        elif type_ is list:
+            lists.append(item)
+            continue
         elif kinds.find(type_) is None and not issubclass(type_, Reference):
             return None
         for other in slots:
@@ -99,6 +103,8 @@ def _flat(
         rest[index] = None
         where.append(index)
         slots.append(item)
+    if lists and not _are_flat_lists(lists, len(items)):
+        return None
     return Parcel(function, form, rest, where, names, None, slots, code)
 
 
@@ -340,6 +346,13 @@ def _are_flat(values: Collection[Any]) -> bool:
         and not (isinstance(value, (str, bytes)) and len(value) > _LARGEST_FLAT_BYTES)
         for value in values
     )
+
+
+def _are_flat_lists(lists: list[list[Any]], others: int) -> bool:
+    """Say whether all of them are of atoms, few with the `others`, and each is here once."""
+    if len(lists) > 1 and len({id(each) for each in lists}) < len(lists):
+        return False
+    return others + sum(map(len, lists)) <= _MOST_FLAT_ITEMS and all(map(_are_flat, lists))
 
 
 def _dump_call(

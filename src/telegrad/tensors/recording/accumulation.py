@@ -6,16 +6,24 @@ same array to several edges: an array is taken as it is only if nothing else ref
 
 import threading
 from sys import getrefcount
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from telegrad.arrays.ownership import HELD
 from telegrad.tensors.recording.hooked import run_accumulated
 from telegrad.tensors.recording.modes import Recording
 from telegrad.tensors.tensor import Tensor, history_of, wrap
 
 __all__ = ["accumulate", "own"]
+
+
+def _count_held(holder: list[Any]) -> int:
+    value = holder[0]
+    return getrefcount(value)
+
+
+_HELD: Final = _count_held([object()])
+"""References to a value that a local and one holder know: note COUNTS in engine/local.py."""
 
 # Threads that share leaves add to the same .grad: one lock for each of 64 groups of leaves, which
 # are told apart by bits of their addresses; the lowest say little, since objects are aligned.
@@ -36,7 +44,7 @@ def own(gradient: Any, is_alone: bool) -> Any:
     if is_alone and base is not None:
         # A view is alone if nobody but the view (and this local) knows its base.
         flags = gradient.flags
-        is_alone = getrefcount(base) <= HELD and flags.forc and flags.writeable
+        is_alone = getrefcount(base) <= _HELD and flags.forc and flags.writeable
     return gradient if is_alone else gradient.copy()
 
 
@@ -47,8 +55,11 @@ def accumulate(leaf: Tensor, gradient: Any, is_alone: bool) -> None:
         while True:
             old = meta.grad
             if old is None:
-                owned = own(gradient, is_alone)
-                new = owned if isinstance(owned, Tensor) else wrap(owned)
+                if is_alone and type(gradient) is np.ndarray and gradient.base is None:
+                    new = wrap(gradient)
+                else:
+                    owned = own(gradient, is_alone)
+                    new = owned if isinstance(owned, Tensor) else wrap(owned)
             elif old.node is not None:
                 new = _added_to_recorded(old, gradient)
             elif isinstance(gradient, Tensor):

@@ -23,7 +23,7 @@ from telegrad.distributed.optim.parameter_lock import alone_with
 from telegrad.graph import added
 from telegrad.interop.torch.bridge import accumulator_of
 
-__all__ = ["accumulate", "completed", "hang", "has_node_hooks"]
+__all__ = ["accumulate", "completed", "hang", "has_node_hooks", "plainness"]
 
 
 def accumulate(leaf: torch.Tensor, gradient: torch.Tensor) -> None:
@@ -50,6 +50,24 @@ def completed(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None
     for hook in after:
         hook((), (gradient,))
     return left
+
+
+def plainness() -> Callable[[torch.Tensor, torch.Tensor], bool]:
+    """What tells of a leaf and its gradient whether ``completed`` gives the gradient as it is."""
+    known, made, strided = _NODE_HOOKS.without, _NODE_HOOKS.made(), torch.strided
+
+    def is_plain(leaf: torch.Tensor, gradient: torch.Tensor) -> bool:
+        before = known.get(id(leaf))
+        return (
+            before is not None
+            and before[1] == made
+            and gradient.layout is strided
+            and gradient.stride() == leaf.stride()
+            and leaf._post_accumulate_grad_hooks is None
+            and leaf.is_leaf
+        )
+
+    return is_plain
 
 
 def _laid_out(leaf: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
@@ -93,7 +111,12 @@ class _NodeHooks:
         self._lock = threading.Lock()
         self._own = 0
         """How many of the hooks that were made are telegrad's."""
-        self._without: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+        self.without: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+        """The leaves that had none when so many hooks had been made, by their identity."""
+
+    def made(self) -> int:
+        """How many hooks of others were made so far."""
+        return RemovableHandle.next_id - self._own
 
     def hang(self, hooks: Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
         """Makes hooks that count as telegrad's, and gives their handles."""
@@ -107,12 +130,12 @@ class _NodeHooks:
 
     def of(self, leaf: torch.Tensor) -> tuple[list[Any], list[Any]] | None:
         """The hooks that run before and after the leaf's node; None if there are none."""
-        known = self._without.get(id(leaf))
+        known = self.without.get(id(leaf))
         # Telegrad's are counted after they are made: others' can't hide behind them.
-        if known is not None and known[1] == RemovableHandle.next_id - self._own:
+        if known is not None and known[1] == self.made():
             return None
         with self._lock:
-            made = RemovableHandle.next_id - self._own
+            made = self.made()
             node = accumulator_of(leaf)
             handles = self._hang([(node.register_prehook, _ask), (node.register_hook, _ask)])
         before, after = ([h for h in _siblings(each) if h is not _ask] for each in handles)
@@ -121,8 +144,8 @@ class _NodeHooks:
         if before or after:
             return before, after
         key = id(leaf)
-        reference = weakref.ref(leaf, lambda _: self._without.pop(key, None))
-        self._without[key] = reference, made
+        reference = weakref.ref(leaf, lambda _: self.without.pop(key, None))
+        self.without[key] = reference, made
         return None
 
 

@@ -6,7 +6,9 @@ when the cotangents of all live edges into it are in. A tap marks what lies behi
 its place is where a region begins and a whole cotangent comes by.
 
 Most often no two groups meet before the ends of the graph. Then what each group reaches is a
-region, and the walk has found it already; only else are there marks to compute.
+region, and the walk has found it already; only else are there marks to compute. And most often they
+meet at no end either: then only the ends have to be known, and the gradients of a region's leaves
+go to them all at once (``cut_apart``): 0.3 µs a node, where a walk that notes all takes 0.7.
 
 Invariant: regions have no cycle. An edge of PyTorch's leads to a node with the same marks or more.
 Suppose that a path leaves a region at a node n, goes through another worker or telegrad's own
@@ -24,16 +26,26 @@ from telegrad.graph import next_key
 from telegrad.interop.torch.bridge import GONE_OVER
 from telegrad.interop.torch.graph.ends import Landing, Tap
 from telegrad.interop.torch.graph.region import Region
-from telegrad.interop.torch.graph.walk import CROSSING, Walk, grouped
+from telegrad.interop.torch.graph.successors import parameter_of
+from telegrad.interop.torch.graph.walk import CROSSING, ENDS, Walk, grouped
 from telegrad.tensors.recording.op_node import OutputNode
 
 __all__ = ["cut", "cut_walk"]
 
 
-def cut(nodes: Iterable[Any], keep_graph: bool, targets: Collection[Any] = ()) -> Cut:
-    """PyTorch's graph as the nodes that a pass begins with reach it."""
+def cut(
+    nodes: Collection[Any], keep_graph: bool, targets: Collection[Any] = (), is_plain: bool = False
+) -> Cut:
+    """PyTorch's graph as the nodes that a pass begins with reach it.
+
+    `is_plain`: all leaves are to have their gradients, and nobody looks at these on their way.
+    """
     if GONE_OVER:
         return cut_walk(Walk.of_both(nodes, targets), keep_graph, targets)
+    if is_plain and not targets:
+        found = cut_apart(nodes, keep_graph)
+        if found is not None:
+            return found
     # Telegrad's graph leads nowhere: only roots and what was given away can be entries.
     walk = Walk()
     if targets:
@@ -41,6 +53,69 @@ def cut(nodes: Iterable[Any], keep_graph: bool, targets: Collection[Any] = ()) -
     for entry, group in grouped(nodes):
         walk.enter(entry, group)
     return cut_walk(walk, keep_graph, targets) if walk.ways else Cut({}, {})
+
+
+def cut_apart(nodes: Iterable[Any], keep_graph: bool) -> Cut | None:
+    """``cut`` where no two groups reach the same node or end; None if some do."""
+    ways: dict[Any, Sequence[Any]] = {}
+    regions: dict[Any, Region] = {}
+    seen: dict[Any, Region] = {}
+    for entry, group in grouped(nodes):
+        place = entry.place
+        if place is None or type(place[0]) in ENDS:
+            return None
+        region = regions.get(group)
+        if region is None:
+            region = regions[group] = Region(next_key())
+        region.lead_in(place)
+        ways[entry] = (region,)
+        if not _follow_apart(place[0], region, seen):
+            return None
+    leaves: dict[Any, Any] = {}
+    for region in regions.values():
+        region.finish(keep_graph)
+        if region.leaves:
+            leaves[region.edges[-1]] = [*region.leaves.values()]
+    tensors = [id(leaf) for found in leaves.values() for leaf in found]
+    if len(set(tensors)) < len(tensors):
+        # A leaf may have had two nodes.
+        return None
+    if len(ways) > len(regions):
+        _find_ways_in(ways)
+    return Cut(ways, leaves, list(regions.values()))
+
+
+def _follow_apart(start: Any, region: Region, seen: dict[Any, Region]) -> bool:
+    """Notes the ends behind a node; False if others lead there, too, or one leads on."""
+    if start in seen:
+        return seen[start] is region
+    seen[start] = region
+    exits, leaves = region.exits, region.leaves
+    # An edge may lead nowhere.
+    seen[None] = region
+    stack = [start]
+    pop, push = stack.pop, stack.append
+    while stack:
+        for place in pop().next_functions:
+            node = place[0]
+            if node in seen:
+                if seen[node] is not region:
+                    return False
+                continue
+            seen[node] = region
+            kind = type(node)
+            if kind is CROSSING:
+                crossing = node.crossing
+                if crossing.entries:
+                    return False
+                exits[place] = Landing(next_key(), node, crossing, source=id(region))
+            elif kind in ENDS:
+                leaf = leaves[place] = node.variable
+                if parameter_of(leaf) is not None:
+                    return False
+            else:
+                push(node)
+    return True
 
 
 def cut_walk(walk: Walk, keep_graph: bool, targets: Collection[Any] = ()) -> Cut:
@@ -66,7 +141,7 @@ def cut_walk(walk: Walk, keep_graph: bool, targets: Collection[Any] = ()) -> Cut
         if len(region.places) > 1:
             has_several = True
     if has_several:
-        _find_ways_in(walk)
+        _find_ways_in(walk.ways)
     return Cut(walk.ways, walk.values, regions)
 
 
@@ -143,9 +218,9 @@ def _find_taken(regions: Sequence[Region], walk: Walk, marks: dict[Any, int]) ->
                     taken[place].append((node, which))
 
 
-def _find_ways_in(walk: Walk) -> None:
+def _find_ways_in(ways: dict[Any, Sequence[Any]]) -> None:
     """Has the entries of regions with several ways in lead to their own."""
-    for entry, (way,) in walk.ways.items():
+    for entry, (way,) in ways.items():
         if type(way) is Region and len(way.places) > 1 and entry.place is not None:
             index, size = way.places[entry.place], len(way.places)
-            walk.ways[entry] = (OutputNode((way,), next_key(), index, size),)
+            ways[entry] = (OutputNode((way,), next_key(), index, size),)

@@ -28,6 +28,7 @@ from telegrad.tensors.recording.op_node import OutputNode
 
 __all__ = [
     "ENGINE",
+    "AllLeaves",
     "End",
     "Former",
     "Landing",
@@ -146,6 +147,18 @@ class Leaf(End, LeafNode, eq=False):
         # Only the tensor's hooks: those of its node run when the gradient accumulates.
         place = (accumulator_of(self.value), 0)
         return _with_hooks(place, cotangent, torch.is_grad_enabled())
+
+    def name(self) -> str:
+        return "AccumulateGrad"
+
+
+class AllLeaves(msgspec.Struct, LeafNode, eq=False):
+    """All leaves of a region that alone leads to them: they take the list of their gradients."""
+
+    values: list[torch.Tensor]
+
+    is_leaf: ClassVar[bool] = True
+    hooks: ClassVar[None] = None
 
     def name(self) -> str:
         return "AccumulateGrad"

@@ -27,7 +27,7 @@ from torch.autograd.graph import GradientEdge
 
 from telegrad.errors import GraphFreedError, SavedValueChanged
 from telegrad.graph import Bundle, Cotangent, Node
-from telegrad.interop.torch.graph.ends import ENGINE, Slot, Tap, TorchEdge, over
+from telegrad.interop.torch.graph.ends import ENGINE, AllLeaves, Slot, Tap, TorchEdge, over
 from telegrad.interop.torch.graph.exit_capture import ExitCapture
 from telegrad.tensors.recording.hooked import Hooked
 from telegrad.tensors.recording.modes import MODE, PLAIN, QUIET, Recording
@@ -58,6 +58,8 @@ class Region(msgspec.Struct, Hooked, eq=False):
     which edge of each."""
     goes_on: bool = False
     """Whether PyTorch runs over nodes outside, which must keep their values."""
+    leaves: dict[TorchEdge, torch.Tensor] = {}
+    """The leaves that it leads to, where they are no exits: see ``cut.cut_apart``."""
 
     hooks: ClassVar[None] = None
     freed: ClassVar[bool] = False
@@ -90,6 +92,8 @@ class Region(msgspec.Struct, Hooked, eq=False):
             self.slots.append(slot)
             edges[slot[0]] = None
         self.edges = (*edges, *self.taps)
+        if self.leaves:
+            self.edges = (*edges, AllLeaves([*self.leaves.values()]))
 
     def find_taken(self) -> None:
         """Finds the exits whose cotangents are taken; ``cut.py`` adds the edges."""
@@ -131,7 +135,14 @@ class Region(msgspec.Struct, Hooked, eq=False):
             there = [(p, g) for p, g in zip(places, cotangent) if g is not None]
             places, given = zip(*there)
         if self.is_apart:
-            return self._contributions(self._captured(places, given, recorded), given, recorded)
+            captured = self._captured(places, given, recorded)
+            if not self.leaves:
+                return self._contributions(captured, given, recorded)
+            count = len(self.exits)
+            gradients = captured[count:]
+            if not recorded:
+                gradients = _parted(gradients, captured, given)
+            return [*self._contributions(captured[:count], given, recorded), gradients]
         taking = ExitCapture(self.places, self.taken, [tap.place for tap in self.taps])
         with taking:
             captured = self._captured(places, given, recorded)
@@ -157,9 +168,9 @@ class Region(msgspec.Struct, Hooked, eq=False):
                 given,
                 self.keep_graph or self.goes_on or recorded,
                 recorded,
-                tuple(starmap(GradientEdge, self.exits)),
+                (*starmap(GradientEdge, self.exits), *starmap(GradientEdge, self.leaves)),
                 True,
-                not self.exits,
+                not (self.exits or self.leaves),
             )
         except RuntimeError as error:
             raise _explained(error) from error
@@ -201,6 +212,18 @@ class Region(msgspec.Struct, Hooked, eq=False):
         for goal, memory in zip(self.exits.values(), memories):
             if memory is not None and uses[memory] > 1 and goal.is_leaf:
                 found[goal] = found[goal].clone()
+
+
+def _parted(
+    gradients: Sequence[Any], captured: Sequence[Any], given: Sequence[Any]
+) -> Sequence[Any]:
+    """The gradients of leaves, the last of what was captured, each in memory of its own."""
+    memories = [*map(_memory, captured), *map(_memory, given)]
+    if len(set(memories)) == len(memories):
+        return gradients
+    uses = Counter(memories)
+    own = memories[len(captured) - len(gradients) : len(captured)]
+    return [g.clone() if m is not None and uses[m] > 1 else g for g, m in zip(gradients, own)]
 
 
 def _bundle(parts: list[Any]) -> Bundle | None:

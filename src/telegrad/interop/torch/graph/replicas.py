@@ -22,7 +22,7 @@ from telegrad.errors import GradientError
 from telegrad.interop.torch.bridge import accumulator_of
 from telegrad.interop.torch.graph.ends import ENGINE
 
-__all__ = ["Lending", "accumulate_replicated", "lend", "module_of"]
+__all__ = ["Lending", "accumulate_replicated", "has_replicas", "lend", "module_of"]
 
 _PARAMETERS: dict[ref[DistributedDataParallel], frozenset[int]] = {}
 """The ids of the parameters of each replicated module there is."""
@@ -63,6 +63,11 @@ def _note_copies() -> None:
 register_module_module_registration_hook(_note)
 _note_copies()
 _find_those_before()
+
+
+def has_replicas() -> bool:
+    """Whether some leaf may be a parameter of a replicated module."""
+    return bool(_PARAMETERS)
 
 
 def module_of(leaf: torch.Tensor) -> DistributedDataParallel | None:

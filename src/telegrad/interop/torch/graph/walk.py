@@ -20,15 +20,15 @@ from telegrad.interop.torch.graph.region import Region
 from telegrad.interop.torch.graph.successors import parameter_of
 from telegrad.interop.torch.modes import run_ordinarily
 
-__all__ = ["CROSSING", "Walk", "grouped"]
+__all__ = ["CROSSING", "ENDS", "Walk", "grouped"]
 
 CROSSING: Any = ToTorch._backward_cls
 """The type of the nodes of PyTorch's behind which telegrad's graph is."""
 _ACCUMULATOR: Any = type(
     run_ordinarily(lambda: accumulator_of(torch.zeros((), requires_grad=True)))
 )
-_ENDS: Final = (CROSSING, _ACCUMULATOR)
-
+ENDS: Final = (CROSSING, _ACCUMULATOR)
+"""The types of the nodes where PyTorch's graph ends for telegrad's engine."""
 
 _ROOTS: Final = "roots"
 
@@ -106,7 +106,7 @@ class Walk(msgspec.Struct, eq=False):
     def enter(self, entry: Entry, group: Any) -> None:
         """Walks PyTorch's graph from an entry that has not been met."""
         place = entry.place
-        if place is not None and type(place[0]) not in _ENDS:
+        if place is not None and type(place[0]) not in ENDS:
             region = self.regions.get(group)
             if region is None:
                 region = self.regions[group] = Region(next_key())
@@ -135,7 +135,7 @@ class Walk(msgspec.Struct, eq=False):
             inner = []
             for place in leading:
                 target = place[0]
-                if type(target) in _ENDS:
+                if type(target) in ENDS:
                     exits[place] = self._end_at(target, region)
                 elif target is not None:
                     inner.append(target)
