@@ -17,7 +17,7 @@ from telegrad.arrays import backend_of
 from telegrad.arrays.cupy import is_cupy
 from telegrad.arrays.devices import placed
 from telegrad.arrays.host import in_host_memory
-from telegrad.arrays.ownership import HELD
+from telegrad.arrays.ownership import SHOWN
 from telegrad.errors import DTypeError, ShapeError, UsageError
 from telegrad.ops.filled import zeros_like
 from telegrad.optim.kernels import add_scaled, flat, scratch
@@ -175,7 +175,7 @@ class Optimizer:
         in_place = (
             (is_device or type(array) is np.ndarray)
             and array.base is None
-            and getrefcount(array) <= HELD
+            and getrefcount(array) <= SHOWN
             and array.flags.c_contiguous
             and not self.always_aside
         )

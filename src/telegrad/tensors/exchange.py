@@ -12,7 +12,7 @@ import numpy as np
 
 from telegrad.arrays import backend_of
 from telegrad.arrays.host import in_host_memory
-from telegrad.arrays.ownership import HELD
+from telegrad.arrays.ownership import SHOWN
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.tensors.shared import SharedArray, share
 
@@ -103,14 +103,15 @@ class Exchange:
         array = self.array
         # Of other arrays than NumPy's a later change could not be found.
         may_share = isinstance(array, np.ndarray) and (
-            type(array) is SharedArray or (array.base is None and sys.getrefcount(array) <= HELD)
+            type(array) is SharedArray or (array.base is None and sys.getrefcount(array) <= SHOWN)
         )
         # PyTorch ends the process when it is given negative strides.
         may_share = may_share and min(array.strides, default=0) >= 0
         if copy is False and not may_share:
             raise BufferError(
                 "expected a NumPy array that runs forwards, in memory that nothing else holds (no "
-                "saved value in particular), to share by DLPack; leave copy=False out"
+                "saved value in particular; without Python's lock nobody can tell), to share by "
+                "DLPack; leave copy=False out"
             )
         if copy or not may_share:
             view = backend_of(array).asarray(array, copy=True)

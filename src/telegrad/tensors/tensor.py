@@ -11,6 +11,7 @@ assignment and in-place operators give the Tensor a new array and a new history.
 
 import math
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, Self
@@ -21,7 +22,7 @@ from telegrad.arrays import backend_of
 from telegrad.arrays.cupy import is_cupy
 from telegrad.arrays.devices import device_of, placed
 from telegrad.arrays.host import in_host_memory
-from telegrad.arrays.ownership import HELD
+from telegrad.arrays.ownership import SHOWN
 from telegrad.errors import DTypeError, GradientError, ShapeError, UsageError
 from telegrad.graph import LEAF, Handle, LeafNode, Node, NodeHooks, hooks_of
 from telegrad.tensors import text
@@ -35,6 +36,10 @@ from telegrad.tensors.recording.accumulate_grad import AccumulateGrad
 from telegrad.tensors.recording.modes import MODE
 
 __all__ = ["LEAF", "Tensor", "history_of", "wrap"]
+
+# Threads that give a tensor its first gradient or hook at once share what keeps them. Reentrant,
+# for finalizers.
+_making = threading.RLock()
 
 
 class AutogradMeta:
@@ -180,9 +185,11 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
 
     def ensure_meta(self) -> AutogradMeta:
         """Return ``meta``, made when first needed."""
-        if self.meta is None:
-            self.meta = AutogradMeta()
-        return self.meta
+        meta: AutogradMeta | None = self.meta
+        if meta is None:
+            with _making:
+                meta = self.meta = self.meta or AutogradMeta()
+        return meta
 
     def is_inference(self) -> bool:
         """Tell whether this tensor was made under ``inference_mode``."""
@@ -216,8 +223,10 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
             tensor = here()
             meta = AutogradMeta() if tensor is None else tensor.ensure_meta()
             shown = gradient if isinstance(gradient, Tensor) else wrap(gradient)
-            before = meta.grad
-            meta.grad = after = shown if before is None else before + shown
+            # Passes of other threads may come by here, too.
+            with _making:
+                before = meta.grad
+                meta.grad = after = shown if before is None else before + shown
 
             def take_back() -> None:
                 if meta.grad is after:
@@ -325,7 +334,7 @@ class Tensor(Operators, Methods, Exchange, NumpyProtocols, LeafNode):
         if source.dtype != self.dtype or source.shape != self.shape:
             source = xp.broadcast_to(xp.astype(source, self.dtype, copy=False), self.shape)
         # Held by this tensor, and by nobody else.
-        if array.base is None and sys.getrefcount(array) <= HELD:
+        if array.base is None and sys.getrefcount(array) <= SHOWN:
             np.copyto(array, source.array)
         else:
             # Filled first: the source may be this tensor, and another thread may read it.

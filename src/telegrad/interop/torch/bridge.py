@@ -22,7 +22,7 @@ import torch.utils.dlpack
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from telegrad.arrays.ownership import HELD
+from telegrad.arrays.ownership import SHOWN
 from telegrad.autograd.anomaly import refuse_nan
 from telegrad.engine import GraphTask, keep_retained
 from telegrad.errors import DeviceError, DTypeError, GradientError, LevelError
@@ -281,7 +281,7 @@ def to_torch(tensor: Any) -> Any:
     array = tensor.array
     if type(array) is np.ndarray:
         # What is saved of shared memory from now on is checked for changes, and nothing was before.
-        if array.base is None and getrefcount(array) <= HELD:
+        if array.base is None and getrefcount(array) <= SHOWN:
             tensor.array = array = share(array)
         else:
             array = array.copy()
