@@ -75,8 +75,7 @@ USES: dict[str, str] = {
         "interop/torch/values tensors tensors/forward tensors/recording"
     ),
     "interop/torch/values": (
-        "distributed/contexts errors interop/torch/devices rpc/wire tensors "
-        "tensors/forward"
+        "distributed/contexts errors interop/torch/devices rpc/wire tensors tensors/forward"
     ),
     "jax": "interop/jax",
     "linalg": "errors ops rules tensors",
