@@ -13,6 +13,7 @@ whoever begins either that it has to be roused, so that a call costs nothing her
 import logging
 import threading
 import time
+from contextvars import Context
 from typing import TYPE_CHECKING, Final
 
 from telegrad.rpc.driver.bell import Bell
@@ -43,9 +44,9 @@ class Monitor:
         self._host = host
         self._lock = threading.RLock()
         self._links: dict[int, Link | Lead] = {}
-        # The turn that the leading thread was at at the last tick, how many had begun by then, and
+        # The turn that each leading thread was at at the last tick, how many had begun by then, and
         # since when links are unattended.
-        self._turn = 0
+        self._turns: dict[Lead, int] = {}
         self._begun = 0
         self._unattended: dict[Link, float] = {}
         # How many ticks in a row have found nothing.
@@ -59,9 +60,13 @@ class Monitor:
         self._set = ReadySet()
         self._set.add(self._bell.fileno())
         self._set.watch(self._bell.fileno(), once=False)
-        self.add(host.lead)
+        for lead in host.leads:
+            self.add(lead)
         self._thread = threading.Thread(
-            target=self._run, name=f"telegrad-monitor-{host.identity.name}", daemon=True
+            target=Context().run,
+            args=(self._run,),
+            name=f"telegrad-monitor-{host.identity.name}",
+            daemon=True,
         )
 
     def start(self) -> None:
@@ -133,7 +138,8 @@ class Monitor:
             # In this order: whoever begins something now either finds us dozing or is found here.
             with self._lock:
                 links = list(self._links.values())
-                if self._host.lead.turn or any(link.unattended for link in links):
+                turns = any(lead.turn for lead in self._host.leads)
+                if turns or any(link.unattended for link in links):
                     self.dozes = False
         if not self.dozes:
             until = min(until, now + _TICK * 2 ** min(self._idle, _DOUBLINGS))
@@ -171,13 +177,16 @@ class Monitor:
                 else:
                     unattended[link] = since
         self._unattended = unattended
-        lead = self._host.lead
-        turn = next(iter([*lead.turn]), 0)
-        if turn and turn == self._turn:
-            # It has taken at least one tick: another thread serves who waits behind it.
-            lead.take(turn)
+        turns, begun = {}, 0
+        for lead in self._host.leads:
+            begun += lead.begun
+            for turn in [*lead.turn]:
+                turns[lead] = turn
+                if self._turns.get(lead) == turn:
+                    # It has taken at least one tick: another thread serves who waits behind it.
+                    lead.take(turn)
         # While requests come at all, the next one may be slow.
-        self._idle = 0 if turn else 1 if lead.begun != self._begun else self._idle + 1
-        self._turn, self._begun = turn, lead.begun
+        self._idle = 0 if turns else 1 if begun != self._begun else self._idle + 1
+        self._turns, self._begun = turns, begun
         if self._timers_at <= now:
             self._host.worker.run_timers(now)

@@ -21,6 +21,7 @@ from telegrad.rpc.transport.connection import Connection
 
 if TYPE_CHECKING:
     from telegrad.rpc.driver.host import SocketHost
+    from telegrad.rpc.driver.lead import Lead
 
 __all__ = ["ServedLink"]
 
@@ -41,8 +42,12 @@ class ServedLink(Link):
 
     served: ClassVar[bool] = True
 
-    def __init__(self, host: "SocketHost", connection: Connection, peer: WorkerInfo) -> None:
+    def __init__(
+        self, host: "SocketHost", connection: Connection, peer: WorkerInfo, lead: "Lead"
+    ) -> None:
         super().__init__(host, connection, peer)
+        self.lead = lead
+        """Which of the leads reads it."""
         self.has_turn = False
         """Whether whoever leads is about to read here."""
         # How many requests in a row were slow, and how many are still to get their own threads.
@@ -67,19 +72,19 @@ class ServedLink(Link):
         self._host.lead.spin_at_least(seconds)
 
     def _watch(self) -> None:
-        self._host.lead.arm(self)
+        self.lead.arm(self)
 
     def _unwatch(self) -> None:
-        self._host.lead.disarm(self)
+        self.lead.disarm(self)
 
     def start_attending(self) -> None:
         """Let whoever leads read."""
-        self._host.lead.arm(self)
-        self._host.lead.push(self)
+        self.lead.arm(self)
+        self.lead.push(self)
 
     def take_turn(self) -> None:
         """Read requests and run them here, for a moment, as long as this thread leads."""
-        host, reader, turn = self._host, self._reader, self._host.lead.turn
+        host, reader, turn = self._host, self._reader, self.lead.turn
         reads = self._claim_read()
         if not reads:
             return
@@ -91,7 +96,7 @@ class ServedLink(Link):
                 frame = reader.read(NOW)
                 if frame is None:
                     if reader.awaits_room:
-                        host.lead.disarm(self)
+                        self.lead.disarm(self)
                         self._reads.clear()
                         reads = False
                         host.start(self._read_alone)
@@ -142,7 +147,7 @@ class ServedLink(Link):
             if self._is_corked:
                 self.uncork()
             if self.watched and reader.has_frame():
-                host.lead.push(self)
+                self.lead.push(self)
 
     def _is_too_fast(self, pace: Pace) -> bool:
         """Say whether nothing is to be read for a while, and see to it that it is afterwards."""
