@@ -1,6 +1,8 @@
 """What tests have to know of the Python that runs them."""
 
+import gc
 import sys
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ __all__ = [
     "needs_eager_collector",
     "needs_lock",
     "needs_prompt_freeing",
+    "settle",
 ]
 
 HANDS_CONTEXTS_ON = bool(getattr(sys.flags, "thread_inherit_context", False))
@@ -26,3 +29,16 @@ needs_prompt_freeing = pytest.mark.skipif(
     not IS_LOCKED,
     reason="without Python's lock, what another thread made goes when that one runs again",
 )
+
+
+def settle(simulation: Any, seconds: float) -> None:
+    """Let virtual time pass in a simulation, and all go that nobody holds any more.
+
+    Without Python's lock, what another thread made waits for that thread, which rests, or for the
+    collector; and what goes may let others go.
+    """
+    parts = 1 if IS_LOCKED else 8
+    for _ in range(parts):
+        if not IS_LOCKED:
+            gc.collect()
+        simulation.settle(seconds / parts)

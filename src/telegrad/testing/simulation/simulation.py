@@ -8,14 +8,12 @@ The law: nothing in here reads a clock or rolls dice but `_random`, and events o
 the order in which they were entered. Same seed, same trace.
 """
 
-import gc
 import heapq
 import random
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final
+from typing import Any
 
-from telegrad.arrays.ownership import IS_LOCKED
 from telegrad.errors import UsageError
 from telegrad.rpc.calls.request import Request, current_request
 from telegrad.rpc.names import WorkerInfo
@@ -30,10 +28,6 @@ from telegrad.testing.simulation.strand import SimulatedCrash, Strand
 __all__ = ["Simulation"]
 
 _HEARTBEATS = (PING, PONG)
-
-# Without Python's lock, what one thread made and another dropped goes when the first runs again, or
-# with a collection; the threads of a simulation rest, so one comes that often while time passes.
-_PARTS: Final = 1 if IS_LOCKED else 8
 
 
 class Simulation:
@@ -160,14 +154,10 @@ class Simulation:
 
     def settle(self, seconds: float) -> None:
         """Let virtual time pass."""
-        began = self.now
-        for part in range(_PARTS):
-            if _PARTS > 1:
-                gc.collect()
-            end = began + seconds * (part + 1) / _PARTS
-            while self._step(end):
-                pass
-            self.now = max(self.now, end)
+        end = self.now + seconds
+        while self._step(end):
+            pass
+        self.now = max(self.now, end)
 
     def _step(self, end: float) -> bool:
         """Run the next event; False if there is none before `end`."""
