@@ -41,8 +41,7 @@ USES: dict[str, str] = {
         "tensors tensors/forward tensors/recording"
     ),
     "distributed/optim": (
-        "distributed/contexts errors nn optim pictures rpc rpc/calls rpc/references "
-        "tensors"
+        "distributed/contexts errors nn optim pictures rpc rpc/calls rpc/references tensors"
     ),
     "distributed/passes": (
         "arrays autograd distributed/contexts engine errors graph rpc rpc/calls "
@@ -67,8 +66,7 @@ USES: dict[str, str] = {
         "rpc/membership rpc/transport tensors tensors/forward tensors/recording"
     ),
     "interop/torch/devices": (
-        "arrays distributed/contexts errors interop/torch/values nn rpc rpc/calls "
-        "rpc/wire tensors"
+        "arrays distributed/contexts errors interop/torch/values nn rpc rpc/calls rpc/wire tensors"
     ),
     "interop/torch/graph": (
         "autograd distributed distributed/contexts distributed/optim engine errors graph "

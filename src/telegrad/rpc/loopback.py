@@ -1,11 +1,9 @@
 """A worker's path to itself: no wire, but a copy, as if everything had travelled."""
 
 import math
-import threading
 from typing import TYPE_CHECKING
 
 from telegrad.rpc.endpoint import Endpoint
-from telegrad.rpc.protocol.arrivals import Arrivals
 from telegrad.rpc.security.introduction import Limits
 from telegrad.rpc.wire.frames import WAITING, Frame
 
@@ -15,28 +13,12 @@ if TYPE_CHECKING:
 __all__ = ["Loopback"]
 
 
-class _SharedArrivals(Arrivals):
-    """Of requests that come on several threads at once: nobody reads this path."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        # Reentrant: a finalizer that interrupts its holder may make a call.
-        self._lock = threading.RLock()
-
-    def accept(self, number: int) -> bool:
-        with self._lock:
-            return super().accept(number)
-
-
 class Loopback(Endpoint):
     """Both ends in one. A call whose caller waits without a timeout runs on its thread."""
 
     def __init__(self, worker: "Worker") -> None:
         super().__init__(worker.info, Limits(), 0.0, math.inf)
         self._worker = worker
-        self.requests = _SharedArrivals()
 
     def send(self, frame: Frame, deadline: float = math.inf) -> bool:
         """Deliver the frame at once."""

@@ -15,7 +15,7 @@ from telegrad.rpc.calls.future_group import wait_all
 from telegrad.rpc.current import current_worker
 from telegrad.rpc.driver import host, monitor, served_link
 from telegrad.rpc.options import Options
-from telegrad.rpc.wire.frames import ANSWER, PING
+from telegrad.rpc.wire.frames import ANSWER, PING, Frame
 
 GATE = threading.Event()
 RAN: list[str] = []
@@ -105,7 +105,7 @@ def test_an_answer_that_is_kept_just_after_the_turn_has_ended_goes_all_the_same(
         (link,) = a.host.leads[0]._links.values()
         link._kept = Late(link)
         link.cork()
-        link.send(ANSWER, 0, 1 << 40, 0, b"")
+        link.send(Frame(ANSWER, 0, 1 << 40, 0, b"", ()))
         assert eventually(lambda: not link._kept)
         assert b.rpc_sync("a", simulated.who) == "a"
 
@@ -115,7 +115,7 @@ def test_whoever_leads_looks_as_long_for_requests_as_it_is_told_to_on_a_link():
         b.rpc_sync("a", simulated.who)
         for endpoint in a.peers.get("b").connections():
             endpoint.spin_at_least(2e-3)
-        assert a.host.lead._spinning.seconds == 2e-3
+        assert a.host.leads[0]._spinning.seconds == 2e-3
         assert b.rpc_sync("a", simulated.who) == "a"
 
 
@@ -263,7 +263,7 @@ def test_what_was_read_by_a_thread_that_lost_the_lead_meanwhile_is_served(patien
     with neighbours("a", "b", options=Options(lost_after=600)) as (a, b):
         assert a.rpc_sync("b", simulated.who) == "b"
         served = b.peers.get("a").incoming
-        reader, lead = served._reader, b.host.lead
+        reader, lead = served._reader, b.host.leads[0]
         read, is_first = reader.read, [True]
 
         def read_slowly(deadline):

@@ -152,9 +152,9 @@ class SocketHost:
             link = self._adopt(Link(self, connection, info))
         else:
             # The peer can't dial this worker: its requests come over the same connection.
-            link = ServedLink(self, connection, info)
+            link = ServedLink(self, connection, info, self._lead_of_next())
             self._adopt(link)
-            self.lead.add(link)
+            link.lead.add(link)
         self._tell_joined(connection, "dialled")
         return link
 
@@ -173,12 +173,13 @@ class SocketHost:
 
     def _lead_of_next(self) -> Lead:
         """Return who is to serve the next link: the lead that has the fewest, or one more."""
-        lead = min(self.leads, key=len)
-        if len(lead) and len(self.leads) < self._most_leads:
-            lead = Lead(self)
-            self.leads.append(lead)
-            self.monitor.add(lead)
-        return lead
+        with self._lock:
+            lead = min(self.leads, key=len)
+            if len(lead) and len(self.leads) < self._most_leads and not self._closed:
+                lead = Lead(self)
+                self.leads.append(lead)
+                self.monitor.add(lead)
+            return lead
 
     def _tell_joined(self, connection: Connection, side: str) -> None:
         audit(

@@ -69,7 +69,7 @@ class ServedLink(Link):
     def spin_at_least(self, seconds: float) -> None:
         """Whoever leads looks for so long, too: there the next request is waited for."""
         super().spin_at_least(seconds)
-        self._host.lead.spin_at_least(seconds)
+        self.lead.spin_at_least(seconds)
 
     def _watch(self) -> None:
         self.lead.arm(self)
@@ -120,7 +120,7 @@ class ServedLink(Link):
                             # The lead was taken while this was read: whoever has it now does not
                             # know of the rest.
                             self.uncork()
-                            host.lead.push(self)
+                            self.lead.push(self)
                         began = time.perf_counter()
                         task()
                         now = time.perf_counter()
@@ -156,7 +156,7 @@ class ServedLink(Link):
             self._rests = True
             self._host.start(partial(self._rest, seconds))
         if self._rests:
-            self._host.lead.disarm(self)
+            self.lead.disarm(self)
         return self._rests
 
     def _rest(self, seconds: float) -> None:
